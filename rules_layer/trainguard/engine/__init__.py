@@ -1,0 +1,1 @@
+"""Ordering, evaluation, fires: what turns a set of objects into verdicts."""

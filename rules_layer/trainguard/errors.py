@@ -1,0 +1,101 @@
+"""The one exception hierarchy: every error names the object, the field, the value and what would be right."""
+
+
+class TrainGuardError(Exception):
+    """Base of everything that TrainGuard raises on purpose."""
+
+
+class RuleConfigError(TrainGuardError):
+    """A rule parameter or tag that cannot be used as given.
+
+    Parameters
+    ----------
+    rule : str
+        The rule that the setting belongs to.
+    field : str
+        The parameter as the user wrote it.
+    value : object
+        The value as the user wrote it.
+    expected : str
+        What would be right, as a phrase.
+    """
+
+    def __init__(self, rule: str, field: str, value: object, expected: str) -> None:
+        self.rule = rule
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{rule}: parameter {field} is {value!r}, expected {expected}")
+
+
+class ForeignKeyError(TrainGuardError):
+    """An S3 key that is not an object of a profile which TrainGuard reads."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"object {key!r} is not a profile object: {reason}")
+
+
+class TelemetryFormatError(TrainGuardError):
+    """An object of which nothing can be read."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"object {key!r} cannot be read: {reason}")
+
+
+class DoorbellError(TrainGuardError):
+    """A queue message that is not an event which TrainGuard knows."""
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"message field {field} is {value!r}, expected {expected}")
+
+
+class StateConflictError(TrainGuardError):
+    """Another writer moved the item's Version since it was read: read again and re-apply."""
+
+    def __init__(self, item: str, version: int) -> None:
+        self.item = item
+        self.version = version
+        super().__init__(f"item {item} no longer has Version {version}")
+
+
+class StateCodecError(TrainGuardError):
+    """Stored state that this version of the code cannot decode."""
+
+    def __init__(self, item: str, codec: int, reason: str) -> None:
+        self.item = item
+        self.codec = codec
+        super().__init__(f"item {item} has Codec {codec}: {reason}")
+
+
+class ObjectMissingError(TrainGuardError):
+    """An S3 object that was announced or listed and is not there any more."""
+
+    def __init__(self, bucket: str, key: str) -> None:
+        self.bucket = bucket
+        self.key = key
+        super().__init__(f"object s3://{bucket}/{key} does not exist")
+
+
+class PortUnavailableError(TrainGuardError):
+    """A store or service did not answer; the same call may succeed later."""
+
+    def __init__(self, service: str, operation: str, reason: str) -> None:
+        self.service = service
+        self.operation = operation
+        super().__init__(f"{service}.{operation} failed: {reason}")
+
+
+class EnvironmentConfigError(TrainGuardError):
+    """Environment variables of a function that are missing or wrong, all of them at once."""
+
+    def __init__(self, function: str, faults: list[str]) -> None:
+        self.function = function
+        self.faults = faults
+        super().__init__(f"{function}: " + "; ".join(faults))

@@ -1,0 +1,162 @@
+"""What the core asks of the world; adapters/ holds an AWS adapter and an in-memory twin of each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from trainguard.records import FireOutcome, JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An object as a listing shows it; ``last_modified`` in epoch seconds on S3's clock, ``size`` in bytes."""
+
+    key: str
+    last_modified: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJobDescription:
+    """What DescribeTrainingJob and ListTags say that TrainGuard uses; times in epoch seconds."""
+
+    job: str
+    arn: str
+    status: JobStatus
+    secondary_status: str | None
+    instance_type: str | None
+    instance_count: int | None
+    created_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    profiling_interval_ms: int | None
+    framework_profiling: bool
+    tags: Mapping[str, str]
+
+
+class NodeStates(Protocol):
+    """Store of NodeState items."""
+
+    def load(self, key: NodeKey) -> NodeRecord | None:
+        """Return the item as last written (strongly consistent), or None."""
+        ...
+
+    def save(self, record: NodeRecord) -> NodeRecord:
+        """Write the item if its stored Version is still ``record.version``.
+
+        Returns the record with the new version. Raises StateConflictError when another writer was first (also when
+        ``version`` is 0 and the item exists), PortUnavailableError when the store did not answer.
+        """
+        ...
+
+    def mark_sent(self, key: NodeKey, fire_ids: Sequence[str]) -> None:
+        """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
+        ...
+
+    def of_job(self, job: str) -> list[NodeRecord]:
+        """Return all items of a job, ordered by sort key (strongly consistent)."""
+        ...
+
+
+class RuleStates(Protocol):
+    """Store of RuleState rows."""
+
+    def publish(self, rows: Sequence[RuleRow]) -> None:
+        """Write rows, each only if the stored one is not evaluated further (``EvaluatedThrough``).
+
+        Attributes that the fire path owns (FireId, Action, ActionAt, AlertId, ReportUri) are left as they are.
+        """
+        ...
+
+    def of_job(self, job: str) -> list[RuleRow]:
+        """Return all rows of a job, ordered by sort key."""
+        ...
+
+    def record_outcome(self, job: str, rule: str, outcome: FireOutcome) -> None:
+        """Write what the fire path did into the rule's row of the job."""
+        ...
+
+
+class Jobs(Protocol):
+    """Store of Jobs items."""
+
+    def load(self, job: str) -> JobRecord | None:
+        """Return the job's item, or None."""
+        ...
+
+    def register(self, record: JobRecord) -> JobRecord:
+        """Create the item if there is none; return the stored one either way."""
+        ...
+
+    def update_status(self, record: JobRecord) -> None:
+        """Write status, secondary status, times, active, closing and expires_at of ``record``.
+
+        A status that is final is never replaced by one that is not.
+        """
+        ...
+
+    def touch(self, job: str, last_object_at: float) -> None:
+        """Move LastObjectAt forward; never back."""
+        ...
+
+    def raise_episode(self, job: str, rule: str, seen: int) -> None:
+        """Set the rule's episode to ``seen + 1`` if it is still ``seen``; a lost race is not an error."""
+        ...
+
+    def active(self) -> list[str]:
+        """Names of the jobs that are not closed, in order."""
+        ...
+
+
+class ProfileObjects(Protocol):
+    """The objects of a bucket."""
+
+    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
+        """Return the object's bytes, at most ``max_bytes + 1`` of them: one more than allowed says "too large".
+
+        Raises ObjectMissingError when it does not exist, PortUnavailableError when S3 did not answer.
+        """
+        ...
+
+    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """Iterate over the keys under ``prefix`` greater than ``start_after``, in UTF-8 order, page by page."""
+        ...
+
+    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
+        """Write an object whole."""
+        ...
+
+
+class Executions(Protocol):
+    """Starts executions of the fire state machine."""
+
+    def start(self, name: str, payload: Mapping[str, object]) -> bool:
+        """Start an execution; False when one of that name exists already, which is success too."""
+        ...
+
+
+class TrainingJobs(Protocol):
+    """What SageMaker knows of training jobs."""
+
+    def describe(self, job: str) -> TrainingJobDescription | None:
+        """Return the job with its tags, or None when SageMaker does not know it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTask:
+    """A request to an evaluator that no S3 object rings for: flush a silent node, or close it at the job's end."""
+
+    job: str
+    node: str
+    stream: str
+    action: str
+    flush_before: float | None = None
+
+
+class TaskQueue(Protocol):
+    """The queue in front of the evaluators."""
+
+    def send(self, tasks: Sequence[NodeTask]) -> None:
+        """Enqueue tasks; raises PortUnavailableError when any of them was not taken."""
+        ...

@@ -1,0 +1,177 @@
+"""What the three tables hold, as values: one frozen dataclass for each kind of item."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, get_args
+
+Stream = Literal["system", "framework", "job"]
+JOB_NODE = "*"
+
+
+class Status(StrEnum):
+    """What a rule says of a node or a job, in the words that a person reads in the console."""
+
+    WAITING_FOR_DATA = "WAITING_FOR_DATA"
+    WARMING_UP = "WARMING_UP"
+    OK = "OK"
+    FIRED = "FIRED"
+    ERROR = "ERROR"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+    DISABLED = "DISABLED"
+
+
+class JobStatus(StrEnum):
+    """TrainingJobStatus of DescribeTrainingJob, and Unknown for a job that SageMaker does not know."""
+
+    IN_PROGRESS = "InProgress"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job can write no more profile objects."""
+        return self in {JobStatus.STOPPED, JobStatus.COMPLETED, JobStatus.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKey:
+    """Names one item of NodeState: a job's stream on a node, or the job's own item (node ``*``)."""
+
+    job: str
+    node: str
+    stream: Stream
+
+    @property
+    def node_kind(self) -> str:
+        """Sort key of the item, for example ``algo-3#system``."""
+        return f"{self.node}#{self.stream}"
+
+    @classmethod
+    def parse(cls, job: str, node_kind: str) -> "NodeKey":
+        """Read a sort key back; raises ValueError when it is none of ours."""
+        node, _, suffix = node_kind.rpartition("#")
+        for stream in get_args(Stream):
+            if suffix == stream:
+                return cls(job, node, stream)
+        raise ValueError(f"NodeKind {node_kind!r} does not end in #system, #framework or #job")
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A fire that must start exactly one execution.
+
+    ``enqueued_at`` is event time in epoch seconds: the watermark at which the rule fired.
+    """
+
+    fire_id: str
+    rule: str
+    episode: int
+    node: str
+    enqueued_at: float
+    reason: str
+    measured: float | None
+    threshold: float | None
+    sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One item of NodeState.
+
+    ``version`` is 0 for an item that is not stored yet. ``cursors`` maps a lane (``minute`` for system metrics, one
+    a process and file kind for framework events) to the last applied position; ``pending`` maps an object key to its
+    position. ``state`` is the engine's encoded state, written with ``codec``. ``through`` is the watermark: event time
+    in epoch seconds up to which the rules have judged.
+    """
+
+    key: NodeKey
+    version: int = 0
+    cursors: Mapping[str, int] = field(default_factory=dict)
+    pending: Mapping[str, int] = field(default_factory=dict)
+    state: bytes = b""
+    codec: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    outbox: Mapping[str, OutboxEntry] = field(default_factory=dict)
+    through: float | None = None
+    closed: bool = False
+    expires_at: int | None = None
+
+    @property
+    def unsent(self) -> tuple[OutboxEntry, ...]:
+        """Outbox entries whose execution is not known to have started, oldest first."""
+        entries = (entry for entry in self.outbox.values() if not entry.sent)
+        return tuple(sorted(entries, key=lambda entry: (entry.enqueued_at, entry.fire_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One item of RuleState: what a person reads about a rule on a job, or on one node of it."""
+
+    job: str
+    rule: str
+    node: str | None
+    status: Status
+    reason: str
+    measured: float | None = None
+    threshold: float | None = None
+    worst: str | None = None
+    data_points: int = 0
+    patience: str | None = None
+    violations: int = 0
+    times_fired: int = 0
+    evaluated_through: float | None = None
+    fired_at: float | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    expires_at: int | None = None
+
+    @property
+    def target(self) -> str:
+        """Sort key of the item, for example ``LowGPUUtilization#algo-3``."""
+        return self.rule if self.node is None else f"{self.rule}#{self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class FireOutcome:
+    """What the fire path did, as it is recorded in the rule's row."""
+
+    fire_id: str
+    action: str
+    action_at: str
+    alert_id: str | None
+    report_uri: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One item of Jobs: the job as SageMaker describes it and its configuration, resolved once.
+
+    Times are epoch seconds. ``rule_settings`` holds ``<Rule>_<parameter>`` as given, ``stop_rules`` is empty when every
+    rule may stop an opted-in job. ``episodes`` counts, for each rule, the episodes that have ended.
+    """
+
+    job: str
+    arn: str
+    bucket: str
+    prefix: str
+    status: JobStatus = JobStatus.UNKNOWN
+    secondary_status: str | None = None
+    instance_type: str | None = None
+    instance_count: int | None = None
+    created_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    profiling_interval_ms: int | None = None
+    framework_expected: bool = False
+    rule_settings: Mapping[str, str] = field(default_factory=dict)
+    stop_allowed: bool = False
+    episodes: Mapping[str, int] = field(default_factory=dict)
+    active: bool = True
+    closing: bool = False
+    last_object_at: float | None = None
+    expires_at: int | None = None
+    report_uri: str | None = None

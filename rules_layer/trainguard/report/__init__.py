@@ -1,0 +1,1 @@
+"""The report that is built from state."""

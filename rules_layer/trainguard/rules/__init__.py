@@ -1,0 +1,1 @@
+"""The rules, one module each, and the protocol that they share."""

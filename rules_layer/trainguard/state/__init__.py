@@ -1,0 +1,1 @@
+"""Bounded, encodable state: window, histograms, codec."""

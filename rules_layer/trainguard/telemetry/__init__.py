@@ -1,0 +1,1 @@
+"""Profile objects, read: key grammar, system metrics, framework events."""
