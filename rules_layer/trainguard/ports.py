@@ -1,6 +1,6 @@
 """What the core asks of the world; adapters/ holds an AWS adapter and an in-memory twin of each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +18,10 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True)
 class TrainingJobDescription:
-    """What DescribeTrainingJob and ListTags say that TrainGuard uses; times in epoch seconds."""
+    """What DescribeTrainingJob and ListTags say that TrainGuard uses; times in epoch seconds.
+
+    ``profile_uri`` is ``ProfilerConfig.S3OutputPath``: the profile lies in ``<profile_uri>/<job>/profiler-output/``.
+    """
 
     job: str
     arn: str
@@ -32,6 +35,7 @@ class TrainingJobDescription:
     profiling_interval_ms: int | None
     framework_profiling: bool
     tags: Mapping[str, str]
+    profile_uri: str | None = None
 
 
 class NodeStates(Protocol):
@@ -160,3 +164,44 @@ class TaskQueue(Protocol):
     def send(self, tasks: Sequence[NodeTask]) -> None:
         """Enqueue tasks; raises PortUnavailableError when any of them was not taken."""
         ...
+
+
+class Journal(Protocol):
+    """Where what happened is counted and named: metrics and log lines of a function."""
+
+    def count(self, what: str, amount: int = 1, **where: object) -> None:
+        """Count ``what`` happened, and log one line that names where: job, node, key, field, reason."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The world, as one function or command sees it."""
+
+    jobs: Jobs
+    nodes: NodeStates
+    rows: RuleStates
+    objects: ProfileObjects
+    executions: Executions
+    training_jobs: TrainingJobs
+    tasks: TaskQueue
+    journal: Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Time, as it comes in from outside.
+
+    Attributes
+    ----------
+    now : callable
+        Epoch seconds.
+    pause : callable
+        Called with the attempt's number after a conflict; waits with jitter.
+    has_time : callable
+        Asked between two writes; False leaves the rest to a later delivery.
+    """
+
+    now: Callable[[], float]
+    pause: Callable[[int], None]
+    has_time: Callable[[], bool]

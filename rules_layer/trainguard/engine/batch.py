@@ -1,0 +1,108 @@
+"""One batch of queue messages, from bodies to the ids of those that must be delivered again.
+
+Messages are grouped by job and node. A node that fails takes its own messages back to the queue and no others; a
+message that can never be used is counted, named and acknowledged.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from trainguard.engine.closing import begin_close
+from trainguard.engine.doorbells import JobRings, Message, Ring, sort_messages
+from trainguard.engine.evaluate import NodeEvaluator
+from trainguard.engine.registration import ensure_job
+from trainguard.engine.summary import Summariser
+from trainguard.errors import PortUnavailableError, TrainGuardError
+from trainguard.ports import Services, Timing
+from trainguard.records import JobRecord
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What one batch came to: ``failed`` message ids are to be delivered again, ``refused`` can never be used."""
+
+    failed: tuple[str, ...]
+    refused: tuple[str, ...]
+    nodes: int
+
+
+class BatchProcessor:
+    """Processes batches against the services."""
+
+    def __init__(self, *, services: Services, timing: Timing) -> None:
+        self._services = services
+        self._journal = services.journal
+        self._evaluator = NodeEvaluator(services=services, timing=timing)
+        self._summariser = Summariser(services=services, timing=timing)
+
+    def process(self, messages: Iterable[Message]) -> BatchOutcome:
+        """Process a batch; never raises for a message's or a node's sake."""
+        jobs, refusals = sort_messages(messages)
+        for refusal in refusals:
+            self._journal.count(refusal.what, message_id=refusal.message_id, reason=refusal.reason)
+        failed: list[str] = []
+        for rings in jobs:
+            failed.extend(self._process_job(rings))
+        return BatchOutcome(
+            failed=tuple(failed),
+            refused=tuple(refusal.message_id for refusal in refusals),
+            nodes=sum(len(rings.nodes) for rings in jobs),
+        )
+
+    def _process_job(self, rings: JobRings) -> list[str]:
+        everything = [*rings.ended, *(each for ring in rings.nodes.values() for each in ring.message_ids)]
+        try:
+            job = self._job_of(rings)
+        except TrainGuardError as error:
+            return self._give_back(everything, rings.job, None, error)
+        if job is None:
+            self._journal.count("foreign_keys", len(everything), job=rings.job, reason=_elsewhere(rings))
+            return []
+        failed: list[str] = []
+        if rings.ended:
+            try:
+                job = begin_close(job, services=self._services)
+            except TrainGuardError as error:
+                failed.extend(self._give_back(rings.ended, rings.job, None, error))
+        for ring in rings.nodes.values():
+            failed.extend(self._process_node(job, ring))
+        if not failed and (job.closing or any(ring.work.close for ring in rings.nodes.values())):
+            try:
+                self._summariser.summarise(replace(job, closing=True))
+            except TrainGuardError as error:
+                return self._give_back(everything, rings.job, None, error)
+        return failed
+
+    def _job_of(self, rings: JobRings) -> JobRecord | None:
+        """Return the job's item; None for objects under another root than the job's own, and for unknown tasks."""
+        if rings.source is None:
+            return self._services.jobs.load(rings.job)
+        bucket, root = rings.source
+        job = ensure_job(jobs=self._services.jobs, training_jobs=self._services.training_jobs, bucket=bucket, root=root)
+        return job if (job.bucket, job.prefix) == (bucket, root.prefix) else None
+
+    def _process_node(self, job: JobRecord, ring: Ring) -> list[str]:
+        node = ring.work.key.node_kind
+        try:
+            done = self._evaluator.evaluate(job, ring.work)
+        except TrainGuardError as error:
+            return self._give_back(ring.message_ids, job.job, node, error)
+        except Exception as error:
+            # A defect of ours: the messages go back and end in the dead-letter queue, its neighbours go on.
+            return self._give_back(ring.message_ids, job.job, node, error)
+        if not done:
+            self._journal.count("evaluations_unfinished", job=job.job, node=node)
+            return list(ring.message_ids)
+        return []
+
+    def _give_back(self, message_ids: Sequence[str], job: str, node: str | None, error: Exception) -> list[str]:
+        what = "port_failures" if isinstance(error, PortUnavailableError) else "evaluation_failures"
+        self._journal.count(what, job=job, node=node, reason=f"{type(error).__name__}: {error}")
+        return list(message_ids)
+
+
+def _elsewhere(rings: JobRings) -> str:
+    if rings.source is None:
+        return f"a task names job {rings.job!r}, which is not known"
+    bucket, root = rings.source
+    return f"objects under s3://{bucket}/{root.prefix} name job {rings.job!r}, whose profile lies elsewhere"

@@ -1,0 +1,169 @@
+"""Queue messages, read: what rings at an evaluator, and which node each message is for.
+
+A message is an S3 "Object Created" event as EventBridge delivers it, or one of our own tasks. Its shape is checked, and
+nothing in it is believed but the object's name: the object in S3 is the truth.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from trainguard.engine.evaluate import NodeWork
+from trainguard.engine.listing import is_future
+from trainguard.engine.session import Announced
+from trainguard.errors import DoorbellError, ForeignKeyError
+from trainguard.ports import NodeTask
+from trainguard.records import NodeKey
+from trainguard.telemetry.keys import EndKey, FrameworkKey, ProfileRoot, parse_key
+
+TASK_MARK = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A queue message; ``deliveries`` counts this delivery too."""
+
+    message_id: str
+    body: str
+    deliveries: int = 1
+
+
+@dataclass(slots=True)
+class Ring:
+    """Messages of one node, and what they ask."""
+
+    work: NodeWork
+    message_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class JobRings:
+    """Messages of one job. ``source`` is where the objects lie; None when only our own tasks name the job."""
+
+    job: str
+    source: tuple[str, ProfileRoot] | None = None
+    nodes: dict[NodeKey, Ring] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message that can never be used: ``what`` is the name under which it is counted."""
+
+    message_id: str
+    what: str
+    reason: str
+
+
+class _Bucket(msgspec.Struct):
+    name: str
+
+
+class _Object(msgspec.Struct):
+    key: str
+
+
+class _Detail(msgspec.Struct):
+    bucket: _Bucket
+    object: _Object
+
+
+class _ObjectCreated(msgspec.Struct):
+    detail: _Detail
+    time: datetime
+    source: str
+
+
+class _Task(msgspec.Struct):
+    trainguard: str
+    job: str
+    node: str
+    stream: str
+    action: str
+    flush_before: float | None = None
+
+
+_EVENT_DECODER = msgspec.json.Decoder(_ObjectCreated)
+_TASK_DECODER = msgspec.json.Decoder(_Task)
+
+
+def encode_task(task: NodeTask) -> str:
+    """Return the message body of a task."""
+    body = _Task(TASK_MARK, task.job, task.node, task.stream, task.action, task.flush_before)
+    return msgspec.json.encode(body).decode()
+
+
+def sort_messages(messages: Iterable[Message]) -> tuple[list[JobRings], list[Refusal]]:
+    """Group messages by job and node; those that can never be used are refused with their reason."""
+    jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings] = {}
+    refusals: list[Refusal] = []
+    for message in messages:
+        try:
+            if f'"{TASK_MARK}"' in message.body[:64]:
+                _add_task(jobs, message)
+            else:
+                _add_object(jobs, message)
+        except ForeignKeyError as error:
+            refusals.append(Refusal(message.message_id, "foreign_keys", str(error)))
+        except DoorbellError as error:
+            refusals.append(Refusal(message.message_id, "malformed_messages", str(error)))
+    return list(jobs.values()), refusals
+
+
+def _add_task(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings], message: Message) -> None:
+    try:
+        task = _TASK_DECODER.decode(message.body)
+    except msgspec.DecodeError as fault:
+        raise DoorbellError("body", message.body[:200], f"a task ({fault})") from fault
+    if task.action not in {"close", "flush"}:
+        raise DoorbellError("action", task.action, "close or flush")
+    try:
+        key = NodeKey.parse(task.job, f"{task.node}#{task.stream}")
+    except ValueError as fault:
+        raise DoorbellError("stream", task.stream, "system or framework") from fault
+    rings = jobs.setdefault((task.job, None), JobRings(task.job))
+    work = NodeWork(
+        key,
+        close=task.action == "close",
+        modified_before=task.flush_before if task.action == "flush" else None,
+        repeated=message.deliveries > 1,
+    )
+    _join(rings, work, message.message_id)
+
+
+def _add_object(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings], message: Message) -> None:
+    try:
+        event = _EVENT_DECODER.decode(message.body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise DoorbellError("body", message.body[:200], f"an S3 Object Created event ({fault})") from fault
+    key = event.detail.object.key
+    parsed = parse_key(key)
+    if is_future(parsed, event.time.timestamp()):
+        raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {event.time.isoformat()}")
+    source = (event.detail.bucket.name, parsed.root)
+    rings = jobs.setdefault((parsed.root.job, source), JobRings(parsed.root.job, source))
+    if isinstance(parsed, EndKey):
+        rings.ended.append(message.message_id)
+        return
+    stream = "framework" if isinstance(parsed, FrameworkKey) else "system"
+    node_key = NodeKey.parse(parsed.root.job, f"{parsed.node}#{stream}")
+    work = NodeWork(node_key, doorbells=[Announced(key, parsed)], repeated=message.deliveries > 1)
+    _join(rings, work, message.message_id)
+
+
+def _join(rings: JobRings, work: NodeWork, message_id: str) -> None:
+    ring = rings.nodes.get(work.key)
+    if ring is None:
+        rings.nodes[work.key] = Ring(work, [message_id])
+        return
+    flushes = [each for each in (ring.work.modified_before, work.modified_before) if each is not None]
+    ring.work = NodeWork(
+        work.key,
+        doorbells=[*ring.work.doorbells, *work.doorbells],
+        close=ring.work.close or work.close,
+        modified_before=max(flushes, default=None),
+        repeated=ring.work.repeated or work.repeated,
+    )
+    ring.message_ids.append(message_id)

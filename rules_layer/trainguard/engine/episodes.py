@@ -1,0 +1,58 @@
+"""Episodes of firing: when a condition that holds is a new fire, and when it is over.
+
+A rule's judgement says whether its condition holds now. An episode begins at the first evaluation at which it does and
+ends after three clean windows; only the beginning is a fire. ``alerted`` remembers the job's episode number that the
+fire was enqueued for, so that a node enqueues one fire an episode of the job, however often its own condition flaps.
+"""
+
+import hashlib
+
+import msgspec
+
+MINUTE_S = 60.0
+
+
+class Episode(msgspec.Struct):
+    """One rule's firing history on one node; times are event time in epoch seconds.
+
+    ``violations`` counts the event minutes at whose evaluation the condition held.
+    """
+
+    is_open: bool = False
+    violations: int = 0
+    times_fired: int = 0
+    alerted: int = -1
+    fired_at: float | None = None
+    clean_since: float | None = None
+    last_violation_minute: int | None = None
+
+    def update(self, *, holds: bool, through: float, clear_after_s: float) -> bool:
+        """Take in one evaluation at watermark ``through``; True when it begins an episode."""
+        if not holds:
+            self._clean(through, clear_after_s)
+            return False
+        minute = int(through // MINUTE_S)
+        if minute != self.last_violation_minute:
+            self.violations += 1
+            self.last_violation_minute = minute
+        self.clean_since = None
+        if self.is_open:
+            return False
+        self.is_open = True
+        self.times_fired += 1
+        self.fired_at = through
+        return True
+
+    def _clean(self, through: float, clear_after_s: float) -> None:
+        if not self.is_open:
+            return
+        if self.clean_since is None:
+            self.clean_since = through
+        if through - self.clean_since >= clear_after_s:
+            self.is_open = False
+            self.clean_since = None
+
+
+def fire_id(job_arn: str, rule: str, episode: int) -> str:
+    """Return the name of a fire: the same for every node and every repeat of one episode of a job's rule."""
+    return hashlib.sha256(f"{job_arn}\n{rule}\n{episode}".encode()).hexdigest()[:20]

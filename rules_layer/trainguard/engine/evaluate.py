@@ -1,0 +1,172 @@
+"""Brings one node up to date: load, apply what is ready, one conditional write, then rows and fires.
+
+Failing half-way is safe at every point. Before the write nothing has happened; the doorbells ring again. After it the
+cursor says what is applied, the outbox what is still to start, and a doorbell that rings again makes the rows be
+published once more.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from trainguard.engine.fires import drain, enqueue
+from trainguard.engine.framework_session import FrameworkSession
+from trainguard.engine.framework_stream import FrameworkStream
+from trainguard.engine.listing import ProfileListing
+from trainguard.engine.plan import RulePlan, plan_rules
+from trainguard.engine.rows import RowContext, rule_row
+from trainguard.engine.session import DELIVERY_COUNTERS, Announced, Applied
+from trainguard.engine.slots import Fire
+from trainguard.engine.system_session import SystemSession
+from trainguard.engine.system_stream import SystemStream
+from trainguard.errors import StateConflictError
+from trainguard.ports import Services, Timing
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.telemetry.keys import ProfileRoot
+
+AnySession = SystemSession | FrameworkSession
+AnyStream = SystemStream | FrameworkStream
+
+ATTEMPTS = 4
+OBJECTS_PER_WRITE = 120
+RETENTION_S = 90 * 24 * 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWork:
+    """What one batch of messages asks of one node.
+
+    ``close`` says that the stream has ended, ``modified_before`` that the node is silent and what S3 has had since
+    before this time (epoch seconds) is to be applied. ``repeated`` says that a message was delivered before: the
+    writer may have died after its write, so rows are published whatever changed.
+    """
+
+    key: NodeKey
+    doorbells: Sequence[Announced] = ()
+    close: bool = False
+    modified_before: float | None = None
+    repeated: bool = False
+
+
+class NodeEvaluator:
+    """Evaluates nodes against the stores."""
+
+    def __init__(self, *, services: Services, timing: Timing) -> None:
+        self._nodes = services.nodes
+        self._rows = services.rows
+        self._objects = services.objects
+        self._executions = services.executions
+        self._journal = services.journal
+        self._timing = timing
+
+    def evaluate(self, job: JobRecord, work: NodeWork) -> bool:
+        """Bring the node up to date; False when time ran out before everything that is ready was applied.
+
+        Raises
+        ------
+        StateConflictError
+            When other writers were first four times.
+        PortUnavailableError, StateCodecError
+            As the stores raise them.
+        """
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return self._attempt(job, work)
+            except StateConflictError:
+                self._journal.count("state_conflicts", job=job.job, node=work.key.node_kind)
+                self._timing.pause(attempt)
+        return self._attempt(job, work)
+
+    def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
+        plan = plan_rules(job)
+        record = self._nodes.load(work.key) or NodeRecord(key=work.key)
+        record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
+        closing = work.close or job.closing
+        session = self._open(record, job, plan)
+        session.announce(work.doorbells)
+        ready = session.apply(drain=closing, modified_before=work.modified_before)
+        exhausted = False
+        while not exhausted:
+            fires, exhausted = self._apply_some(session, ready, job)
+            self._settle(session, fires, job=job, plan=plan, closed=closing and exhausted, repeated=work.repeated)
+            if not exhausted and not self._timing.has_time():
+                return False
+        return True
+
+    def _open(self, record: NodeRecord, job: JobRecord, plan: RulePlan) -> AnySession:
+        root = ProfileRoot(job.prefix, job.job)
+        listing = ProfileListing(objects=self._objects, bucket=job.bucket, root=root, node=record.key.node)
+        if record.key.stream == "system":
+            return SystemSession(record, listing, plan)
+        return FrameworkSession(record, listing, plan)
+
+    def _apply_some(self, session: AnySession, ready: Iterator[Applied], job: JobRecord) -> tuple[list[Fire], bool]:
+        fires: list[Fire] = []
+        count = 0
+        for applied in islice(ready, OBJECTS_PER_WRITE):
+            count += 1
+            fires.extend(applied.fires)
+            self._journal.count("objects_applied", job=job.job, node=session.record.key.node_kind)
+            if applied.fault is not None:
+                for name, amount in applied.tally.items():
+                    self._journal.count(name, amount, job=job.job, key=applied.key, reason=applied.fault)
+        return fires, count < OBJECTS_PER_WRITE
+
+    def _settle(
+        self,
+        session: AnySession,
+        fires: list[Fire],
+        *,
+        job: JobRecord,
+        plan: RulePlan,
+        closed: bool,
+        repeated: bool,
+    ) -> None:
+        """Write what the session holds, then start fires and publish rows."""
+        last = session.stream.finished() if closed else session.stream
+        if closed:
+            fires = [*fires, *last.finish()]
+        before, has_news = session.record, session.has_news
+        record = enqueue(session.to_record(closed=closed or before.closed), fires, job=job, plan=plan)
+        if closed:
+            record = replace(record, expires_at=expiry(last.state.through, self._timing.now()))
+        if has_news or record.unsent or record.state != before.state or record.closed != before.closed:
+            record = self._nodes.save(record)
+        session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
+        self._report_counts(before, record)
+        for fault in session.stream.raised:
+            self._journal.count("rule_errors", job=job.job, node=record.key.node_kind, reason=fault)
+        self._publish(last, record, job=job, plan=plan, closed=closed, repeated=repeated)
+
+    def _publish(
+        self, last: AnyStream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
+    ) -> None:
+        context = RowContext(
+            job=job.job,
+            node=record.key.node,
+            plan=plan,
+            through=last.state.through,
+            counters=record.counters,
+            last_fault=last.state.last_fault,
+            expires_at=record.expires_at,
+        )
+        due = last.due
+        self._rows.publish(
+            [
+                rule_row(context, verdict)
+                for verdict in last.verdicts(closed=closed)
+                if closed or repeated or verdict.rule in due
+            ]
+        )
+        due.clear()
+
+    def _report_counts(self, before: NodeRecord, after: NodeRecord) -> None:
+        for name in ("gaps", *DELIVERY_COUNTERS):
+            amount = after.counters.get(name, 0) - before.counters.get(name, 0)
+            if amount:
+                self._journal.count(name, amount, job=after.key.job, node=after.key.node_kind)
+
+
+def expiry(through: float | None, now: float) -> int:
+    """Return when a closed item may be deleted, epoch seconds: 90 days after its job's end, as far as that is known."""
+    return int(max(through or 0.0, now)) + RETENTION_S

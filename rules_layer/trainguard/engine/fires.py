@@ -1,0 +1,103 @@
+"""One effect for one fire: the outbox, and the execution that each entry starts.
+
+::
+
+    evaluator                          store                            Step Functions
+    ---------                          -----                            --------------
+    save Version+1, Outbox += fire --> written or refused, as one
+    start(name from fire) -----------------------------------------> started, or "exists already": both are success
+    mark sent ---------------------->
+
+A crash after the save leaves an unsent entry: whoever loads the item next drains it first, and the tick does for a
+node that nobody loads. A crash after the start repeats the start, which is refused by its name. All nodes of a job
+derive the same name for one rule and episode, so 128 firing nodes start one execution.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from trainguard.engine.episodes import fire_id
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.slots import Fire
+from trainguard.ports import Executions, Journal, NodeStates
+from trainguard.records import JobRecord, NodeRecord, OutboxEntry
+from trainguard.telemetry.keys import ProfileRoot
+
+NAME_LIMIT = 80
+
+
+def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: RulePlan) -> NodeRecord:
+    """Add fires to the record's outbox and drop entries that are known to be sent."""
+    outbox = {entry.fire_id: entry for entry in record.unsent}
+    for fire in fires:
+        episode = plan.episode_of(fire.rule)
+        identity = fire_id(job.arn, fire.rule, episode)
+        outbox.setdefault(
+            identity,
+            OutboxEntry(
+                fire_id=identity,
+                rule=fire.rule,
+                episode=episode,
+                node=record.key.node,
+                enqueued_at=fire.at,
+                reason=fire.judgement.reason,
+                measured=fire.judgement.measured,
+                threshold=fire.judgement.threshold,
+            ),
+        )
+    return replace(record, outbox=outbox)
+
+
+def drain(
+    record: NodeRecord, *, job: JobRecord, executions: Executions, nodes: NodeStates, journal: Journal
+) -> NodeRecord:
+    """Start the execution of every unsent entry and mark it sent; a start that is refused by its name is success."""
+    unsent = record.unsent
+    if not unsent:
+        return record
+    for entry in unsent:
+        started = executions.start(execution_name(entry, job.job), fire_payload(entry, job))
+        journal.count(
+            "fires_started" if started else "fires_already_started", job=job.job, node=entry.node, rule=entry.rule
+        )
+    nodes.mark_sent(record.key, [entry.fire_id for entry in unsent])
+    sent = {entry.fire_id: replace(entry, sent=True) for entry in unsent}
+    return replace(record, outbox={**record.outbox, **sent})
+
+
+def execution_name(entry: OutboxEntry, job: str) -> str:
+    """Return the execution's name: rule, fire id and as much of the job's name as fits into 80 characters."""
+    return f"{entry.rule}-{entry.fire_id}-{job}"[:NAME_LIMIT]
+
+
+def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
+    """Return the execution's input; the same for every repeat of one entry."""
+    return {
+        "kind": "fire",
+        **job_payload(job),
+        "rule": entry.rule,
+        "fireId": entry.fire_id,
+        "episode": entry.episode,
+        "node": entry.node,
+        "reason": entry.reason,
+        "measured": entry.measured,
+        "threshold": entry.threshold,
+        "firedAt": iso_time(entry.enqueued_at),
+    }
+
+
+def job_payload(job: JobRecord) -> dict[str, object]:
+    """Return what every execution is told of the job."""
+    return {
+        "job": job.job,
+        "jobArn": job.arn,
+        "bucket": job.bucket,
+        "prefix": job.prefix,
+        "reportUri": f"s3://{job.bucket}/{ProfileRoot(job.prefix, job.job).report}report.json",
+    }
+
+
+def iso_time(epoch_s: float) -> str:
+    """Return a time as ISO 8601 in UTC with milliseconds."""
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

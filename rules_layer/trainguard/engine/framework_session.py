@@ -1,0 +1,68 @@
+"""A node's framework stream in hand."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
+from trainguard.engine.lane_order import Arrival, LaneOrder
+from trainguard.engine.listing import ProfileListing
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.session import NEWEST, Announced, Applied, Session, item_name
+from trainguard.engine.slots import Fire
+from trainguard.records import NodeRecord
+from trainguard.state.codec import decode_state
+from trainguard.telemetry.framework import read_framework_object
+from trainguard.telemetry.keys import FrameworkKey
+
+
+class FrameworkSession(Session[FrameworkStream]):
+    """Applies a node's framework objects; raises StateCodecError when the item's state cannot be decoded."""
+
+    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan) -> None:
+        state = FrameworkState()
+        if record.state:
+            state = decode_state(item_name(record), record.codec, record.state, FrameworkState)
+        super().__init__(record, listing, FrameworkStream(record.key.node, state, plan))
+        self._order = LaneOrder(
+            cursors={lane: position for lane, position in record.cursors.items() if lane != NEWEST},
+            spacing_us=dict(state.spacing_us),
+            max_seen_us=record.cursors.get(NEWEST),
+        )
+        self._order.restore(listing.parse_framework(record.pending))
+
+    def announce(self, doorbells: Sequence[Announced]) -> None:
+        """Take in doorbells of this node."""
+        for doorbell in doorbells:
+            if isinstance(doorbell.parsed, FrameworkKey):
+                self._order.announce(doorbell.key, doorbell.parsed)
+
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Apply the objects that are ready."""
+        for arrival in self._order.ready(self._listing.framework, drain=drain, modified_before=modified_before):
+            yield self._use(arrival.key, self._folding(arrival))
+
+    def _folding(self, arrival: Arrival) -> Callable[[bytes], tuple[Counter[str], list[Fire]]]:
+        process = f"{self.record.key.node}-{arrival.lane.partition('/')[0]}"
+
+        def fold(body: bytes) -> tuple[Counter[str], list[Fire]]:
+            events = read_framework_object(arrival.key, body, process=process)
+            return events.tally, self.stream.apply(events, arrival.end_us)
+
+        return fold
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits that the stored item does not know."""
+        return self._pending != self.record.pending
+
+    @property
+    def _pending(self) -> dict[str, int]:
+        return {key: arrival.end_us for key, arrival in self._order.pending.items()}
+
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        """Return the record to save."""
+        order = self._order
+        self.counters["duplicates"] += order.duplicates
+        order.duplicates = 0
+        self.stream.state.spacing_us = dict(sorted(order.spacing_us.items()))
+        return self._record(cursors={**order.cursors, NEWEST: order.max_seen_us}, pending=self._pending, closed=closed)

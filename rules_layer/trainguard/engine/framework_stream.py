@@ -1,0 +1,91 @@
+"""A node's framework stream: objects of all its processes to rule states and verdicts."""
+
+import copy
+
+import msgspec
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.slots import Fire, RuleSlot, RuleSlots, Verdict
+from trainguard.rules.protocol import AnyFrameworkRule, FrameworkView, RuleParameters
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.steps import StepBatch
+
+MICROSECONDS = 1_000_000
+
+
+class FrameworkState(msgspec.Struct):
+    """What is stored of a node's framework stream; ``through`` is the watermark, epoch seconds."""
+
+    through: float | None = None
+    first_step_us: int | None = None
+    spacing_us: dict[str, int] = msgspec.field(default_factory=dict)
+    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+    last_fault: str | None = None
+
+
+class FrameworkStream:
+    """Works on a FrameworkState; ``store`` writes it back."""
+
+    def __init__(self, node: str, state: FrameworkState, plan: RulePlan) -> None:
+        self.node = node
+        self.state = state
+        self._plan = plan
+        self._rules = RuleSlots(plan.framework, state.slots, plan)
+
+    def apply(self, events: FrameworkEvents, end_us: int) -> list[Fire]:
+        """Fold in one object that holds events up to ``end_us``; return the fires that it began."""
+        self.state.through = max(end_us / MICROSECONDS, self.state.through or 0.0)
+        for batch in events.steps:
+            first = int(batch.starts_us.min())
+            self.state.first_step_us = min(first, self.state.first_step_us or first)
+        return self._judge(events.steps, closed=False)
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended."""
+        return self._judge((), closed=True) if self.state.through is not None else []
+
+    def finished(self) -> "FrameworkStream":
+        """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
+        self.store()
+        return FrameworkStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    def verdicts(self, *, closed: bool) -> list[Verdict]:
+        """Judge the state as it is."""
+        view = self._view(closed=closed)
+        return self._rules.verdicts(lambda rule, state, parameters: rule.judge(state, view, parameters))
+
+    def degrade(self) -> str | None:
+        """Nothing of this state can be given up: its rules bound themselves."""
+        return None
+
+    def store(self) -> FrameworkState:
+        """Write everything back into the state and return it."""
+        self._rules.store()
+        return self.state
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        """What rules raised since this object was made."""
+        return self._rules.raised
+
+    def _judge(self, steps: tuple[StepBatch, ...], *, closed: bool) -> list[Fire]:
+        view = self._view(closed=closed)
+
+        def observe(rule: AnyFrameworkRule, state: msgspec.Struct, parameters: RuleParameters) -> None:
+            for batch in steps:
+                rule.observe(state, batch, parameters)
+
+        return self._rules.run(
+            observe,
+            lambda rule, state, parameters: rule.judge(state, view, parameters),
+            through=self.state.through or 0.0,
+            interval_s=self._plan.interval_s,
+        )
+
+    def _view(self, *, closed: bool) -> FrameworkView:
+        return FrameworkView(node=self.node, through=self.state.through, closed=closed)

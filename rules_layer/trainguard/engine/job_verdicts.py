@@ -1,0 +1,79 @@
+"""The verdicts of a whole job, from its nodes' states."""
+
+from collections import defaultdict
+
+from trainguard.engine.combine import combine
+from trainguard.engine.episodes import Episode
+from trainguard.engine.framework_stream import MICROSECONDS
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.slots import Fire, RuleSlots, Verdict
+from trainguard.engine.streams import JobStreams
+from trainguard.records import JobRecord, NodeKey, Status
+from trainguard.rules.protocol import JobView, Judgement
+
+
+def node_verdicts(job: JobRecord, streams: JobStreams) -> dict[str, dict[str, Verdict]]:
+    """Return the verdicts by rule and node."""
+    verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
+    for node, system in streams.system.items():
+        closed = streams.records[NodeKey(job.job, node, "system")].closed
+        for verdict in system.verdicts(closed=closed):
+            verdicts[verdict.rule][node] = verdict
+    for node, framework in streams.framework.items():
+        closed = streams.records[NodeKey(job.job, node, "framework")].closed
+        for verdict in framework.verdicts(closed=closed):
+            verdicts[verdict.rule][node] = verdict
+    return dict(verdicts)
+
+
+def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[Verdict], list[Fire]]:
+    """Return the job's verdict of every rule, and the fires of rules over the whole job that began.
+
+    Moves the episodes in ``streams.state``.
+    """
+    by_node = node_verdicts(job, streams)
+    verdicts = [
+        combine(rule.name, by_node[rule.name]) if rule.name in by_node else _without_data(rule.name, job, plan)
+        for rule in (*plan.system, *plan.framework)
+    ]
+    verdicts.extend(
+        Verdict(name, Judgement(Status.ERROR, str(fault)), Episode())
+        for name, fault in plan.faults.items()
+        if name not in {verdict.rule for verdict in verdicts} and name not in {rule.name for rule in plan.job}
+    )
+    view = job_view(job, streams)
+    slots = RuleSlots(plan.job, streams.state.slots, plan)
+    fires = slots.run(
+        None,
+        lambda rule, _, parameters: rule.judge(view, parameters),
+        through=streams.through or 0.0,
+        interval_s=plan.interval_s,
+    )
+    verdicts.extend(slots.verdicts(lambda rule, _, parameters: rule.judge(view, parameters)))
+    return verdicts, fires
+
+
+def job_view(job: JobRecord, streams: JobStreams) -> JobView:
+    """Return what the rules over the whole job are shown."""
+    first_samples = (stream.state.kept.first_sample_at for stream in streams.system.values())
+    first_steps = (stream.state.first_step_us for stream in streams.framework.values())
+    first_sample = min((at for at in first_samples if at is not None), default=None)
+    first_step_us = min((at for at in first_steps if at is not None), default=None)
+    return JobView(
+        started_at=first_sample if job.started_at is None else job.started_at,
+        system_through=streams.through,
+        first_step_at=None if first_step_us is None else first_step_us / MICROSECONDS,
+        framework_expected=job.framework_expected,
+        framework_seen=any(key.stream == "framework" and record.cursors for key, record in streams.records.items()),
+        closed=streams.closed,
+    )
+
+
+def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
+    if rule in plan.faults:
+        judgement = Judgement(Status.ERROR, str(plan.faults[rule]))
+    elif job.framework_expected or all(rule != each.name for each in plan.framework):
+        judgement = Judgement(Status.WAITING_FOR_DATA, "No profile object was read yet.")
+    else:
+        judgement = Judgement(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
+    return Verdict(rule, judgement, Episode())

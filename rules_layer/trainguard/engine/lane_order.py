@@ -1,0 +1,108 @@
+"""In which order a node's framework objects are applied.
+
+They have no minute grid: each process and file kind (a lane) has its own stream, named by the end of its last event,
+and a process that has nothing to say writes nothing. So each lane has a cursor, and the node's objects are applied in
+order of time once the newest of them is 120 s ahead. A lane that was silent for longer than it usually is (90 s at
+most, rotation being at 60 s) may have had an object whose doorbell never rang: S3 is listed before the silence is
+jumped.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from trainguard.telemetry.keys import FrameworkKey
+
+LATENESS_US = 120_000_000
+SILENCE_US = 90_000_000
+SPACING_FACTOR = 1.5
+NEW_LANE_LOOKBACK_US = 3_600_000_000
+
+Listing = Callable[[int | None], Iterable[tuple[str, FrameworkKey, float]]]
+"""Given a time in µs (None: the stream's start), yields (key, parsed, last_modified) of the node's objects after it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Arrival:
+    """An object that waits; ordered by time, then by key."""
+
+    end_us: int
+    key: str
+    lane: str
+
+
+@dataclass(slots=True)
+class LaneOrder:
+    """Cursors of one node's lanes and what waits; ``spacing_us`` is each lane's last distance of two objects."""
+
+    cursors: dict[str, int] = field(default_factory=dict)
+    spacing_us: dict[str, int] = field(default_factory=dict)
+    pending: dict[str, Arrival] = field(default_factory=dict)
+    max_seen_us: int | None = None
+    duplicates: int = 0
+
+    def restore(self, pending: Iterable[tuple[str, FrameworkKey]]) -> None:
+        """Take back what waited when the item was written."""
+        for key, parsed in pending:
+            self._await(key, parsed)
+
+    def announce(self, key: str, parsed: FrameworkKey) -> None:
+        """Take in a doorbell."""
+        if parsed.end_us <= self.cursors.get(parsed.lane, -1) or key in self.pending:
+            self.duplicates += 1
+            return
+        self._await(key, parsed)
+
+    def ready(
+        self, listing: Listing, *, drain: bool = False, modified_before: float | None = None
+    ) -> Iterator[Arrival]:
+        """Yield what can be applied now, moving the cursors along; parameters as in MinuteOrder.ready."""
+        old: set[str] = set()
+        if drain or modified_before is not None:
+            old = self._take(listing, self._oldest_cursor(), modified_before)
+        elif silent := [arrival for arrival in self._settled(drain=False, old=old) if self._silent(arrival)]:
+            self._take(listing, self._list_from(silent), None)
+        for arrival in self._settled(drain=drain, old=old):
+            self._advance(arrival)
+            yield arrival
+
+    def _settled(self, *, drain: bool, old: set[str]) -> list[Arrival]:
+        horizon = (self.max_seen_us or 0) - LATENESS_US
+        return sorted(
+            arrival for arrival in self.pending.values() if drain or arrival.end_us <= horizon or arrival.key in old
+        )
+
+    def _silent(self, arrival: Arrival) -> bool:
+        cursor = self.cursors.get(arrival.lane)
+        if cursor is None:
+            return True
+        usual = SPACING_FACTOR * self.spacing_us.get(arrival.lane, SILENCE_US)
+        return arrival.end_us - cursor > min(usual, SILENCE_US)
+
+    def _list_from(self, silent: list[Arrival]) -> int | None:
+        if not self.cursors:
+            return None
+        starts = (self.cursors.get(each.lane, each.end_us - NEW_LANE_LOOKBACK_US) for each in silent)
+        return min(starts)
+
+    def _oldest_cursor(self) -> int | None:
+        return min(self.cursors.values(), default=None)
+
+    def _take(self, listing: Listing, after_us: int | None, modified_before: float | None) -> set[str]:
+        old: set[str] = set()
+        for key, parsed, last_modified in listing(after_us):
+            if parsed.end_us > self.cursors.get(parsed.lane, -1):
+                self._await(key, parsed)
+                if modified_before is not None and last_modified < modified_before:
+                    old.add(key)
+        return old
+
+    def _await(self, key: str, parsed: FrameworkKey) -> None:
+        self.pending[key] = Arrival(parsed.end_us, key, parsed.lane)
+        self.max_seen_us = max(parsed.end_us, self.max_seen_us or 0)
+
+    def _advance(self, arrival: Arrival) -> None:
+        del self.pending[arrival.key]
+        cursor = self.cursors.get(arrival.lane)
+        if cursor is not None:
+            self.spacing_us[arrival.lane] = max(arrival.end_us - cursor, 1)
+        self.cursors[arrival.lane] = max(arrival.end_us, cursor or 0)

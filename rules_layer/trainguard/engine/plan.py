@@ -1,0 +1,53 @@
+"""Which rules run on a job, with which parameters: resolved from the job's settings, faults named rule by rule."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainguard.errors import RuleConfigError
+from trainguard.records import JobRecord
+from trainguard.rules.parameters import resolve_parameters
+from trainguard.rules.protocol import AnyFrameworkRule, AnyJobRule, AnySystemRule, RuleParameters
+from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, SYSTEM_RULES
+
+DEFAULT_INTERVAL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class RulePlan:
+    """The rules of one job.
+
+    ``episodes`` holds the job's current episode number a rule; ``interval_s`` the configured sampling interval, which
+    stands in until the data shows its own.
+    """
+
+    system: tuple[AnySystemRule, ...]
+    framework: tuple[AnyFrameworkRule, ...]
+    job: tuple[AnyJobRule, ...]
+    parameters: Mapping[str, RuleParameters]
+    faults: Mapping[str, RuleConfigError]
+    episodes: Mapping[str, int]
+    interval_s: float
+
+    def parameters_of(self, rule: str) -> Any:
+        """Return the rule's parameters; KeyError when its configuration is at fault."""
+        return self.parameters[rule]
+
+    def episode_of(self, rule: str) -> int:
+        """Return the job's current episode of a rule."""
+        return self.episodes.get(rule, 0)
+
+
+def plan_rules(job: JobRecord) -> RulePlan:
+    """Resolve a job's settings against the rules' own parameter classes."""
+    parameters, faults = resolve_parameters(job.rule_settings)
+    interval_ms = job.profiling_interval_ms
+    return RulePlan(
+        system=tuple(SYSTEM_RULES),
+        framework=tuple(FRAMEWORK_RULES),
+        job=tuple(JOB_RULES),
+        parameters=parameters,
+        faults=faults,
+        episodes=job.episodes,
+        interval_s=DEFAULT_INTERVAL_S if interval_ms is None else interval_ms / 1_000.0,
+    )

@@ -1,0 +1,65 @@
+"""From a verdict to the row that a person reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.session import HARMLESS_COUNTERS
+from trainguard.engine.slots import Verdict
+from trainguard.records import RuleRow, Status
+
+
+@dataclass(frozen=True, slots=True)
+class RowContext:
+    """What all rows of one stream share; ``node`` is None for rows of the whole job."""
+
+    job: str
+    node: str | None
+    plan: RulePlan
+    through: float | None
+    counters: Mapping[str, int]
+    last_fault: str | None
+    expires_at: int | None
+
+
+def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
+    """Build the row of a rule.
+
+    While an episode of firing is open the row stays FIRED, also between two evaluations at which the condition holds:
+    a row must not flap under the reader's eyes.
+    """
+    judgement, episode = verdict.judgement, verdict.episode
+    status, reason = judgement.status, judgement.reason
+    if episode.is_open and status is not Status.FIRED and status is not Status.ERROR:
+        status, reason = Status.FIRED, f"fired, clean since and not yet over: {reason}"
+    unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
+    if unused:
+        listed = ", ".join(f"{amount} {name}" for name, amount in sorted(unused.items()))
+        reason = f"{reason} Not used: {listed}" + (f" (last: {context.last_fault})." if context.last_fault else ".")
+    return RuleRow(
+        job=context.job,
+        rule=verdict.rule,
+        node=context.node,
+        status=status,
+        reason=reason,
+        measured=judgement.measured,
+        threshold=judgement.threshold,
+        worst=judgement.worst,
+        data_points=judgement.data_points,
+        patience=judgement.patience,
+        violations=episode.violations,
+        times_fired=episode.times_fired,
+        evaluated_through=context.through,
+        fired_at=episode.fired_at,
+        counters=unused,
+        parameters=parameters_shown(context.plan, verdict.rule),
+        expires_at=context.expires_at,
+    )
+
+
+def parameters_shown(plan: RulePlan, rule: str) -> dict[str, float | int | str | None]:
+    """Return the parameters that a rule runs with; empty when its configuration is at fault."""
+    parameters = plan.parameters.get(rule)
+    return {} if parameters is None else msgspec.structs.asdict(parameters)

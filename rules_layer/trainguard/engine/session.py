@@ -1,0 +1,159 @@
+"""One node item in hand: its order and its stream, from record to record.
+
+A session applies objects in order, counts what could not be used under the name of its fault, and never lets one object
+block its node: what cannot be read moves the cursor like any other.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+from trainguard.engine.listing import ProfileListing
+from trainguard.engine.slots import Fire, Verdict
+from trainguard.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.records import NodeRecord
+from trainguard.state.codec import CODEC, encode_state
+from trainguard.telemetry.keys import FrameworkKey, SystemKey
+
+ITEM_CAP_BYTES = 64 * 1024
+NEWEST = "newest"
+"""The cursor that holds the newest position seen, applied or not."""
+
+DELIVERY_COUNTERS = ("duplicates", "late")
+"""What depends on how doorbells were delivered, and so is no part of the state."""
+
+HARMLESS_COUNTERS = frozenset({"lines", "events", "gzip_objects", "duplicates"})
+"""What is counted and no fault of anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A doorbell that passed the grammar."""
+
+    key: str
+    parsed: SystemKey | FrameworkKey
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One object that was applied: the fires that it began, what was counted, and what was wrong with it."""
+
+    key: str
+    fires: tuple[Fire, ...]
+    tally: Counter[str]
+    fault: str | None
+
+
+class StreamState(Protocol):
+    """What every stored stream state has."""
+
+    through: float | None
+    last_fault: str | None
+
+
+class Stream(Protocol):
+    """What a session needs of a stream."""
+
+    @property
+    def state(self) -> StreamState:
+        """The state in hand."""
+        ...
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        ...
+
+    @property
+    def raised(self) -> list[str]:
+        """What rules raised since the stream was opened."""
+        ...
+
+    def finished(self) -> "Stream":
+        """Return a copy to finish."""
+        ...
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended."""
+        ...
+
+    def verdicts(self, *, closed: bool) -> list[Verdict]:
+        """Judge the state as it is."""
+        ...
+
+    def store(self) -> StreamState:
+        """Write everything back into the state and return it."""
+        ...
+
+    def degrade(self) -> str | None:
+        """Make the state smaller at a named cost; None when nothing is left to give up."""
+        ...
+
+
+S = TypeVar("S", bound=Stream)
+
+
+class Session(ABC, Generic[S]):
+    """What both kinds of streams share."""
+
+    def __init__(self, record: NodeRecord, listing: ProfileListing, stream: S) -> None:
+        self.record = record
+        self.stream = stream
+        self.counters: Counter[str] = Counter(record.counters)
+        self._listing = listing
+
+    @abstractmethod
+    def announce(self, doorbells: Sequence[Announced]) -> None:
+        """Take in doorbells of this node."""
+
+    @abstractmethod
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Apply what is ready, object by object; see the order engines for the parameters."""
+
+    @property
+    @abstractmethod
+    def has_news(self) -> bool:
+        """Whether there is something to save although nothing was applied."""
+
+    @abstractmethod
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        """Return the record to save."""
+
+    def _use(self, key: str, use: Callable[[bytes], tuple[Counter[str], list[Fire]]]) -> Applied:
+        """Read one object and fold it in; what is wrong with it is counted and named."""
+        fault = None
+        fires: list[Fire] = []
+        try:
+            tally, fires = use(self._listing.get(key))
+        except (TelemetryFormatError, ObjectMissingError) as error:
+            tally, fault = Counter({"bad_objects": 1}), str(error)
+        self.counters.update(tally)
+        unused = {name: amount for name, amount in tally.items() if name not in HARMLESS_COUNTERS}
+        if fault is None and unused:
+            fault = f"object {key}: " + ", ".join(f"{amount} {name}" for name, amount in sorted(unused.items()))
+        if fault is not None:
+            self.stream.state.last_fault = fault
+        return Applied(key, tuple(fires), tally, fault)
+
+    def _record(self, *, cursors: Mapping[str, int | None], pending: Mapping[str, int], closed: bool) -> NodeRecord:
+        data = encode_state(self.stream.store())
+        while len(data) > ITEM_CAP_BYTES and (step := self.stream.degrade()) is not None:
+            self.counters[step] += 1
+            data = encode_state(self.stream.store())
+        return replace(
+            self.record,
+            state=data,
+            codec=CODEC,
+            cursors={lane: position for lane, position in sorted(cursors.items()) if position is not None},
+            pending=dict(sorted(pending.items())),
+            counters={name: amount for name, amount in sorted(self.counters.items()) if amount},
+            through=self.stream.state.through,
+            closed=closed,
+        )
+
+
+def item_name(record: NodeRecord) -> str:
+    """Return an item's name for messages."""
+    return f"{record.key.job}/{record.key.node_kind}"

@@ -1,0 +1,134 @@
+"""Runs rules side by side: each has a slot with its state, its episode and what was last shown of it.
+
+A rule that raises is set to ERROR in its own slot and not run again on this stream; the others go on.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from trainguard.engine.episodes import Episode
+from trainguard.engine.plan import RulePlan
+from trainguard.errors import RuleConfigError
+from trainguard.records import Status
+from trainguard.rules.protocol import Judgement, Rule
+
+SHOW_EVERY_S = 300.0
+
+R = TypeVar("R", bound=Rule[Any])
+Observe = Callable[[R, Any, Any], None]
+Judge = Callable[[R, Any, Any], Judgement]
+
+
+class RuleSlot(msgspec.Struct):
+    """What is stored of one rule on one stream.
+
+    ``data`` is the rule's own state, encoded apart so that a rule which this version does not know keeps it.
+    ``shown`` and ``shown_at`` are the status and watermark at which its row was last due.
+    """
+
+    data: bytes = b""
+    episode: Episode = msgspec.field(default_factory=Episode)
+    fault: str | None = None
+    shown: str | None = None
+    shown_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """A fire that one evaluation began; ``at`` is the watermark, epoch seconds."""
+
+    rule: str
+    judgement: Judgement
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A rule's judgement with its episode: what its row says."""
+
+    rule: str
+    judgement: Judgement
+    episode: Episode
+
+
+class RuleSlots(Generic[R]):
+    """The slots of one stream's rules, decoded."""
+
+    def __init__(self, rules: Sequence[R], stored: dict[str, RuleSlot], plan: RulePlan) -> None:
+        self._rules = rules
+        self._slots = stored
+        self._plan = plan
+        self._states: dict[str, Any] = {}
+        self.due: set[str] = set()
+        self.raised: list[str] = []
+        for rule in rules:
+            slot = stored.setdefault(rule.name, RuleSlot())
+            state_type = getattr(rule, "state_type", None)
+            if state_type is not None:
+                self._states[rule.name] = (
+                    msgspec.msgpack.decode(slot.data, type=state_type) if slot.data else state_type()
+                )
+
+    def run(self, observe: Observe[R] | None, judge: Judge[R], *, through: float, interval_s: float) -> list[Fire]:
+        """Show each rule something new, then let it judge; return the fires that began."""
+        fires: list[Fire] = []
+        for rule in self._rules:
+            slot = self._slots[rule.name]
+            judgement = self._step(rule, slot, observe, judge)
+            if judgement.status is not Status.ERROR:
+                parameters = self._plan.parameters_of(rule.name)
+                holds = judgement.status is Status.FIRED
+                slot.episode.update(
+                    holds=holds, through=through, clear_after_s=rule.clear_after_s(parameters, interval_s)
+                )
+                if holds and slot.episode.alerted < self._plan.episode_of(rule.name):
+                    slot.episode.alerted = self._plan.episode_of(rule.name)
+                    fires.append(Fire(rule.name, judgement, through))
+            self._show(rule.name, slot, judgement, through)
+        return fires
+
+    def _step(self, rule: R, slot: RuleSlot, observe: Observe[R] | None, judge: Judge[R]) -> Judgement:
+        refused = self._refused(rule, slot)
+        if refused is not None:
+            return refused
+        parameters = self._plan.parameters_of(rule.name)
+        state = self._states.get(rule.name)
+        try:
+            if observe is not None:
+                observe(rule, state, parameters)
+            return judge(rule, state, parameters)
+        except RuleConfigError as fault:
+            return Judgement(Status.ERROR, str(fault))
+        except Exception as fault:
+            slot.fault = f"{type(fault).__name__}: {fault}"[:500]
+            self.raised.append(f"{rule.name}: {slot.fault}")
+            return Judgement(Status.ERROR, f"the rule raised {slot.fault}")
+
+    def _refused(self, rule: R, slot: RuleSlot) -> Judgement | None:
+        config_fault = self._plan.faults.get(rule.name)
+        if config_fault is not None:
+            return Judgement(Status.ERROR, str(config_fault))
+        if slot.fault is not None:
+            return Judgement(Status.ERROR, f"the rule raised {slot.fault}")
+        return None
+
+    def _show(self, rule: str, slot: RuleSlot, judgement: Judgement, through: float) -> None:
+        changed = slot.shown != judgement.status.value
+        if changed or slot.shown_at is None or through - slot.shown_at >= SHOW_EVERY_S:
+            slot.shown, slot.shown_at = judgement.status.value, through
+            self.due.add(rule)
+
+    def verdicts(self, judge: Judge[R]) -> list[Verdict]:
+        """Judge every rule's state as it is, without moving an episode."""
+        return [
+            Verdict(rule.name, self._step(rule, self._slots[rule.name], None, judge), self._slots[rule.name].episode)
+            for rule in self._rules
+        ]
+
+    def store(self) -> None:
+        """Encode the rules' states back into their slots."""
+        for name, state in self._states.items():
+            self._slots[name].data = msgspec.msgpack.encode(state)

@@ -1,0 +1,90 @@
+"""The items of a job, opened: every node's streams, and the job's own item ``*#job``.
+
+The job's own item belongs to the tick: the episodes and outbox of fires of the whole job, and what was last shown of
+each rule. Nothing in it is needed to rebuild a verdict.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.session import item_name
+from trainguard.engine.slots import RuleSlot
+from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.records import JOB_NODE, NodeKey, NodeRecord
+from trainguard.state.codec import decode_state
+
+
+class Watched(msgspec.Struct):
+    """The Version of a node's item, and since when (epoch seconds) the tick has seen it unchanged."""
+
+    version: int
+    since: float
+
+
+class JobState(msgspec.Struct):
+    """What is stored in ``*#job``; ``shown`` maps a rule to the status and time at which its row was last written."""
+
+    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+    shown: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
+    watched: dict[str, Watched] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStreams:
+    """A job's items: ``records`` those of its nodes, ``own`` and ``state`` the job's own."""
+
+    system: Mapping[str, SystemStream]
+    framework: Mapping[str, FrameworkStream]
+    records: Mapping[NodeKey, NodeRecord]
+    own: NodeRecord
+    state: JobState
+
+    @property
+    def closed(self) -> bool:
+        """Whether every stream has ended."""
+        return all(record.closed for record in self.records.values())
+
+    @property
+    def through(self) -> float | None:
+        """The furthest watermark of the system streams, epoch seconds."""
+        marks = (stream.state.through for stream in self.system.values())
+        return max((mark for mark in marks if mark is not None), default=None)
+
+
+def open_streams(job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> JobStreams:
+    """Decode a job's items; a stream that has ended is finished, on what was decoded.
+
+    Raises
+    ------
+    StateCodecError
+        When an item cannot be decoded.
+    """
+    nodes = {record.key: record for record in records if record.key.stream != "job"}
+    own = next((record for record in records if record.key.stream == "job"), NodeRecord(NodeKey(job, JOB_NODE, "job")))
+    return JobStreams(
+        system={key.node: _system(record, plan) for key, record in nodes.items() if key.stream == "system"},
+        framework={key.node: _framework(record, plan) for key, record in nodes.items() if key.stream == "framework"},
+        records=nodes,
+        own=own,
+        state=decode_state(item_name(own), own.codec, own.state, JobState) if own.version else JobState(),
+    )
+
+
+def _system(record: NodeRecord, plan: RulePlan) -> SystemStream:
+    state = decode_state(item_name(record), record.codec, record.state, SystemState)
+    stream = SystemStream(record.key.node, state, plan)
+    if record.closed:
+        stream.finish()
+    return stream
+
+
+def _framework(record: NodeRecord, plan: RulePlan) -> FrameworkStream:
+    state = decode_state(item_name(record), record.codec, record.state, FrameworkState)
+    stream = FrameworkStream(record.key.node, state, plan)
+    if record.closed:
+        stream.finish()
+    return stream

@@ -1,0 +1,133 @@
+"""Writes what a person reads of a whole job, and finishes a job that has ended.
+
+Called by the tick every minute, and by the evaluator that closes a job's last stream. Safe to repeat.
+"""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from trainguard.engine.evaluate import ATTEMPTS, expiry
+from trainguard.engine.fires import NAME_LIMIT, drain, enqueue, job_payload
+from trainguard.engine.job_verdicts import job_verdicts
+from trainguard.engine.plan import RulePlan, plan_rules
+from trainguard.engine.rows import RowContext, rule_row
+from trainguard.engine.slots import SHOW_EVERY_S, Fire, Verdict
+from trainguard.engine.streams import JobState, JobStreams, Watched, open_streams
+from trainguard.errors import StateConflictError
+from trainguard.ports import Services, Timing
+from trainguard.records import JobRecord, NodeRecord, RuleRow
+from trainguard.state.codec import CODEC, encode_state
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A job as it was summarised: its items, its verdicts, and whether it was finished."""
+
+    streams: JobStreams
+    verdicts: tuple[Verdict, ...]
+    finished: bool
+
+
+class Summariser:
+    """Summarises jobs."""
+
+    def __init__(self, *, services: Services, timing: Timing) -> None:
+        self._services = services
+        self._timing = timing
+
+    def summarise(self, job: JobRecord) -> Summary:
+        """Write the job's rows, start fires of the whole job, and finish it when it is closing and all has closed.
+
+        Raises StateConflictError when other writers of ``*#job`` were first four times.
+        """
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return self._attempt(job)
+            except StateConflictError:
+                self._timing.pause(attempt)
+        return self._attempt(job)
+
+    def _attempt(self, job: JobRecord) -> Summary:
+        plan = plan_rules(job)
+        streams = open_streams(job.job, plan, self._services.nodes.of_job(job.job))
+        for record in streams.records.values():
+            self._drain(record, job)
+        now = self._timing.now()
+        watch(streams, now)
+        verdicts, fires = job_verdicts(job, plan, streams)
+        finished = job.closing and streams.closed
+        context = RowContext(
+            job=job.job,
+            node=None,
+            plan=plan,
+            through=streams.through,
+            counters=_summed(streams),
+            last_fault=_last_fault(streams),
+            expires_at=expiry(streams.through, now) if finished else None,
+        )
+        rows = [rule_row(context, verdict) for verdict in verdicts]
+        due = [row for row in rows if self._due(streams.state, row, now) or finished]
+        self._save(job, plan, streams, fires)
+        self._services.rows.publish(due)
+        if finished:
+            self._finish(job, streams, context.expires_at)
+        return Summary(streams, tuple(verdicts), finished)
+
+    def _save(self, job: JobRecord, plan: RulePlan, streams: JobStreams, fires: list[Fire]) -> None:
+        record = enqueue(streams.own, fires, job=job, plan=plan)
+        record = replace(record, state=encode_state(streams.state), codec=CODEC)
+        if record.state != streams.own.state or record.unsent:
+            record = self._services.nodes.save(record)
+        self._drain(record, job)
+
+    def _drain(self, record: NodeRecord, job: JobRecord) -> None:
+        drain(
+            record,
+            job=job,
+            executions=self._services.executions,
+            nodes=self._services.nodes,
+            journal=self._services.journal,
+        )
+
+    def _due(self, state: JobState, row: RuleRow, now: float) -> bool:
+        """Whether a row changed or is five minutes old; takes note that it will be written."""
+        shown = state.shown.get(row.target)
+        if shown is not None and shown[0] == row.status.value and now - shown[1] < SHOW_EVERY_S:
+            return False
+        state.shown[row.target] = (row.status.value, now)
+        return True
+
+    def _finish(self, job: JobRecord, streams: JobStreams, expires_at: int | None) -> None:
+        """Start the report of the whole job and take the job off the active ones.
+
+        The execution's name holds what was applied, so that data which arrives after the end gets a new report and a
+        repeat none.
+        """
+        cursors = sorted((key.node_kind, *sorted(record.cursors.items())) for key, record in streams.records.items())
+        applied = hashlib.sha256(repr((job.arn, cursors)).encode()).hexdigest()[:20]
+        name = f"report-{applied}-{job.job}"[:NAME_LIMIT]
+        self._services.executions.start(name, {"kind": "report", **job_payload(job)})
+        self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
+
+
+def watch(streams: JobStreams, now: float) -> None:
+    """Take note since when each node's item has not changed."""
+    watched = streams.state.watched
+    for key, record in streams.records.items():
+        known = watched.get(key.node_kind)
+        if known is None or known.version != record.version:
+            watched[key.node_kind] = Watched(record.version, now)
+
+
+def _summed(streams: JobStreams) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for record in streams.records.values():
+        total.update(record.counters)
+    return dict(sorted(total.items()))
+
+
+def _last_fault(streams: JobStreams) -> str | None:
+    system = (stream.state.last_fault for stream in streams.system.values())
+    framework = (stream.state.last_fault for stream in streams.framework.values())
+    return next((fault for fault in (*system, *framework) if fault), None)

@@ -1,0 +1,103 @@
+"""What happens every minute although no object rings: summaries, episodes that end, silent nodes, lost events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.engine.closing import begin_close, close_task
+from trainguard.engine.registration import with_description
+from trainguard.engine.streams import JobStreams
+from trainguard.engine.summary import Summariser, Summary
+from trainguard.errors import TrainGuardError
+from trainguard.ports import NodeTask, Services, Timing
+from trainguard.records import JobRecord, NodeKey
+
+SILENT_S = 300.0
+"""A node that waits this long on S3's clock waits for an object that does not come."""
+
+DESCRIBE_AFTER_S = 600.0
+"""A job whose every node is silent for this long may have ended without an event that says so."""
+
+ABANDONED_S = 86_400.0
+"""A job that SageMaker does not know, and that writes nothing for this long, has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class TickOutcome:
+    """What one tick did: jobs looked at, jobs that failed (with the reason), tasks sent."""
+
+    jobs: int
+    failed: dict[str, str]
+    tasks: int
+
+
+class Tick:
+    """Looks after every active job."""
+
+    def __init__(self, *, services: Services, timing: Timing) -> None:
+        self._services = services
+        self._timing = timing
+        self._summariser = Summariser(services=services, timing=timing)
+
+    def run(self) -> TickOutcome:
+        """Look after every active job; one that fails is counted and left to the next tick."""
+        failed: dict[str, str] = {}
+        tasks = 0
+        names = self._services.jobs.active()
+        for name in names:
+            try:
+                tasks += self._look_after(name)
+            except TrainGuardError as error:
+                failed[name] = str(error)
+                self._services.journal.count("tick_failures", job=name, reason=str(error))
+        return TickOutcome(len(names), failed, tasks)
+
+    def _look_after(self, name: str) -> int:
+        job = self._services.jobs.load(name)
+        if job is None or not job.active:
+            return 0
+        summary = self._summariser.summarise(job)
+        if summary.finished:
+            return 0
+        self._end_episodes(job, summary)
+        tasks = self._wake(job, summary.streams)
+        self._services.tasks.send(tasks)
+        return len(tasks) + self._reconcile(job, summary.streams)
+
+    def _end_episodes(self, job: JobRecord, summary: Summary) -> None:
+        """Raise the episode of a rule that was alerted once no node's condition has held for three windows."""
+        for verdict in summary.verdicts:
+            current = job.episodes.get(verdict.rule, 0)
+            if verdict.episode.alerted == current and not verdict.episode.is_open:
+                self._services.jobs.raise_episode(job.job, verdict.rule, current)
+
+    def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
+        """Return tasks for nodes that have been silent: to close, or to apply what waits."""
+        now = self._timing.now()
+        silent = [key for key in streams.records if self._silent_for(streams, key, now) >= SILENT_S]
+        if job.closing:
+            return [close_task(key) for key in silent if not streams.records[key].closed]
+        return [
+            NodeTask(key.job, key.node, key.stream, "flush", flush_before=now - SILENT_S)
+            for key in silent
+            if streams.records[key].pending
+        ]
+
+    def _silent_for(self, streams: JobStreams, key: NodeKey, now: float) -> float:
+        watched = streams.state.watched.get(key.node_kind)
+        return 0.0 if watched is None else now - watched.since
+
+    def _reconcile(self, job: JobRecord, streams: JobStreams) -> int:
+        """Ask SageMaker about a job that has gone silent: the event that says that it ended may be lost."""
+        now = self._timing.now()
+        silence = [self._silent_for(streams, key, now) for key in streams.records]
+        if job.closing or min(silence, default=DESCRIBE_AFTER_S) < DESCRIBE_AFTER_S:
+            return 0
+        description = self._services.training_jobs.describe(job.job)
+        described = job if description is None else with_description(job, description)
+        abandoned = description is None and min(silence, default=0.0) >= ABANDONED_S
+        if described.status.is_final or abandoned:
+            begin_close(described, services=self._services)
+            return 1
+        if described != job:
+            self._services.jobs.update_status(described)
+        return 0

@@ -1,0 +1,105 @@
+"""How state becomes the bytes of an item, and comes back to the bit.
+
+Two layers. A window's columns are packed losslessly into as few bits as their values allow: whole percents into one
+byte a value, values with two decimals and integers into byte planes, anything else as it is; each candidate is taken
+only if unpacking it gives the same bits. The state as a whole is MessagePack, compressed; the codec's number travels
+beside it in the item (``Codec``).
+"""
+
+import zlib
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from trainguard.errors import StateCodecError
+from trainguard.telemetry.snapshots import FloatArray
+
+CODEC = 1
+_LEVEL = 6
+
+_WHOLE, _HUNDREDTHS, _INTEGER, _RAW = 0, 1, 2, 3
+_WHOLE_MISSING = 255
+_HUNDREDTHS_MISSING = 65_535
+_LARGEST_EXACT = 2.0**53
+
+T = TypeVar("T")
+
+
+class PackedColumn(msgspec.Struct, array_like=True):
+    """One series of a window: ``kind`` says how ``data`` is packed."""
+
+    kind: int
+    data: bytes
+
+
+def pack_column(values: FloatArray) -> PackedColumn:
+    """Pack float64 values so that ``unpack_column`` gives them back bit for bit; NaN says that a value is missing."""
+    for kind in (_WHOLE, _HUNDREDTHS, _INTEGER):
+        packed = PackedColumn(kind, _PACKERS[kind](values))
+        if unpack_column(packed).tobytes() == values.tobytes():
+            return packed
+    return PackedColumn(_RAW, np.ascontiguousarray(values, dtype="<f8").tobytes())
+
+
+def unpack_column(column: PackedColumn) -> FloatArray:
+    """Undo ``pack_column``: float64[N]."""
+    if column.kind == _WHOLE:
+        small = np.frombuffer(column.data, dtype=np.uint8)
+        return np.where(small == _WHOLE_MISSING, np.nan, small.astype(np.float64))
+    if column.kind == _HUNDREDTHS:
+        high, low = np.frombuffer(column.data, dtype=np.uint8).reshape(2, -1).astype(np.uint16)
+        wide = high << 8 | low
+        return np.where(wide == _HUNDREDTHS_MISSING, np.nan, wide.astype(np.float64) / 100.0)
+    if column.kind == _INTEGER:
+        planes = np.frombuffer(column.data, dtype=np.uint8).reshape(8, -1)
+        return np.ascontiguousarray(planes.T).view("<i8")[:, 0].astype(np.float64)
+    return np.frombuffer(column.data, dtype="<f8").astype(np.float64)
+
+
+def quantise_column(values: FloatArray) -> FloatArray:
+    """Round to whole percents: the lossy form that a window takes when its item would grow over the cap."""
+    return np.clip(np.rint(values), 0.0, 100.0) + 0.0
+
+
+def encode_state(state: object) -> bytes:
+    """Encode a state; equal states give equal bytes."""
+    return zlib.compress(msgspec.msgpack.encode(state), _LEVEL)
+
+
+def decode_state(item: str, codec: int, data: bytes, state_type: type[T]) -> T:
+    """Decode a state of ``state_type``.
+
+    Raises
+    ------
+    StateCodecError
+        When ``codec`` is none that this version reads, or the bytes are damaged.
+    """
+    if codec != CODEC:
+        raise StateCodecError(item, codec, f"this version reads {CODEC}")
+    try:
+        return msgspec.msgpack.decode(zlib.decompress(data), type=state_type)
+    except (zlib.error, msgspec.DecodeError) as fault:
+        raise StateCodecError(item, codec, f"damaged ({fault})") from fault
+
+
+def _pack_whole(values: FloatArray) -> bytes:
+    return _as_counts(values, 1.0, _WHOLE_MISSING).astype(np.uint8).tobytes()
+
+
+def _pack_hundredths(values: FloatArray) -> bytes:
+    wide = _as_counts(values, 100.0, _HUNDREDTHS_MISSING).astype(np.uint16)
+    return (wide >> 8).astype(np.uint8).tobytes() + (wide & 0xFF).astype(np.uint8).tobytes()
+
+
+def _pack_integers(values: FloatArray) -> bytes:
+    integers = np.rint(np.nan_to_num(np.clip(values, -_LARGEST_EXACT, _LARGEST_EXACT))).astype("<i8")
+    return np.ascontiguousarray(integers.view(np.uint8).reshape(-1, 8).T).tobytes()
+
+
+def _as_counts(values: FloatArray, scale: float, missing: int) -> FloatArray:
+    counts: FloatArray = np.clip(np.rint(values * scale), 0, missing - 1)
+    return np.where(np.isnan(counts), float(missing), counts)
+
+
+_PACKERS = {_WHOLE: _pack_whole, _HUNDREDTHS: _pack_hundredths, _INTEGER: _pack_integers}

@@ -1,0 +1,210 @@
+"""Samples to snapshots.
+
+A node's samplers run in several threads on a grid that drifts, so one snapshot's samples differ by milliseconds and the
+last snapshot of an object may go on in the next. The last one is therefore always carried, as an open snapshot.
+"""
+
+import msgspec
+import numpy as np
+
+from trainguard.telemetry.snapshots import FloatArray, IntArray, Snapshots
+from trainguard.telemetry.system import Samples, Series, series_order
+
+DEFAULT_INTERVAL_S = 0.5
+SAMPLING_INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
+_SNAP = 0.2
+_MIN_INTERVAL_S = 0.05
+_MAX_INTERVAL_S = 120.0
+
+
+class OpenSnapshot(msgspec.Struct):
+    """A snapshot that later samples may still join; lists have one entry a GPU, NaN where there is no sample."""
+
+    time: float
+    gpu_utilization: list[float]
+    gpu_memory: list[float]
+    cpu_sum: float
+    cpu_count: int
+    cpu_max: float
+    io_wait_max: float
+
+
+def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: float | None) -> float | None:
+    """Estimate the sampling interval: the median distance of one series' samples, snapped to SageMaker's intervals.
+
+    With a single sample of each series in the object (60 s sampling) the distance to ``last_time``, the snapshot
+    before, stands in for it. Returns ``previous_s`` when nothing can be said.
+    """
+    if samples.times.size == 0:
+        return previous_s
+    busiest = int(np.argmax(np.bincount(samples.series)))
+    times = np.sort(samples.times[samples.series == busiest])
+    if times.size >= 2:
+        distance = float(np.median(np.diff(times)))
+    elif previous_s is None and last_time is not None:
+        distance = float(times[0]) - last_time
+    else:
+        return previous_s
+    if distance <= 0.0:
+        return previous_s
+    for interval_s in SAMPLING_INTERVALS_S:
+        if abs(distance - interval_s) <= _SNAP * interval_s:
+            return interval_s
+    return min(max(distance, _MIN_INTERVAL_S), _MAX_INTERVAL_S)
+
+
+def extend_gpu_names(known: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
+    """Append the samples' GPUs that are not known yet, gpu2 before gpu10."""
+    seen = {series.name for series in samples.table if series.kind in {"gpu", "gpu_memory"}}
+    new = sorted(seen.difference(known), key=lambda name: series_order(Series("gpu", name)))
+    return (*known, *new)
+
+
+def assemble(
+    samples: Samples, open_snapshot: OpenSnapshot | None, *, gpu_names: tuple[str, ...], interval_s: float
+) -> tuple[Snapshots, OpenSnapshot | None]:
+    """Group samples into snapshots.
+
+    A snapshot holds the samples less than half an interval after its first one. Of two samples of one series the later
+    line wins.
+
+    Parameters
+    ----------
+    samples : Samples
+    open_snapshot : OpenSnapshot or None
+        What the previous object left.
+    gpu_names : tuple of str
+        The node's GPUs: the columns of the result; must contain those of ``samples``.
+    interval_s : float
+
+    Returns
+    -------
+    Snapshots, OpenSnapshot
+        The completed snapshots, and the one that is open now.
+    """
+    if samples.times.size == 0:
+        return complete([], gpu_names), open_snapshot
+    starts = _snapshot_starts(np.sort(samples.times), open_snapshot, interval_s / 2.0)
+    rows = np.maximum(np.searchsorted(starts, samples.times, side="right") - 1, 0)
+    columns = _Columns.of(samples, rows, starts, gpu_names)
+    if open_snapshot is not None:
+        columns.join(open_snapshot)
+    return columns.snapshots(starts[:-1], gpu_names), columns.last(float(starts[-1]))
+
+
+def complete(snapshots: list[OpenSnapshot], gpu_names: tuple[str, ...]) -> Snapshots:
+    """Turn open snapshots into completed ones, at a stream's end."""
+    count, gpus = len(snapshots), len(gpu_names)
+    columns = _Columns(
+        gpu=np.array([_widened(each.gpu_utilization, gpus) for each in snapshots]).reshape(count, gpus),
+        gpu_memory=np.array([_widened(each.gpu_memory, gpus) for each in snapshots]).reshape(count, gpus),
+        cpu_sum=np.array([each.cpu_sum for each in snapshots], dtype=np.float64),
+        cpu_count=np.array([each.cpu_count for each in snapshots], dtype=np.int64),
+        cpu_max=np.array([each.cpu_max for each in snapshots], dtype=np.float64),
+        io_wait_max=np.array([each.io_wait_max for each in snapshots], dtype=np.float64),
+    )
+    return columns.snapshots(np.array([each.time for each in snapshots], dtype=np.float64), gpu_names)
+
+
+def _snapshot_starts(times: FloatArray, open_snapshot: OpenSnapshot | None, half_s: float) -> FloatArray:
+    start = float(times[0]) if open_snapshot is None else open_snapshot.time
+    starts = [start]
+    position = int(np.searchsorted(times, start + half_s, side="left"))
+    while position < times.size:
+        start = float(times[position])
+        starts.append(start)
+        position = int(np.searchsorted(times, start + half_s, side="left"))
+    return np.array(starts, dtype=np.float64)
+
+
+class _Columns:
+    """The columns of T snapshots while they can still be joined."""
+
+    __slots__ = ("cpu_count", "cpu_max", "cpu_sum", "gpu", "gpu_memory", "io_wait_max")
+
+    def __init__(
+        self,
+        *,
+        gpu: FloatArray,
+        gpu_memory: FloatArray,
+        cpu_sum: FloatArray,
+        cpu_count: IntArray,
+        cpu_max: FloatArray,
+        io_wait_max: FloatArray,
+    ) -> None:
+        self.gpu = gpu
+        self.gpu_memory = gpu_memory
+        self.cpu_sum = cpu_sum
+        self.cpu_count = cpu_count
+        self.cpu_max = cpu_max
+        self.io_wait_max = io_wait_max
+
+    @classmethod
+    def of(cls, samples: Samples, rows: IntArray, starts: FloatArray, gpu_names: tuple[str, ...]) -> "_Columns":
+        matrix = np.full((starts.size, len(samples.table)), np.nan)
+        matrix[rows, samples.series] = samples.values
+        cpu = matrix[:, [index for index, series in enumerate(samples.table) if series.kind == "cpu"]]
+        io_wait = matrix[:, [index for index, series in enumerate(samples.table) if series.kind == "io_wait"]]
+        return cls(
+            gpu=_device_columns(matrix, samples.table, "gpu", gpu_names),
+            gpu_memory=_device_columns(matrix, samples.table, "gpu_memory", gpu_names),
+            cpu_sum=np.nansum(cpu, axis=1),
+            cpu_count=np.count_nonzero(~np.isnan(cpu), axis=1).astype(np.int64),
+            cpu_max=_row_maximum(cpu),
+            io_wait_max=_row_maximum(io_wait),
+        )
+
+    def join(self, earlier: OpenSnapshot) -> None:
+        """Let the first snapshot take what the previous object holds of it; this object's samples are the later."""
+        gpus = self.gpu.shape[1]
+        for mine, theirs in ((self.gpu, earlier.gpu_utilization), (self.gpu_memory, earlier.gpu_memory)):
+            mine[0] = np.where(np.isnan(mine[0]), _widened(theirs, gpus), mine[0])
+        self.cpu_sum[0] += earlier.cpu_sum
+        self.cpu_count[0] += earlier.cpu_count
+        self.cpu_max[0] = np.fmax(self.cpu_max[0], earlier.cpu_max)
+        self.io_wait_max[0] = np.fmax(self.io_wait_max[0], earlier.io_wait_max)
+
+    def snapshots(self, times: FloatArray, gpu_names: tuple[str, ...]) -> Snapshots:
+        count = times.size
+        cores = self.cpu_count[:count]
+        mean = np.divide(self.cpu_sum[:count], cores, out=np.full(count, np.nan), where=cores > 0)
+        return Snapshots(
+            times=times,
+            gpu_names=gpu_names,
+            gpu_utilization=self.gpu[:count],
+            gpu_memory=self.gpu_memory[:count],
+            cpu_mean=np.round(mean, 2),
+            cpu_max=self.cpu_max[:count],
+            io_wait_max=self.io_wait_max[:count],
+        )
+
+    def last(self, time: float) -> OpenSnapshot:
+        return OpenSnapshot(
+            time=time,
+            gpu_utilization=self.gpu[-1].tolist(),
+            gpu_memory=self.gpu_memory[-1].tolist(),
+            cpu_sum=float(self.cpu_sum[-1]),
+            cpu_count=int(self.cpu_count[-1]),
+            cpu_max=float(self.cpu_max[-1]),
+            io_wait_max=float(self.io_wait_max[-1]),
+        )
+
+
+def _device_columns(matrix: FloatArray, table: tuple[Series, ...], kind: str, gpu_names: tuple[str, ...]) -> FloatArray:
+    columns = {series.name: index for index, series in enumerate(table) if series.kind == kind}
+    result = np.full((matrix.shape[0], len(gpu_names)), np.nan)
+    for place, name in enumerate(gpu_names):
+        if name in columns:
+            result[:, place] = matrix[:, columns[name]]
+    return result
+
+
+def _row_maximum(matrix: FloatArray) -> FloatArray:
+    if matrix.shape[1] == 0:
+        return np.full(matrix.shape[0], np.nan)
+    result: FloatArray = np.fmax.reduce(matrix, axis=1)
+    return result
+
+
+def _widened(values: list[float], width: int) -> FloatArray:
+    return np.array([*values, *[np.nan] * (width - len(values))], dtype=np.float64)

@@ -1,0 +1,140 @@
+"""The grammar of S3 keys: which objects of a bucket are profile objects, of which job, node and time.
+
+A key comes from outside and may be hostile. EventBridge's wildcards let look-alikes through (the managed service's own
+``rule-output/ProfilerReport-…/profiler-output/…`` is one), so this grammar, not the event pattern, decides.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from trainguard.errors import ForeignKeyError
+
+MINUTE_S = 60
+EARLIEST_MINUTE = 1_420_070_400
+"""2015-01-01: no training job is older, so an earlier name is not a time."""
+
+_MAX_KEY_LENGTH = 1_024
+_JOB = r"(?P<job>[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62})"
+_NODE = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?"
+_ROOT = rf"(?P<prefix>(?:[^/]+/)*){_JOB}/profiler-output/"
+_HOUR = r"\d{10}"
+_SYSTEM = re.compile(rf"{_ROOT}system/incremental/{_HOUR}/(?P<minute>\d{{10}})\.(?P<node>{_NODE})\.json")
+_FRAMEWORK = re.compile(
+    rf"{_ROOT}framework/pevents/{_HOUR}/(?P<end_us>\d{{16}})_(?P<process>[A-Za-z0-9]{{1,20}})"
+    rf"(?:-(?P<host>{_NODE}))?(?:_\d{{4}})?_(?P<kind>pythontimeline|model_timeline|horovod_timeline|smdataparallel_timeline)\.json"
+)
+_END = re.compile(rf"{_ROOT}(?P<stream>system|framework)/training_job_end\.ts")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRoot:
+    """Where a job's profile lies: ``<prefix><job>/profiler-output/``; ``prefix`` is empty or ends in a slash."""
+
+    prefix: str
+    job: str
+
+    @property
+    def system(self) -> str:
+        """Key prefix of the system metrics."""
+        return f"{self.prefix}{self.job}/profiler-output/system/incremental/"
+
+    @property
+    def framework(self) -> str:
+        """Key prefix of the framework events."""
+        return f"{self.prefix}{self.job}/profiler-output/framework/pevents/"
+
+    @property
+    def report(self) -> str:
+        """Key prefix of what TrainGuard writes."""
+        return f"{self.prefix}{self.job}/rule-output/TrainGuardReport/"
+
+
+@dataclass(frozen=True, slots=True)
+class SystemKey:
+    """System metrics of one node and minute; ``minute`` is the name's epoch second, the object's sequence number."""
+
+    root: ProfileRoot
+    node: str
+    minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkKey:
+    """Framework events of one process up to ``end_us``, the end of its last event in epoch microseconds.
+
+    ``lane`` names the process and file kind, for example ``905/pythontimeline``: the stream of which ``end_us`` is the
+    sequence number.
+    """
+
+    root: ProfileRoot
+    node: str
+    process: str
+    kind: str
+    end_us: int
+
+    @property
+    def lane(self) -> str:
+        """The process's stream of files of this kind."""
+        return f"{self.process}/{self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class EndKey:
+    """The empty object that marks the end of a job's stream."""
+
+    root: ProfileRoot
+    stream: str
+
+
+ProfileKey = SystemKey | FrameworkKey | EndKey
+
+
+def parse_key(key: str) -> ProfileKey:
+    """Read a key as EventBridge and ListObjectsV2 give it: never URL-encoded.
+
+    Raises
+    ------
+    ForeignKeyError
+        When the key is no profile object that TrainGuard reads, with the reason.
+    """
+    if len(key) > _MAX_KEY_LENGTH:
+        raise ForeignKeyError(key[:80] + "…", f"{len(key)} characters long, expected at most {_MAX_KEY_LENGTH}")
+    if "rule-output" in key.split("/"):
+        raise ForeignKeyError(key, "lies under rule-output, which holds results and not profiles")
+    if match := _SYSTEM.fullmatch(key):
+        return SystemKey(_root(match), match["node"], _minute(key, match["minute"]))
+    if match := _FRAMEWORK.fullmatch(key):
+        end_us = int(match["end_us"])
+        if end_us < EARLIEST_MINUTE * 1_000_000:
+            raise ForeignKeyError(key, f"its time {end_us} lies before 2015")
+        host = match["host"] or match["process"]
+        return FrameworkKey(_root(match), host, match["process"], match["kind"], end_us)
+    if match := _END.fullmatch(key):
+        return EndKey(_root(match), match["stream"])
+    raise ForeignKeyError(
+        key,
+        "expected <job>/profiler-output/system/incremental/<YYYYMMDDHH>/<epoch s>.<node>.json, "
+        "…/framework/pevents/<YYYYMMDDHH>/<epoch us>_<pid>-<node>_<kind>.json or …/training_job_end.ts",
+    )
+
+
+def system_key(root: ProfileRoot, node: str, minute: int) -> str:
+    """Return the key of a node's minute."""
+    return f"{root.system}{hour_folder(minute)}/{minute:010d}.{node}.json"
+
+
+def hour_folder(epoch_s: int) -> str:
+    """Return the UTC hour folder ``YYYYMMDDHH`` of a time in epoch seconds."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y%m%d%H")
+
+
+def _root(match: re.Match[str]) -> ProfileRoot:
+    return ProfileRoot(match["prefix"], match["job"])
+
+
+def _minute(key: str, digits: str) -> int:
+    minute = int(digits)
+    if minute < EARLIEST_MINUTE:
+        raise ForeignKeyError(key, f"its minute {minute} lies before 2015")
+    return minute

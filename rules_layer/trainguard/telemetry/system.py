@@ -1,0 +1,186 @@
+"""System metrics: JSON lines to samples.
+
+A fast path decodes the whole object at once. Where that fails, each line is decoded alone, so that one bad line costs
+itself and no other. Whatever is not used is counted under the name of its fault.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from trainguard.telemetry.snapshots import FloatArray, IntArray
+from trainguard.telemetry.unpack import unpack
+
+MINUTE_BEFORE_S = 60.0
+MINUTE_AFTER_S = 120.0
+PERCENT_ROUNDING = 1.0
+"""Samplers round above 100 (psutil does, per core); up to 101 is clipped, beyond it is no percentage."""
+
+_MAX_NAME_LENGTH = 64
+MAX_SERIES = {"cpu": 1_024, "io_wait": 1_024, "gpu": 64, "gpu_memory": 64}
+"""No node has more; a hostile object must not grow the state of its node without bound."""
+
+_DIMENSIONS = {
+    "CPUUtilization": "cpu",
+    "I/OWaitPercentage": "io_wait",
+    "GPUUtilization": "gpu",
+    "GPUMemoryUtilization": "gpu_memory",
+}
+_UNREAD_DIMENSIONS = frozenset({"Algorithm", "Platform", ""})
+_IGNORED = -1
+_UNKNOWN = -2
+_WRONG_NODE = -3
+_TOO_MANY_SERIES = -4
+
+
+class SystemLine(msgspec.Struct, gc=False):
+    """One line of a system metrics object."""
+
+    Dimension: str
+    Value: float
+    NodeId: str
+    Timestamp: float
+    Name: str | None = None
+    Type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One column of the samples: ``kind`` is cpu, io_wait, gpu or gpu_memory, ``name`` the device."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The N usable samples of one object, in line order.
+
+    Attributes
+    ----------
+    times : float64[N]
+        Epoch seconds.
+    values : float64[N]
+        Percent in [0, 100].
+    series : int64[N]
+        Index into ``table``.
+    table : tuple of Series
+        Ordered by kind and by device number, whatever the order of the lines.
+    tally : Counter
+        What was not used and why, and how many lines were read.
+    """
+
+    times: FloatArray
+    values: FloatArray
+    series: IntArray
+    table: tuple[Series, ...]
+    tally: Counter[str] = field(default_factory=Counter)
+
+
+def read_system_object(key: str, body: bytes, *, node: str, minute: int) -> Samples:
+    """Read one object of system metrics.
+
+    Parameters
+    ----------
+    key : str
+        Named in errors.
+    body : bytes
+        JSON lines, or a gzip stream of them.
+    node : str
+        The node that the key names; lines of others are counted and left out.
+    minute : int
+        The minute that the key names, epoch seconds; samples more than 60 s before it or 120 s after it are left out.
+
+    Raises
+    ------
+    TelemetryFormatError
+        When nothing can be read of the object: it is larger than 64 MiB or a broken gzip stream.
+    """
+    tally: Counter[str] = Counter()
+    text = unpack(key, body, tally)
+    lines = _decode(text, tally)
+    tally["lines"] += len(lines)
+    return _columns(lines, node=node, minute=minute, tally=tally)
+
+
+_DECODER = msgspec.json.Decoder(SystemLine)
+
+
+def _decode(text: bytes, tally: Counter[str]) -> list[SystemLine]:
+    try:
+        return _DECODER.decode_lines(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_line_by_line(text, tally)
+
+
+def _decode_line_by_line(text: bytes, tally: Counter[str]) -> list[SystemLine]:
+    lines: list[SystemLine] = []
+    decode = _DECODER.decode
+    for line in text.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            lines.append(decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            tally["bad_lines"] += 1
+    return lines
+
+
+def _columns(lines: list[SystemLine], *, node: str, minute: int, tally: Counter[str]) -> Samples:
+    identify = _SeriesIds(node)
+    ids = np.array([identify[line.Dimension, line.Name, line.NodeId] for line in lines], dtype=np.int64)
+    times = np.array([line.Timestamp for line in lines], dtype=np.float64)
+    values = np.array([line.Value for line in lines], dtype=np.float64)
+    tally["unknown_dimensions"] += int(np.count_nonzero(ids == _UNKNOWN))
+    tally["wrong_node"] += int(np.count_nonzero(ids == _WRONG_NODE))
+    tally["too_many_series"] += int(np.count_nonzero(ids == _TOO_MANY_SERIES))
+    known = ids >= 0
+    timely = (times >= minute - MINUTE_BEFORE_S) & (times <= minute + MINUTE_AFTER_S)
+    sane = (values >= 0.0) & (values <= 100.0 + PERCENT_ROUNDING)
+    tally["times_outside_minute"] += int(np.count_nonzero(known & ~timely))
+    tally["values_out_of_range"] += int(np.count_nonzero(known & timely & ~sane))
+    used = known & timely & sane
+    if not used.all():
+        ids, times, values = ids[used], times[used], values[used]
+    table, rank = identify.ordered()
+    return Samples(times, np.minimum(values, 100.0), rank[ids], table, +tally)
+
+
+class _SeriesIds(dict[tuple[str, str | None, str], int]):
+    """Gives each (dimension, device, node) of the lines its column; a dict, so that a known one costs one look-up."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+        self._table: list[Series] = []
+
+    def __missing__(self, line: tuple[str, str | None, str]) -> int:
+        column = self._column(*line)
+        self[line] = column
+        return column
+
+    def _column(self, dimension: str, name: str | None, node: str) -> int:
+        if node != self._node:
+            return _WRONG_NODE
+        kind = _DIMENSIONS.get(dimension)
+        if kind is None:
+            return _IGNORED if dimension in _UNREAD_DIMENSIONS else _UNKNOWN
+        if sum(series.kind == kind for series in self._table) >= MAX_SERIES[kind]:
+            return _TOO_MANY_SERIES
+        self._table.append(Series(kind, (name or "?")[:_MAX_NAME_LENGTH]))
+        return len(self._table) - 1
+
+    def ordered(self) -> tuple[tuple[Series, ...], IntArray]:
+        """Return the series in canonical order and, for each column as it was met, its place in it."""
+        order = sorted(range(len(self._table)), key=lambda column: series_order(self._table[column]))
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        return tuple(self._table[column] for column in order), rank
+
+
+def series_order(series: Series) -> tuple[str, int, str]:
+    """Sort key that puts gpu2 before gpu10."""
+    digits = "".join(character for character in series.name if character.isdecimal() and character.isascii())
+    return series.kind, int(digits[:9] or 0), series.name
