@@ -12,7 +12,7 @@ from trainguard.engine.doorbells import JobRings, Message, Ring, sort_messages
 from trainguard.engine.evaluate import NodeEvaluator
 from trainguard.engine.registration import ensure_job
 from trainguard.engine.summary import Summariser
-from trainguard.errors import PortUnavailableError, TrainGuardError
+from trainguard.errors import PortUnavailableError, StateConflictError, TrainGuardError
 from trainguard.ports import Services, Timing
 from trainguard.records import JobRecord
 
@@ -96,7 +96,11 @@ class BatchProcessor:
         return []
 
     def _give_back(self, message_ids: Sequence[str], job: str, node: str | None, error: Exception) -> list[str]:
-        what = "port_failures" if isinstance(error, PortUnavailableError) else "evaluation_failures"
+        what = "evaluation_failures"
+        if isinstance(error, PortUnavailableError):
+            what = "port_failures"
+        elif isinstance(error, StateConflictError):
+            what = "state_conflicts_exhausted"
         self._journal.count(what, job=job, node=node, reason=f"{type(error).__name__}: {error}")
         return list(message_ids)
 

@@ -98,7 +98,7 @@ def _pack_integers(values: FloatArray) -> bytes:
 
 
 def _as_counts(values: FloatArray, scale: float, missing: int) -> FloatArray:
-    counts: FloatArray = np.clip(np.rint(values * scale), 0, missing - 1)
+    counts: FloatArray = np.clip(np.rint(np.clip(values, -1.0, missing) * scale), 0, missing - 1)
     return np.where(np.isnan(counts), float(missing), counts)
 
 

@@ -6,6 +6,7 @@ itself and no other. Whatever is not used is counted under the name of its fault
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -36,14 +37,13 @@ _TOO_MANY_SERIES = -4
 
 
 class SystemLine(msgspec.Struct, gc=False):
-    """One line of a system metrics object."""
+    """What is used of one line of a system metrics object; ``Type`` says nothing that ``Dimension`` does not."""
 
+    Name: str | None
     Dimension: str
     Value: float
     NodeId: str
     Timestamp: float
-    Name: str | None = None
-    Type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,7 @@ class _SeriesIds(dict[tuple[str, str | None, str], int]):
         super().__init__()
         self._node = node
         self._table: list[Series] = []
+        self._sizes: Counter[str] = Counter()
 
     def __missing__(self, line: tuple[str, str | None, str]) -> int:
         column = self._column(*line)
@@ -167,19 +168,22 @@ class _SeriesIds(dict[tuple[str, str | None, str], int]):
         kind = _DIMENSIONS.get(dimension)
         if kind is None:
             return _IGNORED if dimension in _UNREAD_DIMENSIONS else _UNKNOWN
-        if sum(series.kind == kind for series in self._table) >= MAX_SERIES[kind]:
+        if self._sizes[kind] >= MAX_SERIES[kind]:
             return _TOO_MANY_SERIES
+        self._sizes[kind] += 1
         self._table.append(Series(kind, (name or "?")[:_MAX_NAME_LENGTH]))
         return len(self._table) - 1
 
     def ordered(self) -> tuple[tuple[Series, ...], IntArray]:
         """Return the series in canonical order and, for each column as it was met, its place in it."""
-        order = sorted(range(len(self._table)), key=lambda column: series_order(self._table[column]))
+        keys = [series_order(series) for series in self._table]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
         return tuple(self._table[column] for column in order), rank
 
 
+@lru_cache(maxsize=4_096)
 def series_order(series: Series) -> tuple[str, int, str]:
     """Sort key that puts gpu2 before gpu10."""
     digits = "".join(character for character in series.name if character.isdecimal() and character.isascii())

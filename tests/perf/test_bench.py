@@ -1,0 +1,148 @@
+"""What the engine costs, as ratios within one run: `make bench`. Nothing here is timed by `make test`."""
+
+import compileall
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from demo.recording import Recording
+from demo.synthesis import minute_of_node
+from trainguard.engine.listing import ProfileListing
+from trainguard.engine.plan import RulePlan, plan_rules
+from trainguard.engine.session import Announced
+from trainguard.engine.system_session import SystemSession
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.telemetry.keys import ProfileRoot, SystemKey, parse_key, system_key
+
+pytestmark = pytest.mark.perf
+
+ROOT = Path(__file__).parents[2]
+START = 1_795_248_000
+WARM_MINUTES = 20
+RATIO_LIMIT = 3.0
+ROUNDS = 20
+ITEM_LIMIT_BYTES = 7 * 1024
+IMPORT_LIMIT_S = 0.7
+JOB = JobRecord("job", "arn", "bucket", "")
+PROFILE = ProfileRoot("", "job")
+
+
+class TypedLine(msgspec.Struct):
+    """All six fields of a line: what any reader of these objects has to parse."""
+
+    Type: str
+    Name: str | None
+    Dimension: str
+    Value: float
+    NodeId: str
+    Timestamp: float
+
+
+class OneObject(ProfileListing):
+    """A listing whose every object has the same bytes."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def get(self, key: str) -> bytes:
+        """Return the bytes; the key must be the grammar's."""
+        assert parse_key(key)
+        return self._body
+
+
+def applied(record: NodeRecord, plan: RulePlan, minute: int, body: bytes) -> NodeRecord:
+    """Bring a node's item from one minute to the next, from bytes to bytes."""
+    session = SystemSession(record, OneObject(body), plan)
+    key = system_key(PROFILE, "algo-1", minute)
+    session.announce([Announced(key, SystemKey(PROFILE, "algo-1", minute))])
+    for _ in session.apply(drain=False, modified_before=None):
+        pass
+    return session.to_record(closed=False)
+
+
+@pytest.fixture(scope="module")
+def warm() -> tuple[NodeRecord, int, bytes]:
+    """A node of 96 cores and 8 GPUs after 20 minutes, and the bytes of its next one."""
+    plan = plan_rules(JOB)
+    record = NodeRecord(NodeKey("job", "algo-1", "system"), cursors={"minute": START, "newest": START})
+    for index in range(1, WARM_MINUTES + 1):
+        minute = START + 60 * index
+        record = applied(record, plan, minute, minute_of_node(minute=minute, seed=index))
+    minute = START + 60 * (WARM_MINUTES + 1)
+    return record, minute, minute_of_node(minute=minute, seed=WARM_MINUTES + 1)
+
+
+def best_of(work: Callable[[], object], rounds: int = 15) -> float:
+    """Return the fastest of some rounds, in seconds: the machine's noise only ever adds."""
+    times = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def test_typed_parse_of_one_node_minute(benchmark: BenchmarkFixture, warm: tuple[NodeRecord, int, bytes]) -> None:
+    """The yardstick."""
+    _, _, body = warm
+    assert len(benchmark(msgspec.json.Decoder(TypedLine).decode_lines, body)) == 25_320
+
+
+def test_one_node_minute_from_bytes_to_new_state(
+    benchmark: BenchmarkFixture, warm: tuple[NodeRecord, int, bytes]
+) -> None:
+    """96 cores, 8 GPUs, 500 ms: all rules, one item read and written."""
+    record, minute, body = warm
+    plan = plan_rules(JOB)
+    after = benchmark(applied, record, plan, minute, body)
+    assert after.cursors["minute"] == minute
+    decoder = msgspec.json.Decoder(TypedLine)
+
+    def parse() -> object:
+        return decoder.decode_lines(body)
+
+    rounds = [(best_of(lambda: applied(record, plan, minute, body), 3), best_of(parse, 3)) for _ in range(ROUNDS)]
+    ratio = min(new for new, _ in rounds) / min(parsed for _, parsed in rounds)
+    print(f"\nbytes to new state / typed parse: {ratio:.2f} (limit {RATIO_LIMIT}); item {len(after.state)} bytes")
+    assert ratio < RATIO_LIMIT
+
+
+def test_item_of_the_demos_healthy_node() -> None:
+    """The largest state that a healthy node of the demo has at any minute."""
+    recording = Recording.load(ROOT / "events" / "jobs" / "healthy.npz")
+    plan = plan_rules(JOB)
+    sizes = {}
+    records: dict[str, NodeRecord] = {}
+    for item in sorted(recording.objects("job"), key=lambda each: each.key):
+        parsed = parse_key(item.key)
+        if isinstance(parsed, SystemKey):
+            before = records.get(parsed.node) or NodeRecord(
+                NodeKey("job", parsed.node, "system"), cursors={"minute": parsed.minute - 60}
+            )
+            records[parsed.node] = applied(before, plan, parsed.minute, item.body)
+            sizes[parsed.node, parsed.minute] = len(records[parsed.node].state)
+    print(f"\nitem of the demo's healthy node: at most {max(sizes.values())} bytes (limit {ITEM_LIMIT_BYTES})")
+    assert max(sizes.values()) <= ITEM_LIMIT_BYTES
+
+
+def test_import_of_the_evaluator() -> None:
+    """Importing the evaluator's handler in a fresh interpreter, beyond the interpreter's own start."""
+    compileall.compile_dir(ROOT / "rules_layer", quiet=2)
+    handler = ROOT / "lambdas" / "evaluate_objects"
+    variables = ("JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "TASK_QUEUE_URL", "FIRE_STATE_MACHINE_ARN")
+    environment = dict.fromkeys(variables, "x") | {"AWS_DEFAULT_REGION": "eu-west-1"}
+
+    def run(code: str) -> float:
+        return best_of(
+            lambda: subprocess.run([sys.executable, "-c", code], env=environment, cwd=handler, check=True), 5
+        )
+
+    seconds = run("import handler") - run("pass")
+    print(f"\nimport of the evaluator: {seconds:.2f} s (limit {IMPORT_LIMIT_S})")
+    assert seconds <= IMPORT_LIMIT_S

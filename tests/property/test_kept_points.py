@@ -1,0 +1,118 @@
+"""Kept points against a plain reading of their definition, however the snapshots are cut into objects."""
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainguard.state.kept import KeptPoints, KeptState
+from trainguard.telemetry.snapshots import Snapshots
+
+STEP_S = 10.0
+CAPACITY = 25
+
+
+def snapshots(values, first=0):
+    gpu = np.array([[value, 3.0 if value is not None else np.nan] for value in values], dtype=np.float64).reshape(-1, 2)
+    count = len(values)
+    return Snapshots(
+        times=1_000.0 + STEP_S * np.arange(first, first + count),
+        gpu_names=("gpu0", "gpu1"),
+        gpu_utilization=gpu,
+        gpu_memory=gpu / 2,
+        cpu_mean=np.full(count, 12.25),
+        cpu_max=np.full(count, 50.0),
+        io_wait_max=np.zeros(count),
+    )
+
+
+def kept_by_definition(values):
+    """Indexes of kept points: after the first active one; idle runs only when over within 60 s."""
+    seen = [(index, value) for index, value in enumerate(values) if value is not None]
+    active = [index for index, value in seen if value >= 10]
+    if not active:
+        return []
+    kept, run = [], []
+    for index, value in seen:
+        if index < active[0]:
+            continue
+        if value < 10:
+            run.append(index)
+            continue
+        if run and (index - run[0]) * STEP_S <= 60.0:
+            kept.extend(run)
+        run = []
+        kept.append(index)
+    return kept
+
+
+UTILIZATION = st.lists(
+    st.one_of(st.just(0.0), st.just(0.0), st.integers(0, 100).map(float), st.none()), min_size=0, max_size=80
+)
+
+
+@given(UTILIZATION, st.lists(st.integers(0, 80), max_size=4))
+@settings(max_examples=300)
+def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are_those_of_the_definition(values, cuts):
+    state = KeptState()
+    edges = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
+    for start, end in zip(edges, edges[1:], strict=False):
+        points = KeptPoints(state, 2)
+        points.extend(snapshots(values[start:end], start), capacity=CAPACITY)
+        points.store()
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=KeptState)
+    points = KeptPoints(state, 2)
+    expected = kept_by_definition(values)
+    assert state.kept_total == len(expected)
+    np.testing.assert_allclose(points.times, 1_000.0 + STEP_S * np.array(expected[-CAPACITY:]))
+    assert points.gpu_utilization[:, 0].tolist() == [values[index] for index in expected[-CAPACITY:]]
+    counts = np.bincount([int(values[index]) for index in expected], minlength=101)
+    np.testing.assert_array_equal(points.histogram[0], counts)
+
+
+def fold(state, values, first, capacity=CAPACITY):
+    points = KeptPoints(state, 2)
+    points.extend(snapshots(values, first), capacity=capacity)
+    points.store()
+    return points
+
+
+def test_given_an_idle_run_of_exactly_60_s_when_it_ends_then_it_is_kept_and_one_more_snapshot_makes_it_a_pause():
+    for idle, kept in ((6, 8), (7, 2)):
+        state = KeptState()
+        fold(state, [50.0, *[0.0] * idle, 50.0], 0)
+        assert state.kept_total == kept
+
+
+def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_points_are_missing():
+    state = KeptState()
+    one = snapshots([50.0] * 3)
+    alone = Snapshots(
+        one.times,
+        ("gpu0",),
+        one.gpu_utilization[:, :1],
+        one.gpu_memory[:, :1],
+        one.cpu_mean,
+        one.cpu_max,
+        one.io_wait_max,
+    )
+    points = KeptPoints(state, 1)
+    points.extend(alone, capacity=CAPACITY)
+    points.store()
+    both = fold(state, [60.0], 3)
+    np.testing.assert_array_equal(both.gpu_utilization[:, 0], [50.0, 50.0, 50.0, 60.0])
+    assert np.isnan(both.gpu_utilization[:3, 1]).all()
+    assert both.gpu_utilization[3, 1] == 3.0
+
+
+def test_given_a_degraded_state_when_it_goes_on_then_it_stays_degraded():
+    state = KeptState()
+    points = fold(state, [50.0] * 50, 0, capacity=200)
+    assert points.degrade() == "degraded_to_whole_percents"
+    assert points.degrade() == "degraded_to_half_the_window"
+    points.store()
+    later = fold(state, [50.0] * 50, 50, capacity=200)
+    assert len(later.times) == 25
+    assert set(later.cpu_mean.tolist()) == {12.0}
+    assert later.degrade() == "degraded_to_half_the_window"
+    assert later.degrade() is None

@@ -1,0 +1,110 @@
+"""Snapshots do not depend on where one object ends and the next begins, nor on the order of lines."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainguard.telemetry.assemble import assemble, complete, estimate_interval_s, extend_gpu_names
+from trainguard.telemetry.system import Samples, Series
+
+TABLE = (
+    Series("cpu", "cpu0"),
+    Series("cpu", "cpu1"),
+    Series("gpu", "gpu0"),
+    Series("gpu", "gpu1"),
+    Series("gpu_memory", "gpu0"),
+    Series("io_wait", "cpu0"),
+)
+GPUS = ("gpu0", "gpu1")
+
+
+def samples(rows):
+    times, series, values = (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.array([]),) * 3
+    return Samples(times.astype(float), values.astype(float), series.astype(np.int64), TABLE)
+
+
+@st.composite
+def grids(draw):
+    """Rows (time, series, value) of a drifting grid at 500 ms whose threads differ by up to 25 ms."""
+    count = draw(st.integers(1, 30))
+    rows = []
+    for index in range(count):
+        for series in range(len(TABLE)):
+            if draw(st.integers(0, 9)):
+                jitter = draw(st.floats(0, 0.025))
+                rows.append((1_000.0 + index * 0.501 + jitter, series, draw(st.integers(0, 10_000)) / 100))
+    return rows
+
+
+def columns(snapshots):
+    return [
+        column.tobytes()
+        for column in (
+            snapshots.times,
+            snapshots.gpu_utilization,
+            snapshots.gpu_memory,
+            snapshots.cpu_mean,
+            snapshots.cpu_max,
+            snapshots.io_wait_max,
+        )
+    ]
+
+
+def assembled(parts):
+    whole, open_snapshot = [], None
+    for part in parts:
+        done, open_snapshot = assemble(samples(part), open_snapshot, gpu_names=GPUS, interval_s=0.5)
+        whole.append(done)
+    whole.append(complete([] if open_snapshot is None else [open_snapshot], GPUS))
+    return [
+        np.concatenate([np.atleast_1d(getattr(each, name)) for each in whole])
+        for name in ("times", "gpu_utilization", "gpu_memory", "cpu_mean", "cpu_max", "io_wait_max")
+    ]
+
+
+@given(grids(), st.data())
+def test_given_a_cut_anywhere_in_time_when_assembled_then_the_snapshots_are_the_same(rows, data):
+    rows.sort()
+    cut = data.draw(st.integers(0, len(rows)))
+    at_once, in_two = assembled([rows]), assembled([rows[:cut], rows[cut:]])
+    for left, right in zip(at_once, in_two, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12, equal_nan=True)
+
+
+@given(grids(), st.randoms())
+def test_given_lines_in_any_order_when_assembled_then_the_snapshots_are_the_same(rows, random):
+    shuffled = list(rows)
+    random.shuffle(shuffled)
+    for left, right in zip(assembled([rows]), assembled([shuffled]), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@given(grids())
+def test_given_a_grid_when_assembled_then_one_snapshot_holds_one_tick(rows):
+    times = assembled([rows])[0]
+    ticks = {round((time - 1_000.0) / 0.501) for time, _, _ in rows}
+    assert len(times) == len(ticks)
+
+
+def test_given_samples_of_one_snapshot_when_assembled_then_every_column_is_its_own():
+    rows = [(10.0, 0, 20.0), (10.0, 1, 41.0), (10.004, 2, 90.0), (10.004, 4, 55.0), (10.02, 5, 3.0)]
+    done, open_snapshot = assemble(samples(rows), None, gpu_names=GPUS, interval_s=0.5)
+    assert len(done) == 0
+    last = complete([open_snapshot], GPUS)
+    assert last.times.tolist() == [10.0]
+    assert last.cpu_mean.tolist() == [30.5]
+    assert last.cpu_max.tolist() == [41.0]
+    assert last.io_wait_max.tolist() == [3.0]
+    np.testing.assert_array_equal(last.gpu_utilization, [[90.0, np.nan]])
+    np.testing.assert_array_equal(last.gpu_memory, [[55.0, np.nan]])
+
+
+def test_given_60_s_sampling_when_two_objects_hold_one_sample_each_then_the_interval_is_found():
+    first, second = samples([(0.0, 2, 50.0)]), samples([(60.0, 2, 50.0)])
+    unknown = estimate_interval_s(first, None, None)
+    assert unknown is None
+    assert estimate_interval_s(second, unknown, 0.0) == 60.0
+
+
+def test_given_a_gpu_that_appears_later_when_named_then_columns_keep_their_place():
+    assert extend_gpu_names(("gpu1",), samples([(0.0, 2, 1.0)])) == ("gpu1", "gpu0")

@@ -1,0 +1,75 @@
+"""The key grammar decides which objects are profile objects, whatever an event pattern lets through."""
+
+import pytest
+
+from trainguard.errors import ForeignKeyError
+from trainguard.telemetry.keys import EndKey, FrameworkKey, ProfileRoot, SystemKey, parse_key, system_key
+
+SYSTEM = "team-a/runs/bert-large-1/profiler-output/system/incremental/2026112108/1795248000.algo-12.json"
+FRAMEWORK = "bert/profiler-output/framework/pevents/2026112108/1795248012345678_905-algo-3_pythontimeline.json"
+
+
+def test_given_a_system_key_when_parsed_then_job_node_and_minute_are_read():
+    assert parse_key(SYSTEM) == SystemKey(ProfileRoot("team-a/runs/", "bert-large-1"), "algo-12", 1795248000)
+
+
+def test_given_a_framework_key_when_parsed_then_the_lane_names_process_and_kind():
+    parsed = parse_key(FRAMEWORK)
+    assert isinstance(parsed, FrameworkKey)
+    assert (parsed.node, parsed.process, parsed.end_us, parsed.lane) == (
+        "algo-3",
+        "905",
+        1795248012345678,
+        "905/pythontimeline",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("1593673051473228_88359-8c859046be41.ant.example.com_horovod_timeline", "8c859046be41.ant.example.com"),
+        ("1590461139923994_0001_model_timeline", "0001"),
+        ("1589930991000000_4487_0000_pythontimeline", "4487"),
+    ],
+)
+def test_given_hosts_that_are_no_algo_when_parsed_then_they_are_nodes_too(name, node):
+    parsed = parse_key(f"job/profiler-output/framework/pevents/2020070206/{name}.json")
+    assert isinstance(parsed, FrameworkKey)
+    assert parsed.node == node
+
+
+def test_given_the_end_marker_when_parsed_then_it_ends_a_stream():
+    assert parse_key("j/profiler-output/system/training_job_end.ts") == EndKey(ProfileRoot("", "j"), "system")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "job/rule-output/ProfilerReport-1633804976/profiler-output/system/incremental/2026112108/1795248000.algo-1.json",
+        "rule-output/ProfilerReport-1/profiler-output/system/incremental/2026112108/1795248000.algo-1.json",
+        "job/profiler-output/system/incremental/2026112108/1795248000.algo-1.json.tmp",
+        "job/profiler-output/system/incremental/2026112108/0000000000.algo-1.json",
+        "job/profiler-output/system/incremental/2026112108/17952480000.algo-1.json",
+        "job/profiler-output/system/incremental/1795248000.algo-1.json",
+        "job/profiler-output/system/incremental/2026112108/1795248000..json",
+        "job/profiler-output/system/incremental/2026112108/1795248000.algo-1;drop.json",
+        "-job/profiler-output/system/incremental/2026112108/1795248000.algo-1.json",
+        "a" * 64 + "/profiler-output/system/incremental/2026112108/1795248000.algo-1.json",
+        "job/../profiler-output/system/incremental/2026112108/1795248000.algo-1.json",
+        "job/profiler-output/framework/pevents/2026112108/1795248012_905-algo-3_pythontimeline.json",
+        "job/profiler-output/framework/905-algo-3_pythontimeline.tmp",
+        "job/profiler-output/system/incremental/2026112108/1795248000.algo-1.json\n",
+        "profiler-output/system/incremental/2026112108/1795248000.algo-1.json",
+        "x" * 2_000,
+        "",
+    ],
+)
+def test_given_a_foreign_or_hostile_key_when_parsed_then_it_is_refused_with_a_reason(key):
+    with pytest.raises(ForeignKeyError) as refused:
+        parse_key(key)
+    assert refused.value.reason
+
+
+def test_given_a_minute_when_its_key_is_made_then_parsing_gives_it_back():
+    root = ProfileRoot("p/", "job")
+    assert parse_key(system_key(root, "algo-1", 1795248060)) == SystemKey(root, "algo-1", 1795248060)
