@@ -1,0 +1,1 @@
+"""The demonstration: recorded training jobs, and the driver that plays them against the deployed stack."""

@@ -1,0 +1,124 @@
+"""What the samplers and hooks of a job saw, as arrays: the parts of a recording."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MICROSECONDS = 1_000_000
+MINUTE_S = 60
+MINUTE_US = MINUTE_S * MICROSECONDS
+GROUPS = ("cpu", "gpu", "memory", "i/o", "network")
+"""The groups of lines in a snapshot; each is read by itself, so each has its own timestamp."""
+
+Integers = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSamples:
+    """N snapshots of a node with C cores and G GPUs, over M minutes; times in microseconds since the recording's start.
+
+    Attributes
+    ----------
+    ticks_us : int64[N]
+        When each snapshot began.
+    lags_us : int32[N, 5]
+        How much later each of `GROUPS` was read; the lines stand in the order of these.
+    jiffies : integer[N]
+        By how many clock ticks (10 ms) the kernel's counters had moved on since the last snapshot.
+    busy, io_wait : integer[N, C]
+        How many of these clock ticks each core was busy, or idle with input or output outstanding. A core's percentages
+        are these counts over `jiffies`: at 500 ms a core can be 2 or 4 % busy, never 3 %.
+    gpu, gpu_memory : uint8[N, G]
+        Utilization, and memory-controller activity, in whole percents.
+    host_memory : uint16[N]
+        Memory in use, in hundredths of a percent.
+    disk : int32[N, 3]
+        Since the last snapshot: operations, pages of 4 KiB read, pages written.
+    network : int32[N, 2]
+        Since the last snapshot: KiB received, KiB sent.
+    uploads_us : int64[M]
+        When the object of each minute appeared in the bucket.
+    """
+
+    ticks_us: NDArray[np.int64]
+    lags_us: NDArray[np.int32]
+    jiffies: Integers
+    busy: Integers
+    io_wait: Integers
+    gpu: NDArray[np.uint8]
+    gpu_memory: NDArray[np.uint8]
+    host_memory: NDArray[np.uint16]
+    disk: NDArray[np.int32]
+    network: NDArray[np.int32]
+    uploads_us: NDArray[np.int64]
+
+    @property
+    def minutes(self) -> range:
+        """Minutes since the recording's start that have snapshots."""
+        return range(int(self.ticks_us[0] // MINUTE_US), int(self.ticks_us[-1] // MINUTE_US) + 1)
+
+    def rows(self, minute: int) -> slice:
+        """Return the rows of a minute, counted from the recording's start."""
+        first, last = np.searchsorted(self.ticks_us, [minute * MINUTE_US, (minute + 1) * MINUTE_US])
+        return slice(int(first), int(last))
+
+    def until(self, stop_us: int) -> "NodeSamples":
+        """Return what was sampled before ``stop_us``; what had not been uploaded by then is, one second later."""
+        count = int(np.searchsorted(self.ticks_us, stop_us))
+        sampled = {name: column[:count] for name, column in columns(self).items() if name != "uploads_us"}
+        minutes = int(self.ticks_us[count - 1] // MINUTE_US) - self.minutes.start + 1
+        return NodeSamples(uploads_us=np.minimum(self.uploads_us[:minutes], stop_us + MICROSECONDS), **sampled)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A kind of framework event: its phase, its name, and what its arguments hold beside the process id."""
+
+    phase: str
+    name: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessTimeline:
+    """E framework events of one process, ordered by their end; times in microseconds since the recording's start.
+
+    Attributes
+    ----------
+    node : int
+        Index of the node that the process runs on.
+    pid : int
+        Its process id.
+    opened_us : int
+        When its hook opened the first file.
+    starts_us : int64[E]
+        When each event began.
+    durations_us : int32[E]
+        How long it took.
+    phases : uint8[E]
+        Index into `Recording.phases`.
+    steps : int32[E]
+        The step's number, -1 for an event that belongs to no step.
+    """
+
+    node: int
+    pid: int
+    opened_us: int
+    starts_us: NDArray[np.int64]
+    durations_us: NDArray[np.int32]
+    phases: NDArray[np.uint8]
+    steps: NDArray[np.int32]
+
+    def until(self, stop_us: int) -> "ProcessTimeline":
+        """Return the events that ended before ``stop_us``."""
+        ended = self.starts_us + self.durations_us < stop_us
+        return replace(self, **{name: column[ended] for name, column in columns(self).items()})
+
+
+def columns(values: NodeSamples | ProcessTimeline) -> dict[str, Any]:
+    """Return the arrays of a value by the names of its fields."""
+    named = {item.name: getattr(values, item.name) for item in fields(values)}
+    return {name: value for name, value in named.items() if isinstance(value, np.ndarray)}

@@ -1,0 +1,110 @@
+"""The recorded events are what AWS sends, and tell one story."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.make_recordings import RECORDINGS
+from demo.recording import Recording
+from trainguard.engine.doorbells import Message, encode_task, sort_messages
+from trainguard.engine.episodes import fire_id
+from trainguard.ports import NodeTask
+
+EVENTS = RECORDINGS.parent
+JOB = "resnet50-slow-loader-2026-07-14"
+FIRE_INPUTS = ("decide_stop", "build_report_fire")
+COMPOSE_INPUTS = ("compose_alert", "compose_alert_stop_refused", "compose_alert_stop_failed")
+
+
+def event(name: str) -> Any:
+    return json.loads((EVENTS / f"{name}.json").read_text())
+
+
+def messages(name: str) -> list[Message]:
+    return [
+        Message(record["messageId"], record["body"], int(record["attributes"]["ApproximateReceiveCount"]))
+        for record in event(name)["Records"]
+    ]
+
+
+def test_given_the_folder_when_listed_then_its_readme_names_every_file() -> None:
+    readme = (EVENTS / "README.md").read_text()
+    names = {path.name for path in EVENTS.rglob("*") if path.is_file() and path.name != "README.md"}
+
+    assert names == {name for name in names if f"`{name}`" in readme}
+
+
+@pytest.mark.parametrize("path", sorted(EVENTS.glob("sqs_*.json")), ids=lambda path: path.stem)
+def test_given_a_queue_event_when_read_then_each_record_carries_the_checksum_of_its_body(path: Path) -> None:
+    for record in json.loads(path.read_text())["Records"]:
+        assert record["md5OfBody"] == hashlib.md5(record["body"].encode(), usedforsecurity=False).hexdigest()
+        assert record["eventSource"] == "aws:sqs"
+
+
+def test_given_the_object_events_when_compared_then_size_and_checksum_are_those_of_recorded_objects() -> None:
+    recorded = {
+        upload.key: upload
+        for upload in Recording.load(RECORDINGS / "slow_data_loader.npz").objects(JOB, prefix="runs/")
+    }
+
+    for kind in ("system", "framework", "training_job_end"):
+        announced = event(f"s3_object_created_{kind}")["detail"]["object"]
+        upload = recorded[announced["key"]]
+        checksum = hashlib.md5(upload.body, usedforsecurity=False).hexdigest()
+        assert (announced["size"], announced["etag"]) == (len(upload.body), checksum)
+
+
+def test_given_the_batch_of_objects_when_sorted_then_two_minutes_and_one_timeline_ring() -> None:
+    (job,), refusals = sort_messages(messages("sqs_objects"))
+
+    assert sorted(key.node_kind for key in job.nodes) == ["algo-1#system", "algo-2#framework", "algo-2#system"]
+    assert refusals == []
+
+
+def test_given_the_look_alike_when_sorted_then_it_is_refused() -> None:
+    jobs, (refusal,) = sort_messages(messages("sqs_rule_output"))
+
+    assert jobs == []
+    assert refusal.what == "foreign_keys"
+
+
+def test_given_the_end_marks_when_sorted_then_the_job_has_ended() -> None:
+    (job,), _ = sort_messages(messages("sqs_training_job_end"))
+
+    assert (job.job, len(job.ended), job.nodes) == (JOB, 2, {})
+
+
+def test_given_our_own_tasks_when_read_then_they_are_what_the_product_writes() -> None:
+    bodies = [record["body"] for name in ("sqs_task_close", "sqs_task_flush") for record in event(name)["Records"]]
+
+    assert [json.loads(body) for body in bodies] == [
+        json.loads(encode_task(task))
+        for task in (
+            NodeTask(JOB, "algo-1", "system", "close"),
+            NodeTask(JOB, "algo-1", "framework", "close"),
+            NodeTask(JOB, "algo-2", "system", "flush", 1_784_021_940.0),
+        )
+    ]
+
+
+@pytest.mark.parametrize("status", ["in_progress", "completed", "failed", "stopped"])
+def test_given_a_state_change_when_read_then_status_times_and_reason_agree(status: str) -> None:
+    detail = event(f"training_job_{status}")["detail"]
+
+    assert detail["TrainingJobStatus"] == status.title().replace("_", "")
+    assert detail["SecondaryStatusTransitions"][-1]["Status"] == detail["SecondaryStatus"]
+    assert ("TrainingEndTime" in detail) == (status != "in_progress")
+    assert ("FailureReason" in detail) == (status == "failed")
+    assert detail["CreationTime"] < detail["TrainingStartTime"] <= detail["LastModifiedTime"]
+
+
+@pytest.mark.parametrize("name", [*FIRE_INPUTS, *COMPOSE_INPUTS])
+def test_given_an_input_of_the_fire_path_when_read_then_its_fire_is_that_of_job_and_rule(name: str) -> None:
+    fire = event(name).get("fire", event(name))
+
+    assert fire["fireId"] == fire_id(fire["jobArn"], fire["rule"], fire["episode"])
+    assert fire["reportUri"] == f"s3://{fire['bucket']}/{fire['prefix']}{JOB}/rule-output/TrainGuardReport/report.json"
+    assert fire["measured"] < fire["threshold"]
