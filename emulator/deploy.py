@@ -1,0 +1,128 @@
+"""Deploys a synthesised cloud assembly to the emulator with the CDK command line, as one would deploy it to AWS."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from emulator import commands
+from emulator.errors import DeployError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emulator.launch import Emulator
+
+CDK: Final = Path(__file__).parent.parent / "node_modules" / ".bin" / "cdk"
+QUICK_POLLS: Final = Path(__file__).with_name("quick_polls.cjs")
+TIMEOUT_S: Final = 300.0
+
+# CDK's default qualifier, and the version of the bootstrap stack that the pinned command line brings.
+_QUALIFIER: Final = "hnb659fds"
+_BOOTSTRAP_VERSION: Final = "33"
+
+
+def deploy(
+    emulator: Emulator,
+    *,
+    assembly: Path,
+    home: Path,
+    stacks: Sequence[str] = (),
+    app: str | None = None,
+) -> dict[str, str]:
+    """Deploy stacks and return their outputs: name of the output → value.
+
+    Parameters
+    ----------
+    emulator
+        Where to.
+    assembly
+        Folder that ``cdk synth`` wrote; with `app`, the folder to write.
+    home
+        Private folder for the command line, which keeps in it what it learns of accounts.
+    stacks
+        Names of the stacks; all if empty.
+    app
+        Command that synthesises; None deploys what `assembly` holds.
+
+    Raises
+    ------
+    DeployError
+        The command line failed; the message names the resources that failed, and why.
+    """
+    bootstrap(emulator)
+    outputs = home / "outputs.json"
+    source = ["--app", str(assembly)] if app is None else ["--app", app, "--output", str(assembly)]
+    options = ["--require-approval", "never", "--method", "direct", "--progress", "events"]
+    _cdk(
+        emulator,
+        ["deploy", *(stacks or ["--all"]), *source, *options, "--outputs-file", str(outputs)],
+        home=home,
+    )
+    by_stack: dict[str, dict[str, str]] = json.loads(outputs.read_text(encoding="utf-8"))
+    return {name: value for values in by_stack.values() for name, value in values.items()}
+
+
+def destroy(emulator: Emulator, *, assembly: Path, home: Path, stacks: Sequence[str] = ()) -> None:
+    """Destroy stacks of an assembly; all if `stacks` is empty.
+
+    Raises
+    ------
+    DeployError
+        The command line failed.
+    """
+    _cdk(emulator, ["destroy", *(stacks or ["--all"]), "--app", str(assembly), "--force"], home=home)
+
+
+def bootstrap(emulator: Emulator) -> None:
+    """Create what the command line wants to find in an account: the bucket for assets and the version parameter.
+
+    ``cdk bootstrap`` would also make five roles and a repository for images. The emulator does not enforce roles and
+    there are no images, so these two are all that a deployment reads; making them alone saves several seconds.
+    """
+    bucket = f"cdk-{_QUALIFIER}-assets-{emulator.account}-{emulator.region}"
+    emulator.client("s3").create_bucket(Bucket=bucket)
+    emulator.client("ssm").put_parameter(
+        Name=f"/cdk-bootstrap/{_QUALIFIER}/version", Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
+    )
+
+
+def _cdk(emulator: Emulator, arguments: list[str], *, home: Path) -> None:
+    if not CDK.exists():
+        raise DeployError(f"{CDK}: the CDK command line is not installed; run `npm ci`")
+    home.mkdir(parents=True, exist_ok=True)
+    environment = emulator.environment() | {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(home),
+        "NODE_OPTIONS": f"--require {json.dumps(str(QUICK_POLLS))}",
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+    }
+    command = [str(CDK), *arguments, "--no-notices", "--no-version-reporting", "--no-color", "--no-lookups"]
+    try:
+        result = commands.run(command, environment=environment, folder=home, timeout_s=TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise DeployError(f"cdk {arguments[0]}: not done after {TIMEOUT_S:.0f} s{_failures(emulator)}") from error
+    if result.returncode != 0:
+        said = (result.stdout + result.stderr).strip()[-3000:]
+        raise DeployError(f"cdk {arguments[0]} ended with {result.returncode}{_failures(emulator)}\n{said}")
+
+
+def _failures(emulator: Emulator) -> str:
+    """Return a line for each resource that CloudFormation could not make, change or delete."""
+    cloudformation = emulator.client("cloudformation")
+    lines = []
+    for stack in cloudformation.describe_stacks()["Stacks"]:
+        if stack["StackStatus"] == "DELETE_COMPLETE":
+            continue
+        events: list[dict[str, Any]] = cloudformation.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
+        lines += [
+            f"\n  {stack['StackName']}/{event['LogicalResourceId']} ({event.get('ResourceType', 'unknown type')}): "
+            f"{event['ResourceStatus']}: {event.get('ResourceStatusReason', 'no reason given')}"
+            for event in reversed(events)
+            if event["ResourceStatus"].endswith("FAILED")
+        ]
+    return "".join(lines)

@@ -1,0 +1,47 @@
+"""What tests and the demo may ask of the emulator beside AWS's own interface.
+
+``POST /_trainguard/training-jobs/<name>/finish?status=Completed|Failed[&reason=...]``
+    ends a running training job as if its training had ended.
+``GET /_trainguard/calls[?action=StopTrainingJob][&job=<name>]``
+    lists the SageMaker calls that came in.
+"""
+
+from __future__ import annotations
+
+import json
+
+from localstack.constants import AWS_REGION_US_EAST_1, DEFAULT_AWS_ACCOUNT_ID
+from localstack.http import Request, Response, route
+from localstack.services.edge import ROUTER
+
+from .sagemaker_provider import CALLS, JOBS
+from .training_jobs import JobKey, TrainingJobError
+
+
+def install() -> None:
+    """Add the routes to LocalStack's gateway."""
+    ROUTER.add([_finish, _calls])
+
+
+@route("/_trainguard/training-jobs/<name>/finish", methods=["POST"])
+def _finish(request: Request, name: str) -> Response:
+    status = request.args.get("status", "Completed")
+    if status not in {"Completed", "Failed"}:
+        return _answer(400, {"error": f"status {status!r}: must be Completed or Failed"})
+    account = request.args.get("account", DEFAULT_AWS_ACCOUNT_ID)
+    key = JobKey(account, request.args.get("region", AWS_REGION_US_EAST_1), name)
+    try:
+        JOBS.finish(key, status=status, reason=request.args.get("reason"))
+    except TrainingJobError as error:
+        return _answer(409, {"error": f"{key.arn}: {error}"})
+    return _answer(200, {"TrainingJobArn": key.arn, "TrainingJobStatus": status})
+
+
+@route("/_trainguard/calls", methods=["GET"])
+def _calls(request: Request) -> Response:
+    calls = CALLS.select(action=request.args.get("action"), job=request.args.get("job"))
+    return _answer(200, {"calls": calls})
+
+
+def _answer(status: int, body: object) -> Response:
+    return Response(json.dumps(body), status=status, mimetype="application/json")

@@ -1,0 +1,37 @@
+"""When LocalStack's process ends: with the process that started it, and without delay.
+
+The launcher keeps the other end of LocalStack's stdin open. A launcher that is killed cannot stop anything any more,
+but its end of the pipe is closed by the kernel.
+
+Once LocalStack has stopped its services, threads of its own may go on repeating requests to them for a minute, which
+would hold the process up; nothing that they do then matters.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+from localstack.runtime import events
+
+SWITCH_VARIABLE = "TRAINGUARD_END_WITH_STDIN"
+
+
+def install() -> None:
+    """Watch for the end of the services, and of stdin if the launcher asked for that."""
+    threading.Thread(target=_exit_after_services, name="exit-watch", daemon=True).start()
+    if os.environ.get(SWITCH_VARIABLE) == "1":
+        threading.Thread(target=_stop_after_parent, name="parent-watch", daemon=True).start()
+
+
+def _exit_after_services() -> None:
+    events.infra_stopped.wait()
+    os._exit(0)
+
+
+def _stop_after_parent() -> None:
+    # Not sys.stdin: its lock, held by this thread, would abort the interpreter at its end.
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

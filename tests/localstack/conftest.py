@@ -1,0 +1,27 @@
+"""The emulator that the tests of this folder share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emulator.launch import Emulator, running_emulator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A `rate(1 minute)` rule ticks this often: no test has to wait for a real minute.
+MINUTE_S = 2.0
+
+
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """LocalStack with the plugin, or the LocalStack that LOCALSTACK_ENDPOINT names."""
+    folder = tmp_path_factory.mktemp("emulator")
+    with running_emulator(
+        state_dir=folder, lambda_python=Path(sys.executable), log=folder / "localstack.log", minute_s=MINUTE_S
+    ) as running:
+        yield running

@@ -1,0 +1,105 @@
+"""CloudFormation on the emulator through the CDK command line, with the lesser services that the stack uses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from emulator.deploy import deploy, destroy
+from emulator.errors import DeployError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emulator.launch import Emulator
+
+pytestmark = pytest.mark.localstack
+
+RESOURCES: dict[str, Any] = {
+    "Parameter": {"Type": "AWS::SSM::Parameter", "Properties": {"Name": "/stack/p", "Type": "String", "Value": "60"}},
+    "Topic": {"Type": "AWS::SNS::Topic"},
+    "Alarm": {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Properties": {
+            "AlarmName": "stack-alarm",
+            "Namespace": "AWS/SQS",
+            "MetricName": "ApproximateNumberOfMessagesVisible",
+            "Statistic": "Maximum",
+            "Period": 60,
+            "EvaluationPeriods": 1,
+            "Threshold": 1,
+            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+            "TreatMissingData": "notBreaching",
+            "AlarmActions": [{"Ref": "Topic"}],
+        },
+    },
+}
+BAD_RULE: dict[str, Any] = {
+    "Type": "AWS::Events::Rule",
+    "Properties": {"EventPattern": {"detail": {"key": [{"wildcat": "*"}]}}},
+}
+
+
+def _assembly(folder: Path, name: str, resources: dict[str, Any]) -> Path:
+    """Write the least cloud assembly that the CDK command line deploys: one stack without assets."""
+    template = {"Resources": resources, "Outputs": {"Answer": {"Value": {"Ref": "Parameter"}}}}
+    artifact = {
+        "type": "aws:cloudformation:stack",
+        "environment": "aws://000000000000/us-east-1",
+        "properties": {"templateFile": "template.json"},
+    }
+    folder.mkdir()
+    (folder / "template.json").write_text(json.dumps(template), encoding="utf-8")
+    manifest = {"version": "36.0.0", "artifacts": {name: artifact}}
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+def test_given_an_assembly_when_deployed_and_destroyed_then_its_resources_come_and_go(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    assembly = _assembly(tmp_path / "assembly", "Small", RESOURCES)
+
+    outputs = deploy(emulator, assembly=assembly, home=tmp_path / "home")
+
+    ssm = emulator.client("ssm")
+    assert outputs == {"Answer": "/stack/p"}
+    assert ssm.get_parameter(Name="/stack/p")["Parameter"]["Value"] == "60"
+    alarms = emulator.client("cloudwatch").describe_alarms(AlarmNames=["stack-alarm"])["MetricAlarms"]
+    assert [alarm["Threshold"] for alarm in alarms] == [1.0]
+
+    destroy(emulator, assembly=assembly, home=tmp_path / "home")
+
+    with pytest.raises(ClientError, match="ParameterNotFound"):
+        ssm.get_parameter(Name="/stack/p")
+
+
+def test_given_a_resource_that_is_refused_when_deployed_then_the_error_names_it_and_the_reason(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    assembly = _assembly(tmp_path / "assembly", "Broken", {"Parameter": RESOURCES["Topic"], "Rule": BAD_RULE})
+
+    with pytest.raises(DeployError, match=r"Broken/Rule \(AWS::Events::Rule\): CREATE_FAILED: .*pattern is not valid"):
+        deploy(emulator, assembly=assembly, home=tmp_path / "home")
+
+
+def test_given_an_alarm_when_its_state_is_set_then_the_state_is_kept(emulator: Emulator) -> None:
+    cloudwatch = emulator.client("cloudwatch")
+    cloudwatch.put_metric_alarm(
+        AlarmName="late-objects",
+        Namespace="TrainGuard",
+        MetricName="LateObjects",
+        Statistic="Sum",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="GreaterThanOrEqualToThreshold",
+    )
+
+    cloudwatch.set_alarm_state(AlarmName="late-objects", StateValue="ALARM", StateReason="by hand")
+
+    (alarm,) = cloudwatch.describe_alarms(AlarmNames=["late-objects"])["MetricAlarms"]
+    assert alarm["StateValue"] == "ALARM"
