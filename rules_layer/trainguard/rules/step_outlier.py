@@ -1,0 +1,227 @@
+"""StepOutlier: more long training steps than chance explains, or more time lost in them than is good.
+
+Source: AWS documentation of StepOutlier (an outlier is a step that is longer than the mean by more than stddev standard
+deviations; the rule fires when there are more than n_outliers). Two things are added. How many outliers are plausible
+among N steps, as a Poisson quantile, so that a long healthy job stays silent. And the time that slow steps cost,
+because by Cantelli's inequality no more than 3.8 % of the steps can ever lie beyond five standard deviations.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from trainguard.records import Status
+from trainguard.rules.chance import normal_tail, poisson_quantile
+from trainguard.rules.protocol import (
+    FrameworkRule,
+    FrameworkView,
+    Judgement,
+    NonNegativeInt,
+    Percent,
+    Positive,
+    RuleParameters,
+)
+from trainguard.rules.step_series import KEPT_SLOW_STEPS, MAX_REFUSED, WARM_UP_STEPS, StepOutlierState, StepSeries
+from trainguard.rules.units import show_number, show_percent, show_step
+from trainguard.telemetry.steps import StepBatch
+
+STEP_MODE_PREFIX = "Step:ModeKeys"
+MIN_STEPS = 100
+"""A series is judged with more steps than this, after the first WARM_UP_STEPS."""
+
+PLAUSIBLE_PROBABILITY = 0.999
+MIN_PLAUSIBLE_SHARE = 0.002
+"""Share of long steps that every healthy job may have, such as a checkpoint in 500 steps."""
+
+SLOW_MEDIANS = 2.0
+REPORTED_SERIES = 16
+CLEAR_AFTER_S = 5_400.0
+
+
+class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
+    """``stddev`` in standard deviations, ``slow_share`` in percent of the time; ``mode`` None judges all modes."""
+
+    stddev: Positive = 5.0
+    mode: str | None = None
+    n_outliers: NonNegativeInt = 10
+    slow_share: Percent = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """Judgement of one series; durations in microseconds, ``slow_share`` in percent."""
+
+    series: StepSeries
+    median_us: float
+    above_us: float
+    outliers: int
+    short: int
+    plausible: int
+    slow_share: float
+    too_many: bool
+    too_slow: bool
+
+    @property
+    def fired(self) -> bool:
+        return self.too_many or self.too_slow
+
+    @property
+    def label(self) -> str:
+        return f"{self.series.process} {self.series.mode.removeprefix('Step:ModeKeys.')}"
+
+
+class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
+    """Fires for a process whose long steps are too many for chance, or too expensive."""
+
+    name: ClassVar[str] = "StepOutlier"
+    parameters_type = StepOutlierParameters
+    state_type = StepOutlierState
+
+    def clear_after_s(self, parameters: StepOutlierParameters, interval_s: float) -> float:
+        """90 min: the counts are of the whole job, and their share changes slowly about the limit."""
+        del parameters, interval_s
+        return CLEAR_AFTER_S
+
+    def observe(self, state: StepOutlierState, batch: StepBatch, parameters: StepOutlierParameters) -> None:
+        """Count the steps of one object where its mode is wanted."""
+        if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
+            state.fold(batch, parameters.stddev)
+
+    def judge(self, state: StepOutlierState, view: FrameworkView, parameters: StepOutlierParameters) -> Judgement:
+        """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the reason."""
+        if not state.series:
+            wanted = "" if parameters.mode in {None, "None"} else f" in mode {parameters.mode}"
+            return Judgement(Status.WAITING_FOR_DATA, f"no training step of {view.node}{wanted} yet.")
+        verdicts = [_judge_series(series, parameters) for series in state.series if series.steps > MIN_STEPS]
+        if not verdicts:
+            return _warming_up(state, view)
+        ranked = sorted(verdicts, key=lambda verdict: _severity(verdict, parameters), reverse=True)
+        worst = ranked[0]
+        reason = _sentence(worst, parameters)
+        if state.refused:
+            count = f"{len(state.refused)}{' or more' if len(state.refused) == MAX_REFUSED else ''}"
+            reason += f"; {count} series not judged: a node has room for {len(state.series)}"
+        by_time = worst.too_slow and not worst.too_many
+        return Judgement(
+            Status.FIRED if worst.fired else Status.OK,
+            f"{reason}.",
+            measured=worst.slow_share if by_time else float(worst.outliers),
+            threshold=parameters.slow_share if by_time else float(worst.plausible),
+            worst=worst.label,
+            data_points=sum(verdict.series.steps for verdict in verdicts),
+            details={
+                "series": [_details(verdict) for verdict in ranked[:REPORTED_SERIES]],
+                "slow_steps": _slow_steps(state),
+                "series_judged": len(verdicts),
+                "series_not_judged": len(state.refused),
+                "steps_not_judged": state.steps_not_judged,
+            },
+        )
+
+
+def _is_wanted(mode: str, wanted: str | None) -> bool:
+    """Whether a step event's name is ``wanted``, given in full or as TRAIN; None stands for all of Step:ModeKeys."""
+    if wanted in {None, "None"}:
+        return mode.startswith(STEP_MODE_PREFIX)
+    return wanted == mode or f"{STEP_MODE_PREFIX}.{wanted}".lower() == mode.lower()
+
+
+def _judge_series(series: StepSeries, parameters: StepOutlierParameters) -> _Verdict:
+    """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost."""
+    mean, spread = series.mean_us, parameters.stddev * series.deviation_us
+    share = max(normal_tail(parameters.stddev), MIN_PLAUSIBLE_SHARE)
+    plausible = max(parameters.n_outliers, poisson_quantile(PLAUSIBLE_PROBABILITY, series.steps * share))
+    median = series.durations.quantile(0.5)
+    lost = series.durations.excess_above(SLOW_MEDIANS * median, median)
+    slow_share = 100.0 * lost / series.total_us if series.total_us else 0.0
+    outliers = series.durations.count_above(mean + spread)
+    return _Verdict(
+        series=series,
+        median_us=median,
+        above_us=mean + spread,
+        outliers=outliers,
+        short=series.durations.count_below(mean - spread),
+        plausible=plausible,
+        slow_share=slow_share,
+        too_many=outliers > plausible,
+        too_slow=slow_share > parameters.slow_share,
+    )
+
+
+def _severity(verdict: _Verdict, parameters: StepOutlierParameters) -> tuple[bool, float]:
+    by_count = verdict.outliers / max(verdict.plausible, 1)
+    by_time = verdict.slow_share / max(parameters.slow_share, 0.1)
+    return verdict.fired, max(by_count, by_time)
+
+
+def _warming_up(state: StepOutlierState, view: FrameworkView) -> Judgement:
+    steps = max(series.steps for series in state.series)
+    seen = max(series.steps + series.dropped for series in state.series)
+    needed = MIN_STEPS + WARM_UP_STEPS
+    reason = (
+        f"{view.node} has {seen:,} of the more than {needed} steps that a process needs for a verdict, the first "
+        f"{WARM_UP_STEPS} of which are left out"
+    )
+    if view.closed:
+        reason += "; its stream has ended, too early for a verdict"
+    return Judgement(Status.WARMING_UP, f"{reason}.", data_points=steps, patience=f"{seen}/{needed}")
+
+
+def _sentence(verdict: _Verdict, parameters: StepOutlierParameters) -> str:
+    series = verdict.series
+    slow = (
+        f"steps over twice the median of {show_step(verdict.median_us)} cost "
+        f"{show_percent(verdict.slow_share)} of the time (slow_share {show_percent(parameters.slow_share)})"
+    )
+    if verdict.too_slow and not verdict.too_many:
+        return f"{verdict.label}: {slow}"
+    compared = "more than" if verdict.too_many else "no more than"
+    many = (
+        f"{verdict.outliers:,} of {series.steps:,} steps took over {show_step(verdict.above_us)} (mean "
+        f"{show_step(series.mean_us)} and {show_number(parameters.stddev)} standard deviations of "
+        f"{show_step(series.deviation_us)}), {compared} the {verdict.plausible:,} that are plausible"
+    )
+    return f"{verdict.label}: {many}; {slow}" if verdict.too_slow else f"{verdict.label}: {many}"
+
+
+def _details(verdict: _Verdict) -> dict[str, Any]:
+    """Numbers of one series for the report, in seconds."""
+    series, durations = verdict.series, verdict.series.durations
+    lower, upper = durations.edges()
+    p99, p95, p50 = durations.quantiles((0.99, 0.95, 0.5))
+    return {
+        "process": series.process,
+        "mode": series.mode,
+        "steps": series.steps,
+        "steps_left_out": series.dropped,
+        "step_stats": {
+            "mean": series.mean_us / 1e6,
+            "max": series.longest_us / 1e6,
+            "p99": p99 / 1e6,
+            "p95": p95 / 1e6,
+            "p50": p50 / 1e6,
+            "min": series.shortest_us / 1e6,
+        },
+        "stddev": series.deviation_us / 1e6,
+        "number_of_outliers": verdict.outliers,
+        "plausible_outliers": verdict.plausible,
+        "short_steps": verdict.short,
+        "slow_share_percent": verdict.slow_share,
+        "fired": verdict.fired,
+        "histogram": {"lower_us": lower.tolist(), "upper_us": upper.tolist(), "counts": list(durations.counts)},
+    }
+
+
+def _slow_steps(state: StepOutlierState) -> list[dict[str, Any]]:
+    """List the newest slow steps of all series, oldest first."""
+    rows = [(step.start_us, series, step) for series in state.series for step in series.slow]
+    newest = sorted(rows, key=lambda row: row[0])[-KEPT_SLOW_STEPS:]
+    return [
+        {
+            "process": series.process,
+            "mode": series.mode,
+            "step": step.number,
+            "start": start_us / 1e6,
+            "duration": step.duration_us / 1e6,
+        }
+        for start_us, series, step in newest
+    ]

@@ -1,0 +1,149 @@
+"""What StepOutlier remembers of a node's steps: one series for each process and mode, all of it bounded.
+
+Every number is a sum or a count, kept as a whole number, and whatever is dropped for want of room is chosen by its
+name or time, not by its arrival. So the state is a function of the set of steps.
+"""
+
+import math
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from trainguard.state.histogram import MAX_DURATION_US, DurationHistogram
+from trainguard.telemetry.steps import StepBatch
+
+WARM_UP_STEPS = 100
+"""Steps at a process's start that are left out: compilation, autotuning, cold caches."""
+
+MAX_SERIES = 128
+MAX_REFUSED = 256
+MAX_BINS = 8_192
+"""Histogram bins of all series together."""
+
+MAX_BINS_OF_A_SERIES = 256
+KEPT_SLOW_STEPS = 32
+MAX_NUMBER_LENGTH = 20
+SQUARES_BASE = 2**62
+"""Sums of squares outgrow the 64 bits of MessagePack's integers and are kept in two parts."""
+
+
+class SlowStep(msgspec.Struct, array_like=True, order=True):
+    """One slow step: epoch microseconds, microseconds, ``step_num`` as the framework wrote it."""
+
+    start_us: int
+    duration_us: int
+    number: str
+
+
+class StepSeries(msgspec.Struct, array_like=True):
+    """Steps of one process in one mode; ``steps`` and what follows leave out the ``dropped`` ones."""
+
+    process: str
+    mode: str
+    dropped: int = 0
+    steps: int = 0
+    total_us: int = 0
+    squares_high: int = 0
+    squares_low: int = 0
+    shortest_us: int = 0
+    longest_us: int = 0
+    durations: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
+    slow: list[SlowStep] = msgspec.field(default_factory=list)
+
+    @property
+    def mean_us(self) -> float:
+        """Mean duration; the series must have a step."""
+        return self.total_us / self.steps
+
+    @property
+    def deviation_us(self) -> float:
+        """Population standard deviation, from exact sums: sqrt(n * sum(d^2) - sum(d)^2) / n."""
+        squares = self.squares_high * SQUARES_BASE + self.squares_low
+        return math.sqrt(self.steps * squares - self.total_us**2) / self.steps
+
+    def add(self, durations_us: Sequence[int]) -> None:
+        """Count steps (microseconds, 0 to MAX_DURATION_US) of which at least one is given."""
+        self.shortest_us = min(durations_us) if not self.steps else min(self.shortest_us, *durations_us)
+        self.longest_us = max(self.longest_us, *durations_us)
+        self.steps += len(durations_us)
+        self.total_us += sum(durations_us)
+        squares = self.squares_low + sum(duration * duration for duration in durations_us)
+        self.squares_high += squares // SQUARES_BASE
+        self.squares_low = squares % SQUARES_BASE
+        self.durations.add(np.array(durations_us, dtype=np.int64))
+
+    def slow_above_us(self, stddev: float) -> float:
+        """Duration over which a step counts as slow for the report: twice the median, or an outlier if that is less."""
+        return min(2.0 * self.durations.quantile(0.5), self.mean_us + stddev * self.deviation_us)
+
+
+class StepOutlierState(msgspec.Struct, array_like=True):
+    """Series in the order of process and mode.
+
+    At most MAX_SERIES are judged, the first by name. Of the others ``refused`` holds hashes (at most MAX_REFUSED) and
+    ``steps_not_judged`` the number of their steps.
+    """
+
+    series: list[StepSeries] = msgspec.field(default_factory=list)
+    refused: list[int] = msgspec.field(default_factory=list)
+    steps_not_judged: int = 0
+
+    def fold(self, batch: StepBatch, stddev: float) -> None:
+        """Add the steps of one object, in their order."""
+        series = self._series_of(batch)
+        if series is None:
+            self.steps_not_judged += len(batch.numbers)
+            return
+        skipped = min(WARM_UP_STEPS - series.dropped, len(batch.numbers))
+        series.dropped += skipped
+        durations = np.clip(batch.durations_us[skipped:], 0, MAX_DURATION_US)
+        if not durations.size:
+            return
+        series.add(durations.tolist())
+        series.durations.limit(self._bins_of_a_series())
+        if not self.refused and series.steps > WARM_UP_STEPS:
+            slow = np.flatnonzero(durations > series.slow_above_us(stddev))[-KEPT_SLOW_STEPS:] + skipped
+            series.slow += [
+                SlowStep(
+                    int(batch.starts_us[index]),
+                    int(batch.durations_us[index]),
+                    batch.numbers[index][:MAX_NUMBER_LENGTH],
+                )
+                for index in slow.tolist()
+            ]
+            self._trim_slow_steps()
+
+    def _series_of(self, batch: StepBatch) -> StepSeries | None:
+        """Find or admit the batch's series; the last by name makes room, which may be the new one itself."""
+        for series in self.series:
+            if (series.process, series.mode) == (batch.process, batch.mode):
+                return series
+        admitted = StepSeries(batch.process, batch.mode)
+        self.series = sorted([*self.series, admitted], key=lambda series: (series.process, series.mode))
+        if len(self.series) > MAX_SERIES:
+            evicted = self.series.pop()
+            self._refuse(evicted)
+            if evicted is admitted:
+                return None
+        for series in self.series:
+            series.durations.limit(self._bins_of_a_series())
+        return admitted
+
+    def _refuse(self, series: StepSeries) -> None:
+        """Count a series without a place; slow steps are given up too, since which were kept depends on arrival."""
+        self.steps_not_judged += series.dropped + series.steps
+        name = zlib.crc32(f"{series.process} {series.mode}".encode())
+        self.refused = sorted({*self.refused, name})[:MAX_REFUSED]
+        for kept in self.series:
+            kept.slow = []
+
+    def _bins_of_a_series(self) -> int:
+        return min(MAX_BINS_OF_A_SERIES, MAX_BINS // len(self.series))
+
+    def _trim_slow_steps(self) -> None:
+        """Keep the newest of all series together."""
+        ranked = sorted((step, rank) for rank, series in enumerate(self.series) for step in series.slow)
+        for rank, series in enumerate(self.series):
+            series.slow = [step for step, owner in ranked[-KEPT_SLOW_STEPS:] if owner == rank]

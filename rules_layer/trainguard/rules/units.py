@@ -1,0 +1,36 @@
+"""Seconds to points, and numbers as a person reads them in the reason of a rule."""
+
+SECONDS_BELOW_S = 300.0
+MINUTES_BELOW_S = 7_200.0
+
+
+def points_in(seconds: float, interval_s: float) -> int:
+    """Snapshots in ``seconds`` at ``interval_s``: the nearest whole number, at least 1."""
+    return max(1, round(seconds / interval_s))
+
+
+def show_number(value: float) -> str:
+    """At most one decimal, thousands set apart: ``31``, ``30.9``, ``1,004``."""
+    rounded = round(value, 1)
+    return f"{rounded:,.0f}" if rounded == round(rounded) else f"{rounded:,.1f}"
+
+
+def show_percent(value: float) -> str:
+    """For example ``31 %`` or ``30.9 %``."""
+    return f"{show_number(value)} %"
+
+
+def show_duration(seconds: float) -> str:
+    """Seconds up to 5 minutes, minutes up to 2 hours, then hours: ``250 s``, ``8.4 min``, ``16.7 h``."""
+    if seconds < SECONDS_BELOW_S:
+        return f"{show_number(seconds)} s"
+    if seconds < MINUTES_BELOW_S:
+        return f"{show_number(seconds / 60.0)} min"
+    return f"{show_number(seconds / 3_600.0)} h"
+
+
+def show_step(duration_us: float) -> str:
+    """Length of a training step, to four digits: ``412.3 ms``, ``1.204 s``."""
+    if duration_us < 1e6:
+        return f"{duration_us / 1e3:.4g} ms"
+    return f"{duration_us / 1e6:.4g} s" if duration_us < 1e10 else f"{duration_us / 1e6:,.0f} s"

@@ -1,0 +1,157 @@
+"""Drives a system rule over a simulated node, minute by minute, as an engine would.
+
+The kept points are worked out anew for every minute from the whole series so far, straight from their definition, and
+so differently from the engine's own incremental way.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainguard.records import Status
+from trainguard.rules.protocol import AnySystemRule, Judgement, NodeMinute, NodeView, RuleParameters
+from trainguard.telemetry.snapshots import BoolArray, FloatArray, Snapshots
+
+JOB_START = 1_700_000_040.0
+"""A full minute, epoch seconds."""
+
+NODE = "algo-1"
+HELD_POINTS = 2_000
+
+
+@dataclass(frozen=True)
+class NodeSeries:
+    """A node's samples: utilization float64[T, G], busiest core float64[T], one row every ``interval_s``."""
+
+    gpu: FloatArray
+    cpu_max: FloatArray
+    interval_s: float = 0.5
+
+    @property
+    def times(self) -> FloatArray:
+        return JOB_START + np.arange(len(self.gpu), dtype=np.float64) * self.interval_s
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a rule said after each minute; ``minutes`` since the job's start."""
+
+    minutes: tuple[float, ...]
+    judgements: tuple[Judgement, ...]
+    state: Any
+    view: NodeView
+
+    @property
+    def last(self) -> Judgement:
+        return self.judgements[-1]
+
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        return tuple(judgement.status for judgement in self.judgements)
+
+    @property
+    def first_fire(self) -> float | None:
+        fires = (at for at, said in zip(self.minutes, self.judgements, strict=True) if said.status is Status.FIRED)
+        return next(fires, None)
+
+
+def series(
+    gpu: Sequence[float] | FloatArray,
+    *,
+    cpu: float | Sequence[float] | FloatArray = 40.0,
+    interval_s: float = 0.5,
+) -> NodeSeries:
+    """Build a node's series; a flat ``gpu`` is one GPU, a scalar ``cpu`` a steady one."""
+    matrix = np.asarray(gpu, dtype=np.float64)
+    if matrix.ndim == 1:
+        matrix = matrix[:, np.newaxis]
+    return NodeSeries(matrix, np.broadcast_to(np.asarray(cpu, dtype=np.float64), len(matrix)).copy(), interval_s)
+
+
+def replay(rule: AnySystemRule, parameters: RuleParameters, node: NodeSeries, *, closed: bool = True) -> Replay:
+    """Show ``rule`` the node's minutes, and at last, where ``closed``, the end of the stream."""
+    state = rule.state_type()
+    minutes, judgements = [], []
+    for minute in node_minutes(node, closed=closed):
+        rule.observe(state, minute, parameters)
+        judgements.append(rule.judge(state, minute.view, parameters))
+        minutes.append(((minute.view.through or JOB_START) - JOB_START) / 60.0)
+    return Replay(tuple(minutes), tuple(judgements), state, minute.view)
+
+
+def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
+    """Cut a series into minutes; the last one, where ``closed``, is empty and says that the stream has ended."""
+    numbers = np.floor(node.times / 60.0).astype(np.int64)
+    ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    begin = 0
+    for end in ends:
+        yield _minute(node, begin, end, closed=False)
+        begin = end
+    if closed:
+        yield _minute(node, begin, begin, closed=True)
+
+
+def _minute(node: NodeSeries, begin: int, end: int, *, closed: bool) -> NodeMinute:
+    so_far, times = node.gpu[:end], node.times[:end]
+    shown = np.flatnonzero(~np.isnan(so_far).all(axis=0))
+    names = tuple(f"gpu{index}" for index in shown.tolist())
+    gpu = so_far[:, shown]
+    busy = gpu >= 10.0
+    active: BoolArray = np.logical_or.reduce(busy, axis=1)
+    sampled: BoolArray = np.logical_or.reduce(~np.isnan(gpu), axis=1)
+    first = int(np.argmax(active)) if active.any() else end
+    started = np.arange(end) >= first
+    kept, idle_since = _kept(times, active, sampled & started)
+    window = np.flatnonzero(kept)[-HELD_POINTS:]
+    through = float(times[-1])
+    idle_run_s = through - (float(times[0]) if first == end else idle_since or through)
+    counted = np.where(np.isnan(gpu), -1, np.floor(gpu)).astype(np.int64)
+    histogram = np.array([[np.sum(counted[kept, g] == value) for value in range(101)] for g in range(len(names))])
+    part = slice(begin, end)
+    return NodeMinute(
+        snapshots=Snapshots(
+            times=times[part],
+            gpu_names=names,
+            gpu_utilization=gpu[part],
+            gpu_memory=gpu[part] / 2.0,
+            cpu_mean=node.cpu_max[part] / 2.0,
+            cpu_max=node.cpu_max[part],
+            io_wait_max=np.zeros(end - begin),
+        ),
+        active=active[part],
+        started=started[part],
+        view=NodeView(
+            node=NODE,
+            through=through,
+            first_sample_at=float(times[0]),
+            first_active_at=None if first == end else float(times[first]),
+            interval_s=node.interval_s,
+            gpu_names=names,
+            ever_active=np.logical_or.reduce(busy, axis=0),
+            kept_total=int(kept.sum()),
+            kept_times=times[window],
+            kept_gpu_utilization=gpu[window],
+            kept_gpu_memory=gpu[window] / 2.0,
+            kept_cpu_mean=node.cpu_max[window] / 2.0,
+            idle_run_s=idle_run_s,
+            gpu_histogram=histogram.reshape(len(names), 101),
+            closed=closed,
+        ),
+    )
+
+
+def _kept(times: FloatArray, active: BoolArray, eligible: BoolArray) -> tuple[BoolArray, float | None]:
+    """Tell which rows are kept, and since when the node has been idle at the end, if it is."""
+    kept = eligible & active
+    rows = np.flatnonzero(eligible)
+    run: list[int] = []
+    for row in rows.tolist():
+        if not active[row]:
+            run.append(row)
+            continue
+        if run and times[row] - times[run[0]] <= 60.0:
+            kept[run] = True
+        run = []
+    return kept, float(times[run[0]]) if run else None

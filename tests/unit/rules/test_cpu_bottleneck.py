@@ -1,0 +1,201 @@
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_minutes, replay, series
+from trainguard.records import Status
+from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
+
+RULE = CPUBottleneck()
+DEFAULTS = CPUBottleneckParameters()
+BUSY, HOT, COOL = 95.0, 99.0, 40.0
+
+
+def judge(node: NodeSeries, parameters: CPUBottleneckParameters = DEFAULTS, *, closed: bool = True) -> Replay:
+    return replay(RULE, parameters, node, closed=closed)
+
+
+def node(*phases: tuple[float, float, float], interval_s: float = 5.0) -> NodeSeries:
+    """Build a node of one GPU from phases of (minutes, utilization, busiest core)."""
+    lengths = [round(minutes * 60.0 / interval_s) for minutes, _, _ in phases]
+    gpu = np.repeat([utilization for _, utilization, _ in phases], lengths)
+    return series(gpu, cpu=np.repeat([cpu for _, _, cpu in phases], lengths), interval_s=interval_s)
+
+
+def starved(minutes: float, idle_share: float, *, interval_s: float = 5.0) -> NodeSeries:
+    """Build a node whose GPU waits for a hot CPU in ``idle_share`` of every 20 points."""
+    count = round(minutes * 60.0 / interval_s)
+    waits = np.arange(count) % 20 < round(20 * idle_share)
+    return series(np.where(waits, 0.0, BUSY)[::-1], cpu=np.where(waits, HOT, COOL)[::-1], interval_s=interval_s)
+
+
+def test_given_a_gpu_that_waits_for_a_hot_core_when_that_is_most_of_the_time_then_it_fires() -> None:
+    result = judge(starved(20.0, 0.6))
+
+    assert result.last.status is Status.FIRED
+    assert result.last.measured == pytest.approx(60.0, abs=3.0)
+    assert result.last.threshold == 50.0
+
+
+@pytest.mark.parametrize(("more_hits", "status"), [(0, Status.OK), (1, Status.FIRED)])
+def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(more_hits: int, status: Status) -> None:
+    gpu = np.tile([BUSY, 0.0, 0.0, BUSY], 30)
+    gpu[3 : 3 + more_hits] = 0.0
+
+    result = judge(series(gpu, cpu=HOT, interval_s=60.0), closed=False)
+
+    assert (result.last.details["bottlenecked"], result.last.details["judged"]) == (60 + more_hits, 120)
+    assert result.last.status is status
+
+
+@pytest.mark.parametrize(
+    ("utilization", "cpu", "hits"),
+    [(10.0, 99.0, 0), (9.0, 90.0, 0), (9.0, 90.5, 10)],
+    ids=["gpu-on-threshold", "cpu-on-threshold", "both-beyond"],
+)
+def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck(
+    utilization: float, cpu: float, hits: int
+) -> None:
+    phases = node((1.0, BUSY, COOL), (10.0, utilization, cpu), (1.0, BUSY, COOL), interval_s=60.0)
+
+    assert judge(phases).last.details["bottlenecked"] == hits
+
+
+def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_patience() -> None:
+    result = judge(node((103.0, BUSY, COOL), interval_s=60.0), CPUBottleneckParameters(patience=100), closed=False)
+
+    assert result.statuses[98:101] == (Status.WARMING_UP, Status.WARMING_UP, Status.OK)
+    assert result.judgements[99].patience == "100/100"
+
+
+def test_given_start_up_and_tail_with_a_hot_cpu_when_judged_then_they_are_left_out() -> None:
+    result = judge(node((15.5, 0.0, HOT), (10.0, BUSY, COOL), (15.0, 0.0, HOT)))
+
+    assert result.first_fire is None
+    assert result.last.details["judged"] == 120
+    assert result.last.details["bottlenecked"] == 0
+
+
+def test_given_a_stalled_loader_when_the_gpu_resumes_then_the_pause_counts_and_not_before() -> None:
+    stalled = judge(node((10.0, BUSY, COOL), (15.0, 0.0, HOT)), closed=False)
+    resumed = judge(node((10.0, BUSY, COOL), (15.0, 0.0, HOT), (1.0, BUSY, COOL)), closed=False)
+
+    assert stalled.first_fire is None
+    assert stalled.last.details["bottlenecked"] == 0
+    assert resumed.last.details["bottlenecked"] == 180
+    assert resumed.last.status is Status.FIRED
+
+
+def test_given_pauses_with_a_calm_cpu_when_judged_then_they_are_no_bottleneck() -> None:
+    result = judge(node((10.0, BUSY, COOL), (15.0, 0.0, COOL), (5.0, BUSY, COOL)))
+
+    assert result.last.status is Status.OK
+    assert result.last.details["low_gpu_utilization"] == 180
+
+
+def test_given_a_fault_late_in_a_long_job_when_it_has_lasted_16_minutes_then_the_recent_window_fires() -> None:
+    healthy, fault = 240.0, starved(16.5, 1.0)
+    gpu = np.concatenate([np.full(round(healthy * 12), BUSY), fault.gpu[:, 0], [BUSY] * 6])
+    cpu = np.concatenate([np.full(round(healthy * 12), COOL), fault.cpu_max, [COOL] * 6])
+
+    result = judge(series(gpu, cpu=cpu, interval_s=5.0))
+
+    assert result.first_fire is not None
+    assert result.first_fire > healthy + 15.0
+    assert "points of the last 30 min on algo-1" in result.last.reason
+    assert result.last.details["share_percent"] < 10.0
+
+
+def test_given_few_points_after_a_gap_when_they_are_all_bottlenecks_then_the_recent_window_stays_silent() -> None:
+    missing = np.full(40 * 12, np.nan)
+    late_gpu = np.tile([0.0, 0.0, 0.0, BUSY], 30)
+    gpu = np.concatenate([np.full(120 * 12, BUSY), missing, late_gpu])
+    cpu = np.concatenate([np.full(120 * 12, COOL), missing, np.full(120, HOT)])
+
+    result = judge(series(gpu, cpu=cpu, interval_s=5.0))
+
+    assert result.last.details["recent_share_percent"] > 50.0
+    assert result.first_fire is None
+
+
+@pytest.mark.parametrize(("low_gpus", "hits"), [(3, 0), (4, 20)])
+def test_given_eight_gpus_when_half_of_them_are_low_then_it_is_a_bottleneck(low_gpus: int, hits: int) -> None:
+    gpu = np.full((21, 8), BUSY)
+    gpu[1:, :low_gpus] = 0.0
+
+    assert judge(series(gpu, cpu=HOT, interval_s=60.0)).last.details["bottlenecked"] == hits
+
+
+def test_given_gpus_that_were_never_active_when_the_fraction_is_taken_then_they_do_not_count() -> None:
+    gpu = np.zeros((21, 8))
+    gpu[:, :4] = BUSY
+    gpu[1:, 0] = 0.0
+
+    assert judge(series(gpu, cpu=HOT, interval_s=60.0)).last.details["bottlenecked"] == 0
+
+
+def test_given_snapshots_without_cpu_or_gpu_samples_when_counted_then_they_are_not_judged() -> None:
+    gpu, cpu = np.full(30, BUSY), np.full(30, HOT)
+    gpu[10:14] = np.nan
+    cpu[20:23] = np.nan
+
+    assert judge(series(gpu, cpu=cpu, interval_s=60.0)).last.details["judged"] == 30 - 4 - 3
+
+
+def test_given_a_gpu_that_appears_later_when_counted_then_it_joins_the_fraction() -> None:
+    gpu = np.full((20, 2), 95.0)
+    gpu[:10, 1] = np.nan
+    gpu[10:, 0] = 0.0
+
+    result = judge(series(gpu, cpu=HOT, interval_s=60.0), CPUBottleneckParameters(gpu_fraction=1.0))
+
+    assert result.last.details["bottlenecked"] == 0
+    assert result.last.details["judged"] == 20
+
+
+def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
+    bare = series(np.empty((60, 0)), interval_s=5.0)
+    minute = next(iter(node_minutes(bare, closed=False)))
+
+    nothing = replace(minute.view, through=None, first_sample_at=None)
+    assert RULE.judge(RULE.state_type(), nothing, DEFAULTS).status is Status.WAITING_FOR_DATA
+    assert judge(bare).last.status is Status.NOT_APPLICABLE
+
+
+def test_given_a_fire_when_read_then_the_reason_has_the_jobs_own_numbers() -> None:
+    gpu = np.tile([BUSY, 0.0, 0.0, BUSY, 0.0], 40)
+    result = judge(series(gpu, cpu=np.where(gpu > 0.0, COOL, 97.0), interval_s=60.0), closed=False)
+
+    assert result.last.reason == (
+        "in 119 of 199 points on algo-1 (59.8 %, threshold 50 %) at least 50 % of the GPUs were below 10 % while a "
+        "core was above 90 %."
+    )
+
+
+def test_given_more_bottlenecks_than_are_kept_when_listed_then_the_newest_32_remain() -> None:
+    result = judge(starved(60.0, 0.6), closed=False)
+
+    listed = result.last.details["bottlenecks"]
+    assert len(listed) == 32
+    assert [item["time"] for item in listed] == sorted(item["time"] for item in listed)
+    assert listed[-1]["time"] > JOB_START + 58 * 60.0
+    assert (listed[-1]["gpus_low"], listed[-1]["cpu_max"]) == (1, HOT)
+
+
+def test_given_a_very_long_idle_run_when_it_is_held_then_the_state_stays_small() -> None:
+    result = judge(node((10.0, BUSY, COOL), (600.0, 0.0, HOT)), closed=False)
+
+    assert len(msgspec.msgpack.encode(result.state)) < 2_048
+
+
+def test_given_patience_in_seconds_when_judged_then_it_is_converted() -> None:
+    result = judge(node((12.0, BUSY, COOL), interval_s=60.0), CPUBottleneckParameters(patience_s=600.0), closed=False)
+
+    assert result.statuses == (Status.WARMING_UP,) * 10 + (Status.OK,) * 2
+
+
+def test_given_any_parameters_when_an_episode_ends_then_three_recent_windows_were_clean() -> None:
+    assert RULE.clear_after_s(DEFAULTS, 0.5) == 3 * 30 * 60
+    assert RULE.window_points(DEFAULTS, 0.5) == 0

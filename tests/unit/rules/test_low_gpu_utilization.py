@@ -1,0 +1,291 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.node_replay import NODE, NodeSeries, Replay, node_minutes, replay, series
+from trainguard.errors import RuleConfigError
+from trainguard.records import Status
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.telemetry.snapshots import FloatArray
+
+RULE = LowGPUUtilization()
+DEFAULTS = LowGPUUtilizationParameters()
+A_POINT_A_MINUTE = LowGPUUtilizationParameters(window=20, patience=20)
+
+
+def judge(node: NodeSeries, parameters: LowGPUUtilizationParameters = DEFAULTS, *, closed: bool = True) -> Replay:
+    return replay(RULE, parameters, node, closed=closed)
+
+
+def minutely(values: list[float]) -> NodeSeries:
+    """One point a minute, so that every kept point is an evaluation."""
+    return series(values, interval_s=60.0)
+
+
+def training(minutes: float, level: float = 92.0, *, seed: int = 3) -> FloatArray:
+    """Whole percents about ``level``, two a second."""
+    noise = np.random.default_rng(seed).normal(level, 4.0, int(minutes * 120))
+    return np.clip(np.rint(noise), 11.0, 100.0)
+
+
+def idle(minutes: float) -> FloatArray:
+    return np.zeros(int(minutes * 120))
+
+
+def with_idle_every(base: FloatArray, *, every_s: float, idle_s: float) -> FloatArray:
+    values = base.copy()
+    phase = np.arange(len(values)) * 0.5 % every_s
+    values[phase >= every_s - idle_s] = 0.0
+    return values
+
+
+def test_given_start_up_pauses_checkpoints_and_a_tail_when_the_gpus_work_well_then_it_stays_silent() -> None:
+    work = with_idle_every(training(15.0), every_s=600.0, idle_s=40.0)
+    node = series(np.concatenate([idle(12.0), work, idle(4.0), work, idle(9.0), work, idle(15.0)]))
+
+    result = judge(node)
+
+    assert result.first_fire is None
+    assert result.last.status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        pytest.param(training(20.0, level=30.0), "under", id="low"),
+        pytest.param(with_idle_every(training(20.0), every_s=240.0, idle_s=15.0), "fluctuating", id="checkpoints"),
+        pytest.param(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0), "fluctuating", id="starved"),
+    ],
+)
+def test_given_a_fault_from_the_start_when_replayed_then_it_fires_by_minute_20(values: FloatArray, kind: str) -> None:
+    result = judge(series(values), closed=False)
+
+    assert result.first_fire is not None
+    assert result.first_fire <= 20.0
+    assert result.last.details["gpus"]["gpu0"]["kind"] == kind
+
+
+@pytest.mark.parametrize("level", [20.0, 45.0, 60.0])
+def test_given_a_late_onset_when_replayed_then_it_fires_within_15_minutes(level: float) -> None:
+    node = series(np.concatenate([idle(3.0), training(40.0), training(16.0, level=level)]))
+
+    result = judge(node)
+
+    assert result.first_fire is not None
+    assert 43.0 < result.first_fire <= 43.0 + 15.0
+
+
+def test_given_one_low_gpu_of_four_when_it_fires_then_the_reason_has_its_numbers() -> None:
+    gpu = np.column_stack([training(20.0), training(20.0, seed=4), np.full(2_400, 31.0), training(20.0, seed=5)])
+
+    result = judge(series(gpu), closed=False)
+
+    fire = next(said for said in result.judgements if said.status is Status.FIRED)
+    assert fire.reason == (
+        "gpu2 on algo-1: 95 % of the last 500 points (250 s) are at or below 31 % (threshold 70 %), "
+        "for 1,080 points (9 min)."
+    )
+    assert (fire.worst, fire.measured, fire.threshold) == ("gpu2", 31.0, 70.0)
+
+
+def test_given_fluctuation_when_it_fires_then_measured_is_the_fifth_percentile() -> None:
+    result = judge(series(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0)), closed=False)
+
+    assert (result.last.measured, result.last.threshold) == (0.0, 10.0)
+    assert "idlest 5 % at or below 0 % (threshold 10 %)" in result.last.reason
+
+
+def test_given_a_95th_percentile_exactly_on_the_threshold_when_judged_then_it_is_not_low() -> None:
+    assert judge(minutely([70.0] * 90), A_POINT_A_MINUTE).first_fire is None
+    assert judge(minutely([69.0] * 90), A_POINT_A_MINUTE).first_fire is not None
+
+
+@pytest.mark.parametrize(("low", "fires"), [(10.0, False), (9.0, True)])
+def test_given_a_5th_percentile_about_its_threshold_when_judged_then_only_below_it_fires(
+    low: float, fires: bool
+) -> None:
+    dips = np.tile([95.0] * 8 + [low] * 2, 12)
+    node = series(np.column_stack([dips, np.full(120, 95.0)]), interval_s=60.0)
+
+    assert (judge(node, A_POINT_A_MINUTE).first_fire is not None) is fires
+
+
+def test_given_points_about_patience_when_judged_then_it_warms_up_until_there_are_more() -> None:
+    result = judge(minutely([95.0] * 22), A_POINT_A_MINUTE, closed=False)
+
+    assert result.statuses == (Status.WARMING_UP,) * 20 + (Status.OK,) * 2
+    assert result.judgements[18].patience == "19/20"
+    assert result.judgements[19].patience == "20/20"
+
+
+def test_given_a_low_gpu_when_the_window_has_moved_by_two_windows_then_it_fires_and_not_before() -> None:
+    result = judge(minutely([30.0] * 63), A_POINT_A_MINUTE, closed=False)
+
+    first_judged = 20
+    assert result.statuses[first_judged + 39] is Status.OK
+    assert result.statuses[first_judged + 40] is Status.FIRED
+    assert result.statuses[first_judged + 41] is Status.FIRED
+    assert "that counts from 40 points on" in result.judgements[first_judged + 39].reason
+
+
+def test_given_a_kind_that_changes_when_judged_then_the_count_begins_anew() -> None:
+    under, fluctuating = [30.0] * 9 + [9.0], [95.0] * 9 + [9.0]
+    node = series(np.column_stack([under * 5 + fluctuating * 8, [95.0] * 130]), interval_s=60.0)
+
+    result = judge(node, A_POINT_A_MINUTE, closed=False)
+
+    assert result.first_fire is not None
+    assert result.first_fire >= 50.0 + 40.0
+
+
+def test_given_an_evaluation_that_is_clean_when_the_gpu_is_low_again_then_the_count_begins_anew() -> None:
+    node = minutely([30.0] * 50 + [95.0] * 2 + [30.0] * 90)
+
+    result = judge(node, A_POINT_A_MINUTE, closed=False)
+
+    assert result.first_fire is not None
+    assert result.first_fire > 50.0 + 2.0 + 40.0
+
+
+def test_given_a_pause_in_the_middle_of_a_low_streak_when_judged_then_the_pause_neither_counts_nor_breaks_it() -> None:
+    paused = judge(minutely([30.0] * 40 + [0.0] * 15 + [30.0] * 40), A_POINT_A_MINUTE, closed=False)
+    steady = judge(minutely([30.0] * 80), A_POINT_A_MINUTE, closed=False)
+
+    assert paused.first_fire is not None
+    assert steady.first_fire is not None
+    assert paused.first_fire == steady.first_fire + 15.0
+
+
+def test_given_an_idle_node_when_20_minutes_have_passed_then_it_is_a_finding_only_beyond_them() -> None:
+    result = judge(minutely([95.0] * 30 + [0.0] * 22), closed=False)
+
+    assert result.statuses[30 + 20] is Status.WARMING_UP
+    assert result.statuses[30 + 21] is Status.FIRED
+    assert result.last.reason == "idle: every GPU of algo-1 has been idle for 21 min (allowed 20 min)."
+    assert result.last.details["finding"] == "idle"
+
+
+def test_given_an_idle_node_when_it_works_again_then_the_finding_is_over() -> None:
+    result = judge(minutely([95.0] * 30 + [0.0] * 25 + [95.0]), closed=False)
+
+    assert result.statuses[-2:] == (Status.FIRED, Status.WARMING_UP)
+
+
+def test_given_gpus_that_are_never_active_when_20_minutes_have_passed_then_they_are_never_used() -> None:
+    result = judge(minutely([0.0] * 22), closed=False)
+
+    assert result.statuses == (Status.WARMING_UP,) * 21 + (Status.FIRED,)
+    assert result.last.reason.startswith("never used: no GPU of algo-1 was used in the 21 min")
+
+
+def test_given_a_tail_that_was_no_finding_when_the_stream_closes_then_it_is_none_either() -> None:
+    short = judge(series(np.concatenate([training(10.0), idle(15.0)])))
+    long = judge(series(np.concatenate([training(10.0), idle(25.0)])))
+
+    assert short.first_fire is None
+    assert long.last.status is Status.FIRED
+
+
+def test_given_a_stream_that_closes_early_when_judged_then_it_says_that_there_is_no_verdict() -> None:
+    result = judge(series(training(5.0)))
+
+    assert result.last.status is Status.WARMING_UP
+    assert "600 of the 1,000 points of patience; its stream has ended" in result.last.reason
+
+
+def test_given_a_gpu_with_every_other_sample_missing_when_judged_then_the_missing_ones_do_not_count() -> None:
+    half, low = training(30.0), np.full(3_600, 40.0)
+    half[::2] = np.nan
+    low[1::2] = np.nan
+
+    result = judge(series(np.column_stack([half, low])), closed=False)
+
+    assert result.first_fire is not None
+    assert result.last.worst == "gpu1"
+    assert result.last.details["gpus"]["gpu0"]["kind"] is None
+
+
+def test_given_a_gpu_that_is_hardly_sampled_when_judged_then_it_is_left_undecided() -> None:
+    rare = np.full(6_000, np.nan)
+    rare[::8] = 20.0
+    rare[:1_200] = 20.0
+
+    result = judge(series(np.column_stack([training(50.0), rare])), closed=False)
+
+    assert result.last.status is Status.OK
+    assert result.last.details["gpus"]["gpu1"]["gpu_95"] is None
+
+
+def test_given_a_gpu_that_appears_later_when_it_is_low_then_it_has_its_own_patience() -> None:
+    late = np.full(4_800, np.nan)
+    late[2_400:] = 25.0
+
+    result = judge(series(np.column_stack([training(40.0), late])), closed=False)
+
+    assert result.first_fire is not None
+    assert 20.0 + (1_000 + 1_000) / 120.0 < result.first_fire <= 20.0 + 20.0
+
+
+def test_given_a_gpu_that_is_never_active_beside_a_working_one_when_judged_then_it_is_named_but_not_judged() -> None:
+    result = judge(series(np.column_stack([training(25.0), idle(25.0)])), closed=False)
+
+    assert result.first_fire is None
+    assert result.last.details["never_active"] == ["gpu1"]
+
+
+def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
+    node = series(np.empty((240, 0)))
+    minute = next(iter(node_minutes(node, closed=False)))
+    nothing = replace(minute.view, through=None, first_sample_at=None)
+
+    assert RULE.judge(RULE.state_type(), nothing, DEFAULTS).status is Status.WAITING_FOR_DATA
+    assert set(judge(node).statuses) == {Status.NOT_APPLICABLE}
+
+
+def test_given_60_s_sampling_when_warming_up_then_hours_are_named_and_seconds_recommended() -> None:
+    result = judge(minutely([95.0] * 10), closed=False)
+
+    assert result.last.reason == (
+        "algo-1 has 10 of the 1,000 points of patience, about 16.5 h left (1,000 points are 16.7 h at a sampling "
+        "interval of 60 s: better give patience_s, and window_s where the rule has one, in seconds)."
+    )
+
+
+def test_given_patience_and_window_in_seconds_when_judged_then_they_are_converted() -> None:
+    in_seconds = LowGPUUtilizationParameters(window_s=1_200.0, patience_s=1_200.0)
+    node = minutely([30.0] * 70)
+
+    assert judge(node, in_seconds).statuses == judge(node, A_POINT_A_MINUTE).statuses
+    assert RULE.window_points(in_seconds, 60.0) == 20
+    assert RULE.clear_after_s(in_seconds, 60.0) == 3 * 1_200.0
+
+
+@pytest.mark.parametrize("window_s", [1_100.0, 130_000.0])
+def test_given_a_window_that_is_no_20_to_2000_points_when_converted_then_the_error_says_what_is_right(
+    window_s: float,
+) -> None:
+    with pytest.raises(RuleConfigError, match="1200 to 120000 s, which are 20 to 2,000 points") as caught:
+        RULE.window_points(LowGPUUtilizationParameters(window_s=window_s), 60.0)
+
+    assert (caught.value.rule, caught.value.field, caught.value.value) == ("LowGPUUtilization", "window_s", window_s)
+
+
+def test_given_kept_points_when_judged_then_the_details_hold_the_box_of_the_whole_history() -> None:
+    values = np.concatenate([training(12.0), idle(5.0), training(12.0, level=80.0, seed=9)])
+
+    details = judge(series(values), closed=False).last.details["gpus"]["gpu0"]
+
+    kept = values[values > 0.0]
+    p25, p50, p75, p95 = np.quantile(kept, [0.25, 0.5, 0.75, 0.95])
+    assert (details["p25"], details["p50"], details["p75"]) == (p25, p50, p75)
+    assert details["p95"] == pytest.approx(p95, rel=1e-12)
+    assert details["gpu_max"] == kept.max()
+    assert details["upper"] == min(p75 + 1.5 * (p75 - p25), kept.max())
+    assert details["lower"] == max(p25 - 1.5 * (p75 - p25), kept.min())
+    assert details["gpu_95"] == pytest.approx(np.quantile(values[-500:], 0.95), rel=1e-12)
+    assert details["gpu_5"] == pytest.approx(np.quantile(values[-500:], 0.05), rel=1e-12)
+
+
+def test_given_a_node_that_idled_when_it_is_judged_then_the_node_is_named() -> None:
+    assert NODE in judge(minutely([0.0] * 30)).last.reason

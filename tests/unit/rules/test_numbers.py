@@ -1,0 +1,86 @@
+import math
+
+import numpy as np
+import pytest
+
+from trainguard.rules.chance import normal_tail, poisson_quantile
+from trainguard.rules.quantiles import column_quantiles, counted_quantiles
+from trainguard.rules.units import points_in, show_duration, show_number, show_percent, show_step
+
+
+@pytest.mark.parametrize(
+    ("deviations", "tail"), [(0.0, 0.5), (3.0, 1.349898e-3), (5.0, 2.866516e-7), (10.0, 7.619853e-24)]
+)
+def test_given_deviations_when_the_tail_is_taken_then_it_matches_the_tables(deviations: float, tail: float) -> None:
+    assert normal_tail(deviations) == pytest.approx(tail, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("expected", "quantile"), [(0.0, 0), (1e-12, 0), (0.2, 3), (1.0, 5), (2.0, 8), (10.0, 21), (100.0, 132)]
+)
+def test_given_a_mean_when_the_poisson_quantile_is_taken_then_it_matches_the_tables(
+    expected: float, quantile: int
+) -> None:
+    assert poisson_quantile(0.999, expected) == quantile
+
+
+def test_given_a_million_when_the_poisson_quantile_is_taken_then_it_is_near_the_normal_one() -> None:
+    # Cornish-Fisher: mean + z sd + (z^2 - 1) / 6, z = 3.0902
+    assert poisson_quantile(0.999, 1e6) == pytest.approx(1e6 + 3.0902323 * 1e3 + 1.43, abs=1.0)
+
+
+@pytest.mark.parametrize(("probability", "expected"), [(0.2, 1.0), (1.0, 1.0), (0.999, -1.0), (0.999, math.inf)])
+def test_given_what_is_no_probability_or_mean_when_the_quantile_is_taken_then_it_is_refused(
+    probability: float, expected: float
+) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        poisson_quantile(probability, expected)
+
+
+def test_given_columns_with_missing_samples_when_quantiles_are_taken_then_they_match_numpy() -> None:
+    values = np.random.default_rng(1).integers(0, 101, (333, 5)).astype(np.float64)
+    values[::3, 1] = np.nan
+    values[:, 4] = np.nan
+
+    quantiles = column_quantiles(values, (0.05, 0.5, 0.95))
+
+    assert np.allclose(quantiles[:, :4], np.nanquantile(values[:, :4], (0.05, 0.5, 0.95), axis=0), rtol=1e-12)
+    assert np.isnan(quantiles[:, 4]).all()
+    assert np.isnan(column_quantiles(values[:0], (0.5,))).all()
+
+
+def test_given_counts_when_quantiles_are_taken_then_they_match_numpy_on_the_samples() -> None:
+    samples = np.random.default_rng(2).integers(0, 101, (3, 250))
+    counts = np.array([np.bincount(row, minlength=101) for row in samples])
+    levels = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+    quantiles = counted_quantiles(np.vstack([counts, np.zeros((1, 101), dtype=np.int64)]), levels)
+
+    assert np.allclose(quantiles[:, :3], np.quantile(samples, levels, axis=1), rtol=1e-12)
+    assert np.isnan(quantiles[:, 3]).all()
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        (show_number(30.999999), "31"),
+        (show_number(30.94), "30.9"),
+        (show_number(1_004), "1,004"),
+        (show_number(12_345.67), "12,345.7"),
+        (show_percent(99.96), "100 %"),
+        (show_duration(250.0), "250 s"),
+        (show_duration(502.0), "8.4 min"),
+        (show_duration(60_000.0), "16.7 h"),
+        (show_step(412_345.0), "412.3 ms"),
+        (show_step(1_204_000.0), "1.204 s"),
+        (show_step(7e10), "70,000 s"),
+    ],
+)
+def test_given_a_number_when_shown_then_it_reads_well(shown: str, text: str) -> None:
+    assert shown == text
+
+
+def test_given_seconds_when_counted_in_points_then_drift_of_the_interval_does_not_add_one() -> None:
+    assert points_in(1_000.0, 0.4999) == 2_000
+    assert points_in(250.0, 0.5) == 500
+    assert points_in(1.0, 60.0) == 1

@@ -1,0 +1,118 @@
+import pytest
+
+from trainguard.rules.cpu_bottleneck import CPUBottleneckParameters
+from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
+from trainguard.rules.max_initialization_time import MaxInitializationTimeParameters
+from trainguard.rules.parameters import resolve_parameters
+from trainguard.rules.registry import ALL_RULES, RULE_NAMES
+from trainguard.rules.step_outlier import StepOutlierParameters
+
+
+def test_given_no_settings_when_resolved_then_every_rule_has_its_documented_defaults() -> None:
+    parameters, faults = resolve_parameters({})
+
+    assert not faults
+    assert parameters == {
+        "LowGPUUtilization": LowGPUUtilizationParameters(
+            threshold_p95=70.0, threshold_p5=10.0, window=500, patience=1_000
+        ),
+        "CPUBottleneck": CPUBottleneckParameters(threshold=50.0, gpu_threshold=10.0, cpu_threshold=90.0, patience=100),
+        "StepOutlier": StepOutlierParameters(stddev=5.0, mode=None, n_outliers=10, slow_share=10.0),
+        "MaxInitializationTime": MaxInitializationTimeParameters(threshold=20.0),
+    }
+    assert set(parameters) == set(RULE_NAMES)
+
+
+def test_given_settings_as_users_write_them_when_resolved_then_names_and_types_are_understood() -> None:
+    parameters, faults = resolve_parameters(
+        {
+            "lowgpuutilization_THRESHOLD_P95": "60",
+            "LowGPUUtilization_window_s": " 300 ",
+            "CPUBottleneck_patience": "200.0",
+            "StepOutlier_mode": "None",
+            "StepOutlier_stddev": "3.5",
+            "STEPOUTLIER_scan_interval_us": "120000000",
+        }
+    )
+
+    assert not faults
+    assert parameters["LowGPUUtilization"] == LowGPUUtilizationParameters(threshold_p95=60.0, window_s=300.0)
+    assert parameters["CPUBottleneck"] == CPUBottleneckParameters(patience=200)
+    assert parameters["StepOutlier"] == StepOutlierParameters(stddev=3.5, scan_interval_us=120_000_000)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("LowGPUUtilization_threshold_p95", "101", "a number from 0 to 100"),
+        ("LowGPUUtilization_threshold_p5", "low", "a number from 0 to 100"),
+        ("LowGPUUtilization_threshold_p5", "nan", "a number from 0 to 100"),
+        ("LowGPUUtilization_window", "19", "a whole number from 20 to 2000"),
+        ("LowGPUUtilization_window", "2001", "a whole number from 20 to 2000"),
+        ("LowGPUUtilization_window", "None", "a whole number from 20 to 2000"),
+        ("LowGPUUtilization_patience", "-1", "a whole number from 0"),
+        ("LowGPUUtilization_patience", "10.5", "a whole number from 0"),
+        ("LowGPUUtilization_patience_s", "0", "a number above 0 or None"),
+        ("LowGPUUtilization_patience_s", "inf", "a number above 0 or None"),
+        ("CPUBottleneck_gpu_fraction", "0", "a number above 0 to 1"),
+        ("StepOutlier_stddev", "0", "a number above 0"),
+        ("MaxInitializationTime_threshold", "-20", "a number above 0"),
+        ("MaxInitializationTime_scan_interval_us", "0", "a whole number above 0"),
+    ],
+)
+def test_given_a_bad_value_when_resolved_then_the_fault_names_it_and_what_is_right(
+    setting: str, value: str, expected: str
+) -> None:
+    parameters, faults = resolve_parameters({setting: value})
+
+    rule = setting.partition("_")[0]
+    assert set(faults) == {rule}
+    assert (faults[rule].field, faults[rule].value, faults[rule].expected) == (setting, value, expected)
+    assert set(parameters) == set(RULE_NAMES) - {rule}
+
+
+def test_given_an_unknown_parameter_when_resolved_then_the_accepted_ones_are_named() -> None:
+    _, faults = resolve_parameters({"CPUBottleneck_window": "10"})
+
+    assert faults["CPUBottleneck"].expected == (
+        "one of the parameters cpu_threshold, gpu_fraction, gpu_threshold, patience, patience_s, scan_interval_us, "
+        "threshold"
+    )
+
+
+@pytest.mark.parametrize("setting", ["LowGpu_patience", "patience", "_patience", "LowGPUUtilisation_window"])
+def test_given_an_unknown_rule_when_resolved_then_it_is_a_fault_under_its_name_as_written(setting: str) -> None:
+    parameters, faults = resolve_parameters({setting: "10"})
+
+    written = setting.partition("_")[0]
+    assert set(faults) == {written}
+    assert "StepOutlier" in faults[written].expected
+    assert set(parameters) == set(RULE_NAMES)
+
+
+def test_given_points_and_seconds_together_when_resolved_then_one_of_them_is_asked_for() -> None:
+    _, faults = resolve_parameters({"LowGPUUtilization_window": "100", "LowGPUUtilization_window_s": "50"})
+
+    assert faults["LowGPUUtilization"].expected == "either window or window_s, not both"
+
+
+def test_given_a_parameter_twice_when_the_values_differ_then_it_is_a_fault() -> None:
+    twice = {"CPUBottleneck_patience": "10", "cpubottleneck_patience": "20"}
+
+    _, faults = resolve_parameters(twice)
+    agreeing, none = resolve_parameters(dict.fromkeys(twice, "10"))
+
+    assert "the same as CPUBottleneck_patience, '10'" in faults["CPUBottleneck"].expected
+    assert not none
+    assert agreeing["CPUBottleneck"] == CPUBottleneckParameters(patience=10)
+
+
+def test_given_a_rule_without_parameters_named_when_resolved_then_the_empty_name_is_a_fault() -> None:
+    _, faults = resolve_parameters({"StepOutlier": "3"})
+
+    assert faults["StepOutlier"].field == "StepOutlier"
+
+
+def test_given_the_registry_when_read_then_every_rule_stands_under_its_documented_name() -> None:
+    assert [type(rule).__name__ for rule in ALL_RULES] == list(RULE_NAMES)
+    assert len(set(RULE_NAMES)) == len(RULE_NAMES)

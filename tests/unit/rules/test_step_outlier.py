@@ -1,0 +1,282 @@
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+import pytest
+
+from trainguard.records import Status
+from trainguard.rules.protocol import FrameworkView, Judgement
+from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
+from trainguard.rules.step_series import MAX_SERIES, StepOutlierState
+from trainguard.telemetry.snapshots import FloatArray
+from trainguard.telemetry.steps import StepBatch
+
+RULE = StepOutlier()
+DEFAULTS = StepOutlierParameters()
+TRAIN = "Step:ModeKeys.TRAIN"
+EVAL = "Step:ModeKeys.EVAL"
+VIEW = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=False)
+START_US = 1_700_000_000_000_000
+
+
+def batches(
+    seconds: FloatArray, *, process: str = "algo-1-905", mode: str = TRAIN, size: int = 600
+) -> Iterable[StepBatch]:
+    """Cut the steps of one process into objects."""
+    durations = np.rint(seconds * 1e6).astype(np.int64)
+    starts = START_US + np.cumsum(durations) - durations
+    for begin in range(0, len(durations), size):
+        part = slice(begin, begin + size)
+        numbers = tuple(str(number) for number in range(begin, min(begin + size, len(durations))))
+        yield StepBatch(process, mode, starts[part], durations[part], numbers)
+
+
+def judge(
+    *streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS, view: FrameworkView = VIEW
+) -> Judgement:
+    return RULE.judge(folded(*streams, parameters=parameters), view, parameters)
+
+
+def folded(*streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS) -> StepOutlierState:
+    state = RULE.state_type()
+    for stream in streams:
+        for batch in stream:
+            RULE.observe(state, batch, parameters)
+    return state
+
+
+def steady(count: int, *, seed: int = 11) -> FloatArray:
+    return np.random.default_rng(seed).normal(0.4, 0.012, count)
+
+
+def slow_every(seconds: FloatArray, every: int, factor: float) -> FloatArray:
+    slowed = seconds.copy()
+    slowed[every - 1 :: every] *= factor
+    return slowed
+
+
+@pytest.mark.parametrize("count", [1_000, 10_000, 100_000])
+@pytest.mark.parametrize(
+    "shape",
+    ["gaussian", "lognormal", "gamma", "checkpoint-600", "checkpoint-1000"],
+)
+def test_given_a_healthy_job_of_any_length_when_judged_then_it_stays_silent(shape: str, count: int) -> None:
+    random = np.random.default_rng(count)
+    seconds = {
+        "gaussian": lambda: random.normal(0.4, 0.012, count),
+        "lognormal": lambda: random.lognormal(-1.0, 0.2, count),
+        "gamma": lambda: random.gamma(20.0, 0.02, count),
+        "checkpoint-600": lambda: slow_every(steady(count), 600, 20.0),
+        "checkpoint-1000": lambda: slow_every(steady(count), 1_000, 40.0),
+    }[shape]()
+
+    assert judge(batches(seconds)).status is Status.OK
+
+
+@pytest.mark.parametrize("count", [2_000, 50_000])
+def test_given_one_slow_step_in_60_when_judged_then_its_outliers_are_too_many(count: int) -> None:
+    judgement = judge(batches(slow_every(steady(count), 60, 4.0)))
+
+    assert judgement.status is Status.FIRED
+    assert judgement.measured is not None
+    assert judgement.threshold is not None
+    assert judgement.measured > judgement.threshold
+    assert judgement.worst == "algo-1-905 TRAIN"
+
+
+def test_given_one_slow_step_in_20_when_none_can_be_an_outlier_then_the_time_they_cost_fires() -> None:
+    judgement = judge(batches(slow_every(steady(3_000), 20, 5.0)))
+
+    assert judgement.status is Status.FIRED
+    assert judgement.details["series"][0]["number_of_outliers"] == 0
+    assert judgement.measured == pytest.approx(16.7, abs=0.7)
+    assert judgement.threshold == 10.0
+
+
+@pytest.mark.parametrize(("factor", "status"), [(3.0, Status.OK), (3.5, Status.FIRED)])
+def test_given_slow_steps_when_their_share_is_about_slow_share_then_only_above_it_fires(
+    factor: float, status: Status
+) -> None:
+    # of 20 steps one costs (factor - 1) more than the median: 2 of 22 are 9.1 %, 2.5 of 22.5 are 11.1 %
+    assert judge(batches(slow_every(np.full(2_100, 0.4), 20, factor))).status is status
+
+
+@pytest.mark.parametrize(("outliers", "status"), [(10, Status.OK), (11, Status.FIRED)])
+def test_given_outliers_about_n_outliers_when_judged_then_only_more_fire(outliers: int, status: Status) -> None:
+    seconds = steady(1_100)
+    seconds[150 : 150 + outliers * 80 : 80] = 1.4
+
+    judgement = judge(batches(seconds))
+
+    assert judgement.details["series"][0]["number_of_outliers"] == outliers
+    assert judgement.status is status
+
+
+@pytest.mark.parametrize(("count", "status"), [(150, Status.WARMING_UP), (200, Status.WARMING_UP), (201, Status.OK)])
+def test_given_few_steps_when_judged_then_it_takes_more_than_100_after_the_first_100(
+    count: int, status: Status
+) -> None:
+    judgement = judge(batches(steady(count), size=37))
+
+    assert judgement.status is status
+    assert judgement.data_points == count - 100
+    if status is Status.WARMING_UP:
+        assert judgement.patience == f"{count}/200"
+
+
+def test_given_slow_steps_at_the_start_when_judged_then_the_first_100_are_left_out() -> None:
+    seconds = steady(2_000)
+    seconds[:100] = 30.0
+
+    judgement = judge(batches(seconds, size=33))
+
+    assert judgement.status is Status.OK
+    assert judgement.details["series"][0]["step_stats"]["max"] < 0.6
+
+
+def test_given_a_stream_that_ends_early_when_judged_then_it_says_that_there_is_no_verdict() -> None:
+    ended = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=True)
+
+    judgement = judge(batches(steady(150)), view=ended)
+
+    assert judgement.status is Status.WARMING_UP
+    assert judgement.reason.endswith("its stream has ended, too early for a verdict.")
+
+
+def test_given_no_steps_when_judged_then_it_waits() -> None:
+    assert judge().reason == "no training step of algo-1 yet."
+    only_eval = judge(batches(steady(300), mode=EVAL), parameters=StepOutlierParameters(mode="TRAIN"))
+    assert only_eval.status is Status.WAITING_FOR_DATA
+    assert only_eval.reason == "no training step of algo-1 in mode TRAIN yet."
+
+
+@pytest.mark.parametrize(
+    ("mode", "judged"),
+    [
+        (None, {TRAIN, EVAL}),
+        ("None", {TRAIN, EVAL}),
+        ("TRAIN", {TRAIN}),
+        ("eval", {EVAL}),
+        (EVAL, {EVAL}),
+        ("custom_step", {"custom_step"}),
+    ],
+)
+def test_given_a_mode_when_steps_are_observed_then_only_that_mode_is_judged(mode: str | None, judged: set[str]) -> None:
+    parameters = StepOutlierParameters(mode=mode)
+    streams = [batches(steady(400), mode=name) for name in (TRAIN, EVAL, "custom_step")]
+
+    judgement = judge(*streams, parameters=parameters)
+
+    assert {item["mode"] for item in judgement.details["series"]} == judged
+
+
+def test_given_two_modes_of_different_pace_when_judged_then_neither_makes_outliers_of_the_other() -> None:
+    judgement = judge(batches(steady(2_000)), batches(steady(300) / 20.0, mode=EVAL))
+
+    assert judgement.status is Status.OK
+    assert judgement.details["series_judged"] == 2
+
+
+def test_given_one_slow_process_of_two_when_judged_then_it_is_named() -> None:
+    slow = batches(slow_every(steady(2_000), 60, 4.0), process="algo-1-907")
+
+    assert judge(batches(steady(2_000)), slow).worst == "algo-1-907 TRAIN"
+
+
+def test_given_shorter_steps_when_judged_then_they_are_reported_and_do_not_fire() -> None:
+    seconds = steady(5_000)
+    seconds[200::120] = 0.01
+
+    judgement = judge(batches(seconds))
+
+    assert judgement.status is Status.OK
+    assert judgement.details["series"][0]["short_steps"] == 40
+
+
+def test_given_steps_of_equal_length_when_judged_then_none_is_an_outlier() -> None:
+    judgement = judge(batches(np.full(1_000, 0.25)))
+
+    assert judgement.status is Status.OK
+    assert (judgement.measured, judgement.details["series"][0]["stddev"]) == (0.0, 0.0)
+
+
+def test_given_steps_of_no_length_when_judged_then_nothing_is_divided_by_it() -> None:
+    assert judge(batches(np.zeros(1_000))).status is Status.OK
+
+
+def test_given_durations_whose_squares_outgrow_64_bits_when_summed_then_the_deviation_is_exact() -> None:
+    seconds = np.tile([60_000.0, 80_000.0], 5_000)
+
+    series = folded(batches(seconds)).series[0]
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(series), type=type(series))
+
+    assert series.squares_high > 0
+    assert again.deviation_us == 1e10
+    assert again.mean_us == 7e10
+
+
+def test_given_step_statistics_when_reported_then_they_match_numpy() -> None:
+    seconds = np.random.default_rng(5).lognormal(-1.0, 0.2, 5_000)
+
+    details = judge(batches(seconds)).details["series"][0]
+
+    rest = np.rint(seconds[100:] * 1e6) / 1e6
+    assert details["step_stats"]["mean"] == pytest.approx(rest.mean(), rel=1e-12)
+    assert details["stddev"] == pytest.approx(rest.std(), rel=1e-9)
+    assert (details["step_stats"]["min"], details["step_stats"]["max"]) == (rest.min(), rest.max())
+    for name, quantile in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+        assert details["step_stats"][name] == pytest.approx(np.quantile(rest, quantile), rel=0.01)
+
+
+def test_given_slow_steps_when_listed_then_the_newest_32_of_all_processes_remain() -> None:
+    streams = [batches(slow_every(steady(4_000, seed=seed), 60, 4.0), process=f"algo-1-{seed}") for seed in (901, 902)]
+
+    slow = judge(*streams).details["slow_steps"]
+
+    assert len(slow) == 32
+    assert {item["process"] for item in slow} == {"algo-1-901", "algo-1-902"}
+    assert {int(item["step"]) % 60 for item in slow} == {59}
+    assert min(int(item["step"]) for item in slow) > 2_800
+    assert [item["start"] for item in slow] == sorted(item["start"] for item in slow)
+    assert all(item["duration"] > 1.2 for item in slow)
+
+
+def test_given_more_processes_than_there_is_room_for_when_judged_then_the_rest_is_counted_and_named() -> None:
+    names = [f"algo-1-{number:04d}" for number in range(MAX_SERIES + 3)]
+    seconds = slow_every(steady(300), 60, 4.0)
+    forwards = folded(*(batches(seconds, process=name) for name in names))
+    backwards = folded(*(batches(seconds, process=name) for name in reversed(names)))
+
+    judgement = RULE.judge(forwards, VIEW, DEFAULTS)
+    assert "3 series not judged: a node has room for 128" in judgement.reason
+    assert judgement.details["steps_not_judged"] == 900
+    assert msgspec.msgpack.encode(forwards) == msgspec.msgpack.encode(backwards)
+
+
+def test_given_many_processes_of_widely_spread_steps_when_stored_then_the_state_stays_under_64_kib() -> None:
+    random = np.random.default_rng(2)
+    streams = (
+        batches(np.exp(random.uniform(-6.0, 6.0, 400)), process=f"algo-1-{number}") for number in range(MAX_SERIES)
+    )
+
+    state = folded(*streams)
+
+    assert len(msgspec.msgpack.encode(state)) < 64 * 1_024
+    assert all(len(series.durations.bins) <= 64 for series in state.series)
+
+
+def test_given_eight_healthy_processes_after_a_long_job_when_stored_then_the_state_is_small() -> None:
+    streams = (batches(steady(20_000, seed=number), process=f"algo-1-{number}") for number in range(8))
+
+    assert len(msgspec.msgpack.encode(folded(*streams))) < 3_000
+
+
+def test_given_a_fire_when_read_then_the_reason_has_the_jobs_own_numbers() -> None:
+    seconds = np.full(1_300, 0.1)
+    seconds[105::60] = 0.4
+
+    assert judge(batches(seconds)).reason == (
+        "algo-1-905 TRAIN: 20 of 1,200 steps took over 297 ms (mean 105 ms and 5 standard deviations of 38.41 ms), "
+        "more than the 10 that are plausible."
+    )
+    assert RULE.clear_after_s(DEFAULTS, 0.5) == 5_400.0
