@@ -1,0 +1,176 @@
+"""DynamoDB's attribute values, written and read without a detour through Decimal objects.
+
+A number goes out as the shortest text that reads back as the same float, so what a person sees is what was measured
+and nothing is rounded. DynamoDB's numbers have 38 digits and magnitudes from 1e-130 up to 1e126; a number beyond them
+is kept as ``{"Number": "<text>"}``, which is exact as well.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar, cast
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+
+    Item = dict[str, AttributeValue]
+
+Scalar = float | int | str | None
+Value = TypeVar("Value")
+
+_SMALLEST = 1e-130
+_LIMIT = 1e126
+_EXACT_INTEGER = 2**sys.float_info.mant_dig
+_OUT_OF_RANGE = "Number"
+
+
+def text(value: str) -> "AttributeValue":
+    """Write a string."""
+    return {"S": value}
+
+
+def text_or_none(value: str | None) -> "AttributeValue | None":
+    """Write a string, or nothing."""
+    return None if value is None else text(value)
+
+
+def integer(value: int) -> "AttributeValue":
+    """Write an integer of at most 38 digits."""
+    return {"N": str(value)}
+
+
+def integer_or_none(value: int | None) -> "AttributeValue | None":
+    """Write an integer, or nothing."""
+    return None if value is None else integer(value)
+
+
+def number(value: float) -> "AttributeValue":
+    """Write a float or an integer such that it reads back as an equal number."""
+    if value == 0:
+        return {"N": "0"}
+    smallest, limit = (1, _EXACT_INTEGER + 1) if isinstance(value, int) else (_SMALLEST, _LIMIT)
+    fits = smallest <= abs(value) < limit
+    return {"N": repr(value)} if fits else {"M": {_OUT_OF_RANGE: text(repr(value))}}
+
+
+def number_or_none(value: float | None) -> "AttributeValue | None":
+    """Write a number, or nothing."""
+    return None if value is None else number(value)
+
+
+def integers(values: Mapping[str, int]) -> "AttributeValue":
+    """Write a map of integers."""
+    return {"M": {name: integer(value) for name, value in values.items()}}
+
+
+def texts(values: Mapping[str, str]) -> "AttributeValue":
+    """Write a map of strings."""
+    return {"M": {name: text(value) for name, value in values.items()}}
+
+
+def scalar(value: Scalar) -> "AttributeValue":
+    """Write a parameter's value."""
+    if value is None:
+        return {"NULL": True}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    return text(value) if isinstance(value, str) else number(value)
+
+
+def present(columns: "Mapping[str, AttributeValue | None]") -> "Item":
+    """Return the columns that have a value."""
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+class Columns:
+    """Reads an item, or a map inside one, by the type that each column must have.
+
+    Parameters
+    ----------
+    item : Mapping[str, AttributeValue]
+        Column to attribute value.
+
+    Notes
+    -----
+    A missing column raises KeyError where no default is named, a column of another type or content KeyError or
+    ValueError; stores turn both into StateCodecError.
+    """
+
+    def __init__(self, item: "Mapping[str, AttributeValue]") -> None:
+        self._item = item
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._item
+
+    def text(self, name: str) -> str:
+        """Read a string."""
+        return self._item[name]["S"]
+
+    def text_or_none(self, name: str) -> str | None:
+        """Read a string that may be missing."""
+        return self.text(name) if name in self._item else None
+
+    def integer(self, name: str) -> int:
+        """Read an integer."""
+        return int(self._item[name]["N"])
+
+    def integer_or_none(self, name: str) -> int | None:
+        """Read an integer that may be missing."""
+        return self.integer(name) if name in self._item else None
+
+    def real(self, name: str) -> float:
+        """Read a number."""
+        return float(_read_number(self._item[name]))
+
+    def real_or_none(self, name: str) -> float | None:
+        """Read a number that may be missing."""
+        return self.real(name) if name in self._item else None
+
+    def flag(self, name: str) -> bool:
+        """Read a truth value."""
+        return self._item[name]["BOOL"]
+
+    def blob(self, name: str) -> bytes:
+        """Read bytes."""
+        return bytes(self._item[name]["B"])
+
+    def integers(self, name: str) -> Mapping[str, int]:
+        """Read a map of integers; a missing column is an empty map."""
+        return self._map(name, lambda value: int(value["N"]))
+
+    def texts(self, name: str) -> Mapping[str, str]:
+        """Read a map of strings; a missing column is an empty map."""
+        return self._map(name, lambda value: value["S"])
+
+    def scalars(self, name: str) -> Mapping[str, Scalar]:
+        """Read a map of parameter values; a missing column is an empty map."""
+        return self._map(name, _read_scalar)
+
+    def nested(self, name: str) -> "Mapping[str, Columns]":
+        """Read a map of maps; a missing column is an empty map."""
+        return self._map(name, lambda value: Columns(_inner(value)))
+
+    def _map(self, name: str, read: "Callable[[AttributeValue], Value]") -> Mapping[str, Value]:
+        held = _inner(self._item[name]) if name in self._item else {}
+        return MappingProxyType({key: read(value) for key, value in held.items()})
+
+
+def _inner(value: "AttributeValue") -> "Mapping[str, AttributeValue]":
+    return cast("Mapping[str, AttributeValue]", value["M"])
+
+
+def _read_scalar(value: "AttributeValue") -> Scalar:
+    if "NULL" in value:
+        return None
+    if "BOOL" in value:
+        return value["BOOL"]
+    return value["S"] if "S" in value else _read_number(value)
+
+
+def _read_number(value: "AttributeValue") -> float | int:
+    """Read a number: integral text is an integer where floats could not mean another one."""
+    stored = value["N"] if "N" in value else _inner(value)[_OUT_OF_RANGE]["S"]
+    if not stored.lstrip("-").isdigit():
+        return float(stored)
+    exact = int(stored)
+    return exact if "M" in value or abs(exact) <= _EXACT_INTEGER else float(stored)

@@ -1,0 +1,85 @@
+"""Configured low-level clients, each created when it is first asked for.
+
+The clients come from botocore itself: boto3 on top of it would add import time and memory to every cold start, and no
+resource or transfer manager is used here.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from botocore.config import Config
+from botocore.session import Session, get_session
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sagemaker import SageMakerClient
+    from mypy_boto3_sns import SNSClient
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_ssm import SSMClient
+    from mypy_boto3_stepfunctions import SFNClient
+
+CONNECT_TIMEOUT_S = 2
+READ_TIMEOUT_S = 8
+MAX_ATTEMPTS = 4
+
+
+class Clients:
+    """The clients of one process.
+
+    Parameters
+    ----------
+    session : botocore.session.Session, optional
+        Where credentials and endpoints come from; by default the process environment.
+    region : str, optional
+        Region of all clients; by default the session's own.
+    """
+
+    def __init__(self, *, session: Session | None = None, region: str | None = None) -> None:
+        self._session = session or get_session()
+        self._region = region
+        # A call that hangs must fail inside the function's own timeout, with time left to report the other messages.
+        self._config = Config(
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
+            retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
+            tcp_keepalive=True,
+        )
+
+    @cached_property
+    def dynamodb(self) -> "DynamoDBClient":
+        """Client of the three tables."""
+        return cast("DynamoDBClient", self._create("dynamodb"))
+
+    @cached_property
+    def s3(self) -> "S3Client":
+        """Client of the profile objects and reports."""
+        return cast("S3Client", self._create("s3"))
+
+    @cached_property
+    def sagemaker(self) -> "SageMakerClient":
+        """Client of the training jobs."""
+        return cast("SageMakerClient", self._create("sagemaker"))
+
+    @cached_property
+    def sns(self) -> "SNSClient":
+        """Client of the alert topic."""
+        return cast("SNSClient", self._create("sns"))
+
+    @cached_property
+    def sqs(self) -> "SQSClient":
+        """Client of the doorbell queue."""
+        return cast("SQSClient", self._create("sqs"))
+
+    @cached_property
+    def ssm(self) -> "SSMClient":
+        """Client of the stop switch."""
+        return cast("SSMClient", self._create("ssm"))
+
+    @cached_property
+    def stepfunctions(self) -> "SFNClient":
+        """Client of the fire state machine."""
+        return cast("SFNClient", self._create("stepfunctions"))
+
+    def _create(self, service: str) -> object:
+        return self._session.create_client(service, region_name=self._region, config=self._config)

@@ -1,0 +1,184 @@
+"""Jobs in DynamoDB: one item for each training job."""
+
+from typing import TYPE_CHECKING
+
+from trainguard.adapters.attribute_values import (
+    Columns,
+    integer,
+    integer_or_none,
+    integers,
+    present,
+    text,
+    text_or_none,
+    texts,
+)
+from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
+from trainguard.adapters.stored_form import stored_job
+from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
+from trainguard.errors import StateConflictError
+from trainguard.records import JobRecord, JobStatus
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+
+    from trainguard.adapters.attribute_values import Item
+
+ACTIVE_JOBS_INDEX = "ActiveJobs"
+_ACTIVE = "yes"
+_EXISTS = "attribute_exists(#job)"
+_NAME = {"#job": "TrainingJobName"}
+
+
+class DynamoJobs:
+    """Store of Jobs items.
+
+    Parameters
+    ----------
+    client : DynamoDBClient
+        Low-level client.
+    table : str
+        Name of the table.
+
+    Notes
+    -----
+    Changes of a job that has no item, because it was never registered or has expired, are dropped: half an item would
+    be worse than none.
+    """
+
+    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
+        self._table = Table(client=client, name=table)
+
+    def load(self, job: str) -> JobRecord | None:
+        """Return the job's item (strongly consistent), or None."""
+        item = self._table.get(_key(job))
+        return None if item is None else _record(item)
+
+    def register(self, record: JobRecord) -> JobRecord:
+        """Create the item if there is none; return the stored one either way."""
+        created = stored_job(record)
+        if self._table.put(_item(created), Expression("attribute_not_exists(#job)", _NAME)):
+            return created
+        stored = self.load(record.job)
+        if stored is None:
+            # The winner of the race was deleted in between, which only expiry does: the caller starts over.
+            raise StateConflictError(f"Jobs/{record.job}", 0)
+        return stored
+
+    def update_status(self, record: JobRecord) -> None:
+        """Write status, secondary status, times, active, closing and expires_at of ``record``.
+
+        Nothing of it is written when the stored status is final and the new one is not. Times that are None leave
+        what is stored: what SageMaker once knew does not become unknown.
+        """
+        record = stored_job(record)
+        columns: dict[str, AttributeValue | None] = {
+            "Status": text(record.status),
+            "SecondaryStatus": text_or_none(record.secondary_status),
+            "Active": text(_ACTIVE) if record.active else None,
+            "Closing": {"BOOL": record.closing},
+        }
+        condition = Expression(_EXISTS, _NAME)
+        if not record.status.is_final:
+            finals = {f":final{index}": text(status) for index, status in enumerate(JobStatus) if status.is_final}
+            guard = f"{_EXISTS} AND NOT #status IN ({', '.join(finals)})"
+            condition = Expression(guard, _NAME | {"#status": "Status"}, finals)
+        self._table.update(_key(record.job), assignments(columns | present(_times(record))), condition)
+
+    def touch(self, job: str, last_object_at: float) -> None:
+        """Move LastObjectAt forward; never back."""
+        at = text(iso_from_epoch(last_object_at))
+        self._table.update(
+            _key(job),
+            Expression("SET #last = :last", {"#last": "LastObjectAt"}, {":last": at}),
+            Expression(f"{_EXISTS} AND (attribute_not_exists(#last) OR #last < :last)", _NAME),
+        )
+
+    def raise_episode(self, job: str, rule: str, seen: int) -> None:
+        """Set the rule's episode to ``seen + 1`` if it is still ``seen``; a lost race is not an error."""
+        unseen = " OR attribute_not_exists(#episodes.#rule)" if seen == 0 else ""
+        self._table.update(
+            _key(job),
+            Expression(
+                "SET #episodes.#rule = :next", {"#episodes": "Episodes", "#rule": rule}, {":next": integer(seen + 1)}
+            ),
+            Expression(f"{_EXISTS} AND (#episodes.#rule = :seen{unseen})", _NAME, {":seen": integer(seen)}),
+        )
+
+    def active(self) -> list[str]:
+        """Names of the jobs that are not closed, in order; a change shows after the index has caught up."""
+        items = self._table.partition("Active", _ACTIVE, index=ACTIVE_JOBS_INDEX)
+        return [item["TrainingJobName"]["S"] for item in items]
+
+
+def _key(job: str) -> "Item":
+    return {"TrainingJobName": text(job)}
+
+
+def _times(record: JobRecord) -> "dict[str, AttributeValue | None]":
+    return {
+        "CreatedAt": _time(record.created_at),
+        "StartedAt": _time(record.started_at),
+        "EndedAt": _time(record.ended_at),
+        "ExpiresAt": integer_or_none(record.expires_at),
+    }
+
+
+def _time(epoch_s: float | None) -> "AttributeValue | None":
+    return None if epoch_s is None else text(iso_from_epoch(epoch_s))
+
+
+def _item(record: JobRecord) -> "Item":
+    columns: dict[str, AttributeValue | None] = {
+        "TrainingJobArn": text(record.arn),
+        "Bucket": text(record.bucket),
+        "Prefix": text(record.prefix),
+        "Status": text(record.status),
+        "SecondaryStatus": text_or_none(record.secondary_status),
+        "InstanceType": text_or_none(record.instance_type),
+        "InstanceCount": integer_or_none(record.instance_count),
+        "ProfilingIntervalMs": integer_or_none(record.profiling_interval_ms),
+        "FrameworkExpected": {"BOOL": record.framework_expected},
+        "RuleSettings": texts(record.rule_settings),
+        "StopAllowed": {"BOOL": record.stop_allowed},
+        "Episodes": integers(record.episodes),
+        "Active": text(_ACTIVE) if record.active else None,
+        "Closing": {"BOOL": record.closing},
+        "LastObjectAt": _time(record.last_object_at),
+        "ReportUri": text_or_none(record.report_uri),
+    }
+    return _key(record.job) | present(columns | _times(record))
+
+
+def _record(item: "Item") -> JobRecord:
+    columns = Columns(item)
+    job = columns.text("TrainingJobName")
+    with decoding(f"Jobs/{job}"):
+        return JobRecord(
+            job=job,
+            arn=columns.text("TrainingJobArn"),
+            bucket=columns.text("Bucket"),
+            prefix=columns.text("Prefix"),
+            status=JobStatus(columns.text("Status")),
+            secondary_status=columns.text_or_none("SecondaryStatus"),
+            instance_type=columns.text_or_none("InstanceType"),
+            instance_count=columns.integer_or_none("InstanceCount"),
+            created_at=_epoch(columns, "CreatedAt"),
+            started_at=_epoch(columns, "StartedAt"),
+            ended_at=_epoch(columns, "EndedAt"),
+            profiling_interval_ms=columns.integer_or_none("ProfilingIntervalMs"),
+            framework_expected=columns.flag("FrameworkExpected"),
+            rule_settings=columns.texts("RuleSettings"),
+            stop_allowed=columns.flag("StopAllowed"),
+            episodes=columns.integers("Episodes"),
+            active="Active" in columns,
+            closing=columns.flag("Closing"),
+            last_object_at=_epoch(columns, "LastObjectAt"),
+            expires_at=columns.integer_or_none("ExpiresAt"),
+            report_uri=columns.text_or_none("ReportUri"),
+        )
+
+
+def _epoch(columns: Columns, name: str) -> float | None:
+    written = columns.text_or_none(name)
+    return None if written is None else epoch_from_iso(written)

@@ -1,0 +1,152 @@
+"""NodeState in DynamoDB: one item for each stream of a node."""
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from trainguard.adapters.attribute_values import (
+    Columns,
+    integer,
+    integer_or_none,
+    integers,
+    number,
+    number_or_none,
+    present,
+    text,
+)
+from trainguard.adapters.dynamodb_table import Expression, Table, decoding
+from trainguard.adapters.frozen import frozen_record
+from trainguard.errors import StateConflictError
+from trainguard.records import NodeKey, NodeRecord, OutboxEntry
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+
+    from trainguard.adapters.attribute_values import Item
+
+
+class DynamoNodeStates:
+    """Store of NodeState items.
+
+    Parameters
+    ----------
+    client : DynamoDBClient
+        Low-level client.
+    table : str
+        Name of the table.
+
+    Notes
+    -----
+    ``save`` is optimistic: Version is the only lock. ``mark_sent`` does not move it, so a writer that loaded the item
+    before may put an entry's mark back to unsent. That costs one more StartExecution, which is refused by its name.
+    """
+
+    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
+        self._table = Table(client=client, name=table)
+
+    def load(self, key: NodeKey) -> NodeRecord | None:
+        """Return the item as last written (strongly consistent), or None."""
+        item = self._table.get(_key(key))
+        return None if item is None else _record(key.job, item)
+
+    def save(self, record: NodeRecord) -> NodeRecord:
+        """Write the item if its stored Version is still ``record.version``; raise StateConflictError otherwise."""
+        written = frozen_record(record, version=record.version + 1)
+        names = {"#version": "Version"}
+        if record.version == 0:
+            condition = Expression("attribute_not_exists(#version)", names)
+        else:
+            condition = Expression("#version = :version", names, {":version": integer(record.version)})
+        if not self._table.put(_item(written), condition):
+            raise StateConflictError(_name(record.key.job, record.key.node_kind), record.version)
+        return written
+
+    def mark_sent(self, key: NodeKey, fire_ids: Sequence[str]) -> None:
+        """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
+        for fire_id in fire_ids:
+            names = {"#outbox": "Outbox", "#fire": fire_id, "#sent": "Sent"}
+            self._table.update(
+                _key(key),
+                Expression("SET #outbox.#fire.#sent = :true", names, {":true": {"BOOL": True}}),
+                Expression("attribute_exists(#outbox.#fire)"),
+            )
+
+    def of_job(self, job: str) -> list[NodeRecord]:
+        """Return all items of a job, ordered by sort key (strongly consistent)."""
+        return [_record(job, item) for item in self._table.partition("TrainingJobName", job)]
+
+
+def _name(job: str, node_kind: str) -> str:
+    return f"NodeState/{job}/{node_kind}"
+
+
+def _key(key: NodeKey) -> "Item":
+    return {"TrainingJobName": text(key.job), "NodeKind": text(key.node_kind)}
+
+
+def _item(record: NodeRecord) -> "Item":
+    columns: dict[str, AttributeValue | None] = {
+        "Version": integer(record.version),
+        "Cursors": integers(record.cursors),
+        "Pending": integers(record.pending),
+        "Window": {"B": record.state},
+        "Codec": integer(record.codec),
+        "Counters": integers(record.counters),
+        "Outbox": {"M": {fire_id: {"M": _entry_item(entry)} for fire_id, entry in record.outbox.items()}},
+        "EvaluatedThrough": number_or_none(record.through),
+        "Closed": {"BOOL": record.closed},
+        "ExpiresAt": integer_or_none(record.expires_at),
+    }
+    return _key(record.key) | present(columns)
+
+
+def _entry_item(entry: OutboxEntry) -> "Item":
+    return present(
+        {
+            "Rule": text(entry.rule),
+            "Episode": integer(entry.episode),
+            "Node": text(entry.node),
+            "EnqueuedAt": number(entry.enqueued_at),
+            "Reason": text(entry.reason),
+            "Measured": number_or_none(entry.measured),
+            "Threshold": number_or_none(entry.threshold),
+            "Sent": {"BOOL": entry.sent},
+        }
+    )
+
+
+def _record(job: str, item: "Item") -> NodeRecord:
+    columns = Columns(item)
+    node_kind = item["NodeKind"]["S"]
+    codec = columns.integer_or_none("Codec") or 0
+    with decoding(_name(job, node_kind), codec):
+        return NodeRecord(
+            key=NodeKey.parse(job, node_kind),
+            version=columns.integer("Version"),
+            cursors=columns.integers("Cursors"),
+            pending=columns.integers("Pending"),
+            state=columns.blob("Window"),
+            codec=columns.integer("Codec"),
+            counters=columns.integers("Counters"),
+            outbox=MappingProxyType(
+                {fire_id: _entry(fire_id, entry) for fire_id, entry in columns.nested("Outbox").items()}
+            ),
+            through=columns.real_or_none("EvaluatedThrough"),
+            closed=columns.flag("Closed"),
+            expires_at=columns.integer_or_none("ExpiresAt"),
+        )
+
+
+def _entry(fire_id: str, columns: Columns) -> OutboxEntry:
+    return OutboxEntry(
+        fire_id=fire_id,
+        rule=columns.text("Rule"),
+        episode=columns.integer("Episode"),
+        node=columns.text("Node"),
+        enqueued_at=columns.real("EnqueuedAt"),
+        reason=columns.text("Reason"),
+        measured=columns.real_or_none("Measured"),
+        threshold=columns.real_or_none("Threshold"),
+        sent=columns.flag("Sent"),
+    )

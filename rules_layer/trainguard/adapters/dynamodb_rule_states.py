@@ -1,0 +1,140 @@
+"""RuleState in DynamoDB: the table that a person reads."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trainguard.adapters.attribute_values import (
+    Columns,
+    integer,
+    integer_or_none,
+    integers,
+    number_or_none,
+    scalar,
+    text,
+    text_or_none,
+)
+from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
+from trainguard.adapters.stored_form import UNWRITTEN_REASON, debugger_status, stored_row
+from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
+from trainguard.records import FireOutcome, RuleRow, Status
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+
+    from trainguard.adapters.attribute_values import Item
+
+_THROUGH = {"#through": "EvaluatedThrough"}
+
+
+class DynamoRuleStates:
+    """Store of RuleState rows.
+
+    Parameters
+    ----------
+    client : DynamoDBClient
+        Low-level client.
+    table : str
+        Name of the table.
+    """
+
+    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
+        self._table = Table(client=client, name=table)
+
+    def publish(self, rows: Sequence[RuleRow]) -> None:
+        """Write rows, each only if the stored one is not evaluated further.
+
+        Columns of the fire path are left as they are. FiredAt is written and never removed: the fire path may have
+        written it first.
+        """
+        for row in rows:
+            condition = Expression("attribute_not_exists(#through)", _THROUGH)
+            if row.evaluated_through is not None:
+                # The text has a fixed width, so DynamoDB's comparison of strings is a comparison of times.
+                condition = Expression(
+                    "attribute_not_exists(#through) OR #through <= :through",
+                    _THROUGH,
+                    {":through": text(iso_from_epoch(row.evaluated_through))},
+                )
+            self._table.update(_key(row.job, row.target), assignments(_columns(stored_row(row))), condition)
+
+    def of_job(self, job: str) -> list[RuleRow]:
+        """Return all rows of a job, ordered by sort key (strongly consistent)."""
+        return [_row(job, item) for item in self._table.partition("TrainingJobName", job)]
+
+    def record_outcome(self, job: str, rule: str, outcome: FireOutcome) -> None:
+        """Write what the fire path did into the rule's row of the job.
+
+        What is None in ``outcome`` is left as it is. A row that is not there yet is created as one that fired.
+        """
+        columns = {
+            "FireId": text(outcome.fire_id),
+            "Action": text(outcome.action),
+            "ActionAt": text(outcome.action_at),
+        }
+        if outcome.alert_id is not None:
+            columns["AlertId"] = text(outcome.alert_id)
+        if outcome.report_uri is not None:
+            columns["ReportUri"] = text(outcome.report_uri)
+        written = assignments(columns)
+        created = Expression(
+            ", #status = if_not_exists(#status, :status), #reason = if_not_exists(#reason, :reason),"
+            " #debugger = if_not_exists(#debugger, :debugger)",
+            {"#status": "Status", "#reason": "Reason", "#debugger": "DebuggerStatus"},
+            {":status": text(Status.FIRED), ":reason": text(UNWRITTEN_REASON), ":debugger": text("IssuesFound")},
+        )
+        self._table.update(_key(job, rule), written.joined(created))
+
+
+def _key(job: str, target: str) -> "Item":
+    return {"TrainingJobName": text(job), "RuleTarget": text(target)}
+
+
+def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
+    columns: dict[str, AttributeValue | None] = {
+        "Status": text(row.status),
+        "DebuggerStatus": text(debugger_status(row)),
+        "Reason": text(row.reason),
+        "Measured": number_or_none(row.measured),
+        "Threshold": number_or_none(row.threshold),
+        "Worst": text_or_none(row.worst),
+        "DataPoints": integer(row.data_points),
+        "Patience": text_or_none(row.patience),
+        "Violations": integer(row.violations),
+        "TimesFired": integer(row.times_fired),
+        "EvaluatedThrough": None if row.evaluated_through is None else text(iso_from_epoch(row.evaluated_through)),
+        "Counters": integers(row.counters),
+        "Parameters": {"M": {name: scalar(value) for name, value in row.parameters.items()}},
+        "ExpiresAt": integer_or_none(row.expires_at),
+    }
+    if row.fired_at is not None:
+        columns["FiredAt"] = text(iso_from_epoch(row.fired_at))
+    return columns
+
+
+def _row(job: str, item: "Item") -> RuleRow:
+    """Read a row; one that only the fire path has written so far lacks most columns."""
+    columns = Columns(item)
+    target = columns.text("RuleTarget")
+    rule, separator, node = target.partition("#")
+    with decoding(f"RuleState/{job}/{target}"):
+        through, fired_at = columns.text_or_none("EvaluatedThrough"), columns.text_or_none("FiredAt")
+        return RuleRow(
+            job=job,
+            rule=rule,
+            node=node if separator else None,
+            status=Status(columns.text("Status")),
+            reason=columns.text("Reason"),
+            measured=columns.real_or_none("Measured"),
+            threshold=columns.real_or_none("Threshold"),
+            worst=columns.text_or_none("Worst"),
+            data_points=columns.integer_or_none("DataPoints") or 0,
+            patience=columns.text_or_none("Patience"),
+            violations=columns.integer_or_none("Violations") or 0,
+            times_fired=columns.integer_or_none("TimesFired") or 0,
+            evaluated_through=None if through is None else epoch_from_iso(through),
+            fired_at=None if fired_at is None else epoch_from_iso(fired_at),
+            counters=columns.integers("Counters"),
+            parameters=columns.scalars("Parameters"),
+            expires_at=columns.integer_or_none("ExpiresAt"),
+        )

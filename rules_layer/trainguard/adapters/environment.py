@@ -1,0 +1,104 @@
+"""The environment of each function, as a value that is complete or does not exist."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, TypeVar
+
+from trainguard.errors import EnvironmentConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Environment = TypeVar("Environment", bound=DataclassInstance)
+
+
+def _variable(expected: str) -> str:
+    """Declare a field that is read from the variable of its name in capitals; ``expected`` says what belongs there."""
+    value: str = field(metadata={"expected": expected})
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateObjectsEnvironment:
+    """Environment of ``evaluate_objects``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    node_state_table: str = _variable("the name of the NodeState table")
+    rule_state_table: str = _variable("the name of the RuleState table")
+    task_queue_url: str = _variable("the URL of the doorbell queue")
+    fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickEnvironment:
+    """Environment of ``tick``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    node_state_table: str = _variable("the name of the NodeState table")
+    rule_state_table: str = _variable("the name of the RuleState table")
+    task_queue_url: str = _variable("the URL of the doorbell queue")
+    fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLifecycleEnvironment:
+    """Environment of ``job_lifecycle``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    node_state_table: str = _variable("the name of the NodeState table")
+    task_queue_url: str = _variable("the URL of the doorbell queue")
+    profile_bucket: str = _variable("the name of the bucket that profiles are written to")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideStopEnvironment:
+    """Environment of ``decide_stop``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    stop_switch_parameter: str = _variable("the name of the SSM parameter that allows stops")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposeAlertEnvironment:
+    """Environment of ``compose_alert``, which needs nothing but its input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildReportEnvironment:
+    """Environment of ``build_report``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    node_state_table: str = _variable("the name of the NodeState table")
+    rule_state_table: str = _variable("the name of the RuleState table")
+
+
+def load_environment(kind: "type[Environment]", environ: Mapping[str, str], *, function: str) -> "Environment":
+    """Read a function's environment.
+
+    Parameters
+    ----------
+    kind : type
+        One of the dataclasses above.
+    environ : Mapping[str, str]
+        The variables, for example ``os.environ``.
+    function : str
+        The function's name, for the error.
+
+    Raises
+    ------
+    EnvironmentConfigError
+        When variables are missing or empty; it names all of them.
+    """
+    values: dict[str, str] = {}
+    faults: list[str] = []
+    for declared in fields(kind):
+        variable = declared.name.upper()
+        given = environ.get(variable)
+        if given is None or not given.strip():
+            state = "not set" if given is None else f"empty ({given!r})"
+            faults.append(f"{variable} is {state}, expected {declared.metadata['expected']}")
+        else:
+            values[declared.name] = given.strip()
+    if faults:
+        raise EnvironmentConfigError(function, faults)
+    return kind(**values)

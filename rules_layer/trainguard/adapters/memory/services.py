@@ -1,0 +1,81 @@
+"""Step Functions, SageMaker and SQS in memory, as far as TrainGuard speaks to them."""
+
+import json
+import re
+import threading
+from collections.abc import Mapping, Sequence
+
+from trainguard.adapters.frozen import frozen_record
+from trainguard.adapters.memory.faults import Faults
+from trainguard.adapters.messages import execution_input
+from trainguard.errors import PortUnavailableError
+from trainguard.ports import NodeTask, TrainingJobDescription
+
+TASK_BATCH_SIZE = 10
+_EXECUTION_NAME = re.compile(r"[^\s<>{}\[\]?*\"#%\\^|~`$&,;:/\x00-\x1f\x7f-\x9f]{1,80}")
+
+
+class MemoryExecutions:
+    """Twin of StepFunctionsExecutions; remembers every execution by its name."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        self._faults = faults
+        self._lock = threading.RLock()
+        self._inputs: dict[str, str] = {}
+
+    def start(self, name: str, payload: Mapping[str, object]) -> bool:
+        """Start an execution; False when one of that name exists already."""
+        document = execution_input(payload)
+        with self._faults.call("Executions.start"), self._lock:
+            if not _EXECUTION_NAME.fullmatch(name):
+                raise PortUnavailableError("StepFunctions", "StartExecution", f"InvalidName: {name!r}")
+            if name in self._inputs:
+                return False
+            self._inputs[name] = document
+            return True
+
+    @property
+    def started(self) -> dict[str, dict[str, object]]:
+        """Payload of each execution, as the state machine reads it, by name in the order of their starts."""
+        with self._lock:
+            return {name: json.loads(document) for name, document in self._inputs.items()}
+
+
+class MemoryTrainingJobs:
+    """Twin of SageMakerTrainingJobs; knows the jobs that a test describes."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        self._faults = faults
+        self._lock = threading.RLock()
+        self._descriptions: dict[str, TrainingJobDescription] = {}
+
+    def describe(self, job: str) -> TrainingJobDescription | None:
+        """Return the job with its tags, or None when it is not known."""
+        with self._faults.call("TrainingJobs.describe"), self._lock:
+            return self._descriptions.get(job)
+
+    def set(self, description: TrainingJobDescription) -> None:
+        """Let the job be known as described from now on."""
+        with self._lock:
+            self._descriptions[description.job] = frozen_record(description)
+
+
+class MemoryTaskQueue:
+    """Twin of SqsTaskQueue; a test drains it."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        self._faults = faults
+        self._lock = threading.RLock()
+        self._tasks: list[NodeTask] = []
+
+    def send(self, tasks: Sequence[NodeTask]) -> None:
+        """Enqueue tasks, ten at a time."""
+        for start in range(0, len(tasks), TASK_BATCH_SIZE):
+            with self._faults.call("TaskQueue.send"), self._lock:
+                self._tasks += tasks[start : start + TASK_BATCH_SIZE]
+
+    def drain(self) -> list[NodeTask]:
+        """Take all tasks out of the queue, oldest first."""
+        with self._lock:
+            taken, self._tasks = self._tasks, []
+            return taken

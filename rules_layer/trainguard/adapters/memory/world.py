@@ -1,0 +1,48 @@
+"""All twins together, behind one switchboard."""
+
+from trainguard.adapters.memory.faults import Faults
+from trainguard.adapters.memory.jobs import MemoryJobs
+from trainguard.adapters.memory.journal import MemoryJournal
+from trainguard.adapters.memory.node_states import MemoryNodeStates
+from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.adapters.memory.rule_states import MemoryRuleStates
+from trainguard.adapters.memory.services import MemoryExecutions, MemoryTaskQueue, MemoryTrainingJobs
+from trainguard.ports import Services
+
+
+class MemoryWorld:
+    """A deployment's stores and services in memory.
+
+    Examples
+    --------
+    >>> world = MemoryWorld()
+    >>> world.objects.now = 1_700_000_000.0
+    >>> world.objects.put("profiles", "a.json", b"{}", "application/json")
+    >>> world.services.objects.get("profiles", "a.json", max_bytes=10)
+    b'{}'
+    """
+
+    def __init__(self) -> None:
+        self.faults = Faults()
+        self.jobs = MemoryJobs(faults=self.faults)
+        self.nodes = MemoryNodeStates(faults=self.faults)
+        self.rows = MemoryRuleStates(faults=self.faults)
+        self.objects = MemoryProfileObjects(faults=self.faults)
+        self.executions = MemoryExecutions(faults=self.faults)
+        self.training_jobs = MemoryTrainingJobs(faults=self.faults)
+        self.tasks = MemoryTaskQueue(faults=self.faults)
+        self.journal = MemoryJournal()
+
+    @property
+    def services(self) -> Services:
+        """The twins as the core sees them."""
+        return Services(
+            jobs=self.jobs,
+            nodes=self.nodes,
+            rows=self.rows,
+            objects=self.objects,
+            executions=self.executions,
+            training_jobs=self.training_jobs,
+            tasks=self.tasks,
+            journal=self.journal,
+        )

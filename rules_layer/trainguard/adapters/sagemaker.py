@@ -1,0 +1,126 @@
+"""What SageMaker knows of training jobs."""
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from trainguard.adapters.aws_errors import error_code, translated
+from trainguard.adapters.frozen import frozen_mapping
+from trainguard.ports import TrainingJobDescription
+from trainguard.records import JobStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mypy_boto3_sagemaker import SageMakerClient
+    from mypy_boto3_sagemaker.type_defs import (
+        DescribeTrainingJobResponseTypeDef,
+        ListTagsInputTypeDef,
+        ProfilerConfigOutputTypeDef,
+        ResourceConfigOutputTypeDef,
+    )
+
+_SERVICE = "SageMaker"
+_JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+
+FRAMEWORK_PARAMETERS = frozenset(
+    {
+        "DetailedProfilingConfig",
+        "DataloaderProfilingConfig",
+        "PythonProfilingConfig",
+        "HorovodProfilingConfig",
+        "SMDataParallelProfilingConfig",
+    }
+)
+"""Keys of ProfilingParameters that ask for framework events.
+
+The keys beside them (LocalPath, RotateFileCloseIntervalInSeconds, RotateMaxFileSizeInBytes, FileOpenFailThreshold) say
+how event files are written, and ask for none.
+"""
+
+
+class SageMakerTrainingJobs:
+    """Describes training jobs.
+
+    Parameters
+    ----------
+    client : SageMakerClient
+        Low-level client.
+    """
+
+    def __init__(self, *, client: "SageMakerClient") -> None:
+        self._client = client
+
+    def describe(self, job: str) -> TrainingJobDescription | None:
+        """Return the job with its tags, or None when SageMaker does not know it.
+
+        SageMaker answers ValidationException both to a job that it does not know and to a malformed request. The
+        request has one field, so a name that is checked here leaves one meaning and no message has to be read.
+        """
+        if len(job) > 63 or not _JOB_NAME.fullmatch(job):
+            return None
+        with translated(_SERVICE, "DescribeTrainingJob"):
+            try:
+                described = self._client.describe_training_job(TrainingJobName=job)
+            except ClientError as error:
+                if error_code(error) in {"ValidationException", "ResourceNotFound"}:
+                    return None
+                raise
+        return _description(described, self._tags(described["TrainingJobArn"]))
+
+    def _tags(self, arn: str) -> dict[str, str]:
+        request: ListTagsInputTypeDef = {"ResourceArn": arn}
+        tags: dict[str, str] = {}
+        while True:
+            with translated(_SERVICE, "ListTags"):
+                page = self._client.list_tags(**request)
+            tags |= {tag["Key"]: tag["Value"] for tag in page["Tags"]}
+            if not page.get("NextToken"):
+                return tags
+            request["NextToken"] = page["NextToken"]
+
+
+def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping[str, str]") -> TrainingJobDescription:
+    instance_type, instance_count = _instances(described.get("ResourceConfig", {}))
+    profiler = described.get("ProfilerConfig", {})
+    return TrainingJobDescription(
+        job=described["TrainingJobName"],
+        arn=described["TrainingJobArn"],
+        status=_status(described["TrainingJobStatus"]),
+        secondary_status=described.get("SecondaryStatus"),
+        instance_type=instance_type,
+        instance_count=instance_count,
+        created_at=_epoch(described.get("CreationTime")),
+        started_at=_epoch(described.get("TrainingStartTime")),
+        ended_at=_epoch(described.get("TrainingEndTime")),
+        profiling_interval_ms=profiler.get("ProfilingIntervalInMilliseconds"),
+        framework_profiling=_profiles_framework(profiler),
+        tags=frozen_mapping(tags),
+        profile_uri=profiler.get("S3OutputPath"),
+    )
+
+
+def _instances(resources: "ResourceConfigOutputTypeDef") -> tuple[str | None, int | None]:
+    """Return instance type and count; a heterogeneous cluster of several types has no one type."""
+    groups = resources.get("InstanceGroups")
+    if not groups:
+        return resources.get("InstanceType"), resources.get("InstanceCount")
+    kinds = {group["InstanceType"] for group in groups}
+    return kinds.pop() if len(kinds) == 1 else None, sum(group["InstanceCount"] for group in groups)
+
+
+def _profiles_framework(profiler: "ProfilerConfigOutputTypeDef") -> bool:
+    parameters = profiler.get("ProfilingParameters", {})
+    asked = any(parameters.get(name, "").strip() for name in FRAMEWORK_PARAMETERS)
+    return asked and not profiler.get("DisableProfiler", False)
+
+
+def _status(described: str) -> JobStatus:
+    """Read a status; one that this version has no name for (Deleting) says nothing that the rules use."""
+    return JobStatus(described) if described in set(JobStatus) else JobStatus.UNKNOWN
+
+
+def _epoch(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()

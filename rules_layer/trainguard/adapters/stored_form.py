@@ -1,0 +1,49 @@
+"""The form in which rows and jobs are kept, the same for every kind of store."""
+
+from trainguard.adapters.frozen import frozen_record
+from trainguard.adapters.timestamps import to_millisecond
+from trainguard.records import JobRecord, RuleRow, Status
+
+REASON_MAX_CHARACTERS = 1024
+UNWRITTEN_REASON = "The rule fired; what it measured has not been written yet."
+
+
+def stored_row(row: RuleRow) -> RuleRow:
+    """Return the row as it reads after a round trip: times to the millisecond, a reason that fits on a screen."""
+    return frozen_record(
+        row,
+        reason=capped(row.reason),
+        evaluated_through=to_millisecond(row.evaluated_through),
+        fired_at=to_millisecond(row.fired_at),
+    )
+
+
+def stored_job(record: JobRecord) -> JobRecord:
+    """Return the job as it reads after a round trip: times to the millisecond."""
+    return frozen_record(
+        record,
+        created_at=to_millisecond(record.created_at),
+        started_at=to_millisecond(record.started_at),
+        ended_at=to_millisecond(record.ended_at),
+        last_object_at=to_millisecond(record.last_object_at),
+    )
+
+
+def capped(reason: str) -> str:
+    """Shorten a reason to 1024 characters; an ellipsis shows that there was more."""
+    return reason if len(reason) <= REASON_MAX_CHARACTERS else reason[: REASON_MAX_CHARACTERS - 1] + "…"
+
+
+def debugger_status(row: RuleRow) -> str:
+    """Return the row's status in the words of the managed service.
+
+    A rule that has fired has found an issue, whatever its status is now. A row with ``expires_at`` belongs to a job
+    that is closed: what has found nothing until then has found nothing at all.
+    """
+    if row.status is Status.FIRED or row.times_fired > 0:
+        return "IssuesFound"
+    if row.status is Status.ERROR:
+        return "Error"
+    if row.status in {Status.DISABLED, Status.NOT_APPLICABLE} or row.expires_at is not None:
+        return "NoIssuesFound"
+    return "InProgress"

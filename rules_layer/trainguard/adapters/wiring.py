@@ -1,0 +1,54 @@
+"""Puts the AWS adapters together for a function."""
+
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.dynamodb_jobs import DynamoJobs
+from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
+from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.environment import EvaluateObjectsEnvironment, JobLifecycleEnvironment, TickEnvironment
+from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.adapters.sagemaker import SageMakerTrainingJobs
+from trainguard.adapters.sqs_tasks import SqsTaskQueue
+from trainguard.adapters.stepfunctions import StepFunctionsExecutions
+from trainguard.engine.lifecycle import Lifecycle
+from trainguard.ports import Journal, Services, TrainingJobDescription
+
+
+class RarelyAskedTrainingJobs:
+    """SageMaker, whose client is made when it is first asked: its service model alone takes a tenth of a second."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def describe(self, job: str) -> TrainingJobDescription | None:
+        """Return the job with its tags, or None when SageMaker does not know it."""
+        return SageMakerTrainingJobs(client=self._clients.sagemaker).describe(job)
+
+
+def evaluation_services(
+    environment: EvaluateObjectsEnvironment | TickEnvironment, *, clients: Clients, journal: Journal
+) -> Services:
+    """Return what an evaluator and the tick work with."""
+    return Services(
+        jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
+        nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
+        rows=DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
+        objects=S3ProfileObjects(client=clients.s3),
+        executions=StepFunctionsExecutions(
+            client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
+        ),
+        training_jobs=RarelyAskedTrainingJobs(clients),
+        tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
+        journal=journal,
+    )
+
+
+def lifecycle(environment: JobLifecycleEnvironment, *, clients: Clients, journal: Journal) -> Lifecycle:
+    """Return what follows training jobs."""
+    return Lifecycle(
+        jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
+        nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
+        tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
+        training_jobs=SageMakerTrainingJobs(client=clients.sagemaker),
+        journal=journal,
+        bucket=environment.profile_bucket,
+    )

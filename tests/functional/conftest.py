@@ -1,0 +1,31 @@
+"""Fixtures of the contract tests."""
+
+from collections.abc import Iterator
+
+import pytest
+from moto import mock_aws
+
+from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World, offline_clients
+from trainguard.adapters.clients import Clients
+
+
+@pytest.fixture(scope="session")
+def clients() -> Clients:
+    """Return clients that all tests share: moto stands in front of whatever they send."""
+    return offline_clients()
+
+
+@pytest.fixture
+def moto_world(clients: Clients) -> Iterator[MotoUnderTest]:
+    """Return the AWS adapters on an empty moto."""
+    with mock_aws():
+        yield MotoUnderTest(clients)
+
+
+@pytest.fixture(params=["memory", "moto"])
+def world(request: pytest.FixtureRequest) -> World:
+    """Return an empty world of each kind."""
+    if request.param == "memory":
+        return MemoryUnderTest()
+    on_moto: MotoUnderTest = request.getfixturevalue("moto_world")
+    return on_moto

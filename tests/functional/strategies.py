@@ -1,0 +1,118 @@
+"""Values as hostile as the stores must take them."""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
+
+on_each_world = settings(
+    # Examples share the world of their test and keep apart by the job's name.
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=25,
+)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+floats = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.1 + 0.2, 5e-324, -5e-324, 1.7976931348623157e308, 1e-130, 9.999999999999999e-131, 1e126, 1e22, 1e23, -0.0]
+)
+integers = st.integers(-(2**63), 2**63)
+times = st.floats(min_value=0, max_value=4e9, allow_nan=False)
+times_ms = st.integers(-62_135_596_800_000, 253_402_300_799_999).map(lambda milliseconds: milliseconds / 1000)
+epochs = st.integers(0, 2**40)
+scalars = st.none() | floats | st.integers(-(2**80), 2**80) | texts | st.booleans()
+
+
+def counters() -> st.SearchStrategy[dict[str, int]]:
+    """Return maps of integers."""
+    return st.dictionaries(names, integers, max_size=4)
+
+
+@st.composite
+def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
+    """Return outboxes by fire id."""
+    fire_ids = draw(st.lists(names, unique=True, max_size=3))
+    return {
+        fire_id: OutboxEntry(
+            fire_id=fire_id,
+            rule=draw(texts),
+            episode=draw(integers),
+            node=draw(texts),
+            enqueued_at=draw(floats),
+            reason=draw(texts),
+            measured=draw(st.none() | floats),
+            threshold=draw(st.none() | floats),
+            sent=draw(st.booleans()),
+        )
+        for fire_id in fire_ids
+    }
+
+
+@st.composite
+def node_records(draw: st.DrawFn) -> NodeRecord:
+    """Return items of NodeState that are not stored yet; the job's name is a prefix that a test makes unique."""
+    return NodeRecord(
+        key=NodeKey(draw(texts), draw(texts), draw(st.sampled_from(("system", "framework", "job")))),
+        cursors=draw(counters()),
+        pending=draw(counters()),
+        state=draw(st.binary(max_size=200)),
+        codec=draw(st.integers(0, 255)),
+        counters=draw(counters()),
+        outbox=draw(outboxes()),
+        through=draw(st.none() | floats),
+        closed=draw(st.booleans()),
+        expires_at=draw(st.none() | epochs),
+    )
+
+
+@st.composite
+def rule_rows(draw: st.DrawFn) -> RuleRow:
+    """Return rows of RuleState with times that fall on a millisecond."""
+    return RuleRow(
+        job=draw(texts),
+        rule=draw(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="#"), min_size=1, max_size=30)),
+        node=draw(st.none() | texts),
+        status=draw(st.sampled_from(Status)),
+        reason=draw(texts),
+        measured=draw(st.none() | floats),
+        threshold=draw(st.none() | floats),
+        worst=draw(st.none() | texts),
+        data_points=draw(integers),
+        patience=draw(st.none() | texts),
+        violations=draw(integers),
+        times_fired=draw(integers),
+        evaluated_through=draw(st.none() | times_ms),
+        fired_at=draw(st.none() | times_ms),
+        counters=draw(counters()),
+        parameters=draw(st.dictionaries(names, scalars, max_size=4)),
+        expires_at=draw(st.none() | epochs),
+    )
+
+
+@st.composite
+def job_records(draw: st.DrawFn) -> JobRecord:
+    """Return items of Jobs with times that fall on a millisecond."""
+    return JobRecord(
+        job=draw(texts),
+        arn=draw(texts),
+        bucket=draw(texts),
+        prefix=draw(texts),
+        status=draw(st.sampled_from(JobStatus)),
+        secondary_status=draw(st.none() | texts),
+        instance_type=draw(st.none() | texts),
+        instance_count=draw(st.none() | integers),
+        created_at=draw(st.none() | times_ms),
+        started_at=draw(st.none() | times_ms),
+        ended_at=draw(st.none() | times_ms),
+        profiling_interval_ms=draw(st.none() | integers),
+        framework_expected=draw(st.booleans()),
+        rule_settings=draw(st.dictionaries(names, texts, max_size=4)),
+        stop_allowed=draw(st.booleans()),
+        episodes=draw(counters()),
+        active=draw(st.booleans()),
+        closing=draw(st.booleans()),
+        last_object_at=draw(st.none() | times_ms),
+        expires_at=draw(st.none() | epochs),
+        report_uri=draw(st.none() | texts),
+    )

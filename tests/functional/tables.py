@@ -1,0 +1,42 @@
+"""Schema of the three tables, as the stack deploys it."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import CreateTableInputTypeDef
+
+JOBS = "Jobs"
+NODE_STATE = "NodeState"
+RULE_STATE = "RuleState"
+
+
+def create_tables(client: "DynamoDBClient") -> None:
+    """Create the three tables."""
+    jobs = _table(JOBS, "TrainingJobName")
+    jobs["AttributeDefinitions"] = [*jobs["AttributeDefinitions"], {"AttributeName": "Active", "AttributeType": "S"}]
+    jobs["GlobalSecondaryIndexes"] = [
+        {
+            "IndexName": "ActiveJobs",
+            "KeySchema": [
+                {"AttributeName": "Active", "KeyType": "HASH"},
+                {"AttributeName": "TrainingJobName", "KeyType": "RANGE"},
+            ],
+            "Projection": {"ProjectionType": "KEYS_ONLY"},
+        }
+    ]
+    client.create_table(**jobs)
+    client.create_table(**_table(NODE_STATE, "TrainingJobName", "NodeKind"))
+    client.create_table(**_table(RULE_STATE, "TrainingJobName", "RuleTarget"))
+
+
+def _table(name: str, partition_key: str, sort_key: str | None = None) -> "CreateTableInputTypeDef":
+    columns = [partition_key] if sort_key is None else [partition_key, sort_key]
+    return {
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [{"AttributeName": column, "AttributeType": "S"} for column in columns],
+        "KeySchema": [
+            {"AttributeName": column, "KeyType": "HASH" if column == partition_key else "RANGE"} for column in columns
+        ],
+    }

@@ -1,0 +1,284 @@
+"""What AWS answers, in TrainGuard's words; botocore's Stubber stands in for AWS."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from botocore.stub import Stubber
+
+from trainguard.adapters.aws_errors import translated
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.dynamodb_jobs import DynamoJobs
+from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
+from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.adapters.sagemaker import SageMakerTrainingJobs
+from trainguard.adapters.sqs_tasks import SqsTaskQueue
+from trainguard.adapters.stepfunctions import StepFunctionsExecutions
+from trainguard.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
+from trainguard.ports import NodeTask
+from trainguard.records import FireOutcome, JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
+
+KEY = NodeKey("job", "algo-1", "system")
+JOB = JobRecord("job", "arn", "profiles", "")
+ROW = RuleRow("job", "Rule", None, Status.OK, "")
+ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)
+TASKS = [NodeTask("job", f"algo-{number}", "system", "close") for number in range(12)]
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/job"
+
+Act = Callable[[Clients], object]
+
+
+@contextmanager
+def _stubbed(client: object) -> Iterator[Stubber]:
+    with Stubber(cast("BaseClient", client)) as stubber:
+        yield stubber
+        stubber.assert_no_pending_responses()
+
+
+def _nodes(clients: Clients) -> DynamoNodeStates:
+    return DynamoNodeStates(client=clients.dynamodb, table="NodeState")
+
+
+def _rows(clients: Clients) -> DynamoRuleStates:
+    return DynamoRuleStates(client=clients.dynamodb, table="RuleState")
+
+
+def _jobs(clients: Clients) -> DynamoJobs:
+    return DynamoJobs(client=clients.dynamodb, table="Jobs")
+
+
+def _objects(clients: Clients) -> S3ProfileObjects:
+    return S3ProfileObjects(client=clients.s3)
+
+
+def _executions(clients: Clients) -> StepFunctionsExecutions:
+    return StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn="arn:machine")
+
+
+def _training_jobs(clients: Clients) -> SageMakerTrainingJobs:
+    return SageMakerTrainingJobs(client=clients.sagemaker)
+
+
+def _tasks(clients: Clients) -> SqsTaskQueue:
+    return SqsTaskQueue(client=clients.sqs, queue_url="https://queue")
+
+
+CALLS: list[tuple[str, str, Act]] = [
+    ("dynamodb", "get_item", lambda clients: _nodes(clients).load(KEY)),
+    ("dynamodb", "put_item", lambda clients: _nodes(clients).save(NodeRecord(KEY))),
+    ("dynamodb", "update_item", lambda clients: _nodes(clients).mark_sent(KEY, ["a"])),
+    ("dynamodb", "query", lambda clients: _nodes(clients).of_job("job")),
+    ("dynamodb", "update_item", lambda clients: _rows(clients).publish([ROW])),
+    ("dynamodb", "query", lambda clients: _rows(clients).of_job("job")),
+    (
+        "dynamodb",
+        "update_item",
+        lambda clients: _rows(clients).record_outcome("job", "Rule", FireOutcome("a", "", "", None, None)),
+    ),
+    ("dynamodb", "get_item", lambda clients: _jobs(clients).load("job")),
+    ("dynamodb", "put_item", lambda clients: _jobs(clients).register(JOB)),
+    ("dynamodb", "update_item", lambda clients: _jobs(clients).update_status(JOB)),
+    ("dynamodb", "update_item", lambda clients: _jobs(clients).touch("job", 1.0)),
+    ("dynamodb", "update_item", lambda clients: _jobs(clients).raise_episode("job", "Rule", 0)),
+    ("dynamodb", "query", lambda clients: _jobs(clients).active()),
+    ("s3", "get_object", lambda clients: _objects(clients).get("profiles", "key", 1)),
+    ("s3", "list_objects_v2", lambda clients: list(_objects(clients).list("profiles", "", ""))),
+    ("s3", "put_object", lambda clients: _objects(clients).put("profiles", "key", b"", "text/html")),
+    ("stepfunctions", "start_execution", lambda clients: _executions(clients).start("name", {})),
+    ("sagemaker", "describe_training_job", lambda clients: _training_jobs(clients).describe("job")),
+    ("sqs", "send_message_batch", lambda clients: _tasks(clients).send(TASKS)),
+]
+
+
+@pytest.mark.parametrize(
+    "code", ["ThrottlingException", "AccessDeniedException", "InternalServerError", "NoSuchBucket"]
+)
+@pytest.mark.parametrize(("service", "method", "act"), CALLS)
+def test_given_an_error_of_the_service_when_called_then_the_port_is_unavailable_and_says_why(
+    clients: Clients, service: str, method: str, act: Act, code: str
+) -> None:
+    with _stubbed(getattr(clients, service)) as stubber:
+        stubber.add_client_error(method, code, "the reason", 400)
+        with pytest.raises(PortUnavailableError, match=f"failed: {code}: the reason") as caught:
+            act(clients)
+    assert caught.value.operation.lower() == method.replace("_", "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [EndpointConnectionError(endpoint_url="https://x"), ReadTimeoutError(endpoint_url="https://x")],
+    ids=["no-connection", "timeout"],
+)
+def test_given_no_answer_when_called_then_the_port_is_unavailable(error: Exception) -> None:
+    with (
+        pytest.raises(PortUnavailableError, match=rf"S3\.GetObject failed: {type(error).__name__}"),
+        translated("S3", "GetObject"),
+    ):
+        raise error
+
+
+def test_given_an_error_of_our_own_when_translated_then_it_passes_as_it_is() -> None:
+    with pytest.raises(ObjectMissingError), translated("S3", "GetObject"):
+        raise ObjectMissingError("profiles", "key")
+
+
+def test_given_a_condition_that_fails_when_saved_then_it_is_a_conflict(clients: Clients) -> None:
+    with _stubbed(clients.dynamodb) as stubber:
+        stubber.add_client_error("put_item", "ConditionalCheckFailedException", "no", 400)
+        with pytest.raises(StateConflictError):
+            _nodes(clients).save(NodeRecord(KEY, version=3))
+
+
+def test_given_a_job_that_vanishes_while_it_is_registered_then_it_is_a_conflict(clients: Clients) -> None:
+    with _stubbed(clients.dynamodb) as stubber:
+        stubber.add_client_error("put_item", "ConditionalCheckFailedException", "no", 400)
+        stubber.add_response("get_item", {})
+        with pytest.raises(StateConflictError, match="Jobs/job"):
+            _jobs(clients).register(JOB)
+
+
+@pytest.mark.parametrize("code", ["NoSuchKey", "404"])
+def test_given_an_object_that_is_gone_when_read_then_it_is_missing(clients: Clients, code: str) -> None:
+    with _stubbed(clients.s3) as stubber:
+        stubber.add_client_error("get_object", code, "gone", 404)
+        with pytest.raises(ObjectMissingError):
+            _objects(clients).get("profiles", "key", 1)
+
+
+def test_given_an_execution_of_that_name_when_started_then_it_is_success(clients: Clients) -> None:
+    with _stubbed(clients.stepfunctions) as stubber:
+        stubber.add_client_error("start_execution", "ExecutionAlreadyExists", "again", 400)
+        assert _executions(clients).start("name", {}) is False
+
+
+@pytest.mark.parametrize("code", ["ValidationException", "ResourceNotFound"])
+def test_given_a_job_that_sagemaker_does_not_know_when_described_then_there_is_none(
+    clients: Clients, code: str
+) -> None:
+    with _stubbed(clients.sagemaker) as stubber:
+        stubber.add_client_error("describe_training_job", code, "Requested resource not found.", 400)
+        assert _training_jobs(clients).describe("job") is None
+
+
+def test_given_tasks_that_the_queue_refuses_when_sent_then_all_are_tried_and_the_error_names_them(
+    clients: Clients,
+) -> None:
+    taken = {"Id": "0", "MessageId": "m", "MD5OfMessageBody": "5d41402abc4b2a76b9719d911017c592"}
+    with _stubbed(clients.sqs) as stubber:
+        for refused in ("3", "1"):
+            stubber.add_response(
+                "send_message_batch",
+                {"Successful": [taken], "Failed": [{"Id": refused, "SenderFault": False, "Code": "InternalError"}]},
+            )
+        with pytest.raises(PortUnavailableError) as caught:
+            _tasks(clients).send(TASKS)
+    assert "2 of 12 tasks not taken" in str(caught.value)
+    assert "close job/algo-3#system (InternalError); close job/algo-11#system (InternalError)" in str(caught.value)
+
+
+def test_given_an_item_of_another_shape_when_loaded_then_the_error_names_item_and_codec(clients: Clients) -> None:
+    item = {"TrainingJobName": {"S": "job"}, "NodeKind": {"S": "algo-1#system"}, "Codec": {"N": "7"}}
+    with _stubbed(clients.dynamodb) as stubber:
+        stubber.add_response("get_item", {"Item": item})
+        with pytest.raises(StateCodecError, match="NodeState/job/algo-1#system has Codec 7: there is no 'Version'"):
+            _nodes(clients).load(KEY)
+
+
+def _describe(clients: Clients, **members: object) -> dict[str, object]:
+    """Return what the adapter makes of a description with these members."""
+    described = {
+        "TrainingJobName": "job",
+        "TrainingJobArn": ARN,
+        "ModelArtifacts": {"S3ModelArtifacts": "s3://x"},
+        "TrainingJobStatus": "InProgress",
+        "SecondaryStatus": "Training",
+        "AlgorithmSpecification": {"TrainingInputMode": "File"},
+        "ResourceConfig": {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1},
+        "StoppingCondition": {},
+        "CreationTime": datetime(2026, 1, 31, 12, tzinfo=UTC),
+        **members,
+    }
+    with _stubbed(clients.sagemaker) as stubber:
+        stubber.add_response("describe_training_job", described, {"TrainingJobName": "job"})
+        stubber.add_response(
+            "list_tags", {"Tags": [{"Key": "a", "Value": "1"}], "NextToken": "2"}, {"ResourceArn": ARN}
+        )
+        stubber.add_response(
+            "list_tags", {"Tags": [{"Key": "b", "Value": "2"}]}, {"ResourceArn": ARN, "NextToken": "2"}
+        )
+        found = _training_jobs(clients).describe("job")
+    assert found is not None
+    return {name: getattr(found, name) for name in found.__slots__}
+
+
+def test_given_a_running_job_when_described_then_all_that_matters_comes_over(clients: Clients) -> None:
+    found = _describe(
+        clients,
+        TrainingStartTime=datetime(2026, 1, 31, 12, 1, 0, 250_000, tzinfo=UTC),
+        ProfilerConfig={"S3OutputPath": "s3://profiles/p/", "ProfilingIntervalInMilliseconds": 500},
+    )
+    assert found == {
+        "job": "job",
+        "arn": ARN,
+        "status": JobStatus.IN_PROGRESS,
+        "secondary_status": "Training",
+        "instance_type": "ml.p4d.24xlarge",
+        "instance_count": 2,
+        "created_at": 1_769_860_800.0,
+        "started_at": 1_769_860_860.25,
+        "ended_at": None,
+        "profiling_interval_ms": 500,
+        "framework_profiling": False,
+        "tags": {"a": "1", "b": "2"},
+        "profile_uri": "s3://profiles/p/",
+    }
+
+
+def test_given_a_finished_job_when_described_then_its_end_is_known(clients: Clients) -> None:
+    found = _describe(clients, TrainingJobStatus="Stopped", TrainingEndTime=datetime(2026, 1, 31, 13, tzinfo=UTC))
+    assert (found["status"], found["ended_at"]) == (JobStatus.STOPPED, 1_769_864_400.0)
+    assert (found["profiling_interval_ms"], found["profile_uri"]) == (None, None)
+
+
+def test_given_a_status_of_a_later_api_when_described_then_it_is_unknown(clients: Clients) -> None:
+    assert _describe(clients, TrainingJobStatus="Deleting")["status"] is JobStatus.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"), [(("ml.a", "ml.a"), ("ml.a", 5)), (("ml.a", "ml.b"), (None, 5))], ids=["same", "mixed"]
+)
+def test_given_instance_groups_when_described_then_their_instances_are_added_up(
+    clients: Clients, kinds: tuple[str, str], expected: tuple[str | None, int]
+) -> None:
+    groups = [
+        {"InstanceType": kind, "InstanceCount": count, "InstanceGroupName": f"group-{count}"}
+        for kind, count in zip(kinds, (2, 3), strict=True)
+    ]
+    found = _describe(clients, ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1})
+    assert (found["instance_type"], found["instance_count"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("profiler", "expected"),
+    [
+        ({"ProfilingParameters": {"DetailedProfilingConfig": '{"StartStep": 5}'}}, True),
+        ({"ProfilingParameters": {"PythonProfilingConfig": "{}", "LocalPath": "/opt"}}, True),
+        ({"ProfilingParameters": {"DataloaderProfilingConfig": " "}}, False),
+        ({"ProfilingParameters": {"LocalPath": "/opt", "FileOpenFailThreshold": "50"}}, False),
+        ({"ProfilingParameters": {"HorovodProfilingConfig": "{}"}, "DisableProfiler": True}, False),
+        ({"ProfilingParameters": {}}, False),
+        ({}, False),
+    ],
+)
+def test_given_a_profiler_configuration_when_described_then_it_says_whether_framework_events_come(
+    clients: Clients, profiler: dict[str, object], expected: bool
+) -> None:
+    found = _describe(clients, ProfilerConfig={"S3OutputPath": "s3://profiles/", **profiler})
+    assert found["framework_profiling"] is expected

@@ -1,0 +1,32 @@
+"""The clients give up in time, and none costs anything before it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+from trainguard.adapters.clients import Clients
+
+
+@pytest.mark.parametrize("name", ["dynamodb", "s3", "sagemaker", "sns", "sqs", "ssm", "stepfunctions"])
+def test_given_a_client_when_asked_for_then_it_is_one_that_retries_and_gives_up(clients: Clients, name: str) -> None:
+    client = getattr(clients, name)
+    config = client.meta.config
+    assert client is getattr(clients, name)
+    assert client.meta.service_model.service_name == name
+    assert (config.connect_timeout, config.read_timeout) == (2, 8)
+    assert config.retries == {"mode": "standard", "total_max_attempts": 4}
+
+
+def test_given_all_adapters_when_imported_then_boto3_is_not() -> None:
+    modules = (
+        "clients dynamodb_jobs dynamodb_node_states dynamodb_rule_states s3_objects sagemaker sqs_tasks stepfunctions"
+    )
+    imports = "; ".join(f"import trainguard.adapters.{module}" for module in modules.split())
+    loaded = subprocess.run(  # noqa: S603 -- the interpreter that runs this test, with a text of our own
+        [sys.executable, "-c", f"import sys; {imports}; print('boto3' in sys.modules, 's3transfer' in sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert loaded.stdout.split() == ["False", "False"]

@@ -1,0 +1,273 @@
+"""The switchboard of the twins: what is ordered happens, once, and nothing else does."""
+
+import threading
+
+import pytest
+
+from tests.functional.worlds import BUCKET
+from trainguard.adapters.memory.faults import OPERATIONS, Crash, Fault, Faults
+from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.errors import PortUnavailableError, StateConflictError
+from trainguard.ports import NodeTask, TrainingJobDescription
+from trainguard.records import FireOutcome, JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
+
+KEY = NodeKey("job", "algo-1", "system")
+ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)
+
+
+def _use_every_operation(world: MemoryWorld) -> None:
+    world.nodes.save(NodeRecord(KEY, outbox={"a": ENTRY}))
+    world.nodes.load(KEY)
+    world.nodes.mark_sent(KEY, ["a"])
+    world.nodes.of_job("job")
+    world.rows.publish([RuleRow("job", "Rule", None, Status.OK, "")])
+    world.rows.record_outcome("job", "Rule", FireOutcome("a", "", "", None, None))
+    world.rows.of_job("job")
+    world.jobs.register(JobRecord("job", "arn", BUCKET, ""))
+    world.jobs.load("job")
+    world.jobs.update_status(JobRecord("job", "arn", BUCKET, "", status=JobStatus.COMPLETED))
+    world.jobs.touch("job", 1.0)
+    world.jobs.raise_episode("job", "Rule", 0)
+    world.jobs.active()
+    world.objects.put(BUCKET, "key", b"", "")
+    world.objects.get(BUCKET, "key", 1)
+    list(world.objects.list(BUCKET, "", ""))
+    world.executions.start("name", {})
+    world.training_jobs.describe("job")
+    world.tasks.send([NodeTask("job", "algo-1", "system", "close")])
+
+
+def _effects(world: MemoryWorld) -> object:
+    """Return all that a world holds."""
+    return (
+        world.nodes.of_job("job"),
+        world.rows.of_job("job"),
+        world.rows.outcome("job", "Rule"),
+        world.jobs.load("job"),
+        list(world.objects.list(BUCKET, "", "")),
+        world.executions.started,
+        world.tasks.drain(),
+    )
+
+
+def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() -> None:
+    world = MemoryWorld()
+    _use_every_operation(world)
+    assert set(world.faults.calls) == OPERATIONS
+    assert len(world.faults.calls) == len(OPERATIONS) == 19
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS))
+def test_given_a_failure_when_it_comes_before_then_the_effect_is_missing_and_the_error_names_the_operation(
+    operation: str,
+) -> None:
+    world, reference = MemoryWorld(), MemoryWorld()
+    world.faults.schedule(operation, Fault.FAIL_BEFORE)
+    with pytest.raises(PortUnavailableError, match=operation.replace(".", r"\.")):
+        _use_every_operation(world)
+    reference.faults.crash_after(world.faults.calls.index(operation))
+    with pytest.raises(Crash):
+        _use_every_operation(reference)
+    assert _effects(world) == _effects(reference)
+    assert not world.faults.pending
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [(Fault.FAIL_AFTER, PortUnavailableError), (Fault.CRASH_AFTER, Crash)], ids=["fail", "crash"]
+)
+@pytest.mark.parametrize("operation", sorted(OPERATIONS))
+def test_given_a_failure_when_it_comes_after_then_the_effect_has_happened(
+    operation: str, fault: Fault, error: type[BaseException]
+) -> None:
+    world, reference = MemoryWorld(), MemoryWorld()
+    world.faults.schedule(operation, fault)
+    with pytest.raises(error):
+        _use_every_operation(world)
+    reference.faults.crash_after(world.faults.calls.index(operation) + 1)
+    with pytest.raises(Crash):
+        _use_every_operation(reference)
+    assert _effects(world) == _effects(reference)
+
+
+def test_given_a_lost_answer_when_saved_again_with_the_same_version_then_it_conflicts() -> None:
+    world = MemoryWorld()
+    world.faults.schedule("NodeStates.save", Fault.FAIL_AFTER)
+    with pytest.raises(PortUnavailableError):
+        world.nodes.save(NodeRecord(KEY))
+    with pytest.raises(StateConflictError):
+        world.nodes.save(NodeRecord(KEY))
+
+
+def test_given_a_crash_when_code_catches_exceptions_then_it_is_not_caught() -> None:
+    world = MemoryWorld()
+    world.faults.schedule("Executions.start", Fault.CRASH_BEFORE)
+    assert not issubclass(Crash, Exception)
+    with pytest.raises(Crash, match=r"CRASH_BEFORE at Executions\.start"):
+        world.executions.start("name", {})
+    assert world.executions.started == {}
+
+
+def test_given_a_conflict_when_saved_then_nothing_is_written_and_the_error_names_the_item() -> None:
+    world = MemoryWorld()
+    world.faults.schedule("NodeStates.save", Fault.CONFLICT)
+    with pytest.raises(StateConflictError, match="NodeState/job/algo-1#system no longer has Version 0"):
+        world.nodes.save(NodeRecord(KEY))
+    assert world.nodes.save(NodeRecord(KEY)).version == 1
+
+
+def test_given_the_second_and_third_call_when_ordered_then_the_first_and_fourth_succeed() -> None:
+    world = MemoryWorld()
+    world.jobs.active()
+    world.faults.schedule("Jobs.active", Fault.FAIL_BEFORE, nth=2, times=2)
+    outcomes = []
+    for _ in range(4):
+        try:
+            outcomes.append(world.jobs.active() == [])
+        except PortUnavailableError:
+            outcomes.append(False)
+    assert outcomes == [True, False, False, True]
+
+
+def test_given_orders_when_not_all_are_met_then_they_are_pending_until_cleared() -> None:
+    world = MemoryWorld()
+    world.faults.schedule("Jobs.active", Fault.FAIL_BEFORE, times=2)
+    world.faults.crash_after(10)
+    with pytest.raises(PortUnavailableError):
+        world.jobs.active()
+    assert world.faults.pending == ("Jobs.active", "any")
+    world.faults.clear()
+    assert not world.faults.pending
+    assert world.jobs.active() == []
+
+
+def test_given_a_crash_after_n_calls_when_run_at_every_point_then_each_prefix_of_effects_is_seen() -> None:
+    whole = MemoryWorld()
+    _use_every_operation(whole)
+    for calls in range(len(whole.faults.calls)):
+        world = MemoryWorld()
+        world.faults.crash_after(calls)
+        with pytest.raises(Crash):
+            _use_every_operation(world)
+        assert world.faults.calls == whole.faults.calls[:calls]
+        assert not world.faults.pending
+
+
+def test_given_a_call_that_raises_when_the_crash_is_due_after_it_then_the_process_dies() -> None:
+    world = MemoryWorld()
+    world.faults.crash_after(1)
+    with pytest.raises(Crash):
+        world.objects.get(BUCKET, "missing", 1)
+
+
+def test_given_another_process_when_interleaved_then_it_acts_between_load_and_save() -> None:
+    world = MemoryWorld()
+    world.faults.interleave("NodeStates.save", lambda: world.nodes.save(NodeRecord(KEY)))
+    with pytest.raises(StateConflictError):
+        world.nodes.save(NodeRecord(KEY))
+    stored = world.nodes.load(KEY)
+    assert stored is not None
+    assert stored.version == 1
+
+
+def test_given_parts_of_one_operation_when_a_later_one_fails_then_the_earlier_ones_stand() -> None:
+    world = MemoryWorld()
+    rows = [RuleRow("job", rule, None, Status.OK, "") for rule in ("A", "B", "C")]
+    world.faults.schedule("RuleStates.publish", Fault.CRASH_BEFORE, nth=2)
+    with pytest.raises(Crash):
+        world.rows.publish(rows)
+    world.faults.schedule("TaskQueue.send", Fault.FAIL_BEFORE, nth=2)
+    tasks = [NodeTask("job", f"algo-{number}", "system", "close") for number in range(11)]
+    with pytest.raises(PortUnavailableError):
+        world.tasks.send(tasks)
+    assert [row.rule for row in world.rows.of_job("job")] == ["A"]
+    assert world.tasks.drain() == tasks[:10]
+
+
+def test_given_a_listing_of_two_pages_when_the_second_fails_then_the_first_was_seen() -> None:
+    faults = Faults()
+    objects = MemoryProfileObjects(faults=faults, page_size=2)
+    for key in "abc":
+        objects.put(BUCKET, key, b"", "")
+    faults.schedule("ProfileObjects.list", Fault.FAIL_BEFORE, nth=2)
+    listing = objects.list(BUCKET, "", "")
+    assert [next(listing).key, next(listing).key] == ["a", "b"]
+    with pytest.raises(PortUnavailableError):
+        next(listing)
+
+
+def test_given_a_clock_when_moved_then_objects_carry_the_time_of_their_writing() -> None:
+    world = MemoryWorld()
+    world.objects.now = 60.0
+    world.objects.put(BUCKET, "a", b"", "")
+    world.objects.now = 120.0
+    world.objects.put(BUCKET, "b", b"", "")
+    assert [entry.last_modified for entry in world.objects.list(BUCKET, "", "")] == [60.0, 120.0]
+    world.objects.remove(BUCKET, "a")
+    assert [entry.key for entry in world.objects.list(BUCKET, "", "")] == ["b"]
+
+
+def test_given_a_described_job_when_its_tags_are_changed_outside_then_the_twin_s_stay() -> None:
+    world = MemoryWorld()
+    tags = {"team": "vision"}
+    world.training_jobs.set(
+        TrainingJobDescription("job", "arn", JobStatus.STOPPED, None, None, None, None, None, None, None, False, tags)
+    )
+    tags["team"] = "speech"
+    described = world.training_jobs.describe("job")
+    assert described is not None
+    assert described.tags == {"team": "vision"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "fault", "nth", "times", "message"),
+    [
+        ("NodeStates.sav", Fault.FAIL_BEFORE, 1, 1, "operation 'NodeStates.sav' is unknown"),
+        ("Jobs.touch", Fault.CONFLICT, 1, 1, "operation 'Jobs.touch' cannot conflict"),
+        ("Jobs.touch", Fault.FAIL_AFTER, 0, 1, "nth is 0"),
+        ("Jobs.touch", Fault.FAIL_AFTER, 1, 0, "times is 0"),
+    ],
+)
+def test_given_an_order_that_can_never_be_met_when_placed_then_it_is_refused(
+    operation: str, fault: Fault, nth: int, times: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Faults().schedule(operation, fault, nth=nth, times=times)
+
+
+def test_given_a_negative_number_of_calls_when_a_crash_is_ordered_then_it_is_refused() -> None:
+    with pytest.raises(ValueError, match="calls is -1"):
+        Faults().crash_after(-1)
+
+
+def test_given_many_writers_at_once_when_each_retries_its_conflicts_then_no_update_is_lost() -> None:
+    world = MemoryWorld()
+
+    def add_ten(lane: str) -> None:
+        for _ in range(10):
+            while True:
+                record = world.nodes.load(KEY) or NodeRecord(KEY)
+                cursors = {**record.cursors, lane: record.cursors.get(lane, 0) + 1}
+                try:
+                    world.nodes.save(NodeRecord(KEY, version=record.version, cursors=cursors))
+                except StateConflictError:
+                    continue
+                break
+
+    writers = [threading.Thread(target=add_ten, args=(f"lane-{number}",)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    stored = world.nodes.load(KEY)
+    assert stored is not None
+    assert stored.cursors == {f"lane-{number}": 10 for number in range(4)}
+    assert stored.version == 40
+
+
+def test_given_counts_when_read_from_the_journal_then_they_add_up_and_say_where() -> None:
+    world = MemoryWorld()
+    world.journal.count("late", 2, job="job")
+    world.journal.count("late", node="algo-1")
+    assert world.journal.totals == {"late": 3}
+    assert [dict(entry.where) for entry in world.journal.entries] == [{"job": "job"}, {"node": "algo-1"}]

@@ -1,0 +1,171 @@
+"""Jobs: registered once, closed once, and never back to life by a late event."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.functional.strategies import job_records, on_each_world, times
+from tests.functional.worlds import MotoUnderTest, World
+from trainguard.records import JobRecord, JobStatus
+
+JOB = JobRecord("job", "arn:job", "profiles", "prefix/", status=JobStatus.IN_PROGRESS)
+FINAL = [status for status in JobStatus if status.is_final]
+NOT_FINAL = [status for status in JobStatus if not status.is_final]
+
+
+def test_given_no_item_when_loaded_then_there_is_none(world: World) -> None:
+    assert world.jobs.load("job") is None
+
+
+@on_each_world
+@given(drawn=job_records())
+def test_given_any_record_when_registered_then_it_reads_back_equal(world: World, drawn: JobRecord) -> None:
+    record = replace(drawn, job=drawn.job + world.new_job())
+    assert world.jobs.register(record) == record
+    assert world.jobs.load(record.job) == record
+
+
+def test_given_a_registered_job_when_registered_again_then_the_first_stands(world: World) -> None:
+    world.jobs.register(JOB)
+    assert world.jobs.register(replace(JOB, status=JobStatus.FAILED, prefix="another/")) == JOB
+    assert world.jobs.load("job") == JOB
+
+
+def test_given_times_between_milliseconds_when_registered_then_the_stored_one_is_returned(world: World) -> None:
+    registered = world.jobs.register(replace(JOB, created_at=1.00049, last_object_at=2.0015001))
+    assert registered == replace(JOB, created_at=1.0, last_object_at=2.002) == world.jobs.load("job")
+
+
+def test_given_a_new_status_when_updated_then_only_what_it_covers_is_written(world: World) -> None:
+    world.jobs.register(replace(JOB, secondary_status="Starting", created_at=1.0, episodes={"Rule": 1}))
+    update = replace(
+        JOB, status=JobStatus.COMPLETED, started_at=2.0, ended_at=3.0, active=False, closing=True, expires_at=9
+    )
+    world.jobs.update_status(replace(update, prefix="another/", episodes={}, stop_allowed=True, last_object_at=5.0))
+    assert world.jobs.load("job") == replace(update, created_at=1.0, episodes={"Rule": 1})
+
+
+@pytest.mark.parametrize("final", FINAL)
+@pytest.mark.parametrize("late", NOT_FINAL)
+def test_given_a_final_status_when_a_late_one_comes_then_nothing_of_it_is_written(
+    world: World, final: JobStatus, late: JobStatus
+) -> None:
+    closed = world.jobs.register(replace(JOB, status=final, active=False, closing=True))
+    world.jobs.update_status(replace(JOB, status=late, secondary_status="Training", started_at=1.0))
+    assert world.jobs.load("job") == closed
+    assert world.jobs.active() == []
+
+
+@pytest.mark.parametrize("stored", JobStatus)
+@pytest.mark.parametrize("final", FINAL)
+def test_given_any_status_when_a_final_one_comes_then_it_is_written(
+    world: World, stored: JobStatus, final: JobStatus
+) -> None:
+    world.jobs.register(replace(JOB, status=stored))
+    world.jobs.update_status(replace(JOB, status=final, active=False))
+    assert world.jobs.load("job") == replace(JOB, status=final, active=False)
+
+
+@pytest.mark.parametrize("stored", NOT_FINAL)
+@pytest.mark.parametrize("next_one", NOT_FINAL)
+def test_given_a_status_that_is_not_final_when_another_comes_then_it_is_written(
+    world: World, stored: JobStatus, next_one: JobStatus
+) -> None:
+    world.jobs.register(replace(JOB, status=stored))
+    world.jobs.update_status(replace(JOB, status=next_one))
+    assert world.jobs.load("job") == replace(JOB, status=next_one)
+
+
+def test_given_known_times_when_an_update_lacks_them_then_they_stay(world: World) -> None:
+    known = world.jobs.register(replace(JOB, created_at=1.0, started_at=2.0, ended_at=3.0, expires_at=9))
+    world.jobs.update_status(JOB)
+    assert world.jobs.load("job") == known
+
+
+def test_given_no_item_when_changed_then_none_appears(world: World) -> None:
+    world.jobs.update_status(JOB)
+    world.jobs.update_status(replace(JOB, status=JobStatus.COMPLETED))
+    world.jobs.touch("job", 60.0)
+    world.jobs.raise_episode("job", "Rule", 0)
+    assert world.jobs.load("job") is None
+
+
+@on_each_world
+@given(moments=st.lists(times, min_size=1, max_size=6))
+def test_given_touches_in_any_order_when_loaded_then_the_latest_stands(world: World, moments: list[float]) -> None:
+    job = world.new_job()
+    moments = [round(moment, 3) for moment in moments]
+    world.jobs.register(replace(JOB, job=job))
+    for moment in moments:
+        world.jobs.touch(job, moment)
+    assert world.jobs.load(job) == replace(JOB, job=job, last_object_at=max(moments))
+
+
+@pytest.mark.parametrize("rule", ["LowGPUUtilization", "a.b c", "é#:1"])
+def test_given_an_episode_when_raised_by_who_has_seen_it_then_it_moves_by_one(world: World, rule: str) -> None:
+    world.jobs.register(replace(JOB, episodes={"Another": 7}))
+    world.jobs.raise_episode("job", rule, 0)
+    world.jobs.raise_episode("job", rule, 1)
+    assert world.jobs.load("job") == replace(JOB, episodes={"Another": 7, rule: 2})
+
+
+@pytest.mark.parametrize("seen", [0, 2])
+def test_given_an_episode_when_raised_by_who_has_seen_another_then_it_stays(world: World, seen: int) -> None:
+    known = world.jobs.register(replace(JOB, episodes={"Rule": 1}))
+    world.jobs.raise_episode("job", "Rule", seen)
+    assert world.jobs.load("job") == known
+
+
+def test_given_no_episode_when_raised_from_a_later_one_then_none_appears(world: World) -> None:
+    world.jobs.register(JOB)
+    world.jobs.raise_episode("job", "Rule", 1)
+    assert world.jobs.load("job") == JOB
+
+
+def test_given_open_and_closed_jobs_when_active_ones_are_asked_for_then_they_come_in_order(world: World) -> None:
+    for name in ("b", "é", "a", "Z", "a-10", "a-2"):
+        world.jobs.register(replace(JOB, job=name))
+    world.jobs.register(replace(JOB, job="closed", active=False))
+    world.jobs.update_status(replace(JOB, job="b", active=False))
+    assert world.jobs.active() == ["Z", "a", "a-10", "a-2", "é"]
+
+
+def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_agreed_names(
+    moto_world: MotoUnderTest,
+) -> None:
+    full = replace(
+        JOB,
+        secondary_status="Training",
+        instance_type="ml.p4d.24xlarge",
+        instance_count=2,
+        created_at=1_700_000_000.25,
+        started_at=1_700_000_060.0,
+        profiling_interval_ms=500,
+        rule_settings={"LowGPUUtilization_patience": "500"},
+        last_object_at=1_700_000_120.0,
+    )
+    moto_world.jobs.register(full)
+    assert moto_world.job("job") == {
+        "TrainingJobName": {"S": "job"},
+        "TrainingJobArn": {"S": "arn:job"},
+        "Bucket": {"S": "profiles"},
+        "Prefix": {"S": "prefix/"},
+        "Status": {"S": "InProgress"},
+        "SecondaryStatus": {"S": "Training"},
+        "InstanceType": {"S": "ml.p4d.24xlarge"},
+        "InstanceCount": {"N": "2"},
+        "CreatedAt": {"S": "2023-11-14T22:13:20.250Z"},
+        "StartedAt": {"S": "2023-11-14T22:14:20.000Z"},
+        "ProfilingIntervalMs": {"N": "500"},
+        "FrameworkExpected": {"BOOL": False},
+        "RuleSettings": {"M": {"LowGPUUtilization_patience": {"S": "500"}}},
+        "StopAllowed": {"BOOL": False},
+        "Episodes": {"M": {}},
+        "Active": {"S": "yes"},
+        "Closing": {"BOOL": False},
+        "LastObjectAt": {"S": "2023-11-14T22:15:20.000Z"},
+    }
+    moto_world.jobs.update_status(replace(full, active=False))
+    assert "Active" not in moto_world.job("job")

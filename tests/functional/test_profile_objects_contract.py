@@ -1,0 +1,96 @@
+"""ProfileObjects: bytes up to a limit, and listings in S3's order."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.functional.strategies import on_each_world
+from tests.functional.worlds import BUCKET, World
+from trainguard.errors import ObjectMissingError
+
+# What S3 takes as a key and a listing can carry; "." and ".." as a segment are resolved by HTTP on the way.
+_KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="."), min_size=1, max_size=20)
+
+
+def _put(world: World, key: str, body: bytes = b"") -> None:
+    world.objects.put(BUCKET, key, body, "application/json")
+
+
+def _names(world: World, prefix: str = "", start_after: str = "") -> list[str]:
+    return [entry.key for entry in world.objects.list(BUCKET, prefix, start_after)]
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "expected"), [(9, b"01234567"), (8, b"01234567"), (7, b"01234567"), (4, b"01234")]
+)
+def test_given_an_object_when_read_then_one_byte_more_than_allowed_is_the_most(
+    world: World, max_bytes: int, expected: bytes
+) -> None:
+    _put(world, "key", b"01234567")
+    assert world.objects.get(BUCKET, "key", max_bytes) == expected
+
+
+def test_given_an_empty_object_when_read_then_it_is_empty(world: World) -> None:
+    _put(world, "training_job_end.ts")
+    assert world.objects.get(BUCKET, "training_job_end.ts", 100) == b""
+
+
+def test_given_no_object_when_read_then_the_error_names_it(world: World) -> None:
+    with pytest.raises(ObjectMissingError, match="object s3://profiles/no such é does not exist"):
+        world.objects.get(BUCKET, "no such é", 100)
+
+
+def test_given_an_object_when_written_again_then_it_is_replaced_whole(world: World) -> None:
+    _put(world, "key", b"a longer one")
+    world.objects.put(BUCKET, "key", b"short", "text/html")
+    assert world.objects.get(BUCKET, "key", 100) == b"short"
+    assert [entry.size for entry in world.objects.list(BUCKET, "key", "")] == [5]
+    assert world.content_type("key") == "text/html"
+
+
+@on_each_world
+@given(keys=st.lists(_KEYS, unique=True, min_size=1, max_size=6), body=st.binary(max_size=50))
+def test_given_any_keys_when_listed_then_they_come_in_utf8_order_and_can_be_read(
+    world: World, keys: list[str], body: bytes
+) -> None:
+    root = world.new_job() + "/"
+    for key in keys:
+        _put(world, root + key, body)
+    expected = [root + key for key in sorted(keys, key=str.encode)]
+    assert _names(world, root) == expected
+    assert _names(world, root, expected[0]) == expected[1:]
+    assert all(world.objects.get(BUCKET, key, 100) == body for key in expected)
+
+
+def test_given_a_prefix_when_listed_then_only_keys_under_it_come(world: World) -> None:
+    for key in ("a/1", "a/2", "ab", "b/1", "a"):
+        _put(world, key)
+    assert _names(world, "a/") == ["a/1", "a/2"]
+    assert _names(world, "c/") == []
+
+
+@pytest.mark.parametrize(
+    ("start_after", "expected"),
+    [("a/0", ["a/1", "a/3"]), ("a/1", ["a/3"]), ("a/2", ["a/3"]), ("a/3", []), ("b", []), ("A", ["a/1", "a/3"])],
+)
+def test_given_a_key_to_start_after_when_listed_then_only_greater_ones_come(
+    world: World, start_after: str, expected: list[str]
+) -> None:
+    for key in ("a/1", "a/3", "b"):
+        _put(world, key)
+    assert _names(world, "a/", start_after) == expected
+
+
+def test_given_more_than_one_page_when_listed_then_all_keys_come_once_and_in_order(world: World) -> None:
+    keys = [f"p/{number:05d}" for number in range(1003)]
+    world.put_empty(reversed(keys))
+    assert _names(world, "p/") == keys
+    assert _names(world, "p/", keys[0]) == keys[1:]
+
+
+def test_given_objects_when_listed_then_each_has_its_size_and_the_order_of_writing_in_its_time(world: World) -> None:
+    _put(world, "first", b"1")
+    _put(world, "second", b"22")
+    first, second = world.objects.list(BUCKET, "", "")
+    assert (first.size, second.size) == (1, 2)
+    assert first.last_modified <= second.last_modified

@@ -1,0 +1,202 @@
+"""RuleStates: rows only ever move forward, and the fire path's columns belong to the fire path."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.functional.strategies import on_each_world, rule_rows, times
+from tests.functional.worlds import MotoUnderTest, World
+from trainguard.adapters.stored_form import debugger_status
+from trainguard.errors import StateCodecError
+from trainguard.records import FireOutcome, RuleRow, Status
+
+RULE = "LowGPUUtilization"
+OUTCOME = FireOutcome("f1", "alert sent; job stopped", "2026-01-31T12:00:00Z", "f1", "s3://profiles/report.json")
+
+
+def _row(through: float | None = 60.0, *, reason: str = "p95 is 23 %.", fired_at: float | None = None) -> RuleRow:
+    return RuleRow("job", RULE, None, Status.OK, reason, evaluated_through=through, fired_at=fired_at)
+
+
+def _progress(row: RuleRow) -> float:
+    return -1.0 if row.evaluated_through is None else row.evaluated_through
+
+
+@on_each_world
+@given(drawn=rule_rows())
+def test_given_any_row_when_published_then_it_reads_back_equal(world: World, drawn: RuleRow) -> None:
+    row = replace(drawn, job=drawn.job + world.new_job())
+    world.rows.publish([row])
+    assert world.rows.of_job(row.job) == [row]
+
+
+@on_each_world
+@given(moments=st.lists(st.none() | times, min_size=1, max_size=6))
+def test_given_rows_in_any_order_when_published_then_the_one_evaluated_furthest_stands(
+    world: World, moments: list[float | None]
+) -> None:
+    job = world.new_job()
+    expected: RuleRow | None = None
+    for number, through in enumerate(moments):
+        row = replace(_row(None if through is None else round(through, 3), reason=str(number)), job=job)
+        world.rows.publish([row])
+        if expected is None or _progress(row) >= _progress(expected):
+            expected = row
+    assert world.rows.of_job(job) == [expected]
+
+
+def test_given_a_row_evaluated_as_far_when_published_then_it_replaces(world: World) -> None:
+    world.rows.publish([_row(60.0, reason="first")])
+    world.rows.publish([_row(60.0, reason="second")])
+    assert [row.reason for row in world.rows.of_job("job")] == ["second"]
+
+
+def test_given_a_stale_row_among_others_when_published_then_the_others_are_written(world: World) -> None:
+    node = replace(_row(60.0), node="algo-1")
+    world.rows.publish([_row(120.0, reason="newer")])
+    world.rows.publish([_row(60.0, reason="stale"), node])
+    assert world.rows.of_job("job") == [_row(120.0, reason="newer"), node]
+
+
+def test_given_values_that_are_gone_when_published_then_they_are_removed(world: World) -> None:
+    full = replace(_row(60.0), measured=23.0, threshold=70.0, worst="gpu3", patience="3/500", expires_at=9)
+    world.rows.publish([replace(full, counters={"late": 1}, parameters={"threshold_p95": 70})])
+    world.rows.publish([_row(120.0)])
+    assert world.rows.of_job("job") == [_row(120.0)]
+
+
+def test_given_a_fired_row_when_a_clean_one_is_published_then_fired_at_stays(world: World) -> None:
+    world.rows.publish([_row(60.0, fired_at=61.5)])
+    world.rows.publish([_row(120.0)])
+    assert world.rows.of_job("job") == [_row(120.0, fired_at=61.5)]
+
+
+def test_given_a_second_fire_when_published_then_fired_at_moves(world: World) -> None:
+    world.rows.publish([_row(60.0, fired_at=61.5)])
+    world.rows.publish([_row(120.0, fired_at=121.25)])
+    assert world.rows.of_job("job") == [_row(120.0, fired_at=121.25)]
+
+
+def test_given_an_outcome_when_recorded_and_rows_are_published_then_neither_touches_the_other(world: World) -> None:
+    world.rows.publish([_row(60.0)])
+    world.rows.record_outcome("job", RULE, OUTCOME)
+    assert world.rows.of_job("job") == [_row(60.0)]
+    world.rows.publish([_row(120.0)])
+    assert world.outcome("job", RULE) == OUTCOME
+    assert world.rows.of_job("job") == [_row(120.0)]
+
+
+def test_given_the_two_branches_of_a_fire_when_recorded_then_neither_erases_the_other_s_part(world: World) -> None:
+    world.rows.record_outcome("job", RULE, replace(OUTCOME, report_uri=None))
+    world.rows.record_outcome("job", RULE, replace(OUTCOME, alert_id=None))
+    assert world.outcome("job", RULE) == OUTCOME
+
+
+def test_given_no_row_when_an_outcome_is_recorded_then_the_row_says_that_the_rule_fired(world: World) -> None:
+    world.rows.record_outcome("job", RULE, OUTCOME)
+    [row] = world.rows.of_job("job")
+    assert (row.rule, row.node, row.status, row.evaluated_through) == (RULE, None, Status.FIRED, None)
+    world.rows.publish([_row(60.0)])
+    assert world.rows.of_job("job") == [_row(60.0)]
+
+
+def test_given_a_reason_beyond_1024_characters_when_published_then_its_beginning_is_kept(world: World) -> None:
+    world.rows.publish([_row(60.0, reason="é" * 1024)])
+    assert world.rows.of_job("job")[0].reason == "é" * 1024
+    world.rows.publish([_row(60.0, reason="é" * 1025)])
+    assert world.rows.of_job("job")[0].reason == "é" * 1023 + "…"
+
+
+def test_given_times_between_milliseconds_when_published_then_they_are_rounded(world: World) -> None:
+    world.rows.publish([_row(60.00049, fired_at=60.0015001)])
+    assert world.rows.of_job("job") == [_row(60.0, fired_at=60.002)]
+
+
+def test_given_times_beyond_the_calendar_when_published_then_its_ends_stand_for_them(world: World) -> None:
+    world.rows.publish([_row(-1e300, fired_at=1e300)])
+    assert world.rows.of_job("job") == [_row(-62_135_596_800.0, fired_at=253_402_300_799.999)]
+
+
+def test_given_rows_of_two_jobs_when_listed_then_one_job_s_come_in_the_order_of_their_sort_key(world: World) -> None:
+    rows = [replace(_row(), rule=rule, node=node) for rule in ("B", "A") for node in ("algo-10", None, "algo-2")]
+    world.rows.publish([*rows, replace(_row(), job="another")])
+    listed = [row.target for row in world.rows.of_job("job")]
+    assert listed == ["A", "A#algo-10", "A#algo-2", "B", "B#algo-10", "B#algo-2"]
+
+
+def test_given_no_rows_when_listed_then_there_are_none(world: World) -> None:
+    assert world.rows.of_job("job") == []
+
+
+def test_given_a_published_row_when_read_in_the_console_then_a_person_understands_it(
+    moto_world: MotoUnderTest,
+) -> None:
+    row = replace(_row(1_700_000_000.25), measured=0.1 + 0.2, threshold=70, parameters={"patience": 500, "dry": True})
+    moto_world.rows.publish([row])
+    assert moto_world.row("job", RULE) == {
+        "TrainingJobName": {"S": "job"},
+        "RuleTarget": {"S": RULE},
+        "Status": {"S": "OK"},
+        "DebuggerStatus": {"S": "InProgress"},
+        "Reason": {"S": "p95 is 23 %."},
+        "Measured": {"N": "0.30000000000000004"},
+        "Threshold": {"N": "70"},
+        "DataPoints": {"N": "0"},
+        "Violations": {"N": "0"},
+        "TimesFired": {"N": "0"},
+        "EvaluatedThrough": {"S": "2023-11-14T22:13:20.250Z"},
+        "Counters": {"M": {}},
+        "Parameters": {"M": {"patience": {"N": "500"}, "dry": {"BOOL": True}}},
+    }
+
+
+def test_given_a_row_that_only_the_state_machine_wrote_when_read_then_the_rest_is_empty(
+    moto_world: MotoUnderTest,
+) -> None:
+    columns = {"Status": "FIRED", "Reason": "p95 is 23 %.", "FiredAt": "2026-01-31T12:00:00Z", "FireId": "f1"}
+    moto_world.write_row("job", RULE, columns)
+    [row] = moto_world.rows.of_job("job")
+    assert row == RuleRow("job", RULE, None, Status.FIRED, "p95 is 23 %.", fired_at=1_769_860_800.0)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"Status": "BROKEN", "Reason": ""},
+        {"Status": "OK"},
+        {"Status": "OK", "Reason": "", "FiredAt": "yesterday"},
+        {"Status": "OK", "Reason": "", "FiredAt": "2026-01-31T12:00:00"},
+        {"Status": "OK", "Reason": "", "DataPoints": "many"},
+    ],
+    ids=["unknown-status", "no-reason", "no-time", "time-without-offset", "text-for-a-number"],
+)
+def test_given_a_row_that_cannot_be_read_when_listed_then_the_error_names_it(
+    moto_world: MotoUnderTest, columns: dict[str, str]
+) -> None:
+    moto_world.write_row("job", RULE, columns)
+    with pytest.raises(StateCodecError, match=f"RuleState/job/{RULE}"):
+        moto_world.rows.of_job("job")
+
+
+@pytest.mark.parametrize(
+    ("status", "times_fired", "closed", "expected"),
+    [
+        (Status.FIRED, 0, False, "IssuesFound"),
+        (Status.OK, 1, False, "IssuesFound"),
+        (Status.ERROR, 0, True, "Error"),
+        (Status.WAITING_FOR_DATA, 0, False, "InProgress"),
+        (Status.WARMING_UP, 0, False, "InProgress"),
+        (Status.OK, 0, False, "InProgress"),
+        (Status.OK, 0, True, "NoIssuesFound"),
+        (Status.WAITING_FOR_DATA, 0, True, "NoIssuesFound"),
+        (Status.NOT_APPLICABLE, 0, False, "NoIssuesFound"),
+        (Status.DISABLED, 0, False, "NoIssuesFound"),
+    ],
+)
+def test_given_a_status_when_said_in_the_managed_service_s_words_then_it_means_the_same(
+    status: Status, times_fired: int, closed: bool, expected: str
+) -> None:
+    row = replace(_row(), status=status, times_fired=times_fired, expires_at=9 if closed else None)
+    assert debugger_status(row) == expected

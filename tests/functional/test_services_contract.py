@@ -1,0 +1,75 @@
+"""Executions, training jobs and the task queue."""
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from tests.functional.worlds import World
+from trainguard.errors import PortUnavailableError
+from trainguard.ports import NodeTask
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+PAYLOAD = {"kind": "fire", "reason": "Die GPU «schläft»", "measured": 0.1 + 0.2, "threshold": None, "episode": 0}
+
+
+def test_given_a_name_when_started_then_its_payload_arrives_as_it_is(world: World) -> None:
+    assert world.executions.start("Rule-f1-job", PAYLOAD) is True
+    assert world.started() == {"Rule-f1-job": PAYLOAD}
+
+
+def test_given_a_started_name_when_started_with_another_payload_then_the_first_stands(world: World) -> None:
+    world.executions.start("Rule-f1-job", PAYLOAD)
+    assert world.executions.start("Rule-f1-job", {"kind": "report"}) is False
+    assert world.started() == {"Rule-f1-job": PAYLOAD}
+
+
+def test_given_a_started_name_when_started_alike_then_there_is_one_execution(world: World) -> None:
+    world.executions.start("Rule-f1-job", PAYLOAD)
+    world.executions.start("Rule-f1-job", PAYLOAD)
+    assert world.started() == {"Rule-f1-job": PAYLOAD}
+
+
+@pytest.mark.parametrize("name", ["a" * 81, "a b", "a#b", "a/b"])
+def test_given_a_name_that_step_functions_refuses_when_started_then_it_is_an_error(world: World, name: str) -> None:
+    with pytest.raises(PortUnavailableError, match=r"StepFunctions\.StartExecution"):
+        world.executions.start(name, PAYLOAD)
+    assert world.started() == {}
+
+
+def test_given_a_number_that_json_lacks_when_started_then_it_is_refused(world: World) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        world.executions.start("name", {"measured": float("nan")})
+    assert world.started() == {}
+
+
+@pytest.mark.parametrize("job", ["unknown", "a" * 64, "no/name", "", "-a", "a-", "é", "a\n"])
+def test_given_a_job_that_sagemaker_does_not_know_when_described_then_there_is_none(world: World, job: str) -> None:
+    assert world.training_jobs.describe(job) is None
+
+
+def test_given_a_known_job_when_described_then_its_tags_come_with_it(world: World) -> None:
+    tags = {f"trainguard:tag-{number}": str(number) for number in range(45)}
+    world.create_training_job("resnet-50", tags)
+    described = world.training_jobs.describe("resnet-50")
+    assert described is not None
+    assert (described.job, described.instance_type, described.instance_count) == ("resnet-50", "ml.p4d.24xlarge", 2)
+    assert described.arn.endswith(":training-job/resnet-50")
+    assert described.tags == tags
+    with pytest.raises(TypeError):
+        cast("MutableMapping[str, str]", described.tags)["more"] = ""
+
+
+@pytest.mark.parametrize("count", [0, 1, 10, 23])
+def test_given_any_number_of_tasks_when_sent_then_each_arrives(world: World, count: int) -> None:
+    tasks = [NodeTask("job", f"algo-{number}", "system", "flush", 60.5) for number in range(count)]
+    world.tasks.send(tasks)
+    assert sorted(world.drain(), key=tasks.index) == tasks
+    assert world.drain() == []
+
+
+def test_given_a_task_without_a_time_and_a_hostile_name_when_sent_then_it_arrives_as_it_is(world: World) -> None:
+    task = NodeTask('j"ob\\', "algo-1 é \u2028", "framework", "close")
+    world.tasks.send([task])
+    assert world.drain() == [task]

@@ -1,0 +1,257 @@
+"""The two worlds in which every contract is tested, behind one face."""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from botocore.session import get_session
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+
+from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.dynamodb_jobs import DynamoJobs
+from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
+from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.adapters.sagemaker import SageMakerTrainingJobs
+from trainguard.adapters.sqs_tasks import SqsTaskQueue
+from trainguard.adapters.stepfunctions import StepFunctionsExecutions
+from trainguard.ports import (
+    Executions,
+    Jobs,
+    NodeStates,
+    NodeTask,
+    ProfileObjects,
+    RuleStates,
+    TaskQueue,
+    TrainingJobDescription,
+    TrainingJobs,
+)
+from trainguard.records import FireOutcome, JobStatus
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+REGION = "us-east-1"
+BUCKET = "profiles"
+_ROLE_ARN = "arn:aws:iam::123456789012:role/fire"
+
+
+class World(Protocol):
+    """What a contract test may touch: the ports, and a look behind them."""
+
+    @property
+    def nodes(self) -> NodeStates:
+        """Store or service of this world."""
+        ...
+
+    @property
+    def rows(self) -> RuleStates:
+        """Store or service of this world."""
+        ...
+
+    @property
+    def jobs(self) -> Jobs:
+        """Store or service of this world."""
+        ...
+
+    @property
+    def objects(self) -> ProfileObjects:
+        """Store or service of this world."""
+        ...
+
+    @property
+    def executions(self) -> Executions:
+        """Store or service of this world."""
+        ...
+
+    @property
+    def training_jobs(self) -> TrainingJobs:
+        """Store or service of this world."""
+        ...
+
+    @property
+    def tasks(self) -> TaskQueue:
+        """Store or service of this world."""
+        ...
+
+    def new_job(self) -> str:
+        """Return a job name that no other example has."""
+        ...
+
+    def outcome(self, job: str, rule: str) -> FireOutcome | None:
+        """Return what the fire path has written into a rule's row."""
+        ...
+
+    def started(self) -> dict[str, dict[str, object]]:
+        """Return the input of each execution by its name."""
+        ...
+
+    def create_training_job(self, job: str, tags: Mapping[str, str]) -> None:
+        """Let SageMaker know a job on two ml.p4d.24xlarge."""
+        ...
+
+    def drain(self) -> list[NodeTask]:
+        """Take all tasks out of the queue."""
+        ...
+
+    def put_empty(self, keys: Iterable[str]) -> None:
+        """Put many empty objects into BUCKET."""
+        ...
+
+    def content_type(self, key: str) -> str:
+        """Return the content type of an object in BUCKET."""
+        ...
+
+
+class MemoryUnderTest(MemoryWorld):
+    """The in-memory twins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = itertools.count()
+
+    def new_job(self) -> str:
+        return f"job-{next(self._numbers)}"
+
+    def outcome(self, job: str, rule: str) -> FireOutcome | None:
+        return self.rows.outcome(job, rule)
+
+    def started(self) -> dict[str, dict[str, object]]:
+        return self.executions.started
+
+    def create_training_job(self, job: str, tags: Mapping[str, str]) -> None:
+        self.training_jobs.set(
+            TrainingJobDescription(
+                job=job,
+                arn=f"arn:aws:sagemaker:{REGION}:123456789012:training-job/{job}",
+                status=JobStatus.IN_PROGRESS,
+                secondary_status="Training",
+                instance_type="ml.p4d.24xlarge",
+                instance_count=2,
+                created_at=1.0,
+                started_at=2.0,
+                ended_at=None,
+                profiling_interval_ms=500,
+                framework_profiling=False,
+                tags=tags,
+            )
+        )
+
+    def drain(self) -> list[NodeTask]:
+        return self.tasks.drain()
+
+    def put_empty(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.objects.put(BUCKET, key, b"", "application/json")
+
+    def content_type(self, key: str) -> str:
+        return self.objects.content_type(BUCKET, key)
+
+
+class MotoUnderTest:
+    """The AWS adapters on moto."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._numbers = itertools.count()
+        create_tables(clients.dynamodb)
+        clients.s3.create_bucket(Bucket=BUCKET)
+        self._machine = clients.stepfunctions.create_state_machine(
+            name="fire",
+            roleArn=_ROLE_ARN,
+            definition=json.dumps({"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}),
+        )["stateMachineArn"]
+        self._queue = clients.sqs.create_queue(QueueName="doorbells")["QueueUrl"]
+        self.nodes = DynamoNodeStates(client=clients.dynamodb, table=NODE_STATE)
+        self.rows = DynamoRuleStates(client=clients.dynamodb, table=RULE_STATE)
+        self.jobs = DynamoJobs(client=clients.dynamodb, table=JOBS)
+        self.objects = S3ProfileObjects(client=clients.s3)
+        self.executions = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self._machine)
+        self.training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
+        self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self._queue)
+
+    def new_job(self) -> str:
+        return f"job-{next(self._numbers)}"
+
+    def job(self, job: str) -> "dict[str, AttributeValueTypeDef]":
+        """Return an item of Jobs as DynamoDB holds it."""
+        return self._item(JOBS, TrainingJobName=job)
+
+    def node(self, job: str, node_kind: str) -> "dict[str, AttributeValueTypeDef]":
+        """Return an item of NodeState as DynamoDB holds it."""
+        return self._item(NODE_STATE, TrainingJobName=job, NodeKind=node_kind)
+
+    def row(self, job: str, target: str) -> "dict[str, AttributeValueTypeDef]":
+        """Return a row of RuleState as DynamoDB holds it."""
+        return self._item(RULE_STATE, TrainingJobName=job, RuleTarget=target)
+
+    def write_row(self, job: str, target: str, columns: Mapping[str, str]) -> None:
+        """Write a row of text columns past the adapter."""
+        item = {"TrainingJobName": job, "RuleTarget": target, **columns}
+        self._clients.dynamodb.put_item(TableName=RULE_STATE, Item={name: {"S": item[name]} for name in item})
+
+    def _item(self, table: str, **key: str) -> "dict[str, AttributeValueTypeDef]":
+        found = self._clients.dynamodb.get_item(TableName=table, Key={name: {"S": key[name]} for name in key})
+        return found.get("Item", {})
+
+    def outcome(self, job: str, rule: str) -> FireOutcome | None:
+        row = self.row(job, rule)
+        if "FireId" not in row:
+            return None
+        return FireOutcome(
+            fire_id=row["FireId"]["S"],
+            action=row["Action"]["S"],
+            action_at=row["ActionAt"]["S"],
+            alert_id=row["AlertId"]["S"] if "AlertId" in row else None,
+            report_uri=row["ReportUri"]["S"] if "ReportUri" in row else None,
+        )
+
+    def started(self) -> dict[str, dict[str, object]]:
+        listed = self._clients.stepfunctions.list_executions(stateMachineArn=self._machine)["executions"]
+        described = {
+            entry["name"]: self._clients.stepfunctions.describe_execution(executionArn=entry["executionArn"])["input"]
+            for entry in listed
+        }
+        return {name: json.loads(document) for name, document in described.items()}
+
+    def create_training_job(self, job: str, tags: Mapping[str, str]) -> None:
+        self._clients.sagemaker.create_training_job(
+            TrainingJobName=job,
+            RoleArn=_ROLE_ARN,
+            AlgorithmSpecification={"TrainingInputMode": "File", "TrainingImage": "image"},
+            OutputDataConfig={"S3OutputPath": f"s3://{BUCKET}/"},
+            ResourceConfig={"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1},
+            StoppingCondition={"MaxRuntimeInSeconds": 3600},
+            Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+        )
+
+    def drain(self) -> list[NodeTask]:
+        tasks: list[NodeTask] = []
+        while messages := self._clients.sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get(
+            "Messages"
+        ):
+            for message in messages:
+                body = json.loads(message["Body"])
+                assert body.pop("trainguard") == "task"
+                tasks.append(NodeTask(**body))
+                self._clients.sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"])
+        return tasks
+
+    def put_empty(self, keys: Iterable[str]) -> None:
+        # Past the HTTP layer: a thousand requests take seconds.
+        for key in keys:
+            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, key, b"")
+
+    def content_type(self, key: str) -> str:
+        return self._clients.s3.head_object(Bucket=BUCKET, Key=key)["ContentType"]
+
+
+def offline_clients() -> Clients:
+    """Return clients with credentials that open nothing."""
+    session = get_session()
+    session.set_credentials("testing", "testing")
+    return Clients(session=session, region=REGION)
