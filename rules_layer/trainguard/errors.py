@@ -83,6 +83,14 @@ class ObjectMissingError(TrainGuardError):
         super().__init__(f"object s3://{bucket}/{key} does not exist")
 
 
+class UnknownJobError(TrainGuardError):
+    """A job that has no item in Jobs."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        super().__init__(f"job {job!r} is not known: no profile object and no state change of it was seen")
+
+
 class PortUnavailableError(TrainGuardError):
     """A store or service did not answer; the same call may succeed later."""
 

@@ -122,3 +122,14 @@ def _subject(fire: Fire) -> str:
     subject = f"TrainGuard: {fire.rule} fired on {fire.job}"
     printable = (character if " " <= character <= "~" else "?" for character in subject)
     return "".join(printable)[:SUBJECT_LIMIT]
+
+
+def publishable(alert: Alert) -> dict[str, Any]:
+    """Return the alert as the state machine publishes it."""
+    return {
+        "subject": alert.subject,
+        "text": alert.text,
+        "json": msgspec.json.encode(alert.document).decode(),
+        "attributes": {name: {"DataType": "String", "StringValue": value} for name, value in alert.attributes.items()},
+        "action": alert.action,
+    }

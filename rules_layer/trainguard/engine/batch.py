@@ -61,7 +61,7 @@ class BatchProcessor:
         failed: list[str] = []
         if rings.ended:
             try:
-                job = begin_close(job, services=self._services)
+                job = self._begin_close(job)
             except TrainGuardError as error:
                 failed.extend(self._give_back(rings.ended, rings.job, None, error))
         for ring in rings.nodes.values():
@@ -80,6 +80,10 @@ class BatchProcessor:
         bucket, root = rings.source
         job = ensure_job(jobs=self._services.jobs, training_jobs=self._services.training_jobs, bucket=bucket, root=root)
         return job if (job.bucket, job.prefix) == (bucket, root.prefix) else None
+
+    def _begin_close(self, job: JobRecord) -> JobRecord:
+        services = self._services
+        return begin_close(job, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
 
     def _process_node(self, job: JobRecord, ring: Ring) -> list[str]:
         node = ring.work.key.node_kind

@@ -2,21 +2,19 @@
 
 from dataclasses import replace
 
-from trainguard.ports import NodeTask, Services
+from trainguard.ports import Jobs, NodeStates, NodeTask, TaskQueue
 from trainguard.records import JOB_NODE, JobRecord, NodeKey
 
 
-def begin_close(job: JobRecord, *, services: Services) -> JobRecord:
+def begin_close(job: JobRecord, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQueue) -> JobRecord:
     """Mark the job as closing and send each of its streams a task; safe to repeat.
 
     Nodes whose every doorbell was lost are told too: SageMaker names them ``algo-1`` to ``algo-<instance count>``.
     """
     closing = replace(job, closing=True)
-    services.jobs.update_status(closing)
-    known = {record.key for record in services.nodes.of_job(job.job) if record.key.node != JOB_NODE}
-    services.tasks.send(
-        [close_task(key) for key in sorted(known | _expected(job, known), key=lambda key: key.node_kind)]
-    )
+    jobs.update_status(closing)
+    known = {record.key for record in nodes.of_job(job.job) if record.key.node != JOB_NODE}
+    tasks.send([close_task(key) for key in sorted(known | _expected(job, known), key=lambda key: key.node_kind)])
     return closing
 
 

@@ -2,19 +2,23 @@
 
 They have no minute grid: each process and file kind (a lane) has its own stream, named by the end of its last event,
 and a process that has nothing to say writes nothing. So each lane has a cursor, and the node's objects are applied in
-order of time once the newest of them is 120 s ahead. A lane that was silent for longer than it usually is (90 s at
-most, rotation being at 60 s) may have had an object whose doorbell never rang: S3 is listed before the silence is
-jumped.
+order of time once the newest of them is 120 s ahead (the horizon). Where a lane has no object although one was due,
+going by its last distance of two objects and by rotation at 60 s, an object's doorbell may not have rung: S3 is listed
+before anything beyond is applied. A lane that has been silent for ten minutes is due no more.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from trainguard.telemetry.keys import FrameworkKey
 
 LATENESS_US = 120_000_000
-SILENCE_US = 90_000_000
-SPACING_FACTOR = 1.5
+LONGEST_JUMP_US = 90_000_000
+JUMP_FACTOR = 1.5
+DUE_FACTOR = 0.9
+ROTATION_US = 60_000_000
+SILENT_US = 600_000_000
 NEW_LANE_LOOKBACK_US = 3_600_000_000
 
 Listing = Callable[[int | None], Iterable[tuple[str, FrameworkKey, float]]]
@@ -59,30 +63,45 @@ class LaneOrder:
         old: set[str] = set()
         if drain or modified_before is not None:
             old = self._take(listing, self._oldest_cursor(), modified_before)
-        elif silent := [arrival for arrival in self._settled(drain=False, old=old) if self._silent(arrival)]:
-            self._take(listing, self._list_from(silent), None)
+        elif settled := self._settled(drain=False, old=old):
+            suspicious = self._suspicious(settled)
+            if suspicious:
+                self._take(listing, self._list_from(suspicious, settled), None)
         for arrival in self._settled(drain=drain, old=old):
             self._advance(arrival)
             yield arrival
 
     def _settled(self, *, drain: bool, old: set[str]) -> list[Arrival]:
-        horizon = (self.max_seen_us or 0) - LATENESS_US
         return sorted(
-            arrival for arrival in self.pending.values() if drain or arrival.end_us <= horizon or arrival.key in old
+            arrival
+            for arrival in self.pending.values()
+            if drain or arrival.end_us <= self._horizon_us or arrival.key in old
         )
 
-    def _silent(self, arrival: Arrival) -> bool:
-        cursor = self.cursors.get(arrival.lane)
-        if cursor is None:
-            return True
-        usual = SPACING_FACTOR * self.spacing_us.get(arrival.lane, SILENCE_US)
-        return arrival.end_us - cursor > min(usual, SILENCE_US)
+    @property
+    def _horizon_us(self) -> int:
+        return (self.max_seen_us or 0) - LATENESS_US
 
-    def _list_from(self, silent: list[Arrival]) -> int | None:
+    def _suspicious(self, settled: list[Arrival]) -> list[str]:
+        """Return the lanes of which an object may be missing up to the horizon."""
+        ends: dict[str, list[int]] = {lane: [cursor] for lane, cursor in self.cursors.items()}
+        for arrival in settled:
+            ends.setdefault(arrival.lane, []).append(arrival.end_us)
+        return [lane for lane, positions in ends.items() if lane not in self.cursors or self._lacks(lane, positions)]
+
+    def _lacks(self, lane: str, positions: list[int]) -> bool:
+        spacing = self.spacing_us.get(lane, ROTATION_US)
+        longest = min(JUMP_FACTOR * spacing, LONGEST_JUMP_US)
+        if any(later - earlier > longest for earlier, later in pairwise(positions)):
+            return True
+        return DUE_FACTOR * spacing < self._horizon_us - positions[-1] < SILENT_US
+
+    def _list_from(self, suspicious: list[str], settled: list[Arrival]) -> int | None:
         if not self.cursors:
             return None
-        starts = (self.cursors.get(each.lane, each.end_us - NEW_LANE_LOOKBACK_US) for each in silent)
-        return min(starts)
+        known = [self.cursors[lane] for lane in suspicious if lane in self.cursors]
+        new = [each.end_us - NEW_LANE_LOOKBACK_US for each in settled if each.lane not in self.cursors]
+        return min([*known, *new])
 
     def _oldest_cursor(self) -> int | None:
         return min(self.cursors.values(), default=None)

@@ -30,12 +30,18 @@ def ensure_job(*, jobs: Jobs, training_jobs: TrainingJobs, bucket: str, root: Pr
 def describe_record(description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot) -> JobRecord:
     """Resolve a job's item from its description and tags.
 
+    Where the job's configuration names a place for its profile, that place is the job's own, whatever ``bucket`` and
+    ``root`` say: objects elsewhere that carry its name are not its profile.
+
     Tags named ``trainguard:<Rule>_<parameter>`` are rule settings; ``trainguard:stop-on-fire`` with the value
     ``allowed``, to the letter, is the owner's permission to stop the job.
     """
     if description is None:
         return JobRecord(job=root.job, arn=f"unknown:{root.job}", bucket=bucket, prefix=root.prefix)
     tags = description.tags
+    own = profile_place(description)
+    if own is not None:
+        bucket, root = own
     settings = {
         name.removeprefix(NAMESPACE): value
         for name, value in tags.items()
@@ -58,6 +64,16 @@ def describe_record(description: TrainingJobDescription | None, *, bucket: str, 
         rule_settings=settings,
         stop_allowed=stop_allowed(description),
     )
+
+
+def profile_place(description: TrainingJobDescription) -> tuple[str, ProfileRoot] | None:
+    """Return the bucket and root of a job's profile as its configuration names them; None when it names none."""
+    scheme, _, place = (description.profile_uri or "").partition("://")
+    bucket, _, path = place.partition("/")
+    if scheme != "s3" or not bucket:
+        return None
+    prefix = path.strip("/")
+    return bucket, ProfileRoot(f"{prefix}/" if prefix else "", description.job)
 
 
 def stop_allowed(description: TrainingJobDescription) -> bool:

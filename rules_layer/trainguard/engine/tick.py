@@ -96,8 +96,12 @@ class Tick:
         described = job if description is None else with_description(job, description)
         abandoned = description is None and min(silence, default=0.0) >= ABANDONED_S
         if described.status.is_final or abandoned:
-            begin_close(described, services=self._services)
+            self._begin_close(described)
             return 1
         if described != job:
             self._services.jobs.update_status(described)
         return 0
+
+    def _begin_close(self, job: JobRecord) -> None:
+        services = self._services
+        begin_close(job, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)

@@ -1,0 +1,29 @@
+"""Brings nodes up to date for a batch of doorbells."""
+
+import os
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.environment import EvaluateObjectsEnvironment, load_environment
+from trainguard.adapters.journal import PowertoolsJournal
+from trainguard.adapters.queue_messages import batch_response, messages_of
+from trainguard.adapters.timing import lambda_timing
+from trainguard.adapters.wiring import evaluation_services
+from trainguard.engine.batch import BatchProcessor
+
+logger = Logger()
+metrics = Metrics()
+journal = PowertoolsJournal(logger=logger, metrics=metrics)
+environment = load_environment(EvaluateObjectsEnvironment, os.environ, function="evaluate_objects")
+services = evaluation_services(environment, clients=Clients(), journal=journal)
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
+    """Process a batch; messages of nodes that failed are delivered again, and no others."""
+    processor = BatchProcessor(services=services, timing=lambda_timing(context))
+    return batch_response(processor.process(messages_of(event, journal)))

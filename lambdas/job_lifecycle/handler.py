@@ -1,0 +1,29 @@
+"""Follows the state changes of training jobs."""
+
+import os
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.environment import JobLifecycleEnvironment, load_environment
+from trainguard.adapters.journal import PowertoolsJournal
+from trainguard.adapters.wiring import lifecycle
+from trainguard.engine.lifecycle import job_of
+
+logger = Logger()
+metrics = Metrics()
+journal = PowertoolsJournal(logger=logger, metrics=metrics)
+environment = load_environment(JobLifecycleEnvironment, os.environ, function="job_lifecycle")
+jobs = lifecycle(environment, clients=Clients(), journal=journal)
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Bring the job's item up to date; a store that does not answer makes the event be delivered again."""
+    del context
+    name = job_of(event, journal)
+    record = None if name is None else jobs.follow(name)
+    return {"job": name, "followed": record is not None}

@@ -1,0 +1,114 @@
+"""Delivers a job's objects to the real engine on the in-memory stores, as a hostile network would."""
+
+import json
+from dataclasses import dataclass, field
+
+from support.small_job import BUCKET, JOB, Upload, describe
+from trainguard.adapters.memory.faults import Crash
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.batch import BatchProcessor
+from trainguard.engine.doorbells import Message, encode_task
+from trainguard.engine.fires import iso_time
+from trainguard.engine.session import DELIVERY_COUNTERS
+from trainguard.engine.tick import Tick
+from trainguard.ports import Timing
+from trainguard.records import NodeKey
+
+VISIBILITY_S = 360.0
+
+
+@dataclass
+class Network:
+    """A world, its clock, and the messages that are under way: (time, message)."""
+
+    world: MemoryWorld = field(default_factory=MemoryWorld)
+    now: float = 0.0
+    queue: list[tuple[float, int, Message]] = field(default_factory=list)
+    crashes: int = 0
+    doomed: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.world.training_jobs.set(describe())
+        timing = Timing(now=lambda: self.now, pause=lambda _: None, has_time=lambda: True)
+        self.batch = BatchProcessor(services=self.world.services, timing=timing)
+        self.clock = Tick(services=self.world.services, timing=timing)
+        self._sent = 0
+
+    def put(self, upload: Upload) -> None:
+        """Let the object appear in S3."""
+        self.world.objects.now = upload.at
+        self.world.objects.put(BUCKET, upload.key, upload.body, "application/json")
+
+    def ring(self, upload: Upload, at: float) -> None:
+        """Let the object's doorbell arrive at ``at``."""
+        detail = {"bucket": {"name": BUCKET}, "object": {"key": upload.key}}
+        self.send(json.dumps({"source": "aws.s3", "time": iso_time(upload.at), "detail": detail}), at)
+
+    def send(self, body: str, at: float, deliveries: int = 1) -> None:
+        """Put a message on its way."""
+        self._sent += 1
+        self.queue.append((at, self._sent, Message(f"m{self._sent}", body, deliveries)))
+
+    def deliver(self, messages: list[Message]) -> None:
+        """Process a batch; after a crash, or a failure, its messages come back when their visibility ends."""
+        if not messages:
+            return
+        self._arm()
+        try:
+            failed = set(self.batch.process(messages).failed)
+        except Crash:
+            self.crashes += 1
+            failed = {message.message_id for message in messages}
+        self.world.faults.clear()
+        for message in messages:
+            if message.message_id in failed:
+                self.send(message.body, self.now + VISIBILITY_S, message.deliveries + 1)
+        self._take_tasks()
+
+    def tick(self) -> None:
+        """Let a minute's tick run."""
+        self._arm()
+        try:
+            self.clock.run()
+        except Crash:
+            self.crashes += 1
+        self.world.faults.clear()
+        self._take_tasks()
+
+    def _arm(self) -> None:
+        """Let the next function die after so many port calls, when one is doomed."""
+        if self.doomed:
+            self.world.faults.crash_after(self.doomed.pop(0))
+
+    def _take_tasks(self) -> None:
+        for task in self.world.tasks.drain():
+            self.send(encode_task(task), self.now + 1.0)
+
+    def run_until(self, time: float, *, batch_s: float) -> None:
+        """Deliver what arrives until ``time``, in batches of what came within ``batch_s``."""
+        while due := sorted(entry for entry in self.queue if entry[0] <= time):
+            first = due[0][0]
+            taken = [entry for entry in due if entry[0] <= first + batch_s]
+            self.queue = [entry for entry in self.queue if entry not in taken]
+            self.now = max(self.now, taken[-1][0])
+            self.deliver([message for _, _, message in taken])
+        self.now = max(self.now, time)
+
+
+def final_state(world: MemoryWorld) -> dict[str, object]:
+    """Return all that must not depend on delivery: state, cursors, counters of what was read, rows, fires."""
+    state: dict[str, object] = {}
+    for stream, nodes in (("system", ("algo-1", "algo-2")), ("framework", ("algo-1", "algo-2"))):
+        for node in nodes:
+            record = world.nodes.load(NodeKey(JOB, node, stream))
+            counters = {name: count for name, count in record.counters.items() if name not in DELIVERY_COUNTERS}
+            state[record.key.node_kind] = (record.state, dict(record.cursors), dict(record.pending), counters)
+    for row in world.rows.of_job(JOB):
+        fired = (row.violations, row.times_fired, row.fired_at)
+        state[row.target] = (row.status, row.measured, row.worst, row.data_points, row.evaluated_through, fired)
+    state["executions"] = sorted(
+        (payload["rule"], payload["episode"])
+        for payload in world.executions.started.values()
+        if payload["kind"] == "fire"
+    )
+    return state

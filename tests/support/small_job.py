@@ -1,0 +1,114 @@
+"""A small job whose rules fire within minutes, as objects: what the whole-engine tests deliver in every order."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.ports import TrainingJobDescription
+from trainguard.records import JobStatus
+from trainguard.telemetry.keys import hour_folder
+
+BUCKET = "profiles"
+JOB = "small-job"
+START = 1_795_248_000
+MINUTES = 14
+INTERVAL_S = 5
+SECOND_US = 1_000_000
+SETTINGS = {
+    "trainguard:LowGPUUtilization_window": "20",
+    "trainguard:LowGPUUtilization_patience": "20",
+    "trainguard:CPUBottleneck_patience": "1000",
+    "trainguard:StepOutlier_n_outliers": "3",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An object, and when it appears in S3 (epoch seconds)."""
+
+    at: float
+    key: str
+    body: bytes
+
+
+def describe(tags: dict[str, str] | None = None, status: JobStatus = JobStatus.IN_PROGRESS) -> TrainingJobDescription:
+    """Return the job as SageMaker would describe it."""
+    return TrainingJobDescription(
+        job=JOB,
+        arn=f"arn:aws:sagemaker:eu-west-1:111122223333:training-job/{JOB}",
+        status=status,
+        secondary_status="Training",
+        instance_type="ml.g5.12xlarge",
+        instance_count=2,
+        created_at=START - 60.0,
+        started_at=float(START),
+        ended_at=None,
+        profiling_interval_ms=INTERVAL_S * 1_000,
+        framework_profiling=True,
+        tags=SETTINGS if tags is None else tags,
+        profile_uri=f"s3://{BUCKET}",
+    )
+
+
+def uploads(*, low: bool = True, seed: int = 0) -> list[Upload]:
+    """Return the objects of two nodes with two GPUs and two processes each, in upload order, end marker last."""
+    rng = np.random.default_rng(seed)
+    objects = [each for node in (1, 2) for each in (*_system(node, low, rng), *_framework(node, rng))]
+    end = START + 60.0 * MINUTES + 90.0
+    objects.append(Upload(end, f"{JOB}/profiler-output/system/training_job_end.ts", b""))
+    return sorted(objects, key=lambda each: (each.at, each.key))
+
+
+def _system(node: int, low: bool, rng: np.random.Generator) -> list[Upload]:
+    result = []
+    for index in range(MINUTES):
+        minute = START + 60 * index
+        lines = []
+        for tick in range(60 // INTERVAL_S):
+            time = minute + tick * INTERVAL_S + 0.01 * node
+            busy = 0 if index == 0 else int(rng.integers(15, 40) if low and node == 1 else rng.integers(85, 99))
+            for gpu in range(2):
+                lines.append(_line("GPUUtilization", f"gpu{gpu}", busy + gpu, node, time + 0.002))
+                lines.append(_line("GPUMemoryUtilization", f"gpu{gpu}", 20 + gpu, node, time + 0.002))
+            for core in range(2):
+                lines.append(_line("CPUUtilization", f"cpu{core}", round(float(rng.uniform(20, 60)), 2), node, time))
+        rng.shuffle(lines)
+        key = f"{JOB}/profiler-output/system/incremental/{hour_folder(minute)}/{minute}.algo-{node}.json"
+        result.append(Upload(minute + 60.5, key, "".join(lines).encode()))
+    return result
+
+
+def _line(dimension: str, name: str, value: float, node: int, time: float) -> str:
+    fields = {"Type": name[:3], "Name": name, "Dimension": dimension, "Value": float(value), "NodeId": f"algo-{node}"}
+    return json.dumps({**fields, "Timestamp": time}) + "\n"
+
+
+def _framework(node: int, rng: np.random.Generator) -> list[Upload]:
+    result = []
+    for pid in (70, 71):
+        at = (START + 30 + 7 * (pid - 70)) * SECOND_US
+        rotation, events, number = at + 60 * SECOND_US, [], 0
+        while at < (START + 60 * MINUTES) * SECOND_US:
+            duration = int(rng.normal(900_000, 20_000)) * (12 if node == 2 and pid == 70 and number % 60 == 59 else 1)
+            events.append((at, duration, number))
+            at, number = at + duration + 50_000, number + 1
+            if at > rotation:
+                result.append(_timeline(node, pid, events))
+                rotation, events = at + 60 * SECOND_US, []
+        if events:
+            result.append(_timeline(node, pid, events))
+    return result
+
+
+def _timeline(node: int, pid: int, events: list[tuple[int, int, int]]) -> Upload:
+    name = "Step:ModeKeys.TRAIN"
+    trace = [{"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": 0}}]
+    trace += [
+        {"name": name, "pid": 1, "ph": "X", "ts": at, "dur": duration, "args": {"pid": pid, "step_num": str(number)}}
+        for at, duration, number in events
+    ]
+    end = events[-1][0] + events[-1][1]
+    folder = hour_folder(end // SECOND_US)
+    key = f"{JOB}/profiler-output/framework/pevents/{folder}/{end}_{pid}-algo-{node}_pythontimeline.json"
+    return Upload(end / SECOND_US + 1.0, key, json.dumps(trace).encode())
