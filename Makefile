@@ -1,0 +1,82 @@
+# Commands for people and for CI; `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+WORKERS ?= 2
+CDK_ARGS ?=
+
+# uv: the one on the search path, else one that `make install` puts into .tools.
+UV ?= $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/.tools/bin/uv)
+export UV
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+
+# jsii prints a banner for every Node release that it no longer tests; the tests here do.
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 16,18,19,20,21,23,25
+
+VENV := .venv/bin
+PYTEST := $(VENV)/python -m pytest
+CDK := node_modules/.bin/cdk
+INSTALLED := .venv/.installed node_modules/.installed
+
+.PHONY: help install lint format test bench thorough snapshot demo emulator synth deploy destroy clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED)  ## Install the pinned Python and Node packages; at once when nothing changed
+
+.venv/.installed: pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "$(PYTHON) is older than Python 3.11: install a newer one, or run make with PYTHON=/path/to/python" >&2; exit 1; }
+	@test -x "$(UV)" || { $(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
+	@test -x $(VENV)/python || "$(UV)" venv --quiet --python "$$(command -v $(PYTHON))" .venv
+	"$(UV)" sync --frozen
+	@touch $@
+
+node_modules/.installed: package-lock.json
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 18 or newer, which brings it" >&2; exit 1; }
+	npm ci --no-audit --no-fund
+	@touch $@
+
+lint: install  ## Check style, format and types
+	$(VENV)/ruff check .
+	$(VENV)/ruff format --check .
+	$(VENV)/mypy
+
+format: install  ## Repair style and format where that is safe
+	$(VENV)/ruff check --fix .
+	$(VENV)/ruff format .
+
+test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
+	$(PYTEST) -n $(WORKERS) --dist loadfile -m "not thorough and not perf"
+
+thorough: install  ## Run the property tests with 10,000 examples each
+	$(PYTEST) -n $(WORKERS) -m thorough
+
+bench: install  ## Measure what tests/perf measures
+	$(PYTEST) tests/perf -m perf
+
+snapshot: install  ## Accept the template as it is now
+	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py
+
+demo: install  ## Watch recorded training jobs from first profile to report, on the emulator
+	$(VENV)/python -m demo
+
+emulator: install  ## Run the emulator in the foreground and say how to reach it
+	$(VENV)/python -m emulator.run
+
+synth: install  ## Write the CloudFormation template to cdk.out
+	$(CDK) synth --quiet $(CDK_ARGS)
+
+deploy: install  ## Deploy to the account of the current credentials; CDK_ARGS="-c name=value" passes settings
+	$(CDK) deploy $(CDK_ARGS)
+
+destroy: install  ## Delete the stack; data stay unless it was deployed with -c retain_data=false
+	$(CDK) destroy $(CDK_ARGS)
+
+clean:  ## Remove what was built, not what was installed
+	rm -rf build cdk.out demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -1,0 +1,1 @@
+"""TrainGuard's infrastructure as code."""

@@ -1,0 +1,49 @@
+"""The CDK application: one stack, made without any call to AWS."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from aws_cdk import App, Validations
+from aws_cdk.cx_api import CloudAssembly
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+
+from infra import overlay
+from infra.config import DeploymentConfig
+from infra.findings import refuse_findings
+from infra.stack import TrainGuardStack
+
+STACK_NAME = "TrainGuard"
+
+
+def synthesise(outdir: str | None = None, context: Mapping[str, object] | None = None) -> CloudAssembly:
+    """Write the cloud assembly and return it.
+
+    Parameters
+    ----------
+    outdir : str, optional
+        Where to; the CDK command line says it by itself.
+    context : mapping, optional
+        Context values on top of those that the command line passes.
+
+    Raises
+    ------
+    DeploymentConfigError
+        When a context value cannot be used.
+    UnacknowledgedFindingError
+        When a rule pack found something that is not acknowledged.
+    """
+    app = App(outdir=outdir, context=dict(context or {}), analytics_reporting=False)
+    config = DeploymentConfig.from_context({name: app.node.try_get_context(name) for name in DeploymentConfig.names()})
+    chosen = overlay.emulator() if config.emulator else overlay.AWS
+    TrainGuardStack(app, STACK_NAME, config=config, overlay=chosen)
+    # The rule packs judge what goes to AWS; among other things they want the newest runtime, which no emulator has.
+    if not config.emulator:
+        Validations.of(app).add_plugins(AwsSolutionsChecks(app, verbose=True), ServerlessChecks(app, verbose=True))
+    assembly = app.synth()
+    if not config.emulator:
+        refuse_findings(Path(assembly.directory))
+    return assembly
+
+
+if __name__ == "__main__":
+    synthesise()

@@ -1,0 +1,128 @@
+"""Builds the layer's folder with uv: the rules and their pinned dependencies, for the functions' platform.
+
+No Docker is involved: every dependency comes as a wheel. CDK hashes what the folder holds, so the asset's hash covers
+sources, requirements, Python version and architecture without being told of them.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from infra.overlay import Overlay
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+PACKAGE_SOURCE = PROJECT_ROOT / "rules_layer" / "trainguard"
+BUILD_FOLDER = PROJECT_ROOT / "build" / "layers"
+
+_UNUSED_FOLDERS = ("tests", "__pycache__")
+_UNUSED_FILES = ("*.pyi", "*.pyc", "*.a", "*.h")
+_INSTALLER_NOTES = ("RECORD", "INSTALLER", "REQUESTED")
+
+
+class BundlingError(RuntimeError):
+    """The layer cannot be built; the message says what would help."""
+
+
+def layer_folder(overlay: Overlay, build_folder: Path = BUILD_FOLDER) -> Path:
+    """Return the folder of the layer for ``overlay``, built at most once for the same inputs.
+
+    Parameters
+    ----------
+    overlay : Overlay
+        Python version and platform to build for.
+    build_folder : Path
+        Where finished layers are kept, by the hash of their inputs.
+
+    Raises
+    ------
+    BundlingError
+        When uv is missing, or a pinned dependency has no wheel for the platform.
+    """
+    requirements = _pinned_requirements()
+    finished = build_folder / _input_hash(overlay, requirements)
+    if finished.is_dir():
+        return finished
+    build_folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build_folder, prefix="unfinished-") as folder:
+        layer = Path(folder) / "layer"
+        site = layer / "python"
+        site.mkdir(parents=True)
+        _install(requirements, overlay, site)
+        _trim(site)
+        shutil.copytree(PACKAGE_SOURCE, site / "trainguard", ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        try:
+            layer.rename(finished)
+        except OSError:
+            # Another process built the same layer meanwhile; both hold the same bytes.
+            if not finished.is_dir():
+                raise
+    return finished
+
+
+def find_uv() -> str:
+    """Return uv's path: ``$UV``, the project's ``.tools`` folder, or the search path, in this order."""
+    candidates = (os.environ.get("UV"), str(PROJECT_ROOT / ".tools" / "bin" / "uv"), "uv")
+    for candidate in candidates:
+        if candidate and (found := shutil.which(candidate)):
+            return found
+    raise BundlingError("uv was not found: run `make install`, which puts it into .tools/bin, or set UV to its path")
+
+
+def _pinned_requirements() -> str:
+    """Return the locked dependencies of the package without its extras, a line each."""
+    command = ["export", "--frozen", "--no-dev", "--no-emit-project", "--no-hashes", "--no-header", "--no-annotate"]
+    return _run_uv(command)
+
+
+def _install(requirements: str, overlay: Overlay, target: Path) -> None:
+    listing = target.parent.parent / "requirements.txt"
+    listing.write_text(requirements, encoding="utf-8")
+    platform = ["--python-version", overlay.python_version, "--python-platform", overlay.wheel_platform]
+    wheels = ["--only-binary", ":all:", "--no-deps", "--python", sys.executable]
+    _run_uv(["pip", "install", "--quiet", "--target", str(target), *platform, *wheels, "-r", str(listing)])
+
+
+def _trim(site: Path) -> None:
+    """Remove what no function imports: tests, stubs, headers, and notes of the installation.
+
+    Scripts name this machine's interpreter in their first line, and `RECORD` holds their hashes: with them, the layer's
+    bytes would depend on where it was built.
+    """
+    shutil.rmtree(site / "bin", ignore_errors=True)
+    (site / ".lock").unlink(missing_ok=True)
+    for folder in site.glob("*.dist-info"):
+        for name in _INSTALLER_NOTES:
+            (folder / name).unlink(missing_ok=True)
+    for name in _UNUSED_FOLDERS:
+        for folder in list(site.rglob(name)):
+            shutil.rmtree(folder)
+    for pattern in _UNUSED_FILES:
+        for file in list(site.rglob(pattern)):
+            file.unlink()
+
+
+def _input_hash(overlay: Overlay, requirements: str) -> str:
+    digest = hashlib.sha256()
+    for part in (requirements, overlay.python_version, overlay.wheel_platform, Path(__file__).read_text("utf-8")):
+        digest.update(part.encode() + b"\0")
+    for file in _source_files():
+        digest.update(file.relative_to(PACKAGE_SOURCE).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def _source_files() -> list[Path]:
+    files = (file for file in PACKAGE_SOURCE.rglob("*") if file.is_file())
+    return sorted(file for file in files if "__pycache__" not in file.parts and file.suffix != ".pyc")
+
+
+def _run_uv(arguments: list[str]) -> str:
+    command = [find_uv(), "--project", str(PROJECT_ROOT), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 -- no shell, own words
+    except subprocess.CalledProcessError as error:
+        raise BundlingError(f"uv {' '.join(arguments[:2])} failed: {error.stderr.strip()}") from error
+    return done.stdout

@@ -1,0 +1,147 @@
+"""The two functions that bring the rules' state up to date: at each doorbell, and once a minute."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra import overlay
+from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
+from infra.constructs.ingest import Ingest
+from infra.constructs.policy import allow, describe_training_jobs
+from infra.constructs.storage import Storage
+
+EVALUATOR_TIMEOUT_S = 60
+BATCH_SIZE = 100
+
+DOORBELL_VISIBILITY_S = 6 * EVALUATOR_TIMEOUT_S + overlay.AWS.doorbell_window_s
+"""For how long a doorbell stays hidden once received: six evaluations, as Lambda asks for, and the batch's window."""
+
+_TICK_TIMEOUT_S = 60
+_LEAST_EVENT_AGE_S = 60
+
+
+class Evaluation(Construct):
+    """`evaluate_objects` behind the doorbell queue, and `tick` behind a clock."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        platform: FunctionPlatform,
+        storage: Storage,
+        ingest: Ingest,
+        fire_state_machine_arn: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._platform = platform
+        self._storage = storage
+        self._fire_state_machine_arn = fire_state_machine_arn
+        self.evaluate_objects = self._build_evaluate_objects(ingest.doorbells)
+        self.tick = self._build_tick(ingest)
+
+    def _build_evaluate_objects(self, doorbells: sqs.Queue) -> TrainGuardFunction:
+        evaluate = TrainGuardFunction(
+            self,
+            "EvaluateObjects",
+            platform=self._platform,
+            spec=FunctionSpec(
+                folder="evaluate_objects",
+                statements=[
+                    allow(
+                        "ReceiveDoorbells",
+                        ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
+                        [doorbells.queue_arn],
+                    ),
+                    allow("ReadProfileObjects", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/profiler-output/*"]),
+                    allow("ListProfileObjects", ["s3:ListBucket"], [self._storage.bucket_arn]),
+                    allow(
+                        "RegisterJobs",
+                        ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
+                        [self._storage.jobs.table_arn],
+                    ),
+                    *self._evaluation_statements(doorbells),
+                ],
+                environment=self._environment(doorbells),
+                timeout_s=EVALUATOR_TIMEOUT_S,
+                memory_mib=1024,
+            ),
+        )
+        lambda_.EventSourceMapping(
+            self,
+            "DoorbellsToEvaluateObjects",
+            target=evaluate.function,
+            event_source_arn=doorbells.queue_arn,
+            batch_size=BATCH_SIZE,
+            max_batching_window=Duration.seconds(self._platform.overlay.doorbell_window_s),
+            max_concurrency=self._platform.config.evaluator_concurrency,
+            report_batch_item_failures=True,
+        )
+        return evaluate
+
+    def _build_tick(self, ingest: Ingest) -> TrainGuardFunction:
+        tick = TrainGuardFunction(
+            self,
+            "Tick",
+            platform=self._platform,
+            spec=FunctionSpec(
+                folder="tick",
+                statements=[
+                    allow("UpdateJobs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [self._storage.jobs.table_arn]),
+                    allow("FindActiveJobs", ["dynamodb:Query"], [self._storage.active_jobs_arn]),
+                    *self._evaluation_statements(ingest.doorbells),
+                ],
+                environment=self._environment(ingest.doorbells),
+                timeout_s=_TICK_TIMEOUT_S,
+                memory_mib=512,
+                dead_letters=ingest.event_dead_letters,
+            ),
+        )
+        # The next tick does all that a failed one left, so a repeat would only compete with it.
+        tick.function.configure_async_invoke(max_event_age=Duration.seconds(_LEAST_EVENT_AGE_S), retry_attempts=0)
+        events.Rule(
+            self,
+            "EveryMinute",
+            description="Applies what waits for time rather than for an object",
+            schedule=events.Schedule.rate(Duration.minutes(1)),
+            targets=[
+                targets.LambdaFunction(
+                    tick.function,
+                    dead_letter_queue=ingest.event_dead_letters,
+                    max_event_age=Duration.seconds(_LEAST_EVENT_AGE_S),
+                    retry_attempts=1,
+                )
+            ],
+        )
+        return tick
+
+    def _evaluation_statements(self, doorbells: sqs.Queue) -> list[iam.PolicyStatement]:
+        """Return what both functions may do: they run the same engine."""
+        return [
+            allow(
+                "UpdateNodeState",
+                ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
+                [self._storage.node_state.table_arn],
+            ),
+            allow(
+                "PublishRuleState",
+                ["dynamodb:UpdateItem", "dynamodb:Query"],
+                [self._storage.rule_state.table_arn],
+            ),
+            allow("SendTasks", ["sqs:SendMessage"], [doorbells.queue_arn]),
+            allow("StartFireExecutions", ["states:StartExecution"], [self._fire_state_machine_arn]),
+            describe_training_jobs(self),
+        ]
+
+    def _environment(self, doorbells: sqs.Queue) -> dict[str, str]:
+        return {
+            "JOBS_TABLE": self._storage.jobs.table_name,
+            "NODE_STATE_TABLE": self._storage.node_state.table_name,
+            "RULE_STATE_TABLE": self._storage.rule_state.table_name,
+            "TASK_QUEUE_URL": doorbells.queue_url,
+            "FIRE_STATE_MACHINE_ARN": self._fire_state_machine_arn,
+        }

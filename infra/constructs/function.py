@@ -1,0 +1,148 @@
+"""The one place for what all functions have in common."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.bundling import PROJECT_ROOT
+from infra.config import LOG_RETENTION_DAYS, DeploymentConfig
+from infra.constructs.layer import architecture, runtime
+from infra.constructs.policy import allow, send_traces
+from infra.overlay import Overlay
+
+METRICS_NAMESPACE = "TrainGuard"
+
+_UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
+
+_RETENTION = dict(
+    zip(
+        LOG_RETENTION_DAYS,
+        (
+            logs.RetentionDays.ONE_DAY,
+            logs.RetentionDays.THREE_DAYS,
+            logs.RetentionDays.FIVE_DAYS,
+            logs.RetentionDays.ONE_WEEK,
+            logs.RetentionDays.TWO_WEEKS,
+            logs.RetentionDays.ONE_MONTH,
+            logs.RetentionDays.TWO_MONTHS,
+            logs.RetentionDays.THREE_MONTHS,
+            logs.RetentionDays.SIX_MONTHS,
+            logs.RetentionDays.ONE_YEAR,
+        ),
+        strict=True,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPlatform:
+    """What every function of the stack is built from."""
+
+    config: DeploymentConfig
+    overlay: Overlay
+    layer: lambda_.ILayerVersion
+
+
+def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
+    """Return what happens to data and logs when the stack is deleted."""
+    return RemovalPolicy.RETAIN if config.retain_data else RemovalPolicy.DESTROY
+
+
+def log_group(scope: Construct, construct_id: str, config: DeploymentConfig) -> logs.LogGroup:
+    """Return a log group with the deployment's retention."""
+    return logs.LogGroup(
+        scope,
+        construct_id,
+        retention=_RETENTION[config.log_retention_days],
+        removal_policy=removal_policy(config),
+    )
+
+
+def role_with(
+    scope: Construct,
+    construct_id: str,
+    *,
+    principal: iam.ServicePrincipal,
+    statements: Sequence[iam.PolicyStatement],
+) -> iam.Role:
+    """Return a role for ``principal`` that holds ``statements`` in one inline policy."""
+    policy = iam.PolicyDocument(statements=list(statements))
+    return iam.Role(scope, construct_id, assumed_by=principal, inline_policies={"Permissions": policy})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSpec:
+    """What is particular to one function.
+
+    Attributes
+    ----------
+    folder : str
+        Its folder in `lambdas/`, which is also its name in logs and metrics.
+    statements : sequence of aws_iam.PolicyStatement
+        What it may do, besides writing its log and its traces.
+    environment : mapping
+        Its own variables.
+    timeout_s, memory_mib : int
+        Limits of one invocation.
+    dead_letters : aws_sqs.IQueue, optional
+        Keeps an event whose every attempt failed, for functions that are invoked asynchronously.
+    """
+
+    folder: str
+    statements: Sequence[iam.PolicyStatement]
+    environment: Mapping[str, str]
+    timeout_s: int
+    memory_mib: int
+    dead_letters: sqs.IQueue | None = None
+
+
+class TrainGuardFunction(Construct):
+    """A function of `lambdas/`, with its own role and its own log group.
+
+    CDK adds nothing to the role, so the permissions that the constructs name are the permissions that are deployed.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, spec: FunctionSpec) -> None:
+        super().__init__(scope, construct_id)
+        self.service_name = spec.folder
+        self._log_group = log_group(self, "Logs", platform.config)
+        role = role_with(
+            self,
+            "Role",
+            principal=iam.ServicePrincipal("lambda.amazonaws.com"),
+            statements=[*spec.statements, *self._common_statements(spec.dead_letters)],
+        )
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            code=lambda_.Code.from_asset(str(PROJECT_ROOT / "lambdas" / spec.folder), exclude=_UNSTABLE_FILES),
+            handler="handler.handler",
+            runtime=runtime(platform.overlay),
+            architecture=architecture(platform.overlay),
+            layers=[platform.layer],
+            role=role.without_policy_updates(),
+            log_group=self._log_group,
+            timeout=Duration.seconds(spec.timeout_s),
+            memory_size=spec.memory_mib,
+            tracing=lambda_.Tracing.ACTIVE,
+            dead_letter_queue=spec.dead_letters,
+            environment={
+                "POWERTOOLS_SERVICE_NAME": spec.folder,
+                "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+                "POWERTOOLS_LOG_LEVEL": "INFO",
+                **spec.environment,
+            },
+        )
+
+    def _common_statements(self, dead_letters: sqs.IQueue | None) -> list[iam.PolicyStatement]:
+        write_logs = ["logs:CreateLogStream", "logs:PutLogEvents"]
+        statements = [allow("WriteLogs", write_logs, [self._log_group.log_group_arn]), send_traces()]
+        if dead_letters:
+            statements.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [dead_letters.queue_arn]))
+        return statements

@@ -1,0 +1,145 @@
+"""Findings of cdk-nag that stand, each at its construct and with its reason; any other finding stops the synthesis."""
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, cast
+
+from aws_cdk import Acknowledgment, Stack, Validations
+
+from infra.constructs.storage import Storage
+
+if TYPE_CHECKING:
+    from aws_cdk.aws_s3 import CfnBucket
+    from constructs import IConstruct
+
+_TRAINING_JOBS = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One finding that stands: where, which, and why."""
+
+    path: str
+    rule: str
+    reason: str
+
+
+def _wildcard(resource: str) -> str:
+    return f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource}]"
+
+
+_ALL = _wildcard("*")
+_STAR = "Serverless::Serverless-LambdaStarPermissions"
+_NO_DLQ = "Serverless::Serverless-LambdaDLQ"
+_NO_REDRIVE = "Serverless::Serverless-SQSRedrivePolicy"
+_NO_ASYNC_DESTINATION = "Serverless::Serverless-LambdaAsyncFailureDestination"
+
+_TRACES = "Only X-Ray's PutTraceSegments and PutTelemetryRecords are allowed on *: they know no resources."
+_STATES_TRACES = (
+    "Only X-Ray's actions and CloudWatch Logs' delivery actions, through which Step Functions writes its execution "
+    "log, are allowed on *: neither know resources."
+)
+_ANY_JOB_READ = "Which jobs write profiles is known only when they do; the statement reads descriptions and tags alone."
+_ANY_JOB_STOP = (
+    "Jobs are not known at deployment: the condition on the tag trainguard:stop-on-fire narrows the statement to jobs "
+    "whose owners opted in."
+)
+_CALLED_BY_MACHINE = (
+    "Only the fire state machine calls it, synchronously: the execution retries, catches and records a failure."
+)
+
+_UNLOGGED_BUCKET = Accepted(
+    "Storage/Profiles/Resource",
+    "AwsSolutions::AwsSolutions-S1",
+    "Access logs would be as many objects as the profiles themselves, for telemetry that expires in weeks; "
+    "CloudTrail's data events log the bucket where an account asks for it.",
+)
+
+ACCEPTED = (
+    Accepted("Actions/BuildReport/Role/Resource", _ALL, _TRACES),
+    Accepted("Actions/BuildReport/Role/Resource", _STAR, _TRACES),
+    Accepted("Actions/BuildReport/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
+    Accepted("Actions/ComposeAlert/Role/Resource", _ALL, _TRACES),
+    Accepted("Actions/ComposeAlert/Role/Resource", _STAR, _TRACES),
+    Accepted("Actions/ComposeAlert/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
+    Accepted("Actions/DecideStop/Role/Resource", _ALL, _TRACES),
+    Accepted("Actions/DecideStop/Role/Resource", _STAR, _TRACES),
+    Accepted("Actions/DecideStop/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
+    Accepted("Actions/DecideStop/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
+    Accepted("Actions/FireRole/Resource", _ALL, _STATES_TRACES),
+    Accepted("Actions/FireRole/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_STOP),
+    Accepted("Evaluation/EvaluateObjects/Role/Resource", _ALL, _TRACES),
+    Accepted("Evaluation/EvaluateObjects/Role/Resource", _STAR, _TRACES),
+    Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
+    Accepted(
+        "Evaluation/EvaluateObjects/Function/Resource",
+        _NO_DLQ,
+        "Only its queue invokes it: a doorbell that fails five times goes to the queue's own dead letters.",
+    ),
+    Accepted(
+        "Evaluation/DoorbellsToEvaluateObjects/Resource",
+        "Serverless::Serverless-LambdaEventSourceMappingDestination",
+        "Lambda offers failure destinations for streams; an SQS source has its queue's redrive policy instead.",
+    ),
+    Accepted("Evaluation/Tick/Role/Resource", _ALL, _TRACES),
+    Accepted("Evaluation/Tick/Role/Resource", _STAR, _TRACES),
+    Accepted("Evaluation/Tick/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
+    Accepted(
+        "Evaluation/Tick/Function/EventInvokeConfig/Resource",
+        _NO_ASYNC_DESTINATION,
+        "The function's dead-letter queue keeps a failed tick; a destination beside it would keep it twice.",
+    ),
+    Accepted(
+        "Ingest/DoorbellDeadLetters/Resource",
+        _NO_REDRIVE,
+        "It is a dead-letter queue: what it holds waits for a person, for whom an alarm rings.",
+    ),
+    Accepted(
+        "Ingest/EventDeadLetters/Resource",
+        _NO_REDRIVE,
+        "It is a dead-letter queue: what it holds waits for a person, for whom an alarm rings.",
+    ),
+    Accepted("Lifecycle/JobLifecycle/Role/Resource", _ALL, _TRACES),
+    Accepted("Lifecycle/JobLifecycle/Role/Resource", _STAR, _TRACES),
+    Accepted("Lifecycle/JobLifecycle/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
+    Accepted(
+        "Lifecycle/JobLifecycle/Function/EventInvokeConfig/Resource",
+        _NO_ASYNC_DESTINATION,
+        "The function's dead-letter queue keeps a failed event as it came, ready to be sent again.",
+    ),
+)
+
+
+def findings_that_stand(storage: Storage) -> tuple[Accepted, ...]:
+    """Return all findings that stand, with those that name the bucket of ``storage``."""
+    bucket = _in_findings(storage)
+    objects = (
+        Accepted(
+            "Actions/BuildReport/Role/Resource",
+            _wildcard(f"arn:<AWS::Partition>:s3:::{bucket}/*/rule-output/TrainGuardReport/*"),
+            "One folder a job, whose name is known only when its report is written; nothing else can be written.",
+        ),
+        Accepted(
+            "Evaluation/EvaluateObjects/Role/Resource",
+            _wildcard(f"arn:<AWS::Partition>:s3:::{bucket}/*/profiler-output/*"),
+            "One folder a job, whose name is known only when its objects come; nothing else can be read.",
+        ),
+    )
+    return (*ACCEPTED, *objects, *((_UNLOGGED_BUCKET,) if storage.bucket else ()))
+
+
+def acknowledge(stack: Stack, findings: tuple[Accepted, ...]) -> None:
+    """Acknowledge each finding at its construct; raises when a construct is gone, so that no reason outlives it."""
+    for finding in findings:
+        construct = reduce(
+            lambda scope, part: scope.node.find_child(part), finding.path.split("/"), cast("IConstruct", stack)
+        )
+        Validations.of(construct).acknowledge(Acknowledgment(id=finding.rule, reason=finding.reason))
+
+
+def _in_findings(storage: Storage) -> str:
+    """Return the bucket as cdk-nag writes it: by its logical id where the stack makes it, else by its name."""
+    if storage.bucket is None:
+        return storage.bucket_name
+    resource = cast("CfnBucket", storage.bucket.node.default_child)
+    return f"<{Stack.of(storage).get_logical_id(resource)}>"

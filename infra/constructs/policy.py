@@ -1,0 +1,47 @@
+"""Words for permissions: one statement a purpose, each with a name that a person finds again in the console."""
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+OPT_IN_TAG = "trainguard:stop-on-fire"
+OPT_IN_VALUE = "allowed"
+
+
+def allow(
+    sid: str,
+    actions: Sequence[str],
+    resources: Sequence[str],
+    conditions: Mapping[str, Mapping[str, str]] | None = None,
+) -> iam.PolicyStatement:
+    """Return a statement that allows ``actions`` on ``resources``."""
+    return iam.PolicyStatement(sid=sid, actions=list(actions), resources=list(resources), conditions=conditions)
+
+
+def training_jobs(scope: Construct) -> str:
+    """Return the ARN pattern of the training jobs of this account and region."""
+    return Stack.of(scope).format_arn(service="sagemaker", resource="training-job", resource_name="*")
+
+
+def describe_training_jobs(scope: Construct) -> iam.PolicyStatement:
+    """Return the statement that lets a role read training jobs and their tags."""
+    return allow(
+        "DescribeTrainingJobs", ["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"], [training_jobs(scope)]
+    )
+
+
+def stop_opted_in_training_jobs(scope: Construct) -> iam.PolicyStatement:
+    """Return the statement that lets a role stop training jobs which carry the opt-in tag, and no other."""
+    return allow(
+        "StopOptedInTrainingJobs",
+        ["sagemaker:StopTrainingJob"],
+        [training_jobs(scope)],
+        {"StringEquals": {f"aws:ResourceTag/{OPT_IN_TAG}": OPT_IN_VALUE}},
+    )
+
+
+def send_traces() -> iam.PolicyStatement:
+    """Return the statement for X-Ray, whose write actions know no resources."""
+    return allow("SendTraces", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], ["*"])

@@ -1,0 +1,93 @@
+"""Where profiles and state live: one bucket and the three tables that people read."""
+
+from typing import cast
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.config import DeploymentConfig
+from infra.constructs.function import removal_policy
+
+ACTIVE_JOBS_INDEX = "ActiveJobs"
+
+
+class Storage(Construct):
+    """Profile bucket and tables.
+
+    Attributes
+    ----------
+    bucket_name, bucket_arn : str
+        The bucket that training jobs write their profiles to.
+    bucket : aws_s3.Bucket or None
+        The dedicated bucket; None when the deployment uses an existing one.
+    jobs, rule_state, node_state : aws_dynamodb.Table
+        The tables.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
+        super().__init__(scope, construct_id)
+        self.bucket = None if config.profile_bucket else self._build_bucket(config)
+        self.bucket_name = self.bucket.bucket_name if self.bucket else str(config.profile_bucket)
+        self.bucket_arn = f"arn:{Stack.of(self).partition}:s3:::{self.bucket_name}"
+        self.jobs = self._build_table("Jobs", None, config)
+        self.jobs.add_global_secondary_index(
+            index_name=ACTIVE_JOBS_INDEX,
+            partition_key=_text("Active"),
+            sort_key=_text("TrainingJobName"),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            max_write_request_units=config.max_write_units,
+        )
+        self.rule_state = self._build_table("RuleState", "RuleTarget", config)
+        self.node_state = self._build_table("NodeState", "NodeKind", config)
+
+    @property
+    def active_jobs_arn(self) -> str:
+        """ARN of the index over the jobs that are not closed."""
+        return f"{self.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"
+
+    def _build_bucket(self, config: DeploymentConfig) -> s3.Bucket:
+        bucket = s3.Bucket(
+            self,
+            "Profiles",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            removal_policy=removal_policy(config),
+            # A lifecycle filter knows prefixes only, and a job's name comes before `profiler-output/`: the whole
+            # bucket, which holds nothing but profiles and their reports, expires together.
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="ExpireProfiles",
+                    expiration=Duration.days(config.profile_retention_days),
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                )
+            ],
+        )
+        # `event_bridge_enabled` of the L2 construct would deploy a custom resource for this one flag.
+        resource = cast("s3.CfnBucket", bucket.node.default_child)
+        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
+        )
+        return bucket
+
+    def _build_table(self, name: str, sort_key: str | None, config: DeploymentConfig) -> dynamodb.Table:
+        return dynamodb.Table(
+            self,
+            name,
+            partition_key=_text("TrainingJobName"),
+            sort_key=_text(sort_key) if sort_key else None,
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            max_write_request_units=config.max_write_units,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            time_to_live_attribute="ExpiresAt",
+            removal_policy=removal_policy(config),
+        )
+
+
+def _text(name: str) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)

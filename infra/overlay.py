@@ -1,0 +1,47 @@
+"""The one place in which the template for an emulator may differ from the one for AWS."""
+
+import platform
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """What depends on where the functions run.
+
+    Attributes
+    ----------
+    python_version : str
+        Version of the functions' runtime, as ``major.minor``.
+    architecture : {"arm64", "x86_64"}
+        Instruction set of the functions and of the layer's compiled parts, in Lambda's word.
+    wheel_platform : str
+        The same, as uv names the platform whose wheels fit.
+    doorbell_window_s : int
+        Seconds for which the queue collects doorbells into one batch.
+    """
+
+    python_version: str
+    architecture: str
+    wheel_platform: str
+    doorbell_window_s: int
+
+
+AWS = Overlay(
+    python_version="3.14",
+    architecture="arm64",
+    wheel_platform="aarch64-manylinux_2_28",
+    doorbell_window_s=20,
+)
+
+
+def emulator() -> Overlay:
+    """Return the overlay for functions that an emulator runs as processes of this machine's Python."""
+    arm = platform.machine() in {"arm64", "aarch64"}
+    cpu = "aarch64" if arm else "x86_64"
+    return Overlay(
+        python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
+        architecture="arm64" if arm else "x86_64",
+        wheel_platform=f"{cpu}-apple-darwin" if sys.platform == "darwin" else f"{cpu}-manylinux_2_28",
+        doorbell_window_s=1,
+    )

@@ -1,0 +1,170 @@
+"""Runs a state machine in JSONata in memory: as much of Amazon States Language as the fire path uses.
+
+A test says what each task answers, or that it fails; time does not pass, so retries are counted and not waited for.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jsonata.jsonata import Jsonata  # type: ignore[import-untyped]  # the package ships no types
+from jsonata.utils import Utils  # type: ignore[import-untyped]  # the package ships no types
+
+Task = Callable[[Any], Any]
+
+
+class TaskError(Exception):
+    """A task's error, with the name that ``ErrorEquals`` knows and a cause for people."""
+
+    def __init__(self, error: str, cause: str) -> None:
+        self.error = error
+        self.cause = cause
+        super().__init__(f"{error}: {cause}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an execution ended."""
+
+    status: str
+    error: str | None = None
+    cause: str | None = None
+
+
+@dataclass(slots=True)
+class Execution:
+    """One execution of ``definition``; ``tasks`` answer for the task states, by the state's name.
+
+    Attributes
+    ----------
+    calls : list of (str, object)
+        Each attempt of a task: the state's name and its arguments, in order.
+    """
+
+    definition: Mapping[str, Any]
+    tasks: Mapping[str, Task]
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+
+    def run(self, data: Any) -> Ending:
+        """Run from start to end."""
+        try:
+            self._run_states(self.definition, data, {})
+        except TaskError as failure:
+            return Ending("FAILED", failure.error, failure.cause)
+        return Ending("SUCCEEDED")
+
+    def arguments_of(self, state: str) -> list[Any]:
+        """Return the arguments of each attempt of a task."""
+        return [arguments for name, arguments in self.calls if name == state]
+
+    def _run_states(self, machine: Mapping[str, Any], data: Any, outer: Mapping[str, Any]) -> Any:
+        """Run the states of a machine or branch in a scope of their own, which sees the variables of ``outer``."""
+        variables = dict(outer)
+        name: str | None = machine["StartAt"]
+        while name is not None:
+            state = machine["States"][name]
+            data, name = getattr(self, f"_run_{state['Type'].lower()}")(name, state, data, variables)
+            clash = set(variables) & set(outer)
+            assert all(variables[key] == outer[key] for key in clash), "a branch may not assign a variable around it"
+        return data
+
+    def _run_pass(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
+        del name
+        return self._leave(state, data, data, {"input": data}, variables)
+
+    def _run_succeed(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
+        del name, state, variables
+        return data, None
+
+    def _run_fail(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
+        del name
+        error, cause = (evaluate(state[part], {**variables, "states": {"input": data}}) for part in ("Error", "Cause"))
+        raise TaskError(error, cause)
+
+    def _run_choice(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
+        del name
+        for choice in state["Choices"]:
+            met = evaluate(choice["Condition"], {**variables, "states": {"input": data}})
+            assert isinstance(met, bool), "a condition must be true or false"
+            if met:
+                return data, choice["Next"]
+        return data, state["Default"]
+
+    def _run_parallel(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
+        del name
+        results = [self._run_states(branch, copy.deepcopy(data), variables) for branch in state["Branches"]]
+        return self._leave(state, data, results, {"input": data, "result": results}, variables)
+
+    def _run_task(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
+        states: dict[str, Any] = {"input": data}
+        try:
+            arguments = evaluate(state["Arguments"], {**variables, "states": states})
+            result = self._attempt(name, state, arguments)
+            states["result"] = result
+            return self._leave(state, data, result, states, variables)
+        except TaskError as failure:
+            (catch,) = state["Catch"]
+            assert catch["ErrorEquals"] == ["States.ALL"]
+            states["errorOutput"] = {"Error": failure.error, "Cause": failure.cause}
+            return self._leave(catch, data, states["errorOutput"], states, variables)
+
+    def _attempt(self, name: str, state: Any, arguments: Any) -> Any:
+        (retry,) = state["Retry"]
+        for attempt in range(retry["MaxAttempts"] + 1):
+            self.calls.append((name, arguments))
+            try:
+                return self.tasks[name](arguments)
+            except TaskError:
+                if attempt == retry["MaxAttempts"]:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _leave(
+        self, state: Any, data: Any, output: Any, states: Mapping[str, Any], variables: dict[str, Any]
+    ) -> tuple[Any, str | None]:
+        """Assign, then give the output and the next state; assignments see the variables as they were."""
+        del data
+        scope = {**variables, "states": states}
+        if "Output" in state:
+            output = evaluate(state["Output"], scope)
+        variables.update(evaluate(state.get("Assign", {}), scope))
+        return output, state.get("Next")
+
+
+def evaluate(value: Any, variables: Mapping[str, Any]) -> Any:
+    """Return ``value`` with each ``{% … %}`` in it evaluated; raises TaskError as Step Functions does."""
+    if isinstance(value, dict):
+        return {name: evaluate(part, variables) for name, part in value.items()}
+    if isinstance(value, list):
+        return [evaluate(part, variables) for part in value]
+    if not (isinstance(value, str) and value.startswith("{%") and value.endswith("%}")):
+        return value
+    expression = value[2:-2].strip()
+    try:
+        compiled = Jsonata(expression)
+        compiled.set_output_convert_nulls(False)
+        result = compiled.evaluate(None, _with_nulls(dict(variables)))
+    except Exception as error:
+        raise TaskError("States.QueryEvaluationError", f"{expression}: {error}") from error
+    if result is None:
+        raise TaskError("States.QueryEvaluationError", f"{expression} returned nothing")
+    return _plain(result)
+
+
+def _with_nulls(value: Any) -> Any:
+    """Return ``value`` with the library's own null for None, which to it means that there is nothing."""
+    if isinstance(value, dict):
+        return {name: _with_nulls(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_nulls(part) for part in value]
+    return Utils.NULL_VALUE if value is None else value
+
+
+def _plain(result: Any) -> Any:
+    """Return an expression's result with None for null."""
+    if isinstance(result, dict):
+        return {name: _plain(part) for name, part in result.items()}
+    if isinstance(result, list):
+        return [_plain(part) for part in result]
+    return None if result is Utils.NULL_VALUE else result

@@ -1,0 +1,104 @@
+"""Synthesises the application in a process of its own, which has no credentials and must not find Docker."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CDK = ROOT / "node_modules" / ".bin" / "cdk"
+DOCKER_CALLS = "docker-calls.txt"
+
+_TOOLS_IN_HOME = {
+    "UV_CACHE_DIR": ".cache/uv",
+    "JSII_RUNTIME_PACKAGE_CACHE_ROOT": ".cache/aws/jsii/package-cache",
+    "XDG_CONFIG_HOME": ".config",
+}
+"""What a private home would hide from uv and jsii: none of it holds credentials of AWS."""
+
+_UNSUPPORTED_NODES = "16,18,19,20,21,23,25"
+
+
+class SynthesisError(Exception):
+    """The application ended with an error; the text is all that it said."""
+
+
+def run_app(outdir: Path, root: Path) -> None:
+    """Run the application of the checkout ``root`` and leave the cloud assembly in ``outdir``."""
+    home = outdir.with_name(f"{outdir.name}-home")
+    _run([sys.executable, "-m", "infra.app"], _bare_environment(home) | {"CDK_OUTDIR": str(outdir)}, root)
+    _drop_asset_copies(outdir)
+
+
+def run_variants(folder: Path, root: Path) -> None:
+    """Run the variants of the application in the checkout ``root``."""
+    command = [sys.executable, "-m", "tests.infra.variants", str(folder)]
+    _run(command, _bare_environment(folder.with_name(f"{folder.name}-home")), root)
+
+
+def run_cli(outdir: Path, root: Path) -> None:
+    """Run ``cdk synth`` in the checkout ``root``."""
+    home = outdir.with_name(f"{outdir.name}-home")
+    command = [str(CDK), "synth", "--quiet", "--output", str(outdir), "--no-notices", "--no-lookups"]
+    _run(command, _bare_environment(home), root)
+    _drop_asset_copies(outdir)
+
+
+def copy_checkout(target: Path, source: Path = ROOT) -> Path:
+    """Copy what a synthesis reads to another place, in which nothing was built before."""
+    for name in ("infra", "lambdas", "rules_layer", "tests/infra"):
+        shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("cdk.json", "pyproject.toml", "uv.lock"):
+        shutil.copy2(source / name, target / name)
+    for name in (".venv", ".tools"):
+        if (ROOT / name).exists():
+            (target / name).symlink_to(ROOT / name, target_is_directory=True)
+    return target
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Return the object that a file holds."""
+    document: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+def docker_calls(home: Path) -> list[str]:
+    """Return what Docker was asked for by the synthesis whose home is ``home``."""
+    calls = home / DOCKER_CALLS
+    return calls.read_text(encoding="utf-8").splitlines() if calls.exists() else []
+
+
+def _bare_environment(home: Path) -> dict[str, str]:
+    """Return an environment without credentials, in which ``docker`` fails and says that it was called."""
+    tools = home / "bin"
+    tools.mkdir(parents=True, exist_ok=True)
+    docker = tools / "docker"
+    docker.write_text(f'#!/bin/sh\necho "$@" >> "{home / DOCKER_CALLS}"\nexit 1\n', encoding="utf-8")
+    docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+    own = {
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": _UNSUPPORTED_NODES,
+    }
+    return {name: str(Path.home() / folder) for name, folder in _TOOLS_IN_HOME.items()} | kept | own
+
+
+def _drop_asset_copies(outdir: Path) -> None:
+    """Delete the copies of the assets, of which the tests read no more than the hashes: each layer takes 50 MB."""
+    for copy in outdir.glob("asset.*"):
+        shutil.rmtree(copy)
+
+
+def _run(command: list[str], environment: Mapping[str, str], root: Path) -> None:
+    done = subprocess.run(  # noqa: S603 -- an argument list of this module's own words
+        command, env=dict(environment), cwd=root, capture_output=True, text=True, check=False, timeout=300
+    )
+    if done.returncode:
+        raise SynthesisError(done.stdout + done.stderr)

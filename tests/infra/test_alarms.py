@@ -1,0 +1,83 @@
+"""The alarms: what each watches, that it rings, and what silence means to it."""
+
+from typing import Any
+
+import pytest
+
+from tests.infra.template import Template
+
+QUIET = "notBreaching"
+
+WATCHED = {
+    "DoorbellDeadLettersPresent": {("AWS/SQS", "ApproximateNumberOfMessagesVisible")},
+    "EventDeadLettersPresent": {("AWS/SQS", "ApproximateNumberOfMessagesVisible")},
+    "DoorbellsWaitTooLong": {("AWS/SQS", "ApproximateAgeOfOldestMessage")},
+    "EvaluateObjectsFails": {("AWS/Lambda", "Errors")},
+    "TickFails": {("AWS/Lambda", "Errors")},
+    "JobLifecycleFails": {("AWS/Lambda", "Errors")},
+    "TickDoesNotRun": {("AWS/Lambda", "Invocations")},
+    "FunctionsAreThrottled": {("AWS/Lambda", "Throttles")},
+    "FireExecutionsFail": {
+        ("AWS/States", "ExecutionsFailed"),
+        ("AWS/States", "ExecutionsTimedOut"),
+        ("AWS/States", "ExecutionsAborted"),
+    },
+    "StateConflictsExhausted": {("TrainGuard", "StateConflictsExhausted")},
+    "RuleErrors": {("TrainGuard", "RuleErrors")},
+}
+
+
+@pytest.fixture(scope="module")
+def alarms(template: Template) -> dict[str, Any]:
+    """Return the alarms by their own names."""
+    found = template.of_type("AWS::CloudWatch::Alarm")
+    return {name.removeprefix("Monitoring"): alarm.properties for name, alarm in found.items()}
+
+
+def metrics(alarm: dict[str, Any]) -> list[dict[str, Any]]:
+    if "Metrics" not in alarm:
+        return [{name: alarm[name] for name in ("Namespace", "MetricName", "Dimensions")}]
+    return [entry["MetricStat"]["Metric"] for entry in alarm["Metrics"] if "MetricStat" in entry]
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_given_an_alarm_when_read_then_it_watches_its_metrics_and_rings_on_the_operations_topic(
+    alarms: dict[str, Any], name: str
+) -> None:
+    alarm = alarms[name]
+    assert {(metric["Namespace"], metric["MetricName"]) for metric in metrics(alarm)} == WATCHED[name]
+    assert alarm["AlarmActions"] == ["{MonitoringOperations}"]
+    assert alarm["AlarmDescription"]
+
+
+def test_given_the_alarms_when_listed_then_there_are_no_others(alarms: dict[str, Any]) -> None:
+    assert set(alarms) == set(WATCHED)
+
+
+def test_given_a_tick_that_never_runs_when_no_data_come_then_the_alarm_rings(alarms: dict[str, Any]) -> None:
+    alarm = alarms["TickDoesNotRun"]
+    assert alarm["TreatMissingData"] == "breaching"
+    assert alarm["ComparisonOperator"] == "LessThanThreshold"
+    assert alarm["Threshold"] == 3
+
+
+@pytest.mark.parametrize("name", sorted(set(WATCHED) - {"TickDoesNotRun"}))
+def test_given_an_idle_deployment_when_no_data_come_then_the_alarm_is_quiet(alarms: dict[str, Any], name: str) -> None:
+    assert alarms[name]["TreatMissingData"] == QUIET
+    assert alarms[name]["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+
+
+def test_given_the_products_own_metrics_when_read_then_their_dimension_is_the_function(alarms: dict[str, Any]) -> None:
+    for name in ("StateConflictsExhausted", "RuleErrors"):
+        dimensions = [metric["Dimensions"] for metric in metrics(alarms[name])]
+        assert dimensions == [
+            [{"Name": "service", "Value": "evaluate_objects"}],
+            [{"Name": "service", "Value": "tick"}],
+        ]
+
+
+def test_given_a_doorbell_that_failed_once_when_it_waits_then_no_alarm_rings_before_its_return(
+    alarms: dict[str, Any], template: Template
+) -> None:
+    visibility = template.one("AWS::SQS::Queue", "IngestDoorbells")["VisibilityTimeout"]
+    assert alarms["DoorbellsWaitTooLong"]["Threshold"] > 2 * visibility

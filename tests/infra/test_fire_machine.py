@@ -1,0 +1,253 @@
+"""The fire path, run in memory: whichever steps fail, all others run, and the execution says so at its end."""
+
+import itertools
+import json
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+
+from tests.infra.states_language import Ending, Execution, TaskError
+from tests.infra.template import Template
+
+FIRE: dict[str, Any] = {
+    "kind": "fire",
+    "job": "llm-7b-2026-01-01",
+    "jobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/llm-7b-2026-01-01",
+    "bucket": "profiles",
+    "prefix": "team/",
+    "rule": "LowGPUUtilization",
+    "fireId": "3f1c",
+    "episode": 0,
+    "node": "algo-1",
+    "reason": "95 % of the samples lie below 70 %.",
+    "measured": 23.0,
+    "threshold": 70.0,
+    "firedAt": "2026-01-01T12:34:00Z",
+    "reportUri": "s3://profiles/team/llm-7b-2026-01-01/rule-output/TrainGuardReport/report.json",
+}
+REPORT = {"kind": "report"} | {name: FIRE[name] for name in ("job", "jobArn", "bucket", "prefix", "reportUri")}
+STOP = {"stop": True, "decision": "stop", "why": "the job carries the tag"}
+REFUSED = {"stop": False, "decision": "refused", "why": "the job did not opt in"}
+ALERT = {
+    "subject": "TrainGuard: LowGPUUtilization on llm-7b-2026-01-01",
+    "text": "The GPUs wait.",
+    "json": '{"alertId": "3f1c"}',
+    "attributes": {"AlertId": {"DataType": "String", "StringValue": "3f1c"}},
+    "action": "alert sent, training job stopped",
+}
+STEPS = (
+    "MarkFired",
+    "DecideStop",
+    "StopTrainingJob",
+    "ComposeAlert",
+    "PublishAlert",
+    "RecordOutcome",
+    "BuildReport",
+    "RecordReport",
+)
+
+
+@pytest.fixture(scope="module")
+def machine(template: Template) -> dict[str, Any]:
+    """Return the definition as it is deployed, with the names that CloudFormation puts in."""
+    deployed = template.one("AWS::StepFunctions::StateMachine", "ActionsFire")
+    text = deployed["DefinitionString"]
+    for name, value in deployed["DefinitionSubstitutions"].items():
+        assert "${" + name + "}" in text
+        text = text.replace("${" + name + "}", value)
+    assert "${" not in text
+    definition: dict[str, Any] = json.loads(text)
+    return definition
+
+
+def execute(
+    machine: dict[str, Any],
+    data: dict[str, Any],
+    *,
+    decision: dict[str, Any] | None = None,
+    failing: Collection[str] = (),
+) -> tuple[Execution, Ending]:
+    """Run an execution in which the steps of ``failing`` fail at every attempt."""
+    answers: dict[str, Any] = {
+        "DecideStop": {"Payload": decision or STOP},
+        "ComposeAlert": {"Payload": ALERT},
+        "BuildReport": {"Payload": {"reportUri": FIRE["reportUri"], "files": 13}},
+        "PublishAlert": {"MessageId": "m"},
+    }
+
+    def answer(name: str) -> Callable[[Any], Any]:
+        def run(arguments: Any) -> Any:
+            del arguments
+            if name in failing:
+                raise TaskError("Service.Exception", f"{name} is down")
+            return answers.get(name, {})
+
+        return run
+
+    execution = Execution(machine, {name: answer(name) for name in STEPS})
+    return execution, execution.run(data)
+
+
+def written(execution: Execution, state: str) -> dict[str, Any]:
+    """Return the attributes that a step writes into the rule's row."""
+    update = execution.arguments_of(state)[-1]
+    assert update["TableName"] == "{StorageRuleState}"
+    assert update["Key"] == {"TrainingJobName": {"S": FIRE["job"]}, "RuleTarget": {"S": FIRE["rule"]}}
+    names, values = update["ExpressionAttributeNames"], update["ExpressionAttributeValues"]
+    assignments = [part.split(" = ") for part in update["UpdateExpression"].removeprefix("SET ").split(", ")]
+    return {names[name]: values[value] for name, value in assignments}
+
+
+def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_marked_stopped_alerted_recorded_and_reported(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, FIRE)
+    assert ending == Ending("SUCCEEDED")
+    assert sorted(name for name, _ in execution.calls) == sorted(STEPS)
+    assert written(execution, "MarkFired") == {
+        "Status": {"S": "FIRED"},
+        "Reason": {"S": FIRE["reason"]},
+        "FiredAt": {"S": FIRE["firedAt"]},
+        "FireId": {"S": FIRE["fireId"]},
+    }
+    assert execution.arguments_of("StopTrainingJob") == [{"TrainingJobName": FIRE["job"]}]
+    outcome = written(execution, "RecordOutcome")
+    assert outcome["Action"] == {"S": ALERT["action"]}
+    assert outcome["AlertId"] == {"S": FIRE["fireId"]}
+    assert outcome["ActionAt"]["S"].endswith("Z")
+    assert written(execution, "RecordReport") == {"ReportUri": {"S": FIRE["reportUri"]}}
+
+
+def test_given_a_fire_when_the_alert_is_sent_then_mail_carries_the_text_and_machines_the_document(
+    machine: dict[str, Any],
+) -> None:
+    execution, _ = execute(machine, FIRE)
+    (message,) = execution.arguments_of("PublishAlert")
+    assert message["TopicArn"] == "{ActionsAlerts}"
+    assert message["Subject"] == ALERT["subject"]
+    assert message["MessageStructure"] == "json"
+    assert message["MessageAttributes"] == ALERT["attributes"]
+    body = json.loads(message["Message"])
+    assert body["default"] == body["email"] == ALERT["text"]
+    assert body["sqs"] == body["lambda"] == body["https"] == ALERT["json"]
+
+
+def test_given_a_fire_when_functions_are_called_then_they_get_what_their_contract_says(
+    machine: dict[str, Any],
+) -> None:
+    execution, _ = execute(machine, FIRE, decision=REFUSED)
+    assert [call["Payload"] for call in execution.arguments_of("DecideStop")] == [FIRE]
+    assert [call["Payload"] for call in execution.arguments_of("BuildReport")] == [FIRE]
+    assert [call["Payload"] for call in execution.arguments_of("ComposeAlert")] == [
+        {"fire": FIRE, "decision": REFUSED, "stop": {"made": False, "error": None}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        REFUSED,
+        {"stop": False, "decision": "dry-run", "why": "the switch says dry-run"},
+        {"stop": "true", "decision": "stop", "why": "text is not true"},
+        {"decision": "stop", "why": "no word of stop"},
+        {},
+    ],
+)
+def test_given_a_decision_that_is_not_plainly_to_stop_when_a_rule_fires_then_the_job_runs_on_and_the_alert_goes_out(
+    machine: dict[str, Any], decision: dict[str, Any]
+) -> None:
+    execution, ending = execute(machine, FIRE, decision=decision or {"unknown": 1})
+    assert ending == Ending("SUCCEEDED")
+    assert execution.arguments_of("StopTrainingJob") == []
+    assert len(execution.arguments_of("PublishAlert")) == 1
+
+
+def test_given_a_failing_decision_when_a_rule_fires_then_the_job_is_not_stopped_and_the_alert_says_undecided(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"DecideStop"})
+    assert execution.arguments_of("StopTrainingJob") == []
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["decision"] == {
+        "stop": False,
+        "decision": "undecided",
+        "why": "Service.Exception: DecideStop is down",
+    }
+    assert ending.status == "FAILED"
+
+
+def test_given_a_failing_stop_when_a_rule_fires_then_the_alert_is_told_the_error(machine: dict[str, Any]) -> None:
+    execution, ending = execute(machine, FIRE, failing={"StopTrainingJob"})
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["stop"] == {"made": False, "error": "Service.Exception: StopTrainingJob is down"}
+    assert ending.cause == "StopTrainingJob: Service.Exception: StopTrainingJob is down"
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_given_a_failing_composition_when_a_rule_fires_then_a_plain_alert_says_the_truth_about_the_stop(
+    machine: dict[str, Any], stopped: bool
+) -> None:
+    execution, _ = execute(machine, FIRE, decision=STOP if stopped else REFUSED, failing={"ComposeAlert"})
+    (message,) = execution.arguments_of("PublishAlert")
+    text = json.loads(message["Message"])["email"]
+    assert FIRE["reason"] in text
+    assert FIRE["reportUri"] in text
+    assert f"Training job stopped: {'yes' if stopped else 'no'}\n" in text
+    assert message["MessageAttributes"]["AlertId"]["StringValue"] == FIRE["fireId"]
+    document = json.loads(json.loads(message["Message"])["sqs"])
+    assert document == {**FIRE, "stopMade": stopped, "stopError": None}
+
+
+def test_given_a_failing_alert_when_recorded_then_the_row_says_so_and_has_no_alert(machine: dict[str, Any]) -> None:
+    execution, _ = execute(machine, FIRE, failing={"PublishAlert"})
+    outcome = written(execution, "RecordOutcome")
+    assert outcome["Action"]["S"].startswith("alert failed (PublishAlert: Service.Exception")
+    assert outcome["Action"]["S"].endswith("training job stopped: yes")
+    assert outcome["AlertId"] == {"NULL": True}
+
+
+@pytest.mark.parametrize("count", range(len(STEPS) + 1))
+def test_given_any_set_of_failing_steps_when_a_rule_fires_then_every_other_step_runs_and_every_failure_is_named(
+    machine: dict[str, Any], count: int
+) -> None:
+    for failing in itertools.combinations(STEPS, count):
+        execution, ending = execute(machine, FIRE, failing=failing)
+        skipped = {"StopTrainingJob"} if "DecideStop" in failing else set()
+        skipped |= {"RecordReport"} if "BuildReport" in failing else set()
+        assert {name for name, _ in execution.calls} == set(STEPS) - skipped
+        named = set(failing) - skipped
+        assert ending.status == ("FAILED" if named else "SUCCEEDED")
+        assert {part.split(":")[0] for part in (ending.cause or "").split("; ") if part} == named
+
+
+@pytest.mark.parametrize("failing", [(), ("BuildReport",)])
+def test_given_a_job_that_ended_when_reported_then_nothing_is_stopped_alerted_or_marked(
+    machine: dict[str, Any], failing: tuple[str, ...]
+) -> None:
+    execution, ending = execute(machine, REPORT, failing=failing)
+    assert {name for name, _ in execution.calls} == {"BuildReport"}
+    assert execution.arguments_of("BuildReport")[0]["Payload"] == REPORT
+    assert ending.status == ("FAILED" if failing else "SUCCEEDED")
+
+
+def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limited_in_time(
+    template: Template, machine: dict[str, Any]
+) -> None:
+    deployed = template.one("AWS::StepFunctions::StateMachine", "ActionsFire")
+    assert deployed["StateMachineType"] == "STANDARD"
+    assert deployed["LoggingConfiguration"]["Level"] == "ALL"
+    assert deployed["TracingConfiguration"] == {"Enabled": True}
+    assert machine["QueryLanguage"] == "JSONata"
+    assert machine["TimeoutSeconds"] == 1800
+
+
+def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
+    template: Template, machine: dict[str, Any]
+) -> None:
+    act, report = (branch["States"] for branch in machine["States"]["ActAndReport"]["Branches"])
+    states = {**machine["States"], **act, **report}
+    for name in ("DecideStop", "ComposeAlert", "BuildReport"):
+        function = template.one("AWS::Lambda::Function", f"Actions{name}Function")
+        assert states[name]["Arguments"]["FunctionName"] == f"{{Actions{name}Function.Arn}}"
+        assert states[name]["TimeoutSeconds"] > function["Timeout"]

@@ -1,0 +1,116 @@
+"""The six functions: the same defaults, each its own settings, and a place for every event that fails."""
+
+from typing import Any
+
+import pytest
+
+from infra.overlay import AWS
+from tests.infra.synthesis import ROOT
+from tests.infra.template import Template
+
+STATE = {
+    "JOBS_TABLE": "{StorageJobs}",
+    "NODE_STATE_TABLE": "{StorageNodeState}",
+    "RULE_STATE_TABLE": "{StorageRuleState}",
+}
+EVALUATION = STATE | {"TASK_QUEUE_URL": "{IngestDoorbells}", "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}"}
+FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
+    "EvaluationEvaluateObjectsFunction": ("evaluate_objects", EVALUATION),
+    "EvaluationTickFunction": ("tick", EVALUATION),
+    "LifecycleJobLifecycleFunction": (
+        "job_lifecycle",
+        {
+            "JOBS_TABLE": "{StorageJobs}",
+            "NODE_STATE_TABLE": "{StorageNodeState}",
+            "TASK_QUEUE_URL": "{IngestDoorbells}",
+            "PROFILE_BUCKET": "{StorageProfiles}",
+        },
+    ),
+    "ActionsDecideStopFunction": (
+        "decide_stop",
+        {"JOBS_TABLE": "{StorageJobs}", "STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}"},
+    ),
+    "ActionsComposeAlertFunction": ("compose_alert", {}),
+    "ActionsBuildReportFunction": ("build_report", STATE),
+}
+
+
+def test_given_the_template_when_read_then_it_has_these_functions_and_no_other(template: Template) -> None:
+    assert set(template.of_type("AWS::Lambda::Function")) == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_given_a_function_when_read_then_it_has_the_common_defaults_and_its_own_environment(
+    template: Template, name: str
+) -> None:
+    folder, environment = FUNCTIONS[name]
+    function = template.one("AWS::Lambda::Function", name)
+    assert function["Handler"] == "handler.handler"
+    assert (ROOT / "lambdas" / folder / "handler.py").is_file()
+    assert function["Runtime"] == f"python{AWS.python_version}"
+    assert function["Architectures"] == ["arm64"]
+    assert function["Layers"] == ["{RulesLayer}"]
+    assert function["TracingConfig"] == {"Mode": "Active"}
+    assert function["LoggingConfig"] == {"LogGroup": "{" + name.removesuffix("Function") + "Logs}"}
+    assert function["Environment"]["Variables"] == environment | {
+        "POWERTOOLS_SERVICE_NAME": folder,
+        "POWERTOOLS_METRICS_NAMESPACE": "TrainGuard",
+        "POWERTOOLS_LOG_LEVEL": "INFO",
+    }
+
+
+@pytest.mark.parametrize("name", ["EvaluationTickFunction", "LifecycleJobLifecycleFunction"])
+def test_given_a_function_that_events_invoke_when_every_attempt_failed_then_the_event_is_kept(
+    template: Template, name: str
+) -> None:
+    function = template.one("AWS::Lambda::Function", name)
+    assert function["DeadLetterConfig"] == {"TargetArn": "{IngestEventDeadLetters.Arn}"}
+
+
+def test_given_asynchronous_functions_when_read_then_each_retries_as_its_work_allows(template: Template) -> None:
+    settings: dict[str, Any] = {
+        config.properties["FunctionName"]: (
+            config.properties["MaximumRetryAttempts"],
+            config.properties["MaximumEventAgeInSeconds"],
+        )
+        for config in template.of_type("AWS::Lambda::EventInvokeConfig").values()
+    }
+    assert settings == {"{EvaluationTickFunction}": (0, 60), "{LifecycleJobLifecycleFunction}": (2, 6 * 3600)}
+
+
+def test_given_the_clock_when_read_then_it_ticks_every_minute(template: Template) -> None:
+    rule = template.one("AWS::Events::Rule", "EvaluationEveryMinute")
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    assert [target["Arn"] for target in rule["Targets"]] == ["{EvaluationTickFunction.Arn}"]
+
+
+def test_given_the_lifecycle_rule_when_read_then_it_takes_state_changes_of_training_jobs(template: Template) -> None:
+    rule = template.one("AWS::Events::Rule", "LifecycleTrainingJobStateChanged")
+    assert rule["EventPattern"] == {
+        "source": ["aws.sagemaker"],
+        "detail-type": ["SageMaker Training Job State Change"],
+    }
+    assert [target["Arn"] for target in rule["Targets"]] == ["{LifecycleJobLifecycleFunction.Arn}"]
+
+
+def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: Template) -> None:
+    assert template.outputs == {
+        "ProfilerOutputUri": "s3://{StorageProfiles}/",
+        "JobsTable": "{StorageJobs}",
+        "RuleStateTable": "{StorageRuleState}",
+        "NodeStateTable": "{StorageNodeState}",
+        "DoorbellQueueUrl": "{IngestDoorbells}",
+        "DoorbellDeadLetterQueueUrl": "{IngestDoorbellDeadLetters}",
+        "EventDeadLetterQueueUrl": "{IngestEventDeadLetters}",
+        "FireStateMachineArn": "{ActionsFire.Arn}",
+        "StopSwitchParameter": "{ActionsStopSwitch}",
+        "AlertTopicArn": "{ActionsAlerts}",
+        "OperationsTopicArn": "{MonitoringOperations}",
+    }
+
+
+def test_given_the_stop_switch_when_read_then_it_takes_three_words(template: Template) -> None:
+    parameter = template.one("AWS::SSM::Parameter", "ActionsStopSwitch")
+    assert parameter["Name"] == "/TrainGuard/stop-switch"
+    assert parameter["Value"] == "enabled"
+    assert parameter["AllowedPattern"] == "^(enabled|dry-run|disabled)$"

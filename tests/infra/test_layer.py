@@ -1,0 +1,115 @@
+"""The layer: what it holds, how large it is, and where uv is looked for."""
+
+from pathlib import Path
+
+import pytest
+
+from infra import bundling, overlay
+from infra.bundling import BundlingError, find_uv, layer_folder
+
+_LIMIT_MB = 65
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    """Return the folder from which the functions import, for AWS."""
+    return layer_folder(overlay.AWS) / "python"
+
+
+def test_given_the_layer_when_unzipped_then_it_is_small_enough_beside_lambdas_limit(site: Path) -> None:
+    size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
+    assert size <= _LIMIT_MB * 1_000_000
+
+
+def test_given_the_layer_when_listed_then_it_holds_the_rules_and_the_pinned_dependencies_alone(site: Path) -> None:
+    packages = {entry.name for entry in site.iterdir() if not entry.name.endswith(".dist-info")}
+    assert packages == {
+        "aws_lambda_powertools",
+        "jmespath",
+        "msgspec",
+        "numpy",
+        "numpy.libs",
+        "trainguard",
+        "typing_extensions.py",
+    }
+
+
+def test_given_the_layer_when_its_compiled_modules_are_named_then_they_fit_the_functions(site: Path) -> None:
+    modules = list(site.rglob("*.cpython-*.so"))
+    tag = overlay.AWS.python_version.replace(".", "")
+    assert modules
+    assert all(f".cpython-{tag}-aarch64-linux-gnu" in module.name for module in modules)
+
+
+def test_given_the_layer_when_listed_then_nothing_in_it_depends_on_where_it_was_built(site: Path) -> None:
+    unstable = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "__pycache__", "bin"}
+    assert not [entry for entry in site.rglob("*") if entry.name in unstable]
+
+
+def test_given_a_finished_layer_when_asked_again_then_nothing_is_built(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(requirements: str, chosen: overlay.Overlay, target: Path) -> None:
+        raise AssertionError(f"installs {requirements} for {chosen} into {target}")
+
+    monkeypatch.setattr(bundling, "_install", refuse)
+    assert layer_folder(overlay.AWS) / "python" == site
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        overlay.Overlay(python_version="3.13", architecture="arm64", wheel_platform="same", doorbell_window_s=20),
+        overlay.Overlay(python_version="3.14", architecture="x86_64", wheel_platform="other", doorbell_window_s=20),
+    ],
+)
+def test_given_another_python_or_platform_when_asked_then_another_layer_is_built(
+    other: overlay.Overlay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundling, "_install", lambda *_: None)
+    first = overlay.Overlay(python_version="3.14", architecture="arm64", wheel_platform="same", doorbell_window_s=20)
+    assert layer_folder(first, tmp_path) != layer_folder(other, tmp_path)
+
+
+def test_given_a_changed_source_when_asked_then_another_layer_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "trainguard"
+    source.mkdir()
+    (source / "rule.py").write_text("threshold = 70\n", encoding="utf-8")
+    monkeypatch.setattr(bundling, "PACKAGE_SOURCE", source)
+    monkeypatch.setattr(bundling, "_install", lambda *_: None)
+    before = layer_folder(overlay.AWS, tmp_path / "build")
+    (source / "rule.py").write_text("threshold = 71\n", encoding="utf-8")
+    after = layer_folder(overlay.AWS, tmp_path / "build")
+    assert before != after
+    assert (after / "python" / "trainguard" / "rule.py").read_text(encoding="utf-8") == "threshold = 71\n"
+
+
+def test_given_the_variable_uv_when_looked_for_then_it_has_the_first_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = tmp_path / "uv"
+    chosen.write_text("#!/bin/sh\n", encoding="utf-8")
+    chosen.chmod(0o755)
+    monkeypatch.setenv("UV", str(chosen))
+    assert find_uv() == str(chosen)
+
+
+def test_given_no_uv_when_looked_for_then_the_error_says_what_would_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(bundling, "PROJECT_ROOT", tmp_path)
+    with pytest.raises(BundlingError, match="run `make install`"):
+        find_uv()
+
+
+def test_given_a_dependency_without_a_wheel_when_built_then_the_error_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundling, "_pinned_requirements", lambda: "./nowhere\n")
+    with pytest.raises(BundlingError, match=r"uv pip install failed: .*nowhere"):
+        layer_folder(overlay.AWS, tmp_path)
+    assert not [entry for entry in tmp_path.iterdir() if not entry.name.startswith("unfinished-")]

@@ -1,0 +1,62 @@
+"""The template for an emulator differs from the one for AWS in the declared places and in no other."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from infra import overlay
+from tests.infra.template import Template
+
+FUNCTIONS = (
+    "ActionsBuildReportFunction",
+    "ActionsComposeAlertFunction",
+    "ActionsDecideStopFunction",
+    "EvaluationEvaluateObjectsFunction",
+    "EvaluationTickFunction",
+    "LifecycleJobLifecycleFunction",
+)
+BATCH_WINDOW = "EvaluationDoorbellsToEvaluateObjects.MaximumBatchingWindowInSeconds"
+RUNTIME = {f"{function}.Runtime" for function in FUNCTIONS} | {"RulesLayer.CompatibleRuntimes.0"}
+ARCHITECTURE = {f"{function}.Architectures.0" for function in FUNCTIONS} | {"RulesLayer.CompatibleArchitectures.0"}
+LAYER_ASSET = "RulesLayer.Content.S3Key"
+
+
+def leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield each leaf of nested lists and objects with its path."""
+    if isinstance(value, dict | list) and value:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in items:
+            yield from leaves(part, f"{path}.{name}")
+    else:
+        yield path, value
+
+
+def flat(template: Template) -> dict[str, Any]:
+    document = {key: part for key, part in template.document.items() if key != "Resources"}
+    found = dict(leaves(document, "template"))
+    for resource in template.resources:
+        found |= dict(leaves(resource.properties, resource.name))
+        found[f"{resource.name}:type"] = (resource.type, resource.deletion_policy)
+    return found
+
+
+def test_given_both_templates_when_compared_then_only_the_overlay_differs(
+    template: Template, emulator_template: Template
+) -> None:
+    here = overlay.emulator()
+    expected = {BATCH_WINDOW, LAYER_ASSET}
+    expected |= RUNTIME if here.python_version != overlay.AWS.python_version else set()
+    expected |= ARCHITECTURE if here.architecture != overlay.AWS.architecture else set()
+    production, emulated = flat(template), flat(emulator_template)
+    assert set(production) == set(emulated)
+    assert {path for path in production if production[path] != emulated[path]} == expected
+
+
+def test_given_both_templates_when_their_resources_are_compared_then_the_logical_ids_are_the_same(
+    template: Template, emulator_template: Template
+) -> None:
+    assert list(template.document["Resources"]) == list(emulator_template.document["Resources"])
+
+
+def test_given_the_emulator_when_batches_are_collected_then_a_second_is_enough(emulator_template: Template) -> None:
+    mapping = emulator_template.one("AWS::Lambda::EventSourceMapping", "EvaluationDoorbellsToEvaluateObjects")
+    assert mapping["MaximumBatchingWindowInSeconds"] == 1

@@ -1,0 +1,232 @@
+"""What each role may do, compared with a table of its own: a permission more, or less, fails here."""
+
+from collections import defaultdict
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.infra.template import Statement, Template
+
+Grants = set[tuple[str, str]]
+
+JOBS = "{StorageJobs.Arn}"
+NODE_STATE = "{StorageNodeState.Arn}"
+RULE_STATE = "{StorageRuleState.Arn}"
+DOORBELLS = "{IngestDoorbells.Arn}"
+EVENT_DEAD_LETTERS = "{IngestEventDeadLetters.Arn}"
+FIRE = "{ActionsFire.Arn}"
+BUCKET = "arn:{AWS::Partition}:s3:::{StorageProfiles}"
+TRAINING_JOBS = "arn:{AWS::Partition}:sagemaker:{AWS::Region}:{AWS::AccountId}:training-job/*"
+STOP_SWITCH = "arn:{AWS::Partition}:ssm:{AWS::Region}:{AWS::AccountId}:parameter{ActionsStopSwitch}"
+
+
+def grants(resource: str, *actions: str) -> Grants:
+    return {(action, resource) for action in actions}
+
+
+def logs_and_traces(function: str) -> Grants:
+    return grants(f"{{{function}Logs.Arn}}", "logs:CreateLogStream", "logs:PutLogEvents") | grants(
+        "*", "xray:PutTraceSegments", "xray:PutTelemetryRecords"
+    )
+
+
+DESCRIBE_JOBS = grants(TRAINING_JOBS, "sagemaker:DescribeTrainingJob", "sagemaker:ListTags")
+EVALUATE = (
+    grants(NODE_STATE, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query")
+    | grants(RULE_STATE, "dynamodb:UpdateItem", "dynamodb:Query")
+    | grants(DOORBELLS, "sqs:SendMessage")
+    | grants(FIRE, "states:StartExecution")
+    | DESCRIBE_JOBS
+)
+
+EXPECTED: dict[str, Grants] = {
+    "EvaluationEvaluateObjectsRole": EVALUATE
+    | grants(DOORBELLS, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+    | grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
+    | grants(BUCKET, "s3:ListBucket")
+    | grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+    | logs_and_traces("EvaluationEvaluateObjects"),
+    "EvaluationTickRole": EVALUATE
+    | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    | grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
+    | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
+    | logs_and_traces("EvaluationTick"),
+    "LifecycleJobLifecycleRole": grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+    | grants(NODE_STATE, "dynamodb:Query")
+    | grants(DOORBELLS, "sqs:SendMessage")
+    | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
+    | DESCRIBE_JOBS
+    | logs_and_traces("LifecycleJobLifecycle"),
+    "ActionsDecideStopRole": grants(JOBS, "dynamodb:GetItem")
+    | grants(STOP_SWITCH, "ssm:GetParameter")
+    | DESCRIBE_JOBS
+    | logs_and_traces("ActionsDecideStop"),
+    "ActionsComposeAlertRole": logs_and_traces("ActionsComposeAlert"),
+    "ActionsBuildReportRole": grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    | grants(NODE_STATE, "dynamodb:Query")
+    | grants(RULE_STATE, "dynamodb:Query")
+    | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/*", "s3:PutObject")
+    | logs_and_traces("ActionsBuildReport"),
+    "ActionsFireRole": grants("{ActionsDecideStopFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ActionsComposeAlertFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ActionsBuildReportFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ActionsAlerts}", "sns:Publish")
+    | grants(RULE_STATE, "dynamodb:UpdateItem")
+    | grants(TRAINING_JOBS, "sagemaker:StopTrainingJob")
+    | grants(
+        "*",
+        "logs:CreateLogDelivery",
+        "logs:GetLogDelivery",
+        "logs:UpdateLogDelivery",
+        "logs:DeleteLogDelivery",
+        "logs:ListLogDeliveries",
+        "logs:PutResourcePolicy",
+        "logs:DescribeResourcePolicies",
+        "logs:DescribeLogGroups",
+        "xray:PutTraceSegments",
+        "xray:PutTelemetryRecords",
+        "xray:GetSamplingRules",
+        "xray:GetSamplingTargets",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def held(template: Template) -> dict[str, Grants]:
+    """Return what each role of the template may do."""
+    found: dict[str, Grants] = defaultdict(set)
+    for role, statement in template.role_statements():
+        assert statement.effect == "Allow"
+        assert not statement.not_actions
+        for resource in statement.resources:
+            found[role] |= grants(resource, *statement.actions)
+    return found
+
+
+@pytest.mark.parametrize("role", EXPECTED)
+def test_given_a_role_when_its_permissions_are_read_then_they_are_those_of_the_table(
+    role: str, held: dict[str, Grants]
+) -> None:
+    assert held[role] == EXPECTED[role]
+
+
+def test_given_the_template_when_its_roles_are_listed_then_the_table_knows_all(template: Template) -> None:
+    assert set(template.of_type("AWS::IAM::Role")) == set(EXPECTED)
+
+
+def test_given_the_template_when_read_then_permissions_stand_nowhere_else(template: Template) -> None:
+    kinds = {resource.type for resource in template.resources if resource.type.startswith("AWS::IAM::")}
+    assert kinds == {"AWS::IAM::Role"}
+    assert not [role for role in template.of_type("AWS::IAM::Role").values() if "ManagedPolicyArns" in role.properties]
+
+
+def test_given_the_functions_when_their_roles_are_compared_then_no_two_share_one(template: Template) -> None:
+    functions = template.of_type("AWS::Lambda::Function").values()
+    assert len({function.properties["Role"] for function in functions}) == len(functions) == 6
+
+
+def test_given_every_allowing_statement_when_read_then_no_action_has_a_wildcard(template: Template) -> None:
+    allowing = [statement for _, statement in template.role_statements()]
+    allowing += [entry for _, entry, _ in template.resource_policy_statements() if entry.effect == "Allow"]
+    assert not [action for statement in allowing for action in statement.actions if "*" in action or "?" in action]
+    assert not [statement for statement in allowing if statement.not_actions]
+
+
+def test_given_the_roles_when_their_trust_is_read_then_each_serves_one_service(template: Template) -> None:
+    trusted = {
+        name: role.properties["AssumeRolePolicyDocument"]["Statement"]
+        for name, role in template.of_type("AWS::IAM::Role").items()
+    }
+    for name, statements in trusted.items():
+        (statement,) = statements
+        service = "states.amazonaws.com" if name == "ActionsFireRole" else "lambda.amazonaws.com"
+        assert statement["Principal"] == {"Service": service}
+        assert statement["Action"] == "sts:AssumeRole"
+    (fire,) = trusted["ActionsFireRole"]
+    assert fire["Condition"] == {"StringEquals": {"aws:SourceAccount": "{AWS::AccountId}"}}
+
+
+def test_given_the_policies_of_resources_when_read_then_only_services_are_let_in_and_each_for_one_source(
+    template: Template,
+) -> None:
+    let_in = [
+        (name, principal, statement)
+        for name, statement, principal in template.resource_policy_statements()
+        if statement.effect == "Allow"
+    ]
+    assert {name for name, _, _ in let_in} == {
+        "IngestDoorbellsPolicy",
+        "IngestEventDeadLettersPolicy",
+        "MonitoringOperationsPolicy",
+    }
+    for _, principal, statement in let_in:
+        assert set(principal) == {"Service"}
+        assert {key for test in statement.condition.values() for key in test} & {"aws:SourceArn", "aws:SourceAccount"}
+
+
+def may(statement: Statement, action: str, tags: dict[str, str]) -> bool:
+    """Say whether a statement lets its role do ``action`` to a training job with ``tags``; IAM ignores letter case."""
+    named = any(fnmatchcase(action.lower(), pattern.lower()) for pattern in statement.actions)
+    if statement.not_actions:
+        named = not any(fnmatchcase(action.lower(), pattern.lower()) for pattern in statement.not_actions)
+    job = "arn:{AWS::Partition}:sagemaker:{AWS::Region}:{AWS::AccountId}:training-job/some-job"
+    covered = any(fnmatchcase(job, pattern) for pattern in statement.resources)
+    context = {f"aws:ResourceTag/{name}": value for name, value in tags.items()}
+    met = all(
+        operator == "StringEquals" and context.get(key) == wanted
+        for operator, tests in statement.condition.items()
+        for key, wanted in tests.items()
+    )
+    return statement.effect == "Allow" and named and covered and met
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {},
+        {"trainguard:stop-on-fire": "Allowed"},
+        {"trainguard:stop-on-fire": "true"},
+        {"trainguard:stop-on-fire": ""},
+        {"Trainguard:stop-on-fire": "allowed"},
+        {"stop-on-fire": "allowed"},
+    ],
+)
+def test_given_a_job_that_did_not_opt_in_when_any_role_asks_then_none_may_stop_it(
+    template: Template, tags: dict[str, str]
+) -> None:
+    assert [role for role, entry in template.role_statements() if may(entry, "sagemaker:StopTrainingJob", tags)] == []
+
+
+def test_given_a_job_that_opted_in_when_any_role_asks_then_the_fire_path_alone_may_stop_it(
+    template: Template,
+) -> None:
+    tags = {"trainguard:stop-on-fire": "allowed"}
+    able = [role for role, entry in template.role_statements() if may(entry, "sagemaker:StopTrainingJob", tags)]
+    assert able == ["ActionsFireRole"]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "sagemaker:AddTags",
+        "sagemaker:CreateTrainingJob",
+        "sagemaker:UpdateTrainingJob",
+        "sagemaker:DeleteTags",
+        "sagemaker:StopHyperParameterTuningJob",
+    ],
+)
+def test_given_an_opted_in_job_when_any_role_asks_then_none_may_change_it_otherwise(
+    template: Template, action: str
+) -> None:
+    tags = {"trainguard:stop-on-fire": "allowed"}
+    assert not [role for role, statement in template.role_statements() if may(statement, action, tags)]
+
+
+def test_given_the_roles_when_read_then_none_reaches_identities_or_other_roles(template: Template) -> None:
+    services = {action.split(":")[0] for _, entry in template.role_statements() for action in entry.actions}
+    assert not services & {"iam", "sts", "cloudformation", "organizations"}
+
+
+def test_given_the_template_when_searched_then_stopping_is_granted_once_and_called_once(template: Template) -> None:
+    assert template.text.count('"sagemaker:StopTrainingJob"') == 1
+    assert template.text.count(":stopTrainingJob") == 1

@@ -1,0 +1,23 @@
+"""The whole template, as reviewed: a change of it must be seen, and `make snapshot` accepts it."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.infra.template import Template
+
+SNAPSHOT = Path(__file__).with_name("TrainGuard.snapshot.json")
+ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
+
+_ASSET = re.compile(r"[0-9a-f]{64}\.zip")
+
+
+def test_given_the_template_when_compared_with_the_snapshot_then_nothing_changed_unseen(template: Template) -> None:
+    normalised = json.dumps(json.loads(_ASSET.sub("<asset>.zip", template.text)), indent=1) + "\n"
+    if os.environ.get(ACCEPT):
+        SNAPSHOT.write_text(normalised, encoding="utf-8")
+    if not SNAPSHOT.exists() or SNAPSHOT.read_text(encoding="utf-8") != normalised:
+        pytest.fail(f"the template is not {SNAPSHOT.name} any more: review the change, then run `make snapshot`")

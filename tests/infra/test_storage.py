@@ -1,0 +1,98 @@
+"""Bucket, tables and logs: encrypted, kept, limited and forgotten in time."""
+
+import pytest
+
+from tests.infra.template import Template
+
+TABLES = {
+    "StorageJobs": {"TrainingJobName": "HASH"},
+    "StorageRuleState": {"TrainingJobName": "HASH", "RuleTarget": "RANGE"},
+    "StorageNodeState": {"TrainingJobName": "HASH", "NodeKind": "RANGE"},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_given_a_table_when_read_then_it_has_its_keys_and_all_that_keeps_data_and_bills_safe(
+    template: Template, name: str
+) -> None:
+    table = template.one("AWS::DynamoDB::Table", name)
+    assert {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]} == TABLES[name]
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert table["OnDemandThroughput"] == {"MaxWriteRequestUnits": 2000}
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "ExpiresAt", "Enabled": True}
+    assert "StreamSpecification" not in table
+
+
+def test_given_the_jobs_table_when_read_then_a_sparse_index_finds_the_active_jobs(template: Template) -> None:
+    (index,) = template.one("AWS::DynamoDB::Table", "StorageJobs")["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "ActiveJobs"
+    assert [(key["AttributeName"], key["KeyType"]) for key in index["KeySchema"]] == [
+        ("Active", "HASH"),
+        ("TrainingJobName", "RANGE"),
+    ]
+    assert index["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+    assert index["OnDemandThroughput"] == {"MaxWriteRequestUnits": 2000}
+
+
+def test_given_the_bucket_when_read_then_it_is_private_encrypted_and_emptied_in_time(template: Template) -> None:
+    bucket = template.one("AWS::S3::Bucket", "StorageProfiles")
+    assert bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"] == [
+        {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    ]
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    assert bucket["NotificationConfiguration"] == {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+    (expiry,) = bucket["LifecycleConfiguration"]["Rules"]
+    assert expiry["ExpirationInDays"] == 30
+    assert expiry["Status"] == "Enabled"
+    assert "VersioningConfiguration" not in bucket
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "StorageProfilesPolicy",
+        "IngestDoorbellsPolicy",
+        "IngestDoorbellDeadLettersPolicy",
+        "IngestEventDeadLettersPolicy",
+        "ActionsAlertsPolicy",
+        "MonitoringOperationsPolicy",
+    ],
+)
+def test_given_a_bucket_queue_or_topic_when_read_then_plain_http_is_refused(template: Template, policy: str) -> None:
+    refusals = [
+        statement
+        for name, statement, _ in template.resource_policy_statements()
+        if name == policy and statement.effect == "Deny"
+    ]
+    assert [refusal.condition for refusal in refusals] == [{"Bool": {"aws:SecureTransport": "false"}}]
+
+
+def test_given_the_default_context_when_synthesised_then_data_outlives_the_stack(template: Template) -> None:
+    keep = {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"}
+    policies = {resource.name: resource.deletion_policy for resource in template.resources if resource.type in keep}
+    assert set(policies.values()) == {"Retain"}
+    assert len(policies) == 11
+
+
+def test_given_the_log_groups_when_read_then_each_forgets(template: Template) -> None:
+    groups = template.of_type("AWS::Logs::LogGroup").values()
+    assert [group.properties["RetentionInDays"] for group in groups] == [30] * 7
+
+
+def test_given_the_alert_topic_when_read_then_it_is_encrypted_with_the_key_that_costs_nothing(
+    template: Template,
+) -> None:
+    key = "arn:{AWS::Partition}:kms:{AWS::Region}:{AWS::AccountId}:alias/aws/sns"
+    assert template.one("AWS::SNS::Topic", "ActionsAlerts")["KmsMasterKeyId"] == key
+
+
+def test_given_the_alarms_topic_when_read_then_cloudwatch_can_publish_to_it(template: Template) -> None:
+    topic = template.one("AWS::SNS::Topic", "MonitoringOperations")
+    assert "KmsMasterKeyId" not in topic, "CloudWatch may not use the key that AWS manages for SNS"
+    allowed = [
+        (principal, statement.actions)
+        for name, statement, principal in template.resource_policy_statements()
+        if name == "MonitoringOperationsPolicy" and statement.effect == "Allow"
+    ]
+    assert allowed == [({"Service": "cloudwatch.amazonaws.com"}, ("sns:Publish",))]

@@ -1,0 +1,65 @@
+"""``cdk synth`` needs no credentials and no Docker, and gives the same bytes anywhere and every time."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.infra.synthesis import copy_checkout, docker_calls, read_json, run_cli
+from tests.infra.template import Template
+
+
+@pytest.fixture(scope="module")
+def second(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return what the command line synthesises in another checkout, where no layer was built before."""
+    root = copy_checkout(tmp_path_factory.mktemp("elsewhere"), checkout)
+    outdir = tmp_path_factory.mktemp("second") / "assembly"
+    run_cli(outdir, root)
+    return outdir
+
+
+def test_given_another_checkout_when_the_command_line_synthesises_then_the_template_has_the_same_bytes(
+    production: Path, second: Path
+) -> None:
+    name = "TrainGuard.template.json"
+    assert (second / name).read_bytes() == (production / name).read_bytes()
+
+
+def test_given_another_checkout_when_the_command_line_synthesises_then_the_assets_have_the_same_hashes(
+    production: Path, second: Path
+) -> None:
+    name = "TrainGuard.assets.json"
+    files = read_json(second / name)["files"]
+    assert isinstance(files, dict)
+    assert len(files) >= 3
+    assert files == read_json(production / name)["files"]
+
+
+def test_given_a_docker_that_fails_when_synthesised_then_it_was_never_called(production: Path, second: Path) -> None:
+    assert docker_calls(production.with_name("production-home")) == []
+    assert docker_calls(second.with_name("assembly-home")) == []
+
+
+def test_given_the_template_when_read_then_no_custom_resource_stands_in_it(template: Template) -> None:
+    kinds = {resource.type for resource in template.resources}
+    assert not [kind for kind in kinds if kind.startswith("Custom::") or kind == "AWS::CloudFormation::CustomResource"]
+
+
+def test_given_context_of_a_person_when_synthesised_then_bucket_topics_and_removal_follow_it(variants: Path) -> None:
+    assert not (variants / "person.error").exists()
+    template = Template(variants / "person" / "TrainGuard.template.json")
+    assert not template.of_type("AWS::S3::Bucket")
+    assert template.outputs["ProfilerOutputUri"] == "s3://our-profiles/"
+    pattern = template.one("AWS::Events::Rule", "IngestProfileObjectCreated")["EventPattern"]
+    assert pattern["detail"]["bucket"] == {"name": ["our-profiles"]}
+    subscribed = {
+        (entry.properties["Endpoint"], entry.properties["TopicArn"])
+        for entry in template.of_type("AWS::SNS::Subscription").values()
+    }
+    assert subscribed == {
+        ("ml@example.com", "{ActionsAlerts}"),
+        ("oncall@example.com", "{ActionsAlerts}"),
+        ("platform@example.com", "{MonitoringOperations}"),
+    }
+    kept = [resource.name for resource in template.resources if resource.deletion_policy == "Retain"]
+    assert kept == []
+    assert template.one("AWS::SSM::Parameter", "ActionsStopSwitch")["Value"] == "dry-run"
