@@ -72,6 +72,7 @@ def definition() -> State:
                 "MarkFired",
                 values={
                     "Status": "{% {'S': 'FIRED'} %}",
+                    "DebuggerStatus": "{% {'S': 'IssuesFound'} %}",
                     "Reason": "{% {'S': $fire.reason} %}",
                     "FiredAt": "{% {'S': $fire.firedAt} %}",
                     "FireId": "{% {'S': $fire.fireId} %}",
@@ -98,78 +99,90 @@ def definition() -> State:
 
 def _act_branch() -> State:
     """Decide, stop, alert, record: each step runs whatever became of the one before."""
+    faults = ("decideFault", "stopFault", "composeFault", "publishFault", "outcomeFault")
     return {
         "StartAt": "PrepareAct",
         "States": {
             "PrepareAct": {
                 "Type": "Pass",
-                "Assign": {
-                    "stop": {"made": False, "error": None},
-                    **dict.fromkeys(("decideFault", "stopFault", "composeFault", "publishFault", "outcomeFault"), ""),
-                },
+                "Assign": {"stop": {"made": False, "error": None}, **dict.fromkeys(faults, "")},
                 "Next": "HasAlert",
             },
             "HasAlert": _choice("$fire.kind = 'fire'", then="DecideStop", otherwise="ActFaults"),
-            "DecideStop": _invoke(
-                "DecideStop",
-                payload="{% $fire %}",
-                answer="decision",
-                otherwise={"stop": False, "decision": "undecided", "why": f"{{% {_ERROR_TEXT} %}}"},
-                fault="decideFault",
-                following="MayStop",
-            ),
-            "MayStop": _choice("$decision.stop = true", then="StopTrainingJob", otherwise="ComposeAlert"),
-            "StopTrainingJob": _keeping(
-                "stop",
-                _task(
-                    "StopTrainingJob",
-                    resource="aws-sdk:sagemaker:stopTrainingJob",
-                    arguments={"TrainingJobName": "{% $fire.job %}"},
-                    fault="stopFault",
-                    following="ComposeAlert",
-                ),
-                answer={"made": True, "error": None},
-                otherwise={"made": False, "error": f"{{% {_ERROR_TEXT} %}}"},
-            ),
-            "ComposeAlert": _invoke(
-                "ComposeAlert",
-                payload={"fire": "{% $fire %}", "decision": "{% $decision %}", "stop": "{% $stop %}"},
-                answer="alert",
-                otherwise=_FALLBACK_ALERT,
-                fault="composeFault",
-                following="PublishAlert",
-            ),
-            "PublishAlert": _task(
-                "PublishAlert",
-                resource="sns:publish",
-                arguments={
-                    "TopicArn": "${AlertTopicArn}",
-                    "Subject": "{% $alert.subject %}",
-                    "MessageStructure": "json",
-                    "Message": (
-                        "{% $string({'default': $alert.text, 'email': $alert.text, 'sqs': $alert.json,"
-                        " 'lambda': $alert.json, 'http': $alert.json, 'https': $alert.json}) %}"
-                    ),
-                    "MessageAttributes": "{% $alert.attributes %}",
-                },
-                fault="publishFault",
-                following="RecordOutcome",
-            ),
-            "RecordOutcome": _update_rule_state(
-                "RecordOutcome",
-                values={
-                    "Action": (
-                        "{% {'S': $publishFault = '' ? $alert.action : 'alert failed (' & $publishFault"
-                        " & '); training job stopped: ' & ($stop.made ? 'yes' : 'no')} %}"
-                    ),
-                    "ActionAt": "{% {'S': $now()} %}",
-                    "AlertId": "{% $publishFault = '' ? {'S': $fire.fireId} : {'NULL': true} %}",
-                },
-                fault="outcomeFault",
-                following="ActFaults",
-            ),
-            "ActFaults": _faults("decideFault", "stopFault", "composeFault", "publishFault", "outcomeFault"),
+            **_stopping_states(),
+            **_alerting_states(),
+            "ActFaults": _faults(*faults),
         },
+    }
+
+
+def _stopping_states() -> State:
+    """Stop the job, if that is what was decided, and go on to the alert."""
+    return {
+        "DecideStop": _invoke(
+            "DecideStop",
+            payload="{% $fire %}",
+            answer="decision",
+            otherwise={"stop": False, "decision": "undecided", "why": f"{{% {_ERROR_TEXT} %}}"},
+            fault="decideFault",
+            following="MayStop",
+        ),
+        "MayStop": _choice("$decision.stop = true", then="StopTrainingJob", otherwise="ComposeAlert"),
+        "StopTrainingJob": _keeping(
+            "stop",
+            _task(
+                "StopTrainingJob",
+                resource="aws-sdk:sagemaker:stopTrainingJob",
+                arguments={"TrainingJobName": "{% $fire.job %}"},
+                fault="stopFault",
+                following="ComposeAlert",
+            ),
+            answer={"made": True, "error": None},
+            otherwise={"made": False, "error": f"{{% {_ERROR_TEXT} %}}"},
+        ),
+    }
+
+
+def _alerting_states() -> State:
+    """Say what happened, send it, and record in the rule's row what was done."""
+    return {
+        "ComposeAlert": _invoke(
+            "ComposeAlert",
+            payload={"fire": "{% $fire %}", "decision": "{% $decision %}", "stop": "{% $stop %}"},
+            answer="alert",
+            otherwise=_FALLBACK_ALERT,
+            fault="composeFault",
+            following="PublishAlert",
+        ),
+        "PublishAlert": _task(
+            "PublishAlert",
+            resource="sns:publish",
+            arguments={
+                "TopicArn": "${AlertTopicArn}",
+                "Subject": "{% $alert.subject %}",
+                "MessageStructure": "json",
+                "Message": (
+                    "{% $string({'default': $alert.text, 'email': $alert.text, 'sqs': $alert.json,"
+                    " 'lambda': $alert.json, 'http': $alert.json, 'https': $alert.json}) %}"
+                ),
+                "MessageAttributes": "{% $alert.attributes %}",
+            },
+            fault="publishFault",
+            following="RecordOutcome",
+        ),
+        "RecordOutcome": _update_rule_state(
+            "RecordOutcome",
+            values={
+                "Action": (
+                    "{% {'S': $publishFault = '' ? $alert.action : 'alert failed (' & $publishFault"
+                    " & '); training job stopped: ' & ($stop.made ? 'yes' : 'no')} %}"
+                ),
+                "ActionAt": "{% {'S': $now()} %}",
+                "AlertId": "{% $publishFault = '' ? {'S': $fire.fireId} : {'NULL': true} %}",
+            },
+            fault="outcomeFault",
+            following="ActFaults",
+        ),
     }
 
 

@@ -17,6 +17,7 @@ from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
+from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions
 from trainguard.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
 from trainguard.ports import NodeTask
@@ -94,6 +95,7 @@ CALLS: list[tuple[str, str, Act]] = [
     ("stepfunctions", "start_execution", lambda clients: _executions(clients).start("name", {})),
     ("sagemaker", "describe_training_job", lambda clients: _training_jobs(clients).describe("job")),
     ("sqs", "send_message_batch", lambda clients: _tasks(clients).send(TASKS)),
+    ("ssm", "get_parameter", lambda clients: SsmStopSwitch(client=clients.ssm, parameter="/stop").value()),
 ]
 
 
@@ -122,6 +124,14 @@ def test_given_no_answer_when_called_then_the_port_is_unavailable(error: Excepti
         translated("S3", "GetObject"),
     ):
         raise error
+
+
+def test_given_a_stop_switch_when_read_twice_then_a_change_is_seen(clients: Clients) -> None:
+    with _stubbed(clients.ssm) as stubber:
+        for value in ("enabled", "dry-run"):
+            stubber.add_response("get_parameter", {"Parameter": {"Value": value}}, {"Name": "/stop"})
+        switch = SsmStopSwitch(client=clients.ssm, parameter="/stop")
+        assert [switch.value(), switch.value()] == ["enabled", "dry-run"]
 
 
 def test_given_an_error_of_our_own_when_translated_then_it_passes_as_it_is() -> None:

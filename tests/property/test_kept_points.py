@@ -1,5 +1,8 @@
 """Kept points against a plain reading of their definition, however the snapshots are cut into objects."""
 
+from itertools import pairwise
+from typing import Any
+
 import msgspec
 import numpy as np
 from hypothesis import given, settings
@@ -12,7 +15,7 @@ STEP_S = 10.0
 CAPACITY = 25
 
 
-def snapshots(values, first=0):
+def snapshots(values: Any, first: Any = 0) -> Any:
     gpu = np.array([[value, 3.0 if value is not None else np.nan] for value in values], dtype=np.float64).reshape(-1, 2)
     count = len(values)
     return Snapshots(
@@ -26,7 +29,7 @@ def snapshots(values, first=0):
     )
 
 
-def kept_by_definition(values):
+def kept_by_definition(values: Any) -> Any:
     """Indexes of kept points: after the first active one; idle runs only when over within 60 s."""
     seen = [(index, value) for index, value in enumerate(values) if value is not None]
     active = [index for index, value in seen if value >= 10]
@@ -53,10 +56,12 @@ UTILIZATION = st.lists(
 
 @given(UTILIZATION, st.lists(st.integers(0, 80), max_size=4))
 @settings(max_examples=300)
-def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are_those_of_the_definition(values, cuts):
+def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are_those_of_the_definition(
+    values: Any, cuts: Any
+) -> None:
     state = KeptState()
     edges = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         points = KeptPoints(state, 2)
         points.extend(snapshots(values[start:end], start), capacity=CAPACITY)
         points.store()
@@ -70,21 +75,23 @@ def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are
     np.testing.assert_array_equal(points.histogram[0], counts)
 
 
-def fold(state, values, first, capacity=CAPACITY):
+def fold(state: Any, values: Any, first: Any, capacity: Any = CAPACITY) -> Any:
     points = KeptPoints(state, 2)
     points.extend(snapshots(values, first), capacity=capacity)
     points.store()
     return points
 
 
-def test_given_an_idle_run_of_exactly_60_s_when_it_ends_then_it_is_kept_and_one_more_snapshot_makes_it_a_pause():
+def test_given_an_idle_run_of_exactly_60_s_when_it_ends_then_it_is_kept_and_one_more_snapshot_makes_it_a_pause() -> (
+    None
+):
     for idle, kept in ((6, 8), (7, 2)):
         state = KeptState()
         fold(state, [50.0, *[0.0] * idle, 50.0], 0)
         assert state.kept_total == kept
 
 
-def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_points_are_missing():
+def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_points_are_missing() -> None:
     state = KeptState()
     one = snapshots([50.0] * 3)
     alone = Snapshots(
@@ -105,7 +112,7 @@ def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_poin
     assert both.gpu_utilization[3, 1] == 3.0
 
 
-def test_given_a_degraded_state_when_it_goes_on_then_it_stays_degraded():
+def test_given_a_degraded_state_when_it_goes_on_then_it_stays_degraded() -> None:
     state = KeptState()
     points = fold(state, [50.0] * 50, 0, capacity=200)
     assert points.degrade() == "degraded_to_whole_percents"

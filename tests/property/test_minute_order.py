@@ -1,5 +1,7 @@
 """Minutes are applied in one order, whatever order their doorbells have."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,19 +10,19 @@ from trainguard.engine.minute_order import LATENESS_S, MinuteOrder
 FIRST = 1_795_248_000
 
 
-def minute(index):
+def minute(index: Any) -> Any:
     return FIRST + 60 * index
 
 
-def listing_of(stored):
-    def listing(cursor):
+def listing_of(stored: Any) -> Any:
+    def listing(cursor: Any) -> Any:
         return [(f"k{each}", each, 0.0) for each in sorted(stored) if cursor is None or each > cursor]
 
     return listing
 
 
 @st.composite
-def deliveries(draw):
+def deliveries(draw: Any) -> Any:
     """Which minutes exist, and an order of doorbells in which none is later than the lateness bound."""
     count = draw(st.integers(1, 25))
     exists = [index for index in range(count) if draw(st.integers(0, 9))] or [0]
@@ -31,9 +33,10 @@ def deliveries(draw):
 
 @given(deliveries())
 @settings(max_examples=300)
-def test_given_any_order_within_the_bound_when_applied_then_ascending_and_each_once(case):
+def test_given_any_order_within_the_bound_when_applied_then_ascending_and_each_once(case: Any) -> None:
     exists, order, repeats = case
-    engine, applied = MinuteOrder(), []
+    engine = MinuteOrder()
+    applied: list[Any] = []
     for position, each in enumerate(order):
         engine.announce(f"k{each}", each)
         applied.extend(engine.ready(listing_of(order[: position + 1])))
@@ -47,9 +50,10 @@ def test_given_any_order_within_the_bound_when_applied_then_ascending_and_each_o
 
 
 @given(st.permutations(list(range(30))))
-def test_given_a_backlog_in_any_order_when_s3_has_everything_then_nothing_is_late_and_nothing_a_gap(order):
+def test_given_a_backlog_in_any_order_when_s3_has_everything_then_nothing_is_late_and_nothing_a_gap(order: Any) -> None:
     stored = {minute(index) for index in range(30)}
-    engine, applied = MinuteOrder(), []
+    engine = MinuteOrder()
+    applied: list[Any] = []
     for index in order:
         engine.announce(f"k{minute(index)}", minute(index))
         applied.extend(each for each, _ in engine.ready(listing_of(stored)))
@@ -58,30 +62,30 @@ def test_given_a_backlog_in_any_order_when_s3_has_everything_then_nothing_is_lat
     assert (engine.gaps, engine.late) == (0, 0)
 
 
-def run(engine, *announced, stored=()):
+def run(engine: Any, *announced: Any, stored: Any = ()) -> Any:
     for index in announced:
         engine.announce(f"k{minute(index)}", minute(index))
     return [(each - FIRST) // 60 for each, _ in engine.ready(listing_of({minute(index) for index in stored}))]
 
 
-def test_given_a_new_node_when_its_first_minute_rings_then_it_waits_for_the_lateness_bound():
+def test_given_a_new_node_when_its_first_minute_rings_then_it_waits_for_the_lateness_bound() -> None:
     engine = MinuteOrder()
     assert run(engine, 1) == []
     assert run(engine, 2) == []
     assert run(engine, 3, stored=[0, 1, 2, 3]) == [0, 1, 2, 3]
 
 
-def test_given_the_next_minute_when_it_rings_then_it_is_applied_at_once_and_s3_is_not_asked():
+def test_given_the_next_minute_when_it_rings_then_it_is_applied_at_once_and_s3_is_not_asked() -> None:
     engine = MinuteOrder(cursor=minute(4))
     engine.announce("k", minute(5))
 
-    def refuse(_):
+    def refuse(_: int | None) -> list[tuple[str, int, float]]:
         raise AssertionError("listed without need")
 
     assert [key for _, key in engine.ready(refuse)] == ["k"]
 
 
-def test_given_a_gap_when_the_bound_passes_then_it_is_counted_and_its_minute_is_late():
+def test_given_a_gap_when_the_bound_passes_then_it_is_counted_and_its_minute_is_late() -> None:
     engine = MinuteOrder(cursor=minute(0))
     assert run(engine, 2) == []
     assert run(engine, 4, stored=[2, 4]) == [2]
@@ -91,12 +95,12 @@ def test_given_a_gap_when_the_bound_passes_then_it_is_counted_and_its_minute_is_
     assert (engine.late, engine.duplicates) == (1, 1)
 
 
-def test_given_a_silent_node_when_flushed_then_only_what_s3_has_had_for_long_is_applied():
+def test_given_a_silent_node_when_flushed_then_only_what_s3_has_had_for_long_is_applied() -> Any:
     engine = MinuteOrder(cursor=minute(0))
     engine.announce("k2", minute(2))
     engine.announce("k4", minute(4))
 
-    def listing(_):
+    def listing(_: Any) -> Any:
         return [("k2", minute(2), 100.0), ("k4", minute(4), 900.0)]
 
     assert [key for _, key in engine.ready(listing, modified_before=500.0)] == ["k2"]
@@ -104,7 +108,7 @@ def test_given_a_silent_node_when_flushed_then_only_what_s3_has_had_for_long_is_
     assert engine.gaps == 2
 
 
-def test_given_a_gap_of_years_when_it_is_jumped_then_the_state_stays_small():
+def test_given_a_gap_of_years_when_it_is_jumped_then_the_state_stays_small() -> None:
     engine = MinuteOrder(cursor=1_420_070_400)
     engine.announce("k", FIRST)
     assert len(list(engine.ready(listing_of({FIRST}), drain=True))) == 1

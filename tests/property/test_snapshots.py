@@ -1,5 +1,7 @@
 """Snapshots do not depend on where one object ends and the next begins, nor on the order of lines."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,13 +20,13 @@ TABLE = (
 GPUS = ("gpu0", "gpu1")
 
 
-def samples(rows):
+def samples(rows: Any) -> Any:
     times, series, values = (np.array(column) for column in zip(*rows, strict=True)) if rows else (np.array([]),) * 3
     return Samples(times.astype(float), values.astype(float), series.astype(np.int64), TABLE)
 
 
 @st.composite
-def grids(draw):
+def grids(draw: Any) -> Any:
     """Rows (time, series, value) of a drifting grid at 500 ms whose threads differ by up to 25 ms."""
     count = draw(st.integers(1, 30))
     rows = []
@@ -36,7 +38,7 @@ def grids(draw):
     return rows
 
 
-def columns(snapshots):
+def columns(snapshots: Any) -> Any:
     return [
         column.tobytes()
         for column in (
@@ -50,7 +52,7 @@ def columns(snapshots):
     ]
 
 
-def assembled(parts):
+def assembled(parts: Any) -> Any:
     whole, open_snapshot = [], None
     for part in parts:
         done, open_snapshot = assemble(samples(part), open_snapshot, gpu_names=GPUS, interval_s=0.5)
@@ -63,7 +65,7 @@ def assembled(parts):
 
 
 @given(grids(), st.data())
-def test_given_a_cut_anywhere_in_time_when_assembled_then_the_snapshots_are_the_same(rows, data):
+def test_given_a_cut_anywhere_in_time_when_assembled_then_the_snapshots_are_the_same(rows: Any, data: Any) -> None:
     rows.sort()
     cut = data.draw(st.integers(0, len(rows)))
     at_once, in_two = assembled([rows]), assembled([rows[:cut], rows[cut:]])
@@ -72,7 +74,7 @@ def test_given_a_cut_anywhere_in_time_when_assembled_then_the_snapshots_are_the_
 
 
 @given(grids(), st.randoms())
-def test_given_lines_in_any_order_when_assembled_then_the_snapshots_are_the_same(rows, random):
+def test_given_lines_in_any_order_when_assembled_then_the_snapshots_are_the_same(rows: Any, random: Any) -> None:
     shuffled = list(rows)
     random.shuffle(shuffled)
     for left, right in zip(assembled([rows]), assembled([shuffled]), strict=True):
@@ -80,16 +82,17 @@ def test_given_lines_in_any_order_when_assembled_then_the_snapshots_are_the_same
 
 
 @given(grids())
-def test_given_a_grid_when_assembled_then_one_snapshot_holds_one_tick(rows):
+def test_given_a_grid_when_assembled_then_one_snapshot_holds_one_tick(rows: Any) -> None:
     times = assembled([rows])[0]
     ticks = {round((time - 1_000.0) / 0.501) for time, _, _ in rows}
     assert len(times) == len(ticks)
 
 
-def test_given_samples_of_one_snapshot_when_assembled_then_every_column_is_its_own():
+def test_given_samples_of_one_snapshot_when_assembled_then_every_column_is_its_own() -> None:
     rows = [(10.0, 0, 20.0), (10.0, 1, 41.0), (10.004, 2, 90.0), (10.004, 4, 55.0), (10.02, 5, 3.0)]
     done, open_snapshot = assemble(samples(rows), None, gpu_names=GPUS, interval_s=0.5)
     assert len(done) == 0
+    assert open_snapshot is not None
     last = complete([open_snapshot], GPUS)
     assert last.times.tolist() == [10.0]
     assert last.cpu_mean.tolist() == [30.5]
@@ -99,12 +102,12 @@ def test_given_samples_of_one_snapshot_when_assembled_then_every_column_is_its_o
     np.testing.assert_array_equal(last.gpu_memory, [[55.0, np.nan]])
 
 
-def test_given_60_s_sampling_when_two_objects_hold_one_sample_each_then_the_interval_is_found():
+def test_given_60_s_sampling_when_two_objects_hold_one_sample_each_then_the_interval_is_found() -> None:
     first, second = samples([(0.0, 2, 50.0)]), samples([(60.0, 2, 50.0)])
     unknown = estimate_interval_s(first, None, None)
     assert unknown is None
     assert estimate_interval_s(second, unknown, 0.0) == 60.0
 
 
-def test_given_a_gpu_that_appears_later_when_named_then_columns_keep_their_place():
+def test_given_a_gpu_that_appears_later_when_named_then_columns_keep_their_place() -> None:
     assert extend_gpu_names(("gpu1",), samples([(0.0, 2, 1.0)])) == ("gpu1", "gpu0")

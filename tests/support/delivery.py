@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-from support.small_job import BUCKET, JOB, Upload, describe
+from tests.support.small_job import BUCKET, JOB, Upload, describe
 from trainguard.adapters.memory.faults import Crash
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.batch import BatchProcessor
@@ -12,9 +12,10 @@ from trainguard.engine.fires import iso_time
 from trainguard.engine.session import DELIVERY_COUNTERS
 from trainguard.engine.tick import Tick
 from trainguard.ports import Timing
-from trainguard.records import NodeKey
+from trainguard.records import JobRecord, NodeKey, NodeRecord, Stream
 
 VISIBILITY_S = 360.0
+STREAMS: tuple[Stream, ...] = ("system", "framework")
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Network:
     now: float = 0.0
     queue: list[tuple[float, int, Message]] = field(default_factory=list)
     crashes: int = 0
+    lasting_faults: bool = False
     doomed: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -59,7 +61,7 @@ class Network:
         except Crash:
             self.crashes += 1
             failed = {message.message_id for message in messages}
-        self.world.faults.clear()
+        self._forget_faults()
         for message in messages:
             if message.message_id in failed:
                 self.send(message.body, self.now + VISIBILITY_S, message.deliveries + 1)
@@ -72,8 +74,22 @@ class Network:
             self.clock.run()
         except Crash:
             self.crashes += 1
-        self.world.faults.clear()
+        self._forget_faults()
         self._take_tasks()
+
+    def node(self, key: NodeKey) -> NodeRecord:
+        """Return a node's item, which must exist."""
+        return stored_node(self.world, key)
+
+    def job(self) -> JobRecord:
+        """Return the job's item, which must exist."""
+        record = self.world.jobs.load(JOB)
+        assert record is not None
+        return record
+
+    def _forget_faults(self) -> None:
+        if not self.lasting_faults:
+            self.world.faults.clear()
 
     def _arm(self) -> None:
         """Let the next function die after so many port calls, when one is doomed."""
@@ -95,12 +111,19 @@ class Network:
         self.now = max(self.now, time)
 
 
+def stored_node(world: MemoryWorld, key: NodeKey) -> NodeRecord:
+    """Return a node's item, which must exist."""
+    record = world.nodes.load(key)
+    assert record is not None, key
+    return record
+
+
 def final_state(world: MemoryWorld) -> dict[str, object]:
     """Return all that must not depend on delivery: state, cursors, counters of what was read, rows, fires."""
     state: dict[str, object] = {}
-    for stream, nodes in (("system", ("algo-1", "algo-2")), ("framework", ("algo-1", "algo-2"))):
-        for node in nodes:
-            record = world.nodes.load(NodeKey(JOB, node, stream))
+    for stream in STREAMS:
+        for node in ("algo-1", "algo-2"):
+            record = stored_node(world, NodeKey(JOB, node, stream))
             counters = {name: count for name, count in record.counters.items() if name not in DELIVERY_COUNTERS}
             state[record.key.node_kind] = (record.state, dict(record.cursors), dict(record.pending), counters)
     for row in world.rows.of_job(JOB):

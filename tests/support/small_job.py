@@ -71,8 +71,8 @@ def _system(node: int, low: bool, rng: np.random.Generator) -> list[Upload]:
             for gpu in range(2):
                 lines.append(_line("GPUUtilization", f"gpu{gpu}", busy + gpu, node, time + 0.002))
                 lines.append(_line("GPUMemoryUtilization", f"gpu{gpu}", 20 + gpu, node, time + 0.002))
-            for core in range(2):
-                lines.append(_line("CPUUtilization", f"cpu{core}", round(float(rng.uniform(20, 60)), 2), node, time))
+            cores = enumerate(rng.uniform(20, 60, 2).tolist())
+            lines += [_line("CPUUtilization", f"cpu{core}", round(value, 2), node, time) for core, value in cores]
         rng.shuffle(lines)
         key = f"{JOB}/profiler-output/system/incremental/{hour_folder(minute)}/{minute}.algo-{node}.json"
         result.append(Upload(minute + 60.5, key, "".join(lines).encode()))

@@ -1,11 +1,13 @@
 """The alert says truly what was done, fits SNS's limits and carries hostile text unharmed."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.actions.alert import AlertRequest, Decision, Fire, StopResult, compose_alert
 
-FIRE = {
+FIRE: dict[str, Any] = {
     "job": "bert",
     "job_arn": "arn:aws:sagemaker:eu-west-1:111122223333:training-job/bert",
     "rule": "LowGPUUtilization",
@@ -20,12 +22,20 @@ FIRE = {
 }
 
 
-def alert(*, stop=False, decision="refused", why="its owner has not opted in", made=False, error=None, **fire):
+def alert(
+    *,
+    stop: Any = False,
+    decision: Any = "refused",
+    why: Any = "its owner has not opted in",
+    made: Any = False,
+    error: Any = None,
+    **fire: Any,
+) -> Any:
     request = AlertRequest(Fire(**(FIRE | fire)), Decision(stop, decision, why), StopResult(made, error))
     return compose_alert(request)
 
 
-def test_given_a_stop_that_was_made_when_composed_then_text_document_and_row_say_so():
+def test_given_a_stop_that_was_made_when_composed_then_text_document_and_row_say_so() -> None:
     composed = alert(stop=True, decision="stop", why="the tag allows it", made=True)
     assert composed.action == "Training job stopped: the tag allows it."
     assert composed.action in composed.text
@@ -33,18 +43,18 @@ def test_given_a_stop_that_was_made_when_composed_then_text_document_and_row_say
     assert composed.attributes["Stopped"] == "true"
 
 
-def test_given_a_stop_that_failed_when_composed_then_nobody_is_told_that_it_was_made():
+def test_given_a_stop_that_failed_when_composed_then_nobody_is_told_that_it_was_made() -> None:
     composed = alert(stop=True, decision="stop", why="the tag allows it", made=False, error="AccessDenied: no")
     assert composed.action == "Stopping the training job failed: AccessDenied: no"
     assert composed.document["stop_error"] == "AccessDenied: no"
     assert composed.attributes["Stopped"] == "false"
 
 
-def test_given_a_refusal_when_composed_then_it_says_why():
+def test_given_a_refusal_when_composed_then_it_says_why() -> None:
     assert alert().action == "Training job not stopped: its owner has not opted in."
 
 
-def test_given_an_alert_when_read_by_a_machine_then_id_report_and_numbers_are_there():
+def test_given_an_alert_when_read_by_a_machine_then_id_report_and_numbers_are_there() -> None:
     document = alert().document
     assert document["alert_id"] == FIRE["fire_id"]
     assert document["report_uri"] == FIRE["report_uri"]
@@ -52,7 +62,9 @@ def test_given_an_alert_when_read_by_a_machine_then_id_report_and_numbers_are_th
 
 
 @given(st.text(max_size=300), st.text(max_size=100))
-def test_given_any_job_and_rule_name_when_composed_then_the_subject_is_short_printable_ascii(job, rule):
+def test_given_any_job_and_rule_name_when_composed_then_the_subject_is_short_printable_ascii(
+    job: Any, rule: Any
+) -> None:
     subject = alert(job=job, rule=rule).subject
     assert 0 < len(subject) < 100
     assert subject.isascii()

@@ -1,6 +1,7 @@
 """Stopping is opt-in, looks at the job as it is now, and never at an upload."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ RUNNING = TrainingJobDescription(
 )
 
 
-def test_given_an_opted_in_running_job_when_the_switch_is_enabled_then_it_is_stopped():
+def test_given_an_opted_in_running_job_when_the_switch_is_enabled_then_it_is_stopped() -> None:
     decision = decide_stop("job", RUNNING, "enabled")
     assert (decision.stop, decision.decision) == (True, "stop")
 
@@ -42,37 +43,37 @@ def test_given_an_opted_in_running_job_when_the_switch_is_enabled_then_it_is_sto
         {"stop-on-fire": "allowed"},
     ],
 )
-def test_given_any_tag_but_the_very_one_when_decided_then_it_is_refused_and_says_so(tags):
+def test_given_any_tag_but_the_very_one_when_decided_then_it_is_refused_and_says_so(tags: Any) -> None:
     decision = decide_stop("job", replace(RUNNING, tags=tags), "enabled")
     assert (decision.stop, decision.decision) == (False, "refused")
     assert "has not opted in" in decision.why
 
 
 @pytest.mark.parametrize("status", [status for status in JobStatus if status is not JobStatus.IN_PROGRESS])
-def test_given_a_job_that_is_not_in_progress_when_decided_then_it_is_refused(status):
+def test_given_a_job_that_is_not_in_progress_when_decided_then_it_is_refused(status: Any) -> None:
     decision = decide_stop("job", replace(RUNNING, status=status), "enabled")
     assert not decision.stop
     assert status.value in decision.why
 
 
-def test_given_a_job_that_uploads_its_model_when_decided_then_it_is_refused():
+def test_given_a_job_that_uploads_its_model_when_decided_then_it_is_refused() -> None:
     decision = decide_stop("job", replace(RUNNING, secondary_status="Uploading"), "enabled")
     assert not decision.stop
     assert "uploading" in decision.why
 
 
-def test_given_a_job_that_sagemaker_does_not_know_when_decided_then_it_is_refused():
+def test_given_a_job_that_sagemaker_does_not_know_when_decided_then_it_is_refused() -> None:
     assert not decide_stop("job", None, "enabled").stop
 
 
-def test_given_a_dry_run_when_decided_then_it_says_what_it_would_have_done():
+def test_given_a_dry_run_when_decided_then_it_says_what_it_would_have_done() -> None:
     decision = decide_stop("job", RUNNING, "dry-run")
     assert (decision.stop, decision.decision) == (False, "dry-run")
     assert "would have been stopped" in decision.why
 
 
 @pytest.mark.parametrize("switch", ["disabled", "", "ENABLED", "enabled ", "yes"])
-def test_given_any_other_switch_when_decided_then_it_is_refused(switch):
+def test_given_any_other_switch_when_decided_then_it_is_refused(switch: Any) -> None:
     decision = decide_stop("job", RUNNING, switch)
     assert (decision.stop, decision.decision) == (False, "refused")
     assert repr(switch) in decision.why

@@ -1,6 +1,7 @@
 """Messages to work: grouped by job and node; what can never be used is refused by name."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -13,20 +14,20 @@ TIME = "2026-11-21T08:01:00Z"
 MINUTE = 1_795_248_000
 
 
-def created(key, bucket="profiles", time=TIME):
+def created(key: Any, bucket: Any = "profiles", time: Any = TIME) -> Any:
     detail = {"version": "0", "bucket": {"name": bucket}, "object": {"key": key, "size": 1, "sequencer": "00"}}
     return json.dumps({"source": "aws.s3", "detail-type": "Object Created", "time": time, "detail": detail})
 
 
-def system(job="job", node="algo-1", minute=MINUTE):
+def system(job: Any = "job", node: Any = "algo-1", minute: Any = MINUTE) -> Any:
     return f"{job}/profiler-output/system/incremental/2026112108/{minute}.{node}.json"
 
 
-def messages(*bodies, deliveries=1):
+def messages(*bodies: Any, deliveries: Any = 1) -> Any:
     return [Message(f"m{index}", body, deliveries) for index, body in enumerate(bodies)]
 
 
-def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messages():
+def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messages() -> None:
     (job,), refusals = sort_messages(
         messages(created(system()), created(system(node="algo-2")), created(system(minute=MINUTE + 60)))
     )
@@ -35,24 +36,24 @@ def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messa
     assert {key.node: ring.message_ids for key, ring in job.nodes.items()} == {"algo-1": ["m0", "m2"], "algo-2": ["m1"]}
 
 
-def test_given_one_job_name_under_two_roots_when_sorted_then_they_are_not_mixed():
+def test_given_one_job_name_under_two_roots_when_sorted_then_they_are_not_mixed() -> None:
     jobs, _ = sort_messages(messages(created(system()), created("copy/" + system()), created(system(), bucket="other")))
     assert len(jobs) == 3
 
 
-def test_given_a_task_when_sorted_then_it_closes_its_stream():
+def test_given_a_task_when_sorted_then_it_closes_its_stream() -> None:
     task = NodeTask("job", "algo-1", "system", "close")
     (job,), _ = sort_messages(messages(encode_task(task), deliveries=2))
     work = job.nodes[NodeKey("job", "algo-1", "system")].work
     assert (work.close, work.modified_before, work.repeated) == (True, None, True)
 
 
-def test_given_a_flush_task_when_sorted_then_its_time_is_kept():
+def test_given_a_flush_task_when_sorted_then_its_time_is_kept() -> None:
     (job,), _ = sort_messages(messages(encode_task(NodeTask("job", "algo-1", "framework", "flush", 12.5))))
     assert job.nodes[NodeKey("job", "algo-1", "framework")].work.modified_before == 12.5
 
 
-def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rings():
+def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rings() -> None:
     (job,), _ = sort_messages(messages(created("job/profiler-output/framework/training_job_end.ts")))
     assert job.ended == ["m0"]
     assert job.nodes == {}
@@ -78,13 +79,15 @@ def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rin
         (created(system(minute=MINUTE + 7_200)), "foreign_keys"),
     ],
 )
-def test_given_a_message_that_can_never_be_used_when_sorted_then_it_alone_is_refused_by_name(body, what):
+def test_given_a_message_that_can_never_be_used_when_sorted_then_it_alone_is_refused_by_name(
+    body: Any, what: Any
+) -> None:
     jobs, refusals = sort_messages(messages(created(system()), body))
     assert len(jobs) == 1
     assert [(refusal.message_id, refusal.what) for refusal in refusals] == [("m1", what)]
     assert refusals[0].reason
 
 
-def test_given_a_name_up_to_an_hour_ahead_when_sorted_then_it_is_taken():
+def test_given_a_name_up_to_an_hour_ahead_when_sorted_then_it_is_taken() -> None:
     jobs, refusals = sort_messages(messages(created(system(minute=MINUTE + 3_600))))
     assert (len(jobs), refusals) == (1, [])

@@ -1,5 +1,7 @@
 """Episodes: when a condition that holds is a new fire, and when it is over."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,7 +10,7 @@ from trainguard.engine.episodes import Episode, fire_id
 CLEAR_S = 180.0
 
 
-def feed(episode, pattern, start=0):
+def feed(episode: Any, pattern: Any, start: Any = 0) -> Any:
     """Evaluate once a minute: ``x`` the condition holds, ``.`` it does not. Returns the minutes that began episodes."""
     return [
         minute
@@ -17,18 +19,18 @@ def feed(episode, pattern, start=0):
     ]
 
 
-def test_given_a_condition_that_holds_on_when_evaluated_then_one_episode_begins():
+def test_given_a_condition_that_holds_on_when_evaluated_then_one_episode_begins() -> None:
     episode = Episode()
     assert feed(episode, "..xxxxx") == [2]
     assert (episode.is_open, episode.violations, episode.times_fired, episode.fired_at) == (True, 5, 1, 120.0)
 
 
-def test_given_a_short_clean_spell_when_the_condition_returns_then_it_is_the_same_episode():
+def test_given_a_short_clean_spell_when_the_condition_returns_then_it_is_the_same_episode() -> None:
     episode = Episode()
     assert feed(episode, "xx..xx") == [0]
 
 
-def test_given_clean_windows_when_they_last_exactly_long_enough_then_the_episode_is_over():
+def test_given_clean_windows_when_they_last_exactly_long_enough_then_the_episode_is_over() -> None:
     episode = Episode()
     feed(episode, "x...")
     assert episode.is_open
@@ -38,7 +40,7 @@ def test_given_clean_windows_when_they_last_exactly_long_enough_then_the_episode
     assert episode.times_fired == 2
 
 
-def test_given_two_evaluations_of_one_minute_when_the_condition_holds_then_it_is_one_violation():
+def test_given_two_evaluations_of_one_minute_when_the_condition_holds_then_it_is_one_violation() -> None:
     episode = Episode()
     for through in (60.0, 75.0, 119.9, 120.0):
         episode.update(holds=True, through=through, clear_after_s=CLEAR_S)
@@ -46,7 +48,7 @@ def test_given_two_evaluations_of_one_minute_when_the_condition_holds_then_it_is
 
 
 @given(st.text(alphabet="x.", max_size=60))
-def test_given_any_history_when_evaluated_then_every_violation_lies_in_an_episode(pattern):
+def test_given_any_history_when_evaluated_then_every_violation_lies_in_an_episode(pattern: Any) -> None:
     episode = Episode()
     began = feed(episode, pattern)
     assert len(began) == episode.times_fired
@@ -54,7 +56,7 @@ def test_given_any_history_when_evaluated_then_every_violation_lies_in_an_episod
     assert bool(began) == ("x" in pattern)
 
 
-def test_given_one_job_rule_and_episode_when_named_then_every_node_derives_the_same_fire_and_no_other():
+def test_given_one_job_rule_and_episode_when_named_then_every_node_derives_the_same_fire_and_no_other() -> None:
     base = ("arn:aws:sagemaker:eu-west-1:1:training-job/a", "LowGPUUtilization", 0)
     names = {
         fire_id(*base),

@@ -1,5 +1,7 @@
 """The key grammar decides which objects are profile objects, whatever an event pattern lets through."""
 
+from typing import Any
+
 import pytest
 
 from trainguard.errors import ForeignKeyError
@@ -9,11 +11,11 @@ SYSTEM = "team-a/runs/bert-large-1/profiler-output/system/incremental/2026112108
 FRAMEWORK = "bert/profiler-output/framework/pevents/2026112108/1795248012345678_905-algo-3_pythontimeline.json"
 
 
-def test_given_a_system_key_when_parsed_then_job_node_and_minute_are_read():
+def test_given_a_system_key_when_parsed_then_job_node_and_minute_are_read() -> None:
     assert parse_key(SYSTEM) == SystemKey(ProfileRoot("team-a/runs/", "bert-large-1"), "algo-12", 1795248000)
 
 
-def test_given_a_framework_key_when_parsed_then_the_lane_names_process_and_kind():
+def test_given_a_framework_key_when_parsed_then_the_lane_names_process_and_kind() -> None:
     parsed = parse_key(FRAMEWORK)
     assert isinstance(parsed, FrameworkKey)
     assert (parsed.node, parsed.process, parsed.end_us, parsed.lane) == (
@@ -32,13 +34,13 @@ def test_given_a_framework_key_when_parsed_then_the_lane_names_process_and_kind(
         ("1589930991000000_4487_0000_pythontimeline", "4487"),
     ],
 )
-def test_given_hosts_that_are_no_algo_when_parsed_then_they_are_nodes_too(name, node):
+def test_given_hosts_that_are_no_algo_when_parsed_then_they_are_nodes_too(name: Any, node: Any) -> None:
     parsed = parse_key(f"job/profiler-output/framework/pevents/2020070206/{name}.json")
     assert isinstance(parsed, FrameworkKey)
     assert parsed.node == node
 
 
-def test_given_the_end_marker_when_parsed_then_it_ends_a_stream():
+def test_given_the_end_marker_when_parsed_then_it_ends_a_stream() -> None:
     assert parse_key("j/profiler-output/system/training_job_end.ts") == EndKey(ProfileRoot("", "j"), "system")
 
 
@@ -64,12 +66,12 @@ def test_given_the_end_marker_when_parsed_then_it_ends_a_stream():
         "",
     ],
 )
-def test_given_a_foreign_or_hostile_key_when_parsed_then_it_is_refused_with_a_reason(key):
+def test_given_a_foreign_or_hostile_key_when_parsed_then_it_is_refused_with_a_reason(key: Any) -> None:
     with pytest.raises(ForeignKeyError) as refused:
         parse_key(key)
     assert refused.value.reason
 
 
-def test_given_a_minute_when_its_key_is_made_then_parsing_gives_it_back():
+def test_given_a_minute_when_its_key_is_made_then_parsing_gives_it_back() -> None:
     root = ProfileRoot("p/", "job")
     assert parse_key(system_key(root, "algo-1", 1795248060)) == SystemKey(root, "algo-1", 1795248060)

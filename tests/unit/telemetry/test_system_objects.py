@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +14,23 @@ from trainguard.telemetry.system import read_system_object
 MINUTE = 1_795_248_000
 
 
-def line(dimension="GPUUtilization", name="gpu0", value=50.0, node="algo-1", second=1.0, **extra):
+def line(
+    dimension: Any = "GPUUtilization",
+    name: Any = "gpu0",
+    value: Any = 50.0,
+    node: Any = "algo-1",
+    second: Any = 1.0,
+    **extra: Any,
+) -> Any:
     fields = {"Type": "gpu", "Name": name, "Dimension": dimension, "Value": value, "NodeId": node}
     return json.dumps({**fields, "Timestamp": MINUTE + second, **extra}).encode() + b"\n"
 
 
-def read(body, node="algo-1"):
+def read(body: Any, node: Any = "algo-1") -> Any:
     return read_system_object("the/key", body, node=node, minute=MINUTE)
 
 
-def test_given_lines_in_any_order_when_read_then_the_series_have_one_order():
+def test_given_lines_in_any_order_when_read_then_the_series_have_one_order() -> None:
     lines = [line(name="gpu10"), line(name="gpu2"), line(dimension="CPUUtilization", name="cpu0")]
     forward, backward = read(b"".join(lines)), read(b"".join(reversed(lines)))
     assert forward.table == backward.table
@@ -48,34 +56,36 @@ def test_given_lines_in_any_order_when_read_then_the_series_have_one_order():
         (b"".join(line(name=f"gpu{number}") for number in range(1, 70)), "too_many_series", 6),
     ],
 )
-def test_given_one_bad_line_among_good_ones_when_read_then_it_alone_is_lost_and_counted(bad, name, amount):
+def test_given_one_bad_line_among_good_ones_when_read_then_it_alone_is_lost_and_counted(
+    bad: Any, name: Any, amount: Any
+) -> None:
     samples = read(line() + line(second=2.0) + bad)
     good = samples.values[samples.series == 0]
     assert samples.tally[name] == amount
     assert good.tolist()[:2] == [50.0, 50.0]
 
 
-def test_given_dimensions_that_no_rule_reads_when_read_then_nothing_is_counted_against_the_object():
+def test_given_dimensions_that_no_rule_reads_when_read_then_nothing_is_counted_against_the_object() -> None:
     samples = read(line() + line(dimension="Algorithm", name="ReceiveBytesPerSecond", value=1e9) + line(dimension=""))
     assert samples.tally == {"lines": 3}
     assert samples.values.size == 1
 
 
-def test_given_a_value_just_over_100_when_read_then_it_is_rounding_and_clipped():
+def test_given_a_value_just_over_100_when_read_then_it_is_rounding_and_clipped() -> None:
     assert read(line(value=100.6)).values.tolist() == [100.0]
 
 
-def test_given_integer_values_and_a_missing_final_newline_when_read_then_they_are_fine():
+def test_given_integer_values_and_a_missing_final_newline_when_read_then_they_are_fine() -> None:
     assert read(line(value=7).rstrip(b"\n")).values.tolist() == [7.0]
 
 
-def test_given_a_gzip_stream_when_read_then_its_lines_are_used():
+def test_given_a_gzip_stream_when_read_then_its_lines_are_used() -> None:
     samples = read(gzip.compress(line() * 3))
     assert samples.values.size == 3
     assert samples.tally["gzip_objects"] == 1
 
 
-def test_given_a_truncated_gzip_stream_when_read_then_what_is_whole_is_used_and_it_is_counted():
+def test_given_a_truncated_gzip_stream_when_read_then_what_is_whole_is_used_and_it_is_counted() -> None:
     rng = np.random.default_rng(0)
     body = b"".join(line(value=float(value)) for value in rng.uniform(0, 100, 500))
     samples = read(gzip.compress(body)[:-2_000])
@@ -83,19 +93,19 @@ def test_given_a_truncated_gzip_stream_when_read_then_what_is_whole_is_used_and_
     assert 0 < samples.values.size < 500
 
 
-def test_given_a_broken_gzip_stream_when_read_then_the_object_is_named():
-    with pytest.raises(TelemetryFormatError, match="the/key.*broken gzip"):
+def test_given_a_broken_gzip_stream_when_read_then_the_object_is_named() -> None:
+    with pytest.raises(TelemetryFormatError, match=r"the/key.*broken gzip"):
         read(b"\x1f\x8b" + b"rubbish" * 9)
 
 
 @pytest.mark.parametrize("body", [b"", b"\n \n"])
-def test_given_an_empty_object_when_read_then_it_is_counted(body):
+def test_given_an_empty_object_when_read_then_it_is_counted(body: Any) -> None:
     samples = read(body)
     assert samples.tally["empty_objects"] == 1
     assert samples.values.size == 0
 
 
-def test_given_more_bytes_than_a_node_minute_can_have_when_read_then_it_is_refused(monkeypatch):
+def test_given_more_bytes_than_a_node_minute_can_have_when_read_then_it_is_refused(monkeypatch: Any) -> None:
     monkeypatch.setattr(unpack, "MAX_OBJECT_BYTES", 1_000)
     with pytest.raises(TelemetryFormatError, match="larger than 1000 bytes"):
         read(line() * 20)
@@ -103,6 +113,6 @@ def test_given_more_bytes_than_a_node_minute_can_have_when_read_then_it_is_refus
         read(gzip.compress(line() * 20))
 
 
-def test_given_a_million_worthless_lines_when_read_then_all_are_counted():
+def test_given_a_million_worthless_lines_when_read_then_all_are_counted() -> None:
     samples = read(b"{}\n" * 1_000_000)
     assert samples.tally["bad_lines"] == 1_000_000

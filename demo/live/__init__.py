@@ -1,0 +1,1 @@
+"""Recorded jobs run through the deployed stack, watched and judged."""

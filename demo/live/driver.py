@@ -1,0 +1,221 @@
+"""Plays three recorded jobs through the deployed stack, and judges what came of it."""
+
+import shutil
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.live import expect
+from demo.live.expect import Check
+from demo.live.feed import JobFeed, Progress, next_feed
+from demo.live.show import Screen
+from demo.live.stage import Deployment, deployment
+from demo.live.watch import Watcher
+from demo.recording import Recording
+from emulator.run import describe
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "events" / "jobs"
+START_BEFORE_NOW_MINUTES = 27
+"""The recordings are 25 min long and end in the past: a name that lies ahead of its object's time is refused."""
+
+TICK_S = 2.0
+STALL_S = 60.0
+SETTLE_S = 60.0
+_LOOK_EVERY_S = 0.25
+
+
+class StalledError(RuntimeError):
+    """The stack did not go on; the message says what was waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The three jobs: ``allowed`` may be stopped, ``guarded`` may not, ``healthy`` gives no reason to."""
+
+    allowed: JobFeed
+    guarded: JobFeed
+    healthy: JobFeed
+
+    @property
+    def feeds(self) -> tuple[JobFeed, ...]:
+        """All jobs, in the order in which they are shown."""
+        return self.allowed, self.guarded, self.healthy
+
+
+def cast_jobs(now: float) -> Cast:
+    """Return the jobs; each began ``START_BEFORE_NOW_MINUTES`` before ``now``, epoch seconds, and is named after it."""
+    start = (int(now) // 60 - START_BEFORE_NOW_MINUTES) * 60
+    suffix = time.strftime("%H%M%S", time.gmtime(now))
+    slow, healthy = (Recording.load(RECORDINGS / f"{name}.npz") for name in ("slow_data_loader", "healthy"))
+    return Cast(
+        allowed=JobFeed(job=f"slow-loader-stop-allowed-{suffix}", recording=slow, start=start),
+        guarded=JobFeed(job=f"slow-loader-{suffix}", recording=slow, start=start),
+        healthy=JobFeed(job=f"healthy-{suffix}", recording=healthy, start=start),
+    )
+
+
+def run(*, folder: Path, screen: Screen, keep: bool) -> bool:
+    """Run the demonstration; return whether all was seen that must be.
+
+    Parameters
+    ----------
+    folder : Path
+        For logs and all that is written on the way; emptied first.
+    screen : Screen
+    keep : bool
+        Whether to wait at the end, with the emulator running, until the person interrupts.
+
+    Raises
+    ------
+    StalledError
+        When the stack does not go on for a minute.
+    emulator.errors.EmulatorError, demo.live.stage.StageError
+        When the stage cannot be set.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    screen.say("starting the emulator, and synthesising the template that goes to AWS meanwhile")
+    with ExitStack() as stack:
+        deployed = stack.enter_context(
+            deployment(folder, lambda_python=Path(sys.executable), minute_s=TICK_S, told=screen.phase)
+        )
+        cast = cast_jobs(time.time())
+        show = Show(deployed=deployed, cast=cast, screen=screen)
+        try:
+            checks = show.play()
+        finally:
+            if keep:
+                screen.text(f"\nThe emulator keeps running; interrupt (Ctrl-C) to end it.\n{how_to_look(deployed)}")
+                _until_interrupted()
+    return all(check.holds for check in checks)
+
+
+class Show:
+    """One performance."""
+
+    def __init__(self, *, deployed: Deployment, cast: Cast, screen: Screen) -> None:
+        self._deployed = deployed
+        self._cast = cast
+        self._screen = screen
+        self._watcher = Watcher(deployed)
+        self._s3 = deployed.emulator.client("s3")
+        self._progress: dict[str, Progress] = {}
+        self._running = {feed.job for feed in cast.feeds}
+
+    def play(self) -> list[Check]:
+        """Create the jobs, upload their profiles, wait until all is done, and judge."""
+        cast, screen = self._cast, self._screen
+        for feed in cast.feeds:
+            self._deployed.create_training_job(feed, may_be_stopped=feed is cast.allowed)
+        screen.say(f"training jobs created: {', '.join(feed.job for feed in cast.feeds)}")
+        began_s = time.monotonic()
+        with screen.bars(cast.feeds):
+            self._upload()
+        screen.phase(f"{sum(len(feed.uploaded) for feed in cast.feeds)} objects uploaded", time.monotonic() - began_s)
+        began_s = time.monotonic()
+        self._settle()
+        screen.phase("all jobs closed, nothing under way", time.monotonic() - began_s)
+        return self._judge()
+
+    def _upload(self) -> None:
+        """Upload until every job has ended, going as fast as the evaluation allows."""
+        moved_at_s = looked_at_s = time.monotonic()
+        self._look()
+        while self._running:
+            feed = next_feed(self._cast.feeds, self._progress)
+            now_s = time.monotonic()
+            if feed is not None:
+                uploaded = feed.take()
+                self._s3.put_object(Bucket=self._deployed.bucket, Key=uploaded.key, Body=uploaded.body)
+                moved_at_s = now_s
+            elif now_s - moved_at_s > STALL_S:
+                raise StalledError(self._awaited())
+            if feed is None or now_s - looked_at_s > _LOOK_EVERY_S:
+                time.sleep(0.05 if feed is None else 0.0)
+                self._look()
+                self._end_jobs()
+                looked_at_s = time.monotonic()
+
+    def _look(self) -> None:
+        """Take in and show what has changed."""
+        for feed in self._cast.feeds:
+            self._progress[feed.job] = self._watcher.progress(feed.job)
+            self._screen.rows(feed.job, self._watcher.rows(feed.job))
+        self._screen.progress(self._cast.feeds, self._progress)
+        for document in self._watcher.receive_alerts():
+            self._screen.alert(document)
+
+    def _end_jobs(self) -> None:
+        """Let a job that is stopped cease to upload, and one that has uploaded everything end by itself."""
+        for feed in self._cast.feeds:
+            if feed.job not in self._running:
+                continue
+            status = self._watcher.status(feed.job)
+            if status != "InProgress" and not feed.stopped:
+                feed.stop()
+                minute = f"minute {feed.uploaded_minutes:.1f}"
+                self._screen.say(f"{feed.job} is {status} at {minute}: it writes its last files, and no more", "bold")
+            if feed.upcoming is None:
+                if status == "InProgress":
+                    self._deployed.emulator.finish_training_job(feed.job)
+                    self._screen.say(f"{feed.job} has ended by itself")
+                self._running.discard(feed.job)
+
+    def _settle(self) -> None:
+        deadline_s = time.monotonic() + SETTLE_S
+        jobs = [feed.job for feed in self._cast.feeds]
+        while not self._watcher.is_settled(jobs):
+            if time.monotonic() > deadline_s:
+                self._screen.say(f"not all is done after {SETTLE_S:.0f} s; judging what there is", "bold red")
+                break
+            self._look()
+            time.sleep(0.2)
+        self._look()
+
+    def _judge(self) -> list[Check]:
+        cast, screen = self._cast, self._screen
+        judges = {cast.allowed: expect.stopped_job, cast.guarded: expect.reported_job, cast.healthy: expect.quiet_job}
+        checks: list[Check] = []
+        for feed, judge in judges.items():
+            seen = self._watcher.job(feed)
+            checks += judge(seen)
+            screen.table(feed.job, seen.rows)
+            calls = ", ".join(f"at {call['time']}" for call in seen.stop_calls) or "none"
+            screen.text(
+                f"TrainingJobStatus: {seen.status}; StopTrainingJob calls: {calls}\nReport: {seen.report_uri}\n"
+            )
+        checks += expect.stack(self._watcher.stack())
+        screen.checks(checks)
+        return checks
+
+    def _awaited(self) -> str:
+        """Say how far each job is, for a stack that does not go on."""
+        parts = []
+        for feed in self._cast.feeds:
+            applied = self._progress[feed.job].applied(feed.uploaded)
+            parts.append(f"{feed.job}: {applied} of {len(feed.uploaded)} uploaded objects applied")
+        dead = ", ".join(f"{count} in {queue}" for queue, count in self._watcher.stack().dead_letters.items())
+        return f"nothing was evaluated for {STALL_S:.0f} s. {'; '.join(parts)}. Dead letters: {dead}"
+
+
+def how_to_look(deployed: Deployment) -> str:
+    """Return what to type to look around in the deployed stack."""
+    outputs = deployed.outputs
+    commands = (
+        f"aws dynamodb scan --table-name {outputs['RuleStateTable']}",
+        f"aws s3 ls --recursive s3://{deployed.bucket}/ | grep rule-output",
+        f"aws stepfunctions list-executions --state-machine-arn {outputs['FireStateMachineArn']}",
+        f"aws ssm put-parameter --name {outputs['StopSwitchParameter']} --value dry-run --overwrite",
+        "aws sagemaker list-training-jobs",
+    )
+    return describe(deployed.emulator) + "\n".join(commands) + "\n"
+
+
+def _until_interrupted() -> None:
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,169 @@
+"""What the demonstration must have shown, and whether it did."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainguard.rules.registry import RULE_NAMES
+
+FIRING_RULE = "LowGPUUtilization"
+QUIET_STATUSES = frozenset({"OK", "NOT_APPLICABLE"})
+
+_STOPPED = "Training job stopped: "
+_NOT_STOPPED = "Training job not stopped: "
+_NOT_OPTED_IN = "not opted in"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSeen:
+    """What was seen of one job.
+
+    Attributes
+    ----------
+    job : str
+        Its name.
+    status : str
+        TrainingJobStatus.
+    cut_short : bool
+        Whether its uploads ended before its recording did.
+    alerts : sequence of mapping
+        The documents that the subscriber received.
+    stop_calls : sequence of mapping
+        The StopTrainingJob calls that SageMaker got, with ``error``.
+    rows : mapping
+        Its rows of RuleState, by RuleTarget.
+    report : mapping or None
+        The report in the bucket; None when there is none that can be read.
+    report_uri : str
+        Where it lies, or would lie.
+    """
+
+    job: str
+    status: str
+    cut_short: bool = False
+    alerts: Sequence[Mapping[str, Any]] = ()
+    stop_calls: Sequence[Mapping[str, Any]] = ()
+    rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    report: Mapping[str, Any] | None = None
+    report_uri: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackSeen:
+    """What was seen of the stack: executions that did not succeed, and messages in each dead-letter queue."""
+
+    failed_executions: Sequence[str] = ()
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One expectation: of what, what was expected, and what was seen."""
+
+    of: str
+    what: str
+    expected: object
+    seen: object
+
+    @property
+    def holds(self) -> bool:
+        """Whether what was seen is what was expected."""
+        return self.expected == self.seen
+
+    def __str__(self) -> str:
+        if self.holds:
+            return f"{self.of}: {self.what}: {_shown(self.seen)}"
+        return f"{self.of}: {self.what}: expected {_shown(self.expected)}, seen {_shown(self.seen)}"
+
+
+def stopped_job(seen: JobSeen) -> list[Check]:
+    """Return the checks of the job that starves its GPUs and may be stopped."""
+    return [
+        *_fired(seen, stopped=True),
+        Check(seen.job, "StopTrainingJob calls, by their error", [None], [call["error"] for call in seen.stop_calls]),
+        Check(seen.job, "TrainingJobStatus", "Stopped", seen.status),
+        Check(seen.job, "uploads ceased early", True, seen.cut_short),
+    ]
+
+
+def reported_job(seen: JobSeen) -> list[Check]:
+    """Return the checks of the same job whose owner has not opted in to being stopped."""
+    return [
+        *_fired(seen, stopped=False),
+        Check(seen.job, "StopTrainingJob calls, by their error", [], [call["error"] for call in seen.stop_calls]),
+        Check(seen.job, "TrainingJobStatus", "Completed", seen.status),
+    ]
+
+
+def quiet_job(seen: JobSeen) -> list[Check]:
+    """Return the checks of the healthy job."""
+    statuses = {rule: _column(seen, rule, "Status") for rule in RULE_NAMES}
+    return [
+        Check(seen.job, "alerts, by rule", [], _rules(seen.alerts)),
+        Check(seen.job, "StopTrainingJob calls, by their error", [], [call["error"] for call in seen.stop_calls]),
+        Check(seen.job, "TrainingJobStatus", "Completed", seen.status),
+        Check(
+            seen.job,
+            "rules that are not quiet",
+            {},
+            {rule: status for rule, status in statuses.items() if status not in QUIET_STATUSES},
+        ),
+        *_reported(seen, []),
+    ]
+
+
+def stack(seen: StackSeen) -> list[Check]:
+    """Return the checks of what must not have happened anywhere."""
+    full = {queue: count for queue, count in seen.dead_letters.items() if count}
+    return [
+        Check("stack", "executions that failed", [], list(seen.failed_executions)),
+        Check("stack", "messages in dead-letter queues", {}, full),
+    ]
+
+
+def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
+    made = [alert.get("stop", {}).get("made") for alert in seen.alerts]
+    told = [(alert.get("alert_id"), alert.get("action")) for alert in seen.alerts]
+    row = seen.rows.get(FIRING_RULE, {})
+    written = (row.get("AlertId"), row.get("Action"))
+    outcome = "stopped" if stopped else "not stopped: not opted in"
+    return [
+        Check(seen.job, "alerts, by rule", [FIRING_RULE], _rules(seen.alerts)),
+        Check(seen.job, "alerts say that the job was stopped", [stopped], made),
+        Check(seen.job, f"{FIRING_RULE}: Status", "FIRED", row.get("Status")),
+        Check(seen.job, f"{FIRING_RULE}: Action", outcome, _outcome(row.get("Action"))),
+        Check(seen.job, f"{FIRING_RULE}: AlertId and Action, as alerted", told, [written]),
+        Check(seen.job, f"{FIRING_RULE}: ReportUri", seen.report_uri, row.get("ReportUri")),
+        *_reported(seen, [FIRING_RULE]),
+    ]
+
+
+def _reported(seen: JobSeen, fired: list[str]) -> list[Check]:
+    report = seen.report or {}
+    return [
+        Check(seen.job, "report in the bucket", True, seen.report is not None),
+        Check(seen.job, "report is final", True, report.get("final")),
+        Check(seen.job, "report: rules that fired", fired, report.get("fired")),
+    ]
+
+
+def _rules(alerts: Sequence[Mapping[str, Any]]) -> list[object]:
+    return [alert.get("rule") for alert in alerts]
+
+
+def _outcome(action: object) -> object:
+    """Return in a word what a row's Action says; the text itself when it says neither."""
+    text = str(action)
+    if text.startswith(_STOPPED):
+        return "stopped"
+    if text.startswith(_NOT_STOPPED) and _NOT_OPTED_IN in text:
+        return "not stopped: not opted in"
+    return action
+
+
+def _column(seen: JobSeen, target: str, name: str) -> object:
+    return seen.rows.get(target, {}).get(name)
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)

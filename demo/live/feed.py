@@ -1,0 +1,145 @@
+"""Which object a job uploads next, and when: faster than real time, but never far ahead of its evaluation."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from demo.recording import Recording
+from demo.uploads import RecordedObject
+from trainguard.telemetry.keys import FrameworkKey, SystemKey, parse_key
+
+AHEAD_S = 240.0
+"""How far uploads may be ahead of the evaluation, in event time. A node's first minute is applied when its third is
+there, 3 min after the start, so less than that would wait for ever."""
+
+
+class JobFeed:
+    """What one job uploads, in order, until it ends or is stopped.
+
+    Parameters
+    ----------
+    job : str
+        The training job's name.
+    recording : Recording
+        What it does.
+    start : int
+        Epoch second, on the minute, at which it starts.
+
+    Attributes
+    ----------
+    uploaded : list of str
+        Keys, in the order of their upload.
+    stopped : bool
+        Whether `stop` cut it short.
+    """
+
+    def __init__(self, *, job: str, recording: Recording, start: int) -> None:
+        self.job = job
+        self.start = start
+        self.uploaded: list[str] = []
+        self.stopped = False
+        self._recording = recording
+        self._objects = recording.objects(job, start=start)
+        self._last_at = float(start)
+        self.upcoming: RecordedObject | None = next(self._objects, None)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the job has."""
+        return len(self._recording.nodes)
+
+    @property
+    def instance_type(self) -> str:
+        """The nodes' machine."""
+        return self._recording.instance_type
+
+    @property
+    def interval_ms(self) -> int:
+        """Sampling period."""
+        return self._recording.interval_ms
+
+    @property
+    def minutes(self) -> float:
+        """Length of the job, had nobody stopped it."""
+        return self._recording.ended_s / 60
+
+    @property
+    def uploaded_minutes(self) -> float:
+        """Event time of the last upload, in minutes since the start."""
+        return (self._last_at - self.start) / 60
+
+    def take(self) -> RecordedObject:
+        """Return the upcoming object, which is uploaded now.
+
+        Raises
+        ------
+        StopIteration
+            When the job has uploaded everything.
+        """
+        if self.upcoming is None:
+            raise StopIteration(self.job)
+        taken = self.upcoming
+        self.uploaded.append(taken.key)
+        self._last_at = taken.appears_at
+        self.upcoming = next(self._objects, None)
+        return taken
+
+    def stop(self) -> None:
+        """Stop the job between its last upload and the next.
+
+        What comes is what a stopped job still writes: the open minute of each node, the events so far, the marks of
+        the end. A job that has nothing more to upload, or was stopped before, is left as it is.
+        """
+        if self.upcoming is None or self.stopped:
+            return
+        elapsed_s = (self._last_at + self.upcoming.appears_at) / 2 - self.start
+        done = set(self.uploaded)
+        rest = self._recording.until(elapsed_s).objects(self.job, start=self.start)
+        self._objects = (each for each in rest if each.key not in done)
+        self.upcoming = next(self._objects, None)
+        self.stopped = True
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the evaluation of a job has come.
+
+    Attributes
+    ----------
+    system_through : mapping
+        Event time, epoch seconds, up to which each node's system metrics are judged.
+    cursors : mapping
+        Last applied position of each lane of each node, by node: seconds of lane ``minute``, else microseconds.
+    """
+
+    system_through: Mapping[str, float] = field(default_factory=dict)
+    cursors: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def through(self, nodes: int) -> float | None:
+        """Return up to which event time all ``nodes`` are judged; None while one of them is not judged at all."""
+        return min(self.system_through.values()) if len(self.system_through) >= nodes else None
+
+    def applied(self, keys: Iterable[str]) -> int:
+        """Count those of ``keys`` whose objects have been applied."""
+        return sum(self._is_applied(key) for key in keys)
+
+    def _is_applied(self, key: str) -> bool:
+        parsed = parse_key(key)
+        if isinstance(parsed, SystemKey):
+            return parsed.minute <= self.cursors.get(parsed.node, {}).get("minute", -1)
+        if isinstance(parsed, FrameworkKey):
+            return parsed.end_us <= self.cursors.get(parsed.node, {}).get(parsed.lane, -1)
+        return False
+
+
+def next_feed(feeds: Iterable[JobFeed], progress: Mapping[str, Progress]) -> JobFeed | None:
+    """Return the feed whose upcoming object is the next of all to be uploaded; None when all must wait or are done."""
+    ready = [(feed.upcoming.appears_at, feed.job, feed) for feed in feeds if feed.upcoming and _may(feed, progress)]
+    return min(ready, key=lambda each: each[:2])[2] if ready else None
+
+
+def _may(feed: JobFeed, progress: Mapping[str, Progress]) -> bool:
+    # A stopped job's last objects come at once, as they do when a container is told to end.
+    if feed.stopped:
+        return True
+    through = progress.get(feed.job, Progress()).through(feed.nodes)
+    return feed.upcoming is not None and feed.upcoming.appears_at <= (through or feed.start) + AHEAD_S

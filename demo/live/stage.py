@@ -1,0 +1,141 @@
+"""Sets the stage: the emulator, the stack deployed into it, a subscriber to its alerts, and training jobs."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from demo.live.feed import JobFeed
+from emulator import commands
+from emulator.deploy import deploy
+from emulator.install import install
+from emulator.launch import Emulator, running_emulator
+
+T = TypeVar("T")
+
+STOP_TAG = {"Key": "trainguard:stop-on-fire", "Value": "allowed"}
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+Told = Callable[[str, float], None]
+"""Takes what was done, and how many seconds it took."""
+
+
+class StageError(RuntimeError):
+    """The stage cannot be set; the message says what failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """The stack as it is deployed.
+
+    Attributes
+    ----------
+    emulator : Emulator
+    outputs : mapping
+        The stack's outputs.
+    alert_queue : str
+        URL of a queue that is subscribed to the alerts.
+    """
+
+    emulator: Emulator
+    outputs: Mapping[str, str]
+    alert_queue: str
+
+    @property
+    def bucket(self) -> str:
+        """The bucket that jobs write their profiles to."""
+        return self.outputs["ProfilerOutputUri"].removeprefix("s3://").rstrip("/")
+
+    def create_training_job(self, feed: JobFeed, *, may_be_stopped: bool) -> None:
+        """Create the training job whose profile ``feed`` uploads, as its owner would."""
+        self.emulator.client("sagemaker").create_training_job(
+            TrainingJobName=feed.job,
+            AlgorithmSpecification={"TrainingInputMode": "File", "TrainingImage": "pytorch-training"},
+            RoleArn=f"arn:aws:iam::{self.emulator.account}:role/training",
+            OutputDataConfig={"S3OutputPath": f"s3://{self.bucket}"},
+            ResourceConfig={"InstanceType": feed.instance_type, "InstanceCount": feed.nodes, "VolumeSizeInGB": 200},
+            StoppingCondition={"MaxRuntimeInSeconds": 86_400},
+            ProfilerConfig={
+                "S3OutputPath": f"s3://{self.bucket}",
+                "ProfilingIntervalInMilliseconds": feed.interval_ms,
+            },
+            Tags=[STOP_TAG] if may_be_stopped else [],
+        )
+
+
+@contextmanager
+def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Told) -> Iterator[Deployment]:
+    """Run the emulator with the stack deployed, for the time of a ``with`` block.
+
+    Parameters
+    ----------
+    folder : Path
+        For logs and all that is written on the way.
+    lambda_python : Path
+        Interpreter of the functions.
+    minute_s : float
+        Seconds between two ticks.
+    told : callable
+        Is told of each phase.
+
+    Raises
+    ------
+    emulator.errors.EmulatorError
+        When the emulator cannot be installed or started, or the stack cannot be deployed.
+    StageError
+        When the template cannot be written.
+    """
+    assembly = folder / "cdk.out"
+    with ThreadPoolExecutor(1) as pool:
+        synthesis = pool.submit(_timed, lambda: synthesise(assembly))
+        _, took_s = _timed(install)
+        told("emulator installed", took_s)
+        began_s = time.monotonic()
+        with running_emulator(
+            state_dir=folder / "emulator", lambda_python=lambda_python, log=folder / "localstack.log", minute_s=minute_s
+        ) as emulator:
+            told(f"{emulator.version} started at {emulator.endpoint}", time.monotonic() - began_s)
+            told("template synthesised meanwhile", synthesis.result()[1])
+            outputs, took_s = _timed(lambda: deploy(emulator, assembly=assembly, home=folder / "home"))
+            told("stack deployed", took_s)
+            queue = subscribe(emulator, outputs["AlertTopicArn"])
+            yield Deployment(emulator=emulator, outputs=outputs, alert_queue=queue)
+
+
+def synthesise(assembly: Path) -> None:
+    """Write the template that goes to AWS, with the declared overlay for an emulator.
+
+    It is written in a process of its own: importing CDK takes a second, in which the emulator can start.
+
+    Raises
+    ------
+    StageError
+        When the application ended with an error.
+    """
+    told = {"CDK_OUTDIR": str(assembly.resolve()), "CDK_CONTEXT_JSON": json.dumps({"emulator": "true"})}
+    done = commands.run([sys.executable, "-m", "infra.app"], environment={**os.environ, **told}, folder=_ROOT)
+    if done.returncode != 0:
+        raise StageError(f"python -m infra.app ended with {done.returncode}:\n{done.stderr.strip()[-3000:]}")
+
+
+def subscribe(emulator: Emulator, topic: str, queue: str = "trainguard-alerts") -> str:
+    """Subscribe a queue to a topic, raw as a machine wants it, and return the queue's URL."""
+    sqs = emulator.client("sqs")
+    url: str = sqs.create_queue(QueueName=queue)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    emulator.client("sns").subscribe(
+        TopicArn=topic, Protocol="sqs", Endpoint=arn, Attributes={"RawMessageDelivery": "true"}
+    )
+    return url
+
+
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
+    began_s = time.monotonic()
+    return work(), time.monotonic() - began_s

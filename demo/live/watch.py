@@ -1,0 +1,131 @@
+"""Looks at the deployed stack as its users do: tables, bucket, subscriber's queue, SageMaker."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from boto3.dynamodb.conditions import Key
+from botocore.exceptions import ClientError
+
+from demo.live.expect import JobSeen, StackSeen
+from demo.live.feed import JobFeed, Progress
+from demo.live.stage import Deployment
+from trainguard.telemetry.keys import ProfileRoot
+
+_DEAD_LETTER_QUEUES = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
+_COUNTED = tuple(f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed"))
+
+
+class Watcher:
+    """Reads what the stack shows.
+
+    Attributes
+    ----------
+    alerts : dict
+        The documents received so far, by job.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.alerts: dict[str, list[Mapping[str, Any]]] = {}
+        self._emulator = deployment.emulator
+        self._outputs = deployment.outputs
+        self._bucket = deployment.bucket
+        self._alert_queue = deployment.alert_queue
+        tables = deployment.emulator.resource("dynamodb")
+        self._jobs = tables.Table(deployment.outputs["JobsTable"])
+        self._nodes = tables.Table(deployment.outputs["NodeStateTable"])
+        self._rules = tables.Table(deployment.outputs["RuleStateTable"])
+        self._s3 = deployment.emulator.client("s3")
+        self._sqs = deployment.emulator.client("sqs")
+        self._sagemaker = deployment.emulator.client("sagemaker")
+        self._executions = deployment.emulator.client("stepfunctions")
+
+    def progress(self, job: str) -> Progress:
+        """Return how far the evaluation of a job has come."""
+        items = self._nodes.query(
+            KeyConditionExpression=Key("TrainingJobName").eq(job),
+            ProjectionExpression="NodeKind, Cursors, EvaluatedThrough",
+        )["Items"]
+        through: dict[str, float] = {}
+        cursors: dict[str, dict[str, int]] = {}
+        for item in items:
+            node, _, stream = item["NodeKind"].rpartition("#")
+            lanes = {lane: int(position) for lane, position in item.get("Cursors", {}).items()}
+            cursors.setdefault(node, {}).update(lanes)
+            if stream == "system" and "EvaluatedThrough" in item:
+                through[node] = float(item["EvaluatedThrough"])
+        return Progress(system_through=through, cursors=cursors)
+
+    def rows(self, job: str) -> dict[str, dict[str, Any]]:
+        """Return a job's rows of RuleState by RuleTarget."""
+        items = self._rules.query(KeyConditionExpression=Key("TrainingJobName").eq(job))["Items"]
+        return {item["RuleTarget"]: item for item in items}
+
+    def status(self, job: str) -> str:
+        """Return TrainingJobStatus."""
+        status: str = self._sagemaker.describe_training_job(TrainingJobName=job)["TrainingJobStatus"]
+        return status
+
+    def receive_alerts(self) -> list[Mapping[str, Any]]:
+        """Return the alerts that came since the last call, as their documents."""
+        answer = self._sqs.receive_message(QueueUrl=self._alert_queue, MaxNumberOfMessages=10, WaitTimeSeconds=0)
+        documents = []
+        for message in answer.get("Messages", []):
+            self._sqs.delete_message(QueueUrl=self._alert_queue, ReceiptHandle=message["ReceiptHandle"])
+            document = json.loads(message["Body"])
+            self.alerts.setdefault(document["job"], []).append(document)
+            documents.append(document)
+        return documents
+
+    def is_settled(self, jobs: list[str]) -> bool:
+        """Whether every job is closed and nothing is under way: no doorbell, no execution, no alert."""
+        if any("Active" in self._job(job) for job in jobs):
+            return False
+        if self._waiting(self._outputs["DoorbellQueueUrl"]) or self._waiting(self._alert_queue):
+            return False
+        return not self._list_executions("RUNNING")
+
+    def job(self, feed: JobFeed) -> JobSeen:
+        """Return all that is seen of a job."""
+        report_uri = f"s3://{self._bucket}/{ProfileRoot('', feed.job).report}report.json"
+        return JobSeen(
+            job=feed.job,
+            status=self.status(feed.job),
+            cut_short=feed.stopped,
+            alerts=tuple(self.alerts.get(feed.job, ())),
+            stop_calls=tuple(self._emulator.sagemaker_calls(action="StopTrainingJob", job=feed.job)),
+            rows=self.rows(feed.job),
+            report=self._report(report_uri),
+            report_uri=report_uri,
+        )
+
+    def stack(self) -> StackSeen:
+        """Return what is seen of the stack."""
+        failed = [name for status in ("FAILED", "TIMED_OUT", "ABORTED") for name in self._list_executions(status)]
+        return StackSeen(
+            failed_executions=failed,
+            dead_letters={name: self._waiting(self._outputs[name]) for name in _DEAD_LETTER_QUEUES},
+        )
+
+    def _job(self, job: str) -> dict[str, Any]:
+        item: dict[str, Any] = self._jobs.get_item(Key={"TrainingJobName": job}).get("Item", {"Active": "not yet"})
+        return item
+
+    def _report(self, uri: str) -> dict[str, Any] | None:
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        try:
+            report: dict[str, Any] = json.load(self._s3.get_object(Bucket=bucket, Key=key)["Body"])
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "NoSuchKey":
+                return None
+            raise
+        return report
+
+    def _waiting(self, queue_url: str) -> int:
+        attributes = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=list(_COUNTED))["Attributes"]
+        return sum(int(attributes[name]) for name in _COUNTED)
+
+    def _list_executions(self, status: str) -> list[str]:
+        machine = self._outputs["FireStateMachineArn"]
+        found = self._executions.list_executions(stateMachineArn=machine, statusFilter=status)["executions"]
+        return [execution["name"] for execution in found]

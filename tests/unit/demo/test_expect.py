@@ -1,0 +1,140 @@
+"""What the demonstration must have shown: each miss is found, and named with what was expected and seen."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from demo.live.expect import Check, JobSeen, StackSeen, quiet_job, reported_job, stack, stopped_job
+
+URI = "s3://profiles/job/rule-output/TrainGuardReport/report.json"
+STOPPED = "Training job stopped: trainguard:stop-on-fire is 'allowed' on job job, which is in progress."
+REFUSED = "Training job not stopped: its owner has not opted in: job job has no tag trainguard:stop-on-fire."
+ROWS = {
+    "LowGPUUtilization": "OK",
+    "CPUBottleneck": "OK",
+    "StepOutlier": "NOT_APPLICABLE",
+    "MaxInitializationTime": "OK",
+}
+
+Judge = Callable[[JobSeen], list[Check]]
+
+
+def fired(*, stopped: bool) -> JobSeen:
+    action = STOPPED if stopped else REFUSED
+    row = {"Status": "FIRED", "Action": action, "AlertId": "f1", "ReportUri": URI}
+    alert = {"rule": "LowGPUUtilization", "alert_id": "f1", "action": action, "stop": {"made": stopped}}
+    return JobSeen(
+        job="job",
+        status="Stopped" if stopped else "Completed",
+        cut_short=stopped,
+        alerts=(alert,),
+        stop_calls=({"error": None},) if stopped else (),
+        rows={"LowGPUUtilization": row, "CPUBottleneck": {"Status": "OK"}},
+        report={"final": True, "fired": ["LowGPUUtilization"]},
+        report_uri=URI,
+    )
+
+
+def quiet() -> JobSeen:
+    return JobSeen(
+        job="job",
+        status="Completed",
+        rows={rule: {"Status": status} for rule, status in ROWS.items()},
+        report={"final": True, "fired": []},
+        report_uri=URI,
+    )
+
+
+def missed(checks: list[Check]) -> list[str]:
+    return [check.what for check in checks if not check.holds]
+
+
+def with_row(seen: JobSeen, rule: str, **columns: Any) -> JobSeen:
+    return replace(seen, rows={**seen.rows, rule: {**seen.rows.get(rule, {}), **columns}})
+
+
+@pytest.mark.parametrize(
+    ("judge", "seen"),
+    [(stopped_job, fired(stopped=True)), (reported_job, fired(stopped=False)), (quiet_job, quiet())],
+)
+def test_given_all_that_must_be_seen_when_judged_then_nothing_is_missed(judge: Judge, seen: JobSeen) -> None:
+    assert missed(judge(seen)) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "what"),
+    [
+        (replace(fired(stopped=True), alerts=()), "alerts, by rule"),
+        (replace(fired(stopped=True), alerts=[*fired(stopped=True).alerts] * 2), "alerts, by rule"),
+        (replace(fired(stopped=True), stop_calls=()), "StopTrainingJob calls, by their error"),
+        (replace(fired(stopped=True), stop_calls=({"error": None},) * 2), "StopTrainingJob calls, by their error"),
+        (replace(fired(stopped=True), stop_calls=({"error": "ValidationException"},)), "StopTrainingJob calls, by"),
+        (replace(fired(stopped=True), status="Stopping"), "TrainingJobStatus"),
+        (replace(fired(stopped=True), cut_short=False), "uploads ceased early"),
+        (replace(fired(stopped=True), report=None), "report in the bucket"),
+        (replace(fired(stopped=True), report={"final": False, "fired": ["LowGPUUtilization"]}), "report is final"),
+        (replace(fired(stopped=True), report={"final": True, "fired": []}), "report: rules that fired"),
+        (with_row(fired(stopped=True), "LowGPUUtilization", Status="OK"), "LowGPUUtilization: Status"),
+        (with_row(fired(stopped=True), "LowGPUUtilization", Action=REFUSED), "LowGPUUtilization: Action"),
+        (with_row(fired(stopped=True), "LowGPUUtilization", AlertId="f2"), "LowGPUUtilization: AlertId"),
+        (with_row(fired(stopped=True), "LowGPUUtilization", ReportUri="s3://other"), "LowGPUUtilization: ReportUri"),
+        (replace(fired(stopped=True), rows={}), "LowGPUUtilization: Status"),
+    ],
+)
+def test_given_one_thing_amiss_when_the_stopped_job_is_judged_then_it_is_named(seen: JobSeen, what: str) -> None:
+    assert any(name.startswith(what) for name in missed(stopped_job(seen)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "what"),
+    [
+        (replace(fired(stopped=False), stop_calls=({"error": None},)), "StopTrainingJob calls, by their error"),
+        (replace(fired(stopped=False), stop_calls=({"error": "Denied"},)), "StopTrainingJob calls, by their error"),
+        (replace(fired(stopped=False), status="Stopped"), "TrainingJobStatus"),
+        (replace(fired(stopped=False), alerts=fired(stopped=True).alerts), "alerts say that the job was stopped"),
+        (with_row(fired(stopped=False), "LowGPUUtilization", Action=STOPPED), "LowGPUUtilization: Action"),
+        (
+            with_row(fired(stopped=False), "LowGPUUtilization", Action="Training job not stopped: the switch is off."),
+            "LowGPUUtilization: Action",
+        ),
+    ],
+)
+def test_given_one_thing_amiss_when_the_guarded_job_is_judged_then_it_is_named(seen: JobSeen, what: str) -> None:
+    assert what in missed(reported_job(seen))
+
+
+@pytest.mark.parametrize("status", ["FIRED", "ERROR", "WARMING_UP", "WAITING_FOR_DATA", None])
+def test_given_a_rule_that_is_not_quiet_when_the_healthy_job_is_judged_then_it_is_named(status: str | None) -> None:
+    seen = with_row(quiet(), "StepOutlier", Status=status)
+
+    (miss,) = [check for check in quiet_job(seen) if not check.holds]
+
+    assert miss.what == "rules that are not quiet"
+    assert miss.seen == {"StepOutlier": status}
+
+
+def test_given_an_alert_or_a_stop_when_the_healthy_job_is_judged_then_both_are_misses() -> None:
+    seen = replace(quiet(), alerts=({"rule": "CPUBottleneck"},), stop_calls=({"error": None},), report=None)
+
+    assert missed(quiet_job(seen)) == [
+        "alerts, by rule",
+        "StopTrainingJob calls, by their error",
+        "report in the bucket",
+        "report is final",
+        "report: rules that fired",
+    ]
+
+
+def test_given_a_failed_execution_or_a_dead_letter_when_the_stack_is_judged_then_each_is_a_miss() -> None:
+    assert missed(stack(StackSeen(dead_letters={"queue": 0}))) == []
+
+    checks = stack(StackSeen(failed_executions=("report-1",), dead_letters={"queue": 2}))
+
+    assert [check.seen for check in checks if not check.holds] == [["report-1"], {"queue": 2}]
+
+
+def test_given_a_check_when_shown_then_a_miss_says_what_was_expected_and_what_was_seen() -> None:
+    assert str(Check("job", "TrainingJobStatus", "Stopped", "Stopped")) == "job: TrainingJobStatus: Stopped"
+    assert str(Check("job", "alerts", ["A"], [])) == "job: alerts: expected ['A'], seen []"

@@ -1,0 +1,256 @@
+"""What happens when a writer dies or a store fails at one particular point."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.delivery import Network, final_state
+from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
+from trainguard.adapters.memory.faults import Fault
+from trainguard.engine.doorbells import Message
+from trainguard.records import JobStatus, NodeKey, Status
+
+UPLOADS = uploads()
+SYSTEM_1 = [upload for upload in UPLOADS if "system/incremental" in upload.key and "algo-1" in upload.key]
+NODE_1 = NodeKey(JOB, "algo-1", "system")
+
+
+def started(network: Any) -> Any:
+    return sorted(payload["rule"] for payload in network.world.executions.started.values() if payload["kind"] == "fire")
+
+
+def deliver(network: Any, chosen: Any, *, until: Any = None) -> None:
+    for upload in chosen:
+        network.put(upload)
+        network.ring(upload, max(upload.at, network.now))
+        network.run_until(upload.at, batch_s=0.0)
+    network.run_until(until or chosen[-1].at + 1_000.0, batch_s=0.0)
+
+
+def row(network: Any, target: Any) -> Any:
+    return next(row for row in network.world.rows.of_job(JOB) if row.target == target)
+
+
+def test_given_two_nodes_that_fire_the_same_rule_when_both_drain_then_one_execution_starts() -> None:
+    network = Network()
+    twin = [
+        Upload(each.at, each.key.replace("algo-1", "algo-2"), each.body.replace(b"algo-1", b"algo-2"))
+        for each in SYSTEM_1
+    ]
+    deliver(network, sorted([*SYSTEM_1, *twin], key=lambda each: (each.at, each.key)))
+    assert row(network, "LowGPUUtilization#algo-1").status is Status.FIRED
+    assert row(network, "LowGPUUtilization#algo-2").status is Status.FIRED
+    assert started(network) == ["LowGPUUtilization"]
+    assert network.world.journal.totals["fires_already_started"] == 1
+
+
+def test_given_a_condition_that_holds_on_when_evaluated_each_minute_then_it_is_enqueued_once() -> None:
+    network = Network()
+    deliver(network, SYSTEM_1)
+    assert row(network, "LowGPUUtilization#algo-1").violations > 3
+    assert network.world.faults.calls.count("Executions.start") == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
+@pytest.mark.parametrize("operation", ["Executions.start", "NodeStates.mark_sent"])
+def test_given_a_death_about_the_start_when_the_messages_come_back_then_exactly_one_execution_starts(
+    operation: Any, fault: Any
+) -> None:
+    network = Network()
+    network.world.faults.schedule(operation, fault)
+    deliver_keeping_faults(network, SYSTEM_1)
+    assert network.world.faults.pending == ()
+    assert started(network) == ["LowGPUUtilization"]
+    assert network.node(NODE_1).unsent == ()
+
+
+def deliver_keeping_faults(network: Any, chosen: Any) -> None:
+    """Deliver without forgetting orders between batches."""
+    network.lasting_faults = True
+    deliver(network, chosen)
+
+
+def deliver_until_it_dies(network: Any, chosen: Any) -> None:
+    """Deliver up to the ordered death, and lose what is under way."""
+    network.lasting_faults = True
+    for upload in chosen:
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=0.0)
+        if network.crashes:
+            break
+    network.queue.clear()
+
+
+def test_given_a_death_before_the_start_when_nobody_rings_again_then_the_tick_starts_it() -> None:
+    network = Network()
+    network.world.faults.schedule("Executions.start", Fault.CRASH_BEFORE)
+    deliver_until_it_dies(network, SYSTEM_1)
+    assert started(network) == []
+    network.tick()
+    assert started(network) == ["LowGPUUtilization"]
+
+
+def test_given_a_death_after_the_write_when_the_message_comes_back_then_the_row_is_written() -> None:
+    network = Network()
+    network.world.faults.schedule("RuleStates.publish", Fault.CRASH_BEFORE)
+    network.lasting_faults = True
+    deliver(network, SYSTEM_1[:4], until=SYSTEM_1[3].at + 1.0)
+    assert network.crashes == 1
+    before = network.node(NODE_1).version
+    network.run_until(SYSTEM_1[3].at + 1_000.0, batch_s=0.0)
+    assert row(network, "LowGPUUtilization#algo-1").evaluated_through is not None
+    assert network.node(NODE_1).version == before
+
+
+def test_given_another_writer_that_is_always_first_when_it_gives_up_then_only_that_node_is_given_back() -> None:
+    network = Network()
+    other = Upload(SYSTEM_1[0].at, SYSTEM_1[0].key.replace("algo-1", "algo-9"), SYSTEM_1[0].body)
+    network.put(SYSTEM_1[0])
+    network.put(other)
+    network.ring(other, 0.0)
+    network.ring(SYSTEM_1[0], 0.0)
+    network.world.faults.schedule("NodeStates.save", Fault.CONFLICT, nth=2, times=4)
+    outcome = network.batch.process([message for _, _, message in network.queue])
+    assert outcome.failed == ("m2",)
+    assert network.world.journal.totals["state_conflicts_exhausted"] == 1
+
+
+def test_given_a_writer_that_was_first_when_applied_again_then_nothing_is_applied_twice() -> None:
+    plain, raced = Network(), Network()
+    deliver(plain, SYSTEM_1)
+
+    def other_writer() -> None:
+        raced.batch.process([Message("other", doorbell(raced, SYSTEM_1[6]), 1)])
+
+    raced.world.faults.interleave("NodeStates.save", other_writer, nth=6)
+    raced.lasting_faults = True
+    deliver(raced, SYSTEM_1)
+    assert raced.world.faults.pending == ()
+    assert raced.world.journal.totals["state_conflicts"] == 1
+    assert raced.node(NODE_1).state == plain.node(NODE_1).state
+
+
+def doorbell(network: Any, upload: Any) -> Any:
+    network.put(upload)
+    network.ring(upload, 0.0)
+    return network.queue.pop()[2].body
+
+
+def test_given_an_object_after_the_end_when_it_arrives_then_the_state_is_as_if_it_had_come_in_time() -> None:
+    in_time, too_late = Network(), Network()
+    end = UPLOADS[-1]
+    deliver(in_time, [*SYSTEM_1, end])
+    deliver(too_late, [*SYSTEM_1[:-1], end, SYSTEM_1[-1]])
+    assert too_late.node(NODE_1).state == in_time.node(NODE_1).state
+    assert row(too_late, "LowGPUUtilization#algo-1").evaluated_through == pytest.approx(
+        START + 14 * 60 - 5 + 0.01, abs=0.1
+    )
+    reports = [name for name, payload in too_late.world.executions.started.items() if payload["kind"] == "report"]
+    assert len(reports) == 2
+
+
+def test_given_a_snapshot_that_goes_on_after_the_end_when_it_arrives_then_it_is_still_one_snapshot() -> None:
+    straggler = SYSTEM_1[-1].body + (
+        b'{"Type":"cpu","Name":"cpu1","Dimension":"CPUUtilization","Value":99.0,"NodeId":"algo-1","Timestamp":%d.5}\n'
+        % (START + 60 * 13 - 5)
+    )
+    last = Upload(SYSTEM_1[-1].at, SYSTEM_1[-1].key, straggler)
+    in_time, too_late = Network(), Network()
+    deliver(in_time, [*SYSTEM_1[:-1], last, UPLOADS[-1]])
+    deliver(too_late, [*SYSTEM_1[:-1], UPLOADS[-1], last])
+    assert too_late.node(NODE_1).state == in_time.node(NODE_1).state
+
+
+def test_given_an_item_that_cannot_be_decoded_when_it_is_loaded_then_its_unsent_fires_start_all_the_same() -> None:
+    network = Network()
+    network.world.faults.schedule("Executions.start", Fault.CRASH_BEFORE)
+    deliver_until_it_dies(network, SYSTEM_1)
+    stored = network.node(NODE_1)
+    assert stored.unsent
+    network.world.nodes.save(replace(stored, codec=99))
+    outcome = network.batch.process([Message("m", doorbell(network, SYSTEM_1[9]), 1)])
+    assert outcome.failed == ("m",)
+    assert "Codec 99" in str(network.world.journal.entries[-1].where["reason"])
+    assert started(network) == ["LowGPUUtilization"]
+
+
+def test_given_a_bad_object_between_good_ones_when_applied_then_the_node_goes_on_and_the_row_names_it() -> None:
+    network = Network()
+    bad = Upload(SYSTEM_1[2].at, SYSTEM_1[2].key, b"\x1f\x8brubbish")
+    deliver(network, [*SYSTEM_1[:2], bad, *SYSTEM_1[3:]])
+    record = network.node(NODE_1)
+    assert record.cursors["minute"] == START + 13 * 60
+    assert record.counters["bad_objects"] == 1
+    assert bad.key in row(network, "LowGPUUtilization#algo-1").reason
+    assert network.world.journal.totals["bad_objects"] == 1
+
+
+def test_given_an_object_that_was_deleted_when_its_turn_comes_then_it_is_counted_and_passed() -> None:
+    network = Network()
+    for upload in SYSTEM_1[:6]:
+        network.put(upload)
+        network.ring(upload, upload.at)
+    network.world.objects.remove(BUCKET, SYSTEM_1[5].key)
+    network.run_until(SYSTEM_1[5].at, batch_s=0.0)
+    assert network.node(NODE_1).counters["bad_objects"] == 1
+
+
+def test_given_objects_of_the_same_job_name_elsewhere_when_they_ring_then_they_are_refused_and_counted() -> None:
+    network = Network()
+    copy = Upload(SYSTEM_1[0].at, "backup/" + SYSTEM_1[0].key, SYSTEM_1[0].body)
+    deliver(network, [copy])
+    assert network.world.nodes.of_job(JOB) == []
+    assert network.world.journal.totals["foreign_keys"] == 1
+
+
+def test_given_a_lost_end_when_the_nodes_are_silent_then_the_tick_asks_and_finishes_the_job() -> None:
+    network = Network()
+    deliver(network, SYSTEM_1)
+    network.world.training_jobs.set(describe(status=JobStatus.FAILED))
+    for _ in range(25):
+        network.tick()
+        network.run_until(network.now + 60.0, batch_s=0.0)
+    job = network.job()
+    assert (job.active, job.status) == (False, JobStatus.FAILED)
+    assert network.node(NODE_1).closed
+    assert row(network, "LowGPUUtilization").expires_at == job.expires_at
+
+
+def test_given_an_episode_that_ended_when_the_fault_returns_then_a_second_alert_starts() -> None:
+    network = Network()
+    quiet = uploads(low=False)
+    healthy = [upload for upload in quiet if "system/incremental" in upload.key and "algo-1" in upload.key]
+    timeline = [*SYSTEM_1, *shifted(healthy, 14), *shifted(SYSTEM_1, 28)]
+    for upload in timeline:
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=0.0)
+        network.tick()
+    assert started(network).count("LowGPUUtilization") == 2
+    assert network.job().episodes == {"LowGPUUtilization": 1}
+    assert row(network, "LowGPUUtilization").times_fired == 2
+
+
+def shifted(chosen: Any, minutes: Any) -> Any:
+    """Return the same minutes later in the job."""
+    moved = []
+    for upload in chosen:
+        name = upload.key.rsplit("/", 1)[1]
+        minute = int(name.split(".")[0])
+        body = upload.body
+        for second in range(0, 60, 5):
+            for suffix in (b".01", b".012", b".02", b".022"):
+                old = str(minute + second).encode() + suffix + b"}"
+                body = body.replace(old, str(minute + second + 60 * minutes).encode() + suffix + b"}")
+        key = f"{JOB}/profiler-output/system/incremental/2026112108/{minute + 60 * minutes}.algo-1.json"
+        moved.append(Upload(upload.at + 60 * minutes, key, body))
+    return moved
+
+
+def test_given_the_whole_job_when_the_report_of_its_end_is_made_then_final_state_and_report_agree() -> None:
+    network = Network()
+    deliver(network, UPLOADS)
+    assert final_state(network.world)["executions"] == [("LowGPUUtilization", 0), ("StepOutlier", 0)]
+    assert network.job().active is False
