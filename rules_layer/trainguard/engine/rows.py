@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.session import HARMLESS_COUNTERS
+from trainguard.engine.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.slots import Verdict
 from trainguard.records import RuleRow, Status
 
@@ -35,9 +35,7 @@ def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
     if episode.is_open and status is not Status.FIRED and status is not Status.ERROR:
         status, reason = Status.FIRED, f"fired, clean since and not yet over: {reason}"
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
-    if unused:
-        listed = ", ".join(f"{amount} {name}" for name, amount in sorted(unused.items()))
-        reason = f"{reason} Not used: {listed}" + (f" (last: {context.last_fault})." if context.last_fault else ".")
+    reason += _counted(unused, context.last_fault)
     return RuleRow(
         job=context.job,
         rule=verdict.rule,
@@ -57,6 +55,18 @@ def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,
     )
+
+
+def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
+    """Return sentences about what was not used, and about what was given up to keep the item small."""
+    degraded = sorted(name for name in counters if name.startswith(DEGRADED))
+    unused = [f"{amount} {name}" for name, amount in sorted(counters.items()) if name not in degraded]
+    sentences = ""
+    if unused:
+        sentences += f" Not used: {', '.join(unused)}" + (f" (last: {last_fault})." if last_fault else ".")
+    if degraded:
+        sentences += f" Window {', '.join(degraded)}: the item had reached its cap."
+    return sentences
 
 
 def parameters_shown(plan: RulePlan, rule: str) -> dict[str, float | int | str | None]:

@@ -24,6 +24,9 @@ NEWEST = "newest"
 DELIVERY_COUNTERS = ("duplicates", "late")
 """What depends on how doorbells were delivered, and so is no part of the state."""
 
+DEGRADED = "degraded"
+"""How the names of counters begin that say what was given up to keep an item under its cap."""
+
 HARMLESS_COUNTERS = frozenset({"lines", "events", "gzip_objects", "duplicates"})
 """What is counted and no fault of anybody."""
 
