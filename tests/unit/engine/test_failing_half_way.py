@@ -8,7 +8,9 @@ import pytest
 from tests.support.delivery import Network, final_state
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from trainguard.adapters.memory.faults import Fault
+from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.doorbells import Message
+from trainguard.ports import Timing
 from trainguard.records import JobStatus, NodeKey, Status
 
 UPLOADS = uploads()
@@ -254,3 +256,19 @@ def test_given_the_whole_job_when_the_report_of_its_end_is_made_then_final_state
     deliver(network, UPLOADS)
     assert final_state(network.world)["executions"] == [("LowGPUUtilization", 0), ("StepOutlier", 0)]
     assert network.job().active is False
+
+
+def test_given_no_time_left_when_a_batch_has_more_nodes_then_the_rest_is_given_back_and_loses_nothing() -> None:
+    network = Network()
+    seconds = iter([True, True, False])
+    network.batch = BatchProcessor(
+        services=network.world.services,
+        timing=Timing(now=lambda: network.now, pause=lambda _: None, has_time=lambda: next(seconds, False)),
+    )
+    for name in ("algo-1", "algo-2", "algo-3"):
+        upload = Upload(SYSTEM_1[0].at, SYSTEM_1[0].key.replace("algo-1", name), SYSTEM_1[0].body)
+        network.put(upload)
+        network.ring(upload, 0.0)
+    outcome = network.batch.process([message for _, _, message in network.queue])
+    assert outcome.failed == ("m3",)
+    assert network.world.journal.totals["evaluations_unfinished"] == 1
