@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainguard.records import FireOutcome, JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,6 @@ class RuleStates(Protocol):
 
     def of_job(self, job: str) -> list[RuleRow]:
         """Return all rows of a job, ordered by sort key."""
-        ...
-
-    def record_outcome(self, job: str, rule: str, outcome: FireOutcome) -> None:
-        """Write what the fire path did into the rule's row of the job."""
         ...
 
 

@@ -134,24 +134,29 @@ class RuleRow:
         """Sort key of the item, for example ``LowGPUUtilization#algo-3``."""
         return self.rule if self.node is None else f"{self.rule}#{self.node}"
 
+    @property
+    def debugger_status(self) -> str:
+        """The row's status in the words of the managed service.
 
-@dataclass(frozen=True, slots=True)
-class FireOutcome:
-    """What the fire path did, as it is recorded in the rule's row."""
-
-    fire_id: str
-    action: str
-    action_at: str
-    alert_id: str | None
-    report_uri: str | None
+        A rule that has fired has found an issue, whatever its status is now. A row with ``expires_at`` belongs to a job
+        that is closed: what has found nothing until then has found nothing at all.
+        """
+        if self.status is Status.FIRED or self.times_fired > 0:
+            return "IssuesFound"
+        if self.status is Status.ERROR:
+            return "Error"
+        if self.status in {Status.DISABLED, Status.NOT_APPLICABLE} or self.expires_at is not None:
+            return "NoIssuesFound"
+        return "InProgress"
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     """One item of Jobs: the job as SageMaker describes it and its configuration, resolved once.
 
-    Times are epoch seconds. ``rule_settings`` holds ``<Rule>_<parameter>`` as given, ``stop_rules`` is empty when every
-    rule may stop an opted-in job. ``episodes`` counts, for each rule, the episodes that have ended.
+    Times are epoch seconds. ``rule_settings`` holds ``<Rule>_<parameter>`` as given. ``stop_allowed`` is there to be
+    read: the decision to stop asks SageMaker. ``episodes`` counts, for each rule, the episodes that have ended.
+    ``last_object_at`` follows the furthest watermark of the job's nodes, to the minute.
     """
 
     job: str
@@ -174,4 +179,3 @@ class JobRecord:
     closing: bool = False
     last_object_at: float | None = None
     expires_at: int | None = None
-    report_uri: str | None = None

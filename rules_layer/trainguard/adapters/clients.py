@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sagemaker import SageMakerClient
-    from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_stepfunctions import SFNClient
@@ -60,11 +59,6 @@ class Clients:
     def sagemaker(self) -> "SageMakerClient":
         """Client of the training jobs."""
         return cast("SageMakerClient", self._create("sagemaker"))
-
-    @cached_property
-    def sns(self) -> "SNSClient":
-        """Client of the alert topic."""
-        return cast("SNSClient", self._create("sns"))
 
     @cached_property
     def sqs(self) -> "SQSClient":

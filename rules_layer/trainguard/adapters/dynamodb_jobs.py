@@ -145,7 +145,6 @@ def _item(record: JobRecord) -> "Item":
         "Active": text(_ACTIVE) if record.active else None,
         "Closing": {"BOOL": record.closing},
         "LastObjectAt": _time(record.last_object_at),
-        "ReportUri": text_or_none(record.report_uri),
     }
     return _key(record.job) | present(columns | _times(record))
 
@@ -175,7 +174,6 @@ def _record(item: "Item") -> JobRecord:
             closing=columns.flag("Closing"),
             last_object_at=_epoch(columns, "LastObjectAt"),
             expires_at=columns.integer_or_none("ExpiresAt"),
-            report_uri=columns.text_or_none("ReportUri"),
         )
 
 

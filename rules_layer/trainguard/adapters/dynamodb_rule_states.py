@@ -14,9 +14,9 @@ from trainguard.adapters.attribute_values import (
     text_or_none,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
-from trainguard.adapters.stored_form import UNWRITTEN_REASON, debugger_status, stored_row
+from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
-from trainguard.records import FireOutcome, RuleRow, Status
+from trainguard.records import RuleRow, Status
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -62,29 +62,6 @@ class DynamoRuleStates:
         """Return all rows of a job, ordered by sort key (strongly consistent)."""
         return [_row(job, item) for item in self._table.partition("TrainingJobName", job)]
 
-    def record_outcome(self, job: str, rule: str, outcome: FireOutcome) -> None:
-        """Write what the fire path did into the rule's row of the job.
-
-        What is None in ``outcome`` is left as it is. A row that is not there yet is created as one that fired.
-        """
-        columns = {
-            "FireId": text(outcome.fire_id),
-            "Action": text(outcome.action),
-            "ActionAt": text(outcome.action_at),
-        }
-        if outcome.alert_id is not None:
-            columns["AlertId"] = text(outcome.alert_id)
-        if outcome.report_uri is not None:
-            columns["ReportUri"] = text(outcome.report_uri)
-        written = assignments(columns)
-        created = Expression(
-            ", #status = if_not_exists(#status, :status), #reason = if_not_exists(#reason, :reason),"
-            " #debugger = if_not_exists(#debugger, :debugger)",
-            {"#status": "Status", "#reason": "Reason", "#debugger": "DebuggerStatus"},
-            {":status": text(Status.FIRED), ":reason": text(UNWRITTEN_REASON), ":debugger": text("IssuesFound")},
-        )
-        self._table.update(_key(job, rule), written.joined(created))
-
 
 def _key(job: str, target: str) -> "Item":
     return {"TrainingJobName": text(job), "RuleTarget": text(target)}
@@ -93,7 +70,7 @@ def _key(job: str, target: str) -> "Item":
 def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
     columns: dict[str, AttributeValue | None] = {
         "Status": text(row.status),
-        "DebuggerStatus": text(debugger_status(row)),
+        "DebuggerStatus": text(row.debugger_status),
         "Reason": text(row.reason),
         "Measured": number_or_none(row.measured),
         "Threshold": number_or_none(row.threshold),

@@ -92,18 +92,17 @@ class Table:
             self._client.put_item(**request)
         return condition_held.holds
 
-    def update(self, key: "Item", update: Expression, condition: Expression | None = None) -> bool:
+    def update(self, key: "Item", update: Expression, condition: Expression) -> bool:
         """Change the item if the condition holds; return whether it was changed."""
-        placeholders = update if condition is None else update.joined(condition)
+        placeholders = update.joined(condition)
         request: UpdateItemInputTypeDef = {
             "TableName": self._name,
             "Key": key,
             "UpdateExpression": update.text,
             "ExpressionAttributeNames": placeholders.names,
             "ExpressionAttributeValues": placeholders.values,
+            "ConditionExpression": condition.text,
         }
-        if condition is not None:
-            request["ConditionExpression"] = condition.text
         with translated(_SERVICE, "UpdateItem"), _Condition() as condition_held:
             self._client.update_item(**request)
         return condition_held.holds

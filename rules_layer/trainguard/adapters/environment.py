@@ -54,13 +54,7 @@ class JobLifecycleEnvironment:
 class DecideStopEnvironment:
     """Environment of ``decide_stop``."""
 
-    jobs_table: str = _variable("the name of the Jobs table")
     stop_switch_parameter: str = _variable("the name of the SSM parameter that allows stops")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComposeAlertEnvironment:
-    """Environment of ``compose_alert``, which needs nothing but its input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +63,6 @@ class BuildReportEnvironment:
 
     jobs_table: str = _variable("the name of the Jobs table")
     node_state_table: str = _variable("the name of the NodeState table")
-    rule_state_table: str = _variable("the name of the RuleState table")
 
 
 def load_environment(kind: "type[Environment]", environ: Mapping[str, str], *, function: str) -> "Environment":

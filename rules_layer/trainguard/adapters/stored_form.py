@@ -2,10 +2,9 @@
 
 from trainguard.adapters.frozen import frozen_record
 from trainguard.adapters.timestamps import to_millisecond
-from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.records import JobRecord, RuleRow
 
 REASON_MAX_CHARACTERS = 1024
-UNWRITTEN_REASON = "The rule fired; what it measured has not been written yet."
 
 
 def stored_row(row: RuleRow) -> RuleRow:
@@ -32,18 +31,3 @@ def stored_job(record: JobRecord) -> JobRecord:
 def capped(reason: str) -> str:
     """Shorten a reason to 1024 characters; an ellipsis shows that there was more."""
     return reason if len(reason) <= REASON_MAX_CHARACTERS else reason[: REASON_MAX_CHARACTERS - 1] + "…"
-
-
-def debugger_status(row: RuleRow) -> str:
-    """Return the row's status in the words of the managed service.
-
-    A rule that has fired has found an issue, whatever its status is now. A row with ``expires_at`` belongs to a job
-    that is closed: what has found nothing until then has found nothing at all.
-    """
-    if row.status is Status.FIRED or row.times_fired > 0:
-        return "IssuesFound"
-    if row.status is Status.ERROR:
-        return "Error"
-    if row.status in {Status.DISABLED, Status.NOT_APPLICABLE} or row.expires_at is not None:
-        return "NoIssuesFound"
-    return "InProgress"

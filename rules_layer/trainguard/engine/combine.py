@@ -24,9 +24,8 @@ def combine(rule: str, verdicts: Mapping[str, Verdict]) -> Verdict:
     worst = verdicts[node]
     fired = sum(each.episode.is_open for each in verdicts.values())
     reason = worst.judgement.reason
-    if len(verdicts) > 1:
-        share = f"{fired} of {len(verdicts)} nodes fire; " if fired else ""
-        reason = f"{share}{'worst' if fired else 'for example'} {node}: {reason}"
+    if fired and len(verdicts) > 1:
+        reason = f"{fired} of {len(verdicts)} nodes fire; worst {node}: {reason}"
     judgement = Judgement(
         status=worst.judgement.status,
         reason=reason,

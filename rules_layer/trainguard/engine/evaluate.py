@@ -150,15 +150,9 @@ class NodeEvaluator:
             last_fault=last.state.last_fault,
             expires_at=record.expires_at,
         )
-        due = last.due
-        self._rows.publish(
-            [
-                rule_row(context, verdict)
-                for verdict in last.verdicts(closed=closed)
-                if closed or repeated or verdict.rule in due
-            ]
-        )
-        due.clear()
+        wanted = None if closed or repeated else last.due
+        self._rows.publish([rule_row(context, verdict) for verdict in last.verdicts(closed=closed, of=wanted)])
+        last.due.clear()
 
     def _report_counts(self, before: NodeRecord, after: NodeRecord) -> None:
         for name in ("gaps", *DELIVERY_COUNTERS):

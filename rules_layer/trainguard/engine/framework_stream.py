@@ -1,6 +1,7 @@
 """A node's framework stream: objects of all its processes to rule states and verdicts."""
 
 import copy
+from collections.abc import Collection
 
 import msgspec
 
@@ -49,10 +50,10 @@ class FrameworkStream:
         self.store()
         return FrameworkStream(self.node, copy.deepcopy(self.state), self._plan)
 
-    def verdicts(self, *, closed: bool) -> list[Verdict]:
-        """Judge the state as it is."""
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state as it is, for the rules that ``of`` names; None means all."""
         view = self._view(closed=closed)
-        return self._rules.verdicts(lambda rule, state, parameters: rule.judge(state, view, parameters))
+        return self._rules.verdicts(lambda rule, state, parameters: rule.judge(state, view, parameters), of=of)
 
     def degrade(self) -> str | None:
         """Nothing of this state can be given up: its rules bound themselves."""

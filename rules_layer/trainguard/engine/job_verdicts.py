@@ -57,10 +57,10 @@ def job_view(job: JobRecord, streams: JobStreams) -> JobView:
     """Return what the rules over the whole job are shown."""
     first_samples = (stream.state.kept.first_sample_at for stream in streams.system.values())
     first_steps = (stream.state.first_step_us for stream in streams.framework.values())
-    first_sample = min((at for at in first_samples if at is not None), default=None)
+    starts = (job.started_at, *first_samples)
     first_step_us = min((at for at in first_steps if at is not None), default=None)
     return JobView(
-        started_at=first_sample if job.started_at is None else job.started_at,
+        started_at=min((at for at in starts if at is not None), default=None),
         system_through=streams.through,
         first_step_at=None if first_step_us is None else first_step_us / MICROSECONDS,
         framework_expected=job.framework_expected,

@@ -6,7 +6,7 @@ block its node: what cannot be read moves the cursor like any other.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -82,8 +82,8 @@ class Stream(Protocol):
         """Judge as a stream that has ended."""
         ...
 
-    def verdicts(self, *, closed: bool) -> list[Verdict]:
-        """Judge the state as it is."""
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state as it is, for the rules that ``of`` names; None means all."""
         ...
 
     def store(self) -> StreamState:

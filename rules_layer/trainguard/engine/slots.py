@@ -3,7 +3,7 @@
 A rule that raises is set to ERROR in its own slot and not run again on this stream; the others go on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -121,11 +121,12 @@ class RuleSlots(Generic[R]):
             slot.shown, slot.shown_at = judgement.status.value, through
             self.due.add(rule)
 
-    def verdicts(self, judge: Judge[R]) -> list[Verdict]:
-        """Judge every rule's state as it is, without moving an episode."""
+    def verdicts(self, judge: Judge[R], *, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the rules' states as they are, without moving an episode; ``of`` names the rules, None means all."""
         return [
             Verdict(rule.name, self._step(rule, self._slots[rule.name], None, judge), self._slots[rule.name].episode)
             for rule in self._rules
+            if of is None or rule.name in of
         ]
 
     def store(self) -> None:

@@ -1,6 +1,7 @@
 """A node's system stream: objects in order to snapshots, kept points, rule states and verdicts."""
 
 import copy
+from collections.abc import Collection
 
 import msgspec
 
@@ -79,10 +80,10 @@ class SystemStream:
         self.store()
         return SystemStream(self.node, copy.deepcopy(self.state), self._plan)
 
-    def verdicts(self, *, closed: bool) -> list[Verdict]:
-        """Judge the state as it is."""
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state as it is, for the rules that ``of`` names; None means all."""
         view = self._view(closed=closed)
-        return self._rules.verdicts(lambda rule, state, parameters: rule.judge(state, view, parameters))
+        return self._rules.verdicts(lambda rule, state, parameters: rule.judge(state, view, parameters), of=of)
 
     def degrade(self) -> str | None:
         """Make the state smaller at a named cost; None when nothing is left to give up."""

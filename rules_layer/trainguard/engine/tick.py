@@ -21,6 +21,10 @@ ABANDONED_S = 86_400.0
 """A job that SageMaker does not know, and that writes nothing for this long, has ended."""
 
 
+NEWS_S = 60.0
+"""A job whose watermark moved by less has no news for its LastObjectAt."""
+
+
 @dataclass(frozen=True, slots=True)
 class TickOutcome:
     """What one tick did: jobs looked at, jobs that failed (with the reason), tasks sent."""
@@ -56,12 +60,18 @@ class Tick:
         if job is None or not job.active:
             return 0
         summary = self._summariser.summarise(job)
+        self._touch(job, summary.streams.through)
         if summary.finished:
             return 0
         self._end_episodes(job, summary)
         tasks = self._wake(job, summary.streams)
         self._services.tasks.send(tasks)
         return len(tasks) + self._reconcile(job, summary.streams)
+
+    def _touch(self, job: JobRecord, through: float | None) -> None:
+        """Let the job's item say how far its profile goes, at most once a minute of it."""
+        if through is not None and (job.last_object_at is None or through - job.last_object_at >= NEWS_S):
+            self._services.jobs.touch(job.job, through)
 
     def _end_episodes(self, job: JobRecord, summary: Summary) -> None:
         """Raise the episode of a rule that was alerted once no node's condition has held for three windows."""

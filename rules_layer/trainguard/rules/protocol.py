@@ -142,7 +142,7 @@ class JobView:
     Attributes
     ----------
     started_at : float or None
-        Training start as SageMaker says, else the first sample's time.
+        Training start as SageMaker says, or the first sample's time if that is earlier.
     system_through : float or None
         The furthest watermark of the nodes' system streams.
     first_step_at : float or None

@@ -1,0 +1,73 @@
+"""How far a job's profile goes, as the tick notes it in the job's item."""
+
+import pytest
+
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, Upload, uploads
+
+SYSTEM_1 = [upload for upload in uploads() if "system/incremental" in upload.key and "algo-1" in upload.key]
+LAST = SYSTEM_1[4]
+
+
+@pytest.fixture
+def network() -> Network:
+    """Return a network that has delivered five minutes of one node."""
+    delivered = Network()
+    for upload in SYSTEM_1[:5]:
+        arrive(delivered, upload)
+    return delivered
+
+
+def arrive(network: Network, upload: Upload) -> None:
+    network.put(upload)
+    network.ring(upload, upload.at)
+    network.run_until(upload.at, batch_s=0.0)
+
+
+def through(network: Network) -> float:
+    """Return the watermark of the one node."""
+    (record,) = (each for each in network.world.nodes.of_job(JOB) if each.key.stream == "system")
+    assert record.through is not None
+    return round(record.through, 3)
+
+
+def touches(network: Network) -> int:
+    return network.world.faults.calls.count("Jobs.touch")
+
+
+def test_given_a_job_that_was_never_touched_when_the_tick_comes_then_its_item_holds_the_watermark(
+    network: Network,
+) -> None:
+    assert network.job().last_object_at is None
+    network.tick()
+    assert network.job().last_object_at == through(network)
+
+
+def test_given_a_job_without_samples_when_the_tick_comes_then_it_is_not_touched() -> None:
+    network = Network()
+    end = next(upload for upload in uploads() if upload.key.endswith(".ts"))
+    arrive(network, end)
+    network.tick()
+    assert network.job().last_object_at is None
+    assert touches(network) == 0
+
+
+@pytest.mark.parametrize(("behind_s", "touched"), [(60.01, 1), (59.9, 0), (0.0, 0), (-600.0, 0)])
+def test_given_a_job_touched_before_when_the_tick_comes_then_only_a_minute_of_news_is_written(
+    network: Network, behind_s: float, touched: int
+) -> None:
+    watermark = through(network)
+    network.world.jobs.touch(JOB, watermark - behind_s)
+    before = touches(network)
+    network.tick()
+    assert touches(network) - before == touched
+    assert network.job().last_object_at == pytest.approx(watermark if touched else watermark - behind_s)
+
+
+def test_given_a_minute_more_when_the_next_tick_comes_then_the_item_follows(network: Network) -> None:
+    network.tick()
+    first = network.job().last_object_at
+    arrive(network, SYSTEM_1[5])
+    network.tick()
+    assert first is not None
+    assert network.job().last_object_at == pytest.approx(first + 60.0, abs=0.1)
