@@ -111,7 +111,7 @@ class LaneOrder:
         for key, parsed, last_modified in listing(after_us):
             if parsed.end_us > self.cursors.get(parsed.lane, -1):
                 self._await(key, parsed)
-                if modified_before is not None and last_modified < modified_before:
+                if modified_before is not None and last_modified <= modified_before:
                     old.add(key)
         return old
 

@@ -62,7 +62,7 @@ class MinuteOrder:
         drain : bool
             The stream has ended: list, and apply everything.
         modified_before : float or None
-            A silent node: list, and also apply what S3 has had since before this time (epoch seconds).
+            A silent node: list, and also apply what S3 has had since this time or before (epoch seconds).
         """
         listed = False
         old: set[int] = set()
@@ -85,7 +85,7 @@ class MinuteOrder:
         for key, minute, last_modified in listing(self.cursor):
             if self.cursor is None or minute > self.cursor:
                 self._await(key, minute)
-                if modified_before is not None and last_modified < modified_before:
+                if modified_before is not None and last_modified <= modified_before:
                     old.add(minute)
         return old
 

@@ -14,6 +14,8 @@ from trainguard.records import JobRecord, NodeKey
 SILENT_S = 300.0
 """A node that waits this long on S3's clock waits for an object that does not come."""
 
+TICK_S = 60.0
+
 DESCRIBE_AFTER_S = 600.0
 """A job whose every node is silent for this long may have ended without an event that says so."""
 
@@ -83,7 +85,7 @@ class Tick:
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for nodes that have been silent: to close, or to apply what waits."""
         now = self._timing.now()
-        silent = [key for key in streams.records if self._silent_for(streams, key, now) >= SILENT_S]
+        silent = [key for key in streams.records if _is_due(self._silent_for(streams, key, now))]
         if job.closing:
             return [close_task(key) for key in silent if not streams.records[key].closed]
         return [
@@ -115,3 +117,8 @@ class Tick:
     def _begin_close(self, job: JobRecord) -> None:
         services = self._services
         begin_close(job, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
+
+
+def _is_due(silent_s: float) -> bool:
+    """Whether a node has been silent for five minutes, or for another five: a failing task is not sent each minute."""
+    return silent_s >= SILENT_S and silent_s % SILENT_S < TICK_S

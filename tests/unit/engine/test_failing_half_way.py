@@ -272,3 +272,25 @@ def test_given_no_time_left_when_a_batch_has_more_nodes_then_the_rest_is_given_b
     outcome = network.batch.process([message for _, _, message in network.queue])
     assert outcome.failed == ("m3",)
     assert network.world.journal.totals["evaluations_unfinished"] == 1
+
+
+def test_given_a_node_that_waits_in_vain_when_ticks_go_by_then_it_is_flushed_once_in_five_minutes() -> None:
+    network = Network()
+    chosen = [*SYSTEM_1[:4], SYSTEM_1[5]]
+    for upload in chosen:
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=0.0)
+    assert list(network.node(NODE_1).pending.values()) == [START + 300]
+    network.tick()
+    sent = []
+    for _ in range(4):
+        network.now += 60.0
+        network.clock.run()
+        sent += network.world.tasks.drain()
+    assert sent == []
+    network.now += 60.0
+    network.tick()
+    network.run_until(network.now + 5.0, batch_s=0.0)
+    record = network.node(NODE_1)
+    assert (record.cursors["minute"], dict(record.pending), record.counters["gaps"]) == (START + 300, {}, 1)
