@@ -8,9 +8,8 @@ import msgspec
 import numpy as np
 
 from trainguard.telemetry.snapshots import FloatArray, IntArray, Snapshots
-from trainguard.telemetry.system import Samples, Series, series_order
+from trainguard.telemetry.system import MAX_SERIES, Samples, Series, series_order
 
-DEFAULT_INTERVAL_S = 0.5
 SAMPLING_INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
 _SNAP = 0.2
 _MIN_INTERVAL_S = 0.05
@@ -32,8 +31,9 @@ class OpenSnapshot(msgspec.Struct):
 def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: float | None) -> float | None:
     """Estimate the sampling interval: the median distance of one series' samples, snapped to SageMaker's intervals.
 
-    With a single sample of each series in the object (60 s sampling) the distance to ``last_time``, the snapshot
-    before, stands in for it. Returns ``previous_s`` when nothing can be said.
+    With a single sample of each series in the object (60 s sampling) the smallest distance to ``last_time``, the
+    snapshot before, stands in for it: an object that is missing must not stretch the interval for good. Returns
+    ``previous_s`` when nothing can be said.
     """
     if samples.times.size == 0:
         return previous_s
@@ -41,8 +41,10 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
     times = np.sort(samples.times[samples.series == busiest])
     if times.size >= 2:
         distance = float(np.median(np.diff(times)))
-    elif previous_s is None and last_time is not None:
+    elif last_time is not None:
         distance = float(times[0]) - last_time
+        if previous_s is not None and distance >= previous_s:
+            return previous_s
     else:
         return previous_s
     if distance <= 0.0:
@@ -54,10 +56,10 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
 
 
 def extend_gpu_names(known: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
-    """Append the samples' GPUs that are not known yet, gpu2 before gpu10."""
+    """Append the samples' GPUs that are not known yet, gpu2 before gpu10, up to 64 in all."""
     seen = {series.name for series in samples.table if series.kind in {"gpu", "gpu_memory"}}
     new = sorted(seen.difference(known), key=lambda name: series_order(Series("gpu", name)))
-    return (*known, *new)
+    return (*known, *new)[: max(MAX_SERIES["gpu"], len(known))]
 
 
 def assemble(

@@ -12,12 +12,14 @@ import msgspec
 import numpy as np
 
 from trainguard.errors import TelemetryFormatError
+from trainguard.telemetry.keys import EARLIEST_MINUTE
 from trainguard.telemetry.steps import StepBatch
-from trainguard.telemetry.unpack import unpack
+from trainguard.telemetry.unpack import MAX_NAME_LENGTH, UNREADABLE, printable, unpack
 
 STEP_PHASE = "Step:ModeKeys"
-_MAX_NAME_LENGTH = 64
 _MAX_TIME_US = 2**53
+_SLACK_US = 1_000_000
+EARLIEST_US = EARLIEST_MINUTE * 1_000_000
 
 
 class TraceEvent(msgspec.Struct, gc=False):
@@ -39,7 +41,7 @@ class FrameworkEvents:
     tally: Counter[str] = field(default_factory=Counter)
 
 
-def read_framework_object(key: str, body: bytes, *, process: str) -> FrameworkEvents:
+def read_framework_object(key: str, body: bytes, *, process: str, end_us: int) -> FrameworkEvents:
     """Read the training steps of one object of framework events.
 
     Parameters
@@ -50,6 +52,9 @@ def read_framework_object(key: str, body: bytes, *, process: str) -> FrameworkEv
         A JSON array of trace events, possibly truncated, or a gzip stream of one.
     process : str
         ``<node>-<pid>`` of the key.
+    end_us : int
+        The end of the last event as the key names it, epoch microseconds; a step that ends a second later, or began
+        before 2015, has no time that could be used.
 
     Raises
     ------
@@ -57,7 +62,7 @@ def read_framework_object(key: str, body: bytes, *, process: str) -> FrameworkEv
         When nothing can be read of the object.
     """
     tally: Counter[str] = Counter()
-    events = _decode(key, unpack(key, body, tally), tally)
+    events = _decode(key, unpack(key, body, tally, mark=b"{"), tally)
     tally["events"] += len(events)
     steps: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
     origin_us = 0.0
@@ -66,8 +71,8 @@ def read_framework_object(key: str, body: bytes, *, process: str) -> FrameworkEv
             origin_us = _origin(event, origin_us)
         elif event.ph == "X" and STEP_PHASE in event.name:
             start, duration = origin_us + event.ts, event.dur
-            if 0 < start < _MAX_TIME_US and 0 <= duration < _MAX_TIME_US:
-                steps[event.name[:_MAX_NAME_LENGTH]].append((int(start), int(duration), _step_number(event)))
+            if start >= EARLIEST_US and duration >= 0 and start + duration <= end_us + _SLACK_US:
+                steps[printable(event.name)].append((int(start), int(duration), _step_number(event)))
             else:
                 tally["bad_events"] += 1
     return FrameworkEvents(tuple(_batch(process, mode, steps[mode]) for mode in sorted(steps)), +tally)
@@ -86,11 +91,13 @@ def _batch(process: str, mode: str, steps: list[tuple[int, int, str]]) -> StepBa
 
 def _origin(event: TraceEvent, origin_us: float) -> float:
     value = (event.args or {}).get("start_time_since_epoch_in_micros")
-    return float(value) if isinstance(value, int | float) else origin_us
+    if isinstance(value, int | float) and 0 < value < _MAX_TIME_US:
+        return float(value)
+    return origin_us
 
 
 def _step_number(event: TraceEvent) -> str:
-    return str((event.args or {}).get("step_num", "?"))[:_MAX_NAME_LENGTH]
+    return printable(str((event.args or {}).get("step_num", "?"))[:MAX_NAME_LENGTH])
 
 
 _ARRAY = msgspec.json.Decoder(list[TraceEvent])
@@ -102,7 +109,7 @@ def _decode(key: str, body: bytes, tally: Counter[str]) -> list[TraceEvent]:
         return []
     try:
         return _ARRAY.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return _decode_one_by_one(_split(key, body), tally)
 
 
@@ -110,7 +117,7 @@ def _split(key: str, body: bytes) -> list[msgspec.Raw | bytes]:
     """Split an array into its events; a truncated one by lines, since the writer puts one event on a line."""
     try:
         return list(msgspec.json.decode(body, type=list[msgspec.Raw]))
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+    except UNREADABLE as fault:
         text = body.strip()
         if not text.startswith(b"["):
             raise TelemetryFormatError(key, "no JSON array, expected a Chrome trace") from fault
@@ -123,6 +130,6 @@ def _decode_one_by_one(events: list[msgspec.Raw | bytes], tally: Counter[str]) -
     for event in events:
         try:
             decoded.append(_EVENT.decode(event))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             tally["bad_events"] += 1
     return decoded

@@ -12,14 +12,13 @@ import msgspec
 import numpy as np
 
 from trainguard.telemetry.snapshots import FloatArray, IntArray
-from trainguard.telemetry.unpack import unpack
+from trainguard.telemetry.unpack import UNREADABLE, printable, unpack
 
 MINUTE_BEFORE_S = 60.0
 MINUTE_AFTER_S = 120.0
 PERCENT_ROUNDING = 1.0
 """Samplers round above 100 (psutil does, per core); up to 101 is clipped, beyond it is no percentage."""
 
-_MAX_NAME_LENGTH = 64
 MAX_SERIES = {"cpu": 1_024, "io_wait": 1_024, "gpu": 64, "gpu_memory": 64}
 """No node has more; a hostile object must not grow the state of its node without bound."""
 
@@ -99,7 +98,7 @@ def read_system_object(key: str, body: bytes, *, node: str, minute: int) -> Samp
         When nothing can be read of the object: it is larger than 64 MiB or a broken gzip stream.
     """
     tally: Counter[str] = Counter()
-    text = unpack(key, body, tally)
+    text = unpack(key, body, tally, mark=b"\n")
     lines = _decode(text, tally)
     tally["lines"] += len(lines)
     return _columns(lines, node=node, minute=minute, tally=tally)
@@ -111,7 +110,7 @@ _DECODER = msgspec.json.Decoder(SystemLine)
 def _decode(text: bytes, tally: Counter[str]) -> list[SystemLine]:
     try:
         return _DECODER.decode_lines(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return _decode_line_by_line(text, tally)
 
 
@@ -123,7 +122,7 @@ def _decode_line_by_line(text: bytes, tally: Counter[str]) -> list[SystemLine]:
             continue
         try:
             lines.append(decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             tally["bad_lines"] += 1
     return lines
 
@@ -171,7 +170,7 @@ class _SeriesIds(dict[tuple[str, str | None, str], int]):
         if self._sizes[kind] >= MAX_SERIES[kind]:
             return _TOO_MANY_SERIES
         self._sizes[kind] += 1
-        self._table.append(Series(kind, (name or "?")[:_MAX_NAME_LENGTH]))
+        self._table.append(Series(kind, printable(name or "?")))
         return len(self._table) - 1
 
     def ordered(self) -> tuple[tuple[Series, ...], IntArray]:

@@ -3,27 +3,49 @@
 import zlib
 from collections import Counter
 
+import msgspec
+
 from trainguard.errors import TelemetryFormatError
 
 MAX_OBJECT_BYTES = 64 * 1024 * 1024
 """A node-minute of 192 cores and 16 GPUs at 100 ms is 31 MB; what is larger than twice that is not one."""
 
+MAX_RECORDS = 500_000
+"""Lines or events of one object: twice those of that node-minute. Decoded, they take many times their bytes."""
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the decoder raises for text that it cannot read, nesting without end included."""
+
+MAX_NAME_LENGTH = 64
+
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def unpack(key: str, body: bytes, tally: Counter[str]) -> bytes:
+def unpack(key: str, body: bytes, tally: Counter[str], *, mark: bytes) -> bytes:
     """Return the text of an object; counts gzip, truncated and empty ones.
+
+    Parameters
+    ----------
+    key : str
+        Named in errors.
+    body : bytes
+    tally : Counter
+    mark : bytes
+        What every record of the object has once: the end of a line, the brace of an event.
 
     Raises
     ------
     TelemetryFormatError
-        When the object is larger than 64 MiB, also once unpacked, or is a broken gzip stream.
+        When the object is larger than 64 MiB, also once unpacked, has over 500,000 records, or is a broken gzip stream.
     """
     if body.startswith(_GZIP_MAGIC):
         tally["gzip_objects"] += 1
         body = _gunzip(key, body, tally)
     if len(body) > MAX_OBJECT_BYTES:
         raise TelemetryFormatError(key, f"larger than {MAX_OBJECT_BYTES} bytes, expected one node's minute")
+    records = body.count(mark)
+    if records > MAX_RECORDS:
+        raise TelemetryFormatError(key, f"{records} records, expected one node's minute with at most {MAX_RECORDS}")
     if not body.strip():
         tally["empty_objects"] += 1
         return b""
@@ -39,3 +61,8 @@ def _gunzip(key: str, body: bytes, tally: Counter[str]) -> bytes:
     if not unpacker.eof and len(text) <= MAX_OBJECT_BYTES:
         tally["truncated_objects"] += 1
     return text
+
+
+def printable(name: str) -> str:
+    """Return a name from telemetry as it may stand in rows, reports and mails: short, on one line."""
+    return "".join(character if character.isprintable() else "?" for character in name[:MAX_NAME_LENGTH])

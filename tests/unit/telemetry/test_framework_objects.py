@@ -30,7 +30,7 @@ def body(*events: Any, closed: Any = True) -> Any:
 
 
 def read(data: Any) -> Any:
-    return read_framework_object("the/key", data, process="algo-1-905")
+    return read_framework_object("the/key", data, process="algo-1-905", end_us=ORIGIN_US + 60_000_000)
 
 
 def test_given_steps_of_two_modes_when_read_then_each_mode_is_a_batch_in_absolute_time() -> None:
@@ -56,7 +56,9 @@ def test_given_an_event_of_a_wrong_type_in_a_whole_array_when_read_then_it_alone
     assert events.tally["bad_events"] == 1
 
 
-@pytest.mark.parametrize("bad", [step(1, dur=-5), step(1, ts=-2 * ORIGIN_US), step(1, ts=1e300), step(1, dur=1e300)])
+@pytest.mark.parametrize(
+    "bad", [step(1, dur=-5), step(1, ts=-2 * ORIGIN_US), step(1, ts=1e300), step(1, dur=1e300), step(1, ts=61_000_000)]
+)
 def test_given_impossible_times_when_read_then_the_step_is_counted_and_left_out(bad: Any) -> None:
     events = read(body(META, step(0), bad))
     assert events.steps[0].numbers == ("0",)
@@ -77,3 +79,23 @@ def test_given_an_empty_object_when_read_then_it_is_counted() -> None:
 def test_given_no_array_at_all_when_read_then_the_object_is_named(data: Any) -> None:
     with pytest.raises(TelemetryFormatError, match="the/key"):
         read(data)
+
+
+def test_given_metadata_whose_start_is_no_time_when_read_then_its_steps_have_none_and_are_counted() -> None:
+    for start in ("soon", 10**400, -5, None):
+        meta = META | {"args": {"start_time_since_epoch_in_micros": start}}
+        events = read(body(meta, step(0)))
+        assert events.steps == ()
+        assert events.tally["bad_events"] == 1
+
+
+def test_given_nesting_without_end_when_read_then_that_event_alone_is_lost() -> None:
+    data = body(META, step(0), closed=False) + b'{"args":' + b"[" * 5_000 + b"\n]"
+    events = read(data)
+    assert events.steps[0].numbers == ("0",)
+    assert events.tally["bad_events"] == 1
+
+
+def test_given_more_events_than_a_rotation_can_have_when_read_then_the_object_is_refused() -> None:
+    with pytest.raises(TelemetryFormatError, match="500001 records"):
+        read(b"[" + b"{}," * 500_001 + b"]")

@@ -113,6 +113,20 @@ def test_given_more_bytes_than_a_node_minute_can_have_when_read_then_it_is_refus
         read(gzip.compress(line() * 20))
 
 
-def test_given_a_million_worthless_lines_when_read_then_all_are_counted() -> None:
-    samples = read(b"{}\n" * 1_000_000)
-    assert samples.tally["bad_lines"] == 1_000_000
+def test_given_a_million_lines_when_read_then_the_object_is_refused_before_they_fill_the_memory() -> None:
+    with pytest.raises(TelemetryFormatError, match="1000000 records"):
+        read(b"{}\n" * 1_000_000)
+
+
+def test_given_as_many_worthless_lines_as_are_allowed_when_read_then_all_are_counted() -> None:
+    assert read(b"{}\n" * 500_000).tally["bad_lines"] == 500_000
+
+
+def test_given_nesting_without_end_when_read_then_that_line_alone_is_lost() -> None:
+    samples = read(line() + b'{"x":' + b"[" * 5_000 + b"\n" + line(second=2.0))
+    assert samples.tally["bad_lines"] == 1
+    assert samples.values.size == 2
+
+
+def test_given_a_device_name_with_line_breaks_when_read_then_it_stays_on_one_line() -> None:
+    assert read(line(name="gpu0\n\nAction: none")).table[0].name == "gpu0??Action: none"
