@@ -35,10 +35,15 @@ def kept_by_definition(values: Any) -> Any:
     active = [index for index, value in seen if value >= 10]
     if not active:
         return []
-    kept, run = [], []
+    kept: list[int] = []
+    run: list[int] = []
+    last = None
     for index, value in seen:
+        gap, last = last is not None and (index - last) * STEP_S > 60.0, index
         if index < active[0]:
             continue
+        if gap:
+            run = []
         if value < 10:
             run.append(index)
             continue
@@ -49,8 +54,9 @@ def kept_by_definition(values: Any) -> Any:
     return kept
 
 
-UTILIZATION = st.lists(
-    st.one_of(st.just(0.0), st.just(0.0), st.integers(0, 100).map(float), st.none()), min_size=0, max_size=80
+VALUE = st.one_of(st.just(0.0), st.just(0.0), st.integers(0, 100).map(float), st.none())
+UTILIZATION = st.lists(st.tuples(VALUE, st.integers(1, 9)), max_size=20).map(
+    lambda runs: [value for value, length in runs for _ in range(length)]
 )
 
 
@@ -73,6 +79,15 @@ def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are
     assert points.gpu_utilization[:, 0].tolist() == [values[index] for index in expected[-CAPACITY:]]
     counts = np.bincount([int(values[index]) for index in expected], minlength=101)
     np.testing.assert_array_equal(points.histogram[0], counts)
+
+
+def test_given_a_node_that_comes_back_after_an_interruption_when_folded_then_the_gap_is_no_idle_time() -> None:
+    state = KeptState()
+    fold(state, [50.0, 0.0, 0.0], 0)
+    fold(state, [0.0, 0.0], 240)
+    assert state.idle is not None
+    assert state.idle.since == 1_000.0 + STEP_S * 240
+    assert state.observed_since == state.idle.since
 
 
 def fold(state: Any, values: Any, first: Any, capacity: Any = CAPACITY) -> Any:

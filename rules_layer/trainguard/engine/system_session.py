@@ -1,7 +1,8 @@
 """A node's system stream in hand."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from trainguard.engine.listing import ProfileListing
 from trainguard.engine.minute_order import MinuteOrder
@@ -12,7 +13,7 @@ from trainguard.engine.system_stream import SystemState, SystemStream
 from trainguard.records import NodeRecord
 from trainguard.state.codec import decode_state
 from trainguard.telemetry.keys import SystemKey
-from trainguard.telemetry.system import read_system_object
+from trainguard.telemetry.system import Samples, read_system_object
 
 MINUTE_LANE = "minute"
 
@@ -41,14 +42,14 @@ class SystemSession(Session[SystemStream]):
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply the minutes that are ready."""
         for minute, key in self._order.ready(self._listing.minutes, drain=drain, modified_before=modified_before):
-            yield self._use(key, self._folding(key, minute))
+            yield self._use(key, partial(self._read, key, minute), self._fold)
 
-    def _folding(self, key: str, minute: int) -> Callable[[bytes], tuple[Counter[str], list[Fire]]]:
-        def fold(body: bytes) -> tuple[Counter[str], list[Fire]]:
-            samples = read_system_object(key, body, node=self.record.key.node, minute=minute)
-            return samples.tally, self.stream.apply(samples)
+    def _read(self, key: str, minute: int, body: bytes) -> Samples:
+        return read_system_object(key, body, node=self.record.key.node, minute=minute)
 
-        return fold
+    def _fold(self, samples: Samples) -> tuple[Counter[str], list[Fire]]:
+        fires = self.stream.apply(samples)
+        return samples.tally + Counter({"too_many_series": self.stream.unnamed_gpu_samples}), fires
 
     @property
     def has_news(self) -> bool:

@@ -4,12 +4,13 @@ import copy
 from collections.abc import Collection
 
 import msgspec
+import numpy as np
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlot, RuleSlots, Verdict
 from trainguard.errors import RuleConfigError
 from trainguard.rules.protocol import AnySystemRule, NodeMinute, NodeView
-from trainguard.state.kept import KeptPoints, KeptState
+from trainguard.state.kept import KEPT_IDLE_S, KeptPoints, KeptState
 from trainguard.telemetry.assemble import OpenSnapshot, assemble, complete, estimate_interval_s, extend_gpu_names
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
@@ -37,6 +38,7 @@ class SystemStream:
         self._plan = plan
         self._kept = KeptPoints(state.kept, len(state.gpu_names))
         self._rules = RuleSlots(plan.system, state.slots, plan)
+        self.unnamed_gpu_samples = 0
 
     def apply(self, samples: Samples) -> list[Fire]:
         """Fold in the samples of the next minute; return the fires that they began."""
@@ -44,10 +46,21 @@ class SystemStream:
         last = state.through if state.open_snapshot is None else state.open_snapshot.time
         state.interval_s = estimate_interval_s(samples, state.interval_s, last)
         self._admit(extend_gpu_names(tuple(state.gpu_names), samples))
+        self.unnamed_gpu_samples = self._unnamed(samples)
         snapshots, state.open_snapshot = assemble(
             samples, state.open_snapshot, gpu_names=tuple(state.gpu_names), interval_s=self._interval_s
         )
         return self._fold(snapshots, closed=False)
+
+    def _unnamed(self, samples: Samples) -> int:
+        """Return how many samples are of GPUs beyond those that a node can have."""
+        known = set(self.state.gpu_names)
+        unnamed = [
+            column
+            for column, series in enumerate(samples.table)
+            if series.kind in {"gpu", "gpu_memory"} and series.name not in known
+        ]
+        return int(np.count_nonzero(np.isin(samples.series, unnamed))) if unnamed else 0
 
     def _admit(self, gpu_names: tuple[str, ...]) -> None:
         if len(gpu_names) > len(self.state.gpu_names):
@@ -56,7 +69,9 @@ class SystemStream:
             self._kept = KeptPoints(self.state.kept, len(gpu_names))
 
     def _fold(self, snapshots: Snapshots, *, closed: bool) -> list[Fire]:
-        active, started = self._kept.extend(snapshots, capacity=self._capacity())
+        active, started = self._kept.extend(
+            snapshots, capacity=self._capacity(), longest_s=max(KEPT_IDLE_S, 3.0 * self._interval_s)
+        )
         if len(snapshots):
             self.state.through = max(float(snapshots.times[-1]), self.state.through or 0.0)
         if self.state.through is None:
@@ -83,7 +98,9 @@ class SystemStream:
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
         view = self._view(closed=closed)
-        return self._rules.verdicts(lambda rule, state, parameters: rule.judge(state, view, parameters), of=of)
+        return self._rules.verdicts(
+            lambda rule, state, parameters: rule.judge(state, view, parameters), interval_s=self._interval_s, of=of
+        )
 
     def degrade(self) -> str | None:
         """Make the state smaller at a named cost; None when nothing is left to give up."""
@@ -145,5 +162,5 @@ class SystemStream:
         if through is None:
             return 0.0
         if kept.first_active_at is None:
-            return 0.0 if kept.first_sample_at is None else through - kept.first_sample_at
+            return 0.0 if kept.observed_since is None else through - kept.observed_since
         return 0.0 if kept.idle is None else through - kept.idle.since

@@ -80,7 +80,7 @@ class NodeView:
     kept_cpu_mean : float64[K]
     idle_run_s : float
         Length of the idle run that is open at the watermark; 0 while active. Before the first active snapshot: the
-        time since the first sample.
+        time since the first sample, or since samples were last missing.
     gpu_histogram : int64[G, 101]
         Counts of GPUUtilization over all kept points, bin = floor(value).
     closed : bool

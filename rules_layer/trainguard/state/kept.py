@@ -2,7 +2,8 @@
 
 A GPU is active at 10 % or more, a node when some GPU is. Before the node's first active snapshot is start-up. An idle
 run of at most 60 s is kept once an active snapshot has ended it; a longer one is a pause (evaluation, checkpoint,
-upload) and is left out; one that is unfinished at the job's end is the tail, and never kept.
+upload) and is left out; one that is unfinished at the job's end is the tail, and never kept. Time of which there are no
+samples (a node that was interrupted and came back) is no idle time: an idle run does not go on across it.
 """
 
 import msgspec
@@ -28,12 +29,15 @@ class KeptState(msgspec.Struct):
     """Kept points in the form in which they are stored.
 
     ``window`` holds the packed columns time (ms since ``first_sample_at``), mean CPU, G utilizations, G memories of
-    the newest points; ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``quantised`` and ``limit``
-    say how the window was degraded to stay under the item's cap.
+    the newest points; ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``observed_since`` is the
+    first snapshot since samples were last missing. ``quantised`` and ``limit`` say how the window was degraded to stay
+    under the item's cap.
     """
 
     first_sample_at: float | None = None
     first_active_at: float | None = None
+    observed_since: float | None = None
+    last_seen_at: float | None = None
     kept_total: int = 0
     ever_active: list[bool] = msgspec.field(default_factory=list)
     window: list[PackedColumn] = msgspec.field(default_factory=list)
@@ -57,7 +61,9 @@ class KeptPoints:
         self._ever_active = np.zeros(gpus, dtype=np.bool_)
         self._ever_active[: len(state.ever_active)] = state.ever_active
 
-    def extend(self, snapshots: Snapshots, *, capacity: int) -> tuple[BoolArray, BoolArray]:
+    def extend(
+        self, snapshots: Snapshots, *, capacity: int, longest_s: float = KEPT_IDLE_S
+    ) -> tuple[BoolArray, BoolArray]:
         """Sort completed snapshots into kept and left out.
 
         Parameters
@@ -66,6 +72,8 @@ class KeptPoints:
             With as many GPUs as this object.
         capacity : int
             How many of the newest kept points to hold.
+        longest_s : float
+            Longer distances of two snapshots are time that nobody observed.
 
         Returns
         -------
@@ -83,17 +91,34 @@ class KeptPoints:
             state.first_active_at = float(snapshots.times[int(np.argmax(active))])
         first = state.first_active_at
         started: BoolArray = snapshots.times >= (np.inf if first is None else first)
-        self._sort(snapshots, active, np.flatnonzero(seen & started), capacity)
+        unobserved = self._unobserved(snapshots.times, np.flatnonzero(seen), longest_s)
+        self._sort(snapshots, active, np.flatnonzero(seen & started), unobserved, capacity)
         return active, started
 
-    def _sort(self, snapshots: Snapshots, active: BoolArray, used: IntArray, capacity: int) -> None:
+    def _unobserved(self, times: FloatArray, seen: IntArray, longest_s: float) -> IntArray:
+        """Return the snapshots before which samples were missing, the node's first one included."""
+        if seen.size == 0:
+            return seen
+        last = -np.inf if self._state.last_seen_at is None else self._state.last_seen_at
+        after_gaps: IntArray = seen[np.diff(times[seen], prepend=last) > longest_s]
+        self._state.last_seen_at = float(times[seen[-1]])
+        if after_gaps.size:
+            self._state.observed_since = float(times[after_gaps[-1]])
+        return after_gaps
+
+    def _sort(
+        self, snapshots: Snapshots, active: BoolArray, used: IntArray, unobserved: IntArray, capacity: int
+    ) -> None:
         if used.size == 0:
             return
         points = self._points(snapshots)[used]
         added: list[FloatArray] = []
-        edges = np.flatnonzero(np.diff(active[used])) + 1
+        resumed = np.isin(used, unobserved)
+        edges = np.flatnonzero(np.diff(active[used]) | resumed[1:]) + 1
         for run, position in zip(np.split(points, edges), [0, *edges.tolist()], strict=True):
             start, end = float(snapshots.times[used[position]]), float(snapshots.times[used[position + len(run) - 1]])
+            if resumed[position]:
+                self._state.idle, self._idle = None, None
             if active[used[position]]:
                 added.extend(self._end_idle(start))
                 added.append(run)
