@@ -1,7 +1,9 @@
 """Decides whether a fire may stop its training job."""
 
 import os
+import time
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -25,6 +27,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with stop, decision and why; the log keeps every decision."""
     del context
     job = event["job"]
-    decision = decide_stop(job, training_jobs.describe(job), switch.value())
+    fired_at = datetime.fromisoformat(event["firedAt"]).timestamp()
+    decision = decide_stop(job, training_jobs.describe(job), switch.value(), fired_at=fired_at, now=time.time())
     logger.info("stop decision", extra={"job": job, "rule": event.get("rule"), **asdict(decision)})
     return asdict(decision)

@@ -13,6 +13,9 @@ from trainguard.records import JobStatus
 
 UPLOADING = "Uploading"
 
+MAX_FIRE_AGE_S = 1_800.0
+"""A fire is minutes old when all is well; an older one comes from a backlog or a replay."""
+
 
 class StopSwitch(StrEnum):
     """The deployment's stop switch."""
@@ -31,18 +34,25 @@ class StopDecision:
     why: str
 
 
-def decide_stop(job: str, description: TrainingJobDescription | None, switch: str) -> StopDecision:
+def decide_stop(
+    job: str, description: TrainingJobDescription | None, switch: str, *, fired_at: float, now: float
+) -> StopDecision:
     """Decide whether a fire of ``job`` stops it.
 
     Parameters
     ----------
     job : str
+    fired_at, now : float
+        Event time at which the rule fired, and the time of the decision, epoch seconds: what was true hours ago, when a
+        backlog is worked off, says nothing of the job as it is.
     description : TrainingJobDescription or None
         The job and its tags as SageMaker gives them now.
     switch : str
         Value of the deployment's stop switch; anything but ``enabled`` and ``dry-run`` refuses.
     """
     reason = _objection(job, description)
+    if reason is None and now - fired_at > MAX_FIRE_AGE_S:
+        reason = f"the fire is {(now - fired_at) / 60.0:.0f} min old, and the job may have recovered since"
     if reason is not None:
         return _refused(reason)
     if switch == StopSwitch.ENABLED:
