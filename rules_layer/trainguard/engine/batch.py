@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from trainguard.engine.closing import begin_close
 from trainguard.engine.doorbells import JobRings, Message, Ring, sort_messages
 from trainguard.engine.evaluate import NodeEvaluator
-from trainguard.engine.registration import ensure_job
+from trainguard.engine.registration import ensure_job, with_description
 from trainguard.engine.summary import Summariser
 from trainguard.errors import PortUnavailableError, StateConflictError, TrainGuardError
 from trainguard.ports import Services, Timing
@@ -43,7 +43,11 @@ class BatchProcessor:
             self._journal.count(refusal.what, message_id=refusal.message_id, reason=refusal.reason)
         failed: list[str] = []
         for rings in jobs:
-            failed.extend(self._process_job(rings))
+            try:
+                failed.extend(self._process_job(rings))
+            except Exception as error:
+                # A defect of ours in one job; the others' messages must not come back for it.
+                failed.extend(self._give_back(rings.message_ids, rings.job, None, error))
         return BatchOutcome(
             failed=tuple(failed),
             refused=tuple(refusal.message_id for refusal in refusals),
@@ -51,7 +55,7 @@ class BatchProcessor:
         )
 
     def _process_job(self, rings: JobRings) -> list[str]:
-        everything = [*rings.ended, *(each for ring in rings.nodes.values() for each in ring.message_ids)]
+        everything = rings.message_ids
         try:
             job = self._job_of(rings)
         except TrainGuardError as error:
@@ -62,7 +66,7 @@ class BatchProcessor:
         failed: list[str] = []
         if rings.ended:
             try:
-                job = self._begin_close(job)
+                job = self._end(job)
             except TrainGuardError as error:
                 failed.extend(self._give_back(rings.ended, rings.job, None, error))
         for ring in rings.nodes.values():
@@ -82,9 +86,18 @@ class BatchProcessor:
         job = ensure_job(jobs=self._services.jobs, training_jobs=self._services.training_jobs, bucket=bucket, root=root)
         return job if (job.bucket, job.prefix) == (bucket, root.prefix) else None
 
-    def _begin_close(self, job: JobRecord) -> JobRecord:
+    def _end(self, job: JobRecord) -> JobRecord:
+        """Close a job whose end mark rang, unless SageMaker says that it goes on.
+
+        One process that ends early, a spot restart, or anybody who may write objects can leave a mark; a job that is
+        still running is closed when its state changes.
+        """
+        description = self._services.training_jobs.describe(job.job)
+        if description is not None and not description.status.is_final:
+            return job
+        ended = job if description is None else with_description(job, description)
         services = self._services
-        return begin_close(job, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
+        return begin_close(ended, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
 
     def _process_node(self, job: JobRecord, ring: Ring) -> list[str]:
         node = ring.work.key.node_kind

@@ -47,6 +47,11 @@ class JobRings:
     nodes: dict[NodeKey, Ring] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
 
+    @property
+    def message_ids(self) -> list[str]:
+        """All messages of the job."""
+        return [*self.ended, *(each for ring in self.nodes.values() for each in ring.message_ids)]
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -119,10 +124,9 @@ def _add_task(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings], 
         raise DoorbellError("body", message.body[:200], f"a task ({fault})") from fault
     if task.action not in {"close", "flush"}:
         raise DoorbellError("action", task.action, "close or flush")
-    try:
-        key = NodeKey.parse(task.job, f"{task.node}#{task.stream}")
-    except ValueError as fault:
-        raise DoorbellError("stream", task.stream, "system or framework") from fault
+    if task.stream not in {"system", "framework"}:
+        raise DoorbellError("stream", task.stream, "system or framework")
+    key = NodeKey.parse(task.job, f"{task.node}#{task.stream}")
     rings = jobs.setdefault((task.job, None), JobRings(task.job))
     work = NodeWork(
         key,

@@ -7,7 +7,6 @@ published once more.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from trainguard.engine.fires import drain, enqueue
 from trainguard.engine.framework_session import FrameworkSession
@@ -102,15 +101,15 @@ class NodeEvaluator:
 
     def _apply_some(self, session: AnySession, ready: Iterator[Applied], job: JobRecord) -> tuple[list[Fire], bool]:
         fires: list[Fire] = []
-        count = 0
-        for applied in islice(ready, OBJECTS_PER_WRITE):
-            count += 1
+        for count, applied in enumerate(ready, 1):
             fires.extend(applied.fires)
             self._journal.count("objects_applied", job=job.job, node=session.record.key.node_kind)
             if applied.fault is not None:
                 for name, amount in applied.tally.items():
                     self._journal.count(name, amount, job=job.job, key=applied.key, reason=applied.fault)
-        return fires, count < OBJECTS_PER_WRITE
+            if count == OBJECTS_PER_WRITE or not self._timing.has_time():
+                return fires, False
+        return fires, True
 
     def _settle(
         self,
@@ -130,7 +129,7 @@ class NodeEvaluator:
         record = enqueue(session.to_record(closed=closed or before.closed), fires, job=job, plan=plan)
         if closed:
             record = replace(record, expires_at=expiry(last.state.through, self._timing.now()))
-        if has_news or record.unsent or record.state != before.state or record.closed != before.closed:
+        if has_news or record.unsent or _moved(record, before):
             record = self._nodes.save(record)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         self._report_counts(before, record)
@@ -159,6 +158,10 @@ class NodeEvaluator:
             amount = after.counters.get(name, 0) - before.counters.get(name, 0)
             if amount:
                 self._journal.count(name, amount, job=after.key.job, node=after.key.node_kind)
+
+
+def _moved(record: NodeRecord, before: NodeRecord) -> bool:
+    return (record.state, record.closed, record.cursors) != (before.state, before.closed, before.cursors)
 
 
 def expiry(through: float | None, now: float) -> int:

@@ -1,7 +1,8 @@
 """A node's framework stream in hand."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
 from trainguard.engine.lane_order import Arrival, LaneOrder
@@ -11,7 +12,7 @@ from trainguard.engine.session import NEWEST, Announced, Applied, Session, item_
 from trainguard.engine.slots import Fire
 from trainguard.records import NodeRecord
 from trainguard.state.codec import decode_state
-from trainguard.telemetry.framework import read_framework_object
+from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
 from trainguard.telemetry.keys import FrameworkKey
 
 
@@ -27,6 +28,7 @@ class FrameworkSession(Session[FrameworkStream]):
             cursors={lane: position for lane, position in record.cursors.items() if lane != NEWEST},
             spacing_us=dict(state.spacing_us),
             max_seen_us=record.cursors.get(NEWEST),
+            floor_us=state.floor_us,
         )
         self._order.restore(listing.parse_framework(record.pending))
 
@@ -39,16 +41,14 @@ class FrameworkSession(Session[FrameworkStream]):
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply the objects that are ready."""
         for arrival in self._order.ready(self._listing.framework, drain=drain, modified_before=modified_before):
-            yield self._use(arrival.key, self._folding(arrival))
+            yield self._use(arrival.key, partial(self._read, arrival), partial(self._fold, arrival.end_us))
 
-    def _folding(self, arrival: Arrival) -> Callable[[bytes], tuple[Counter[str], list[Fire]]]:
+    def _read(self, arrival: Arrival, body: bytes) -> FrameworkEvents:
         process = f"{self.record.key.node}-{arrival.lane.partition('/')[0]}"
+        return read_framework_object(arrival.key, body, process=process, end_us=arrival.end_us)
 
-        def fold(body: bytes) -> tuple[Counter[str], list[Fire]]:
-            events = read_framework_object(arrival.key, body, process=process)
-            return events.tally, self.stream.apply(events, arrival.end_us)
-
-        return fold
+    def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
+        return events.tally, self.stream.apply(events, end_us)
 
     @property
     def has_news(self) -> bool:
@@ -64,5 +64,7 @@ class FrameworkSession(Session[FrameworkStream]):
         order = self._order
         self.counters["duplicates"] += order.duplicates
         order.duplicates = 0
+        order.forget_silent_lanes()
+        self.stream.state.floor_us = order.floor_us
         self.stream.state.spacing_us = dict(sorted(order.spacing_us.items()))
         return self._record(cursors={**order.cursors, NEWEST: order.max_seen_us}, pending=self._pending, closed=closed)

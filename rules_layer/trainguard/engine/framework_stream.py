@@ -20,6 +20,7 @@ class FrameworkState(msgspec.Struct):
     through: float | None = None
     first_step_us: int | None = None
     spacing_us: dict[str, int] = msgspec.field(default_factory=dict)
+    floor_us: int = -1
     slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
     last_fault: str | None = None
 
@@ -53,7 +54,9 @@ class FrameworkStream:
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
         view = self._view(closed=closed)
-        return self._rules.verdicts(lambda rule, state, parameters: rule.judge(state, view, parameters), of=of)
+        return self._rules.verdicts(
+            lambda rule, state, parameters: rule.judge(state, view, parameters), interval_s=self._plan.interval_s, of=of
+        )
 
     def degrade(self) -> str | None:
         """Nothing of this state can be given up: its rules bound themselves."""

@@ -1,6 +1,9 @@
 """The verdicts of a whole job, from its nodes' states."""
 
 from collections import defaultdict
+from dataclasses import replace
+
+import msgspec
 
 from trainguard.engine.combine import combine
 from trainguard.engine.episodes import Episode
@@ -11,19 +14,39 @@ from trainguard.engine.streams import JobStreams
 from trainguard.records import JobRecord, NodeKey, Status
 from trainguard.rules.protocol import JobView, Judgement
 
+VANISHED_S = 900.0
+"""A node this far behind the others has vanished, whatever the rule's windows."""
+
 
 def node_verdicts(job: JobRecord, streams: JobStreams) -> dict[str, dict[str, Verdict]]:
-    """Return the verdicts by rule and node."""
+    """Return the verdicts by rule and node; the episode of a node that has vanished is over."""
     verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
+    ahead = streams.through or 0.0
     for node, system in streams.system.items():
         closed = streams.records[NodeKey(job.job, node, "system")].closed
         for verdict in system.verdicts(closed=closed):
-            verdicts[verdict.rule][node] = verdict
+            verdicts[verdict.rule][node] = _without_the_vanished(verdict, system.state.through, ahead)
     for node, framework in streams.framework.items():
         closed = streams.records[NodeKey(job.job, node, "framework")].closed
         for verdict in framework.verdicts(closed=closed):
-            verdicts[verdict.rule][node] = verdict
+            verdicts[verdict.rule][node] = _without_the_vanished(verdict, framework.state.through, ahead)
     return dict(verdicts)
+
+
+def _without_the_vanished(verdict: Verdict, through: float | None, ahead: float) -> Verdict:
+    """Take a node's episode as over when the job went on for three windows without it, or when its rule has failed.
+
+    Else a node that fired and vanished would keep the job's episode open, and no later fire would be alerted.
+    """
+    vanished = ahead - (through or 0.0) >= max(verdict.clear_after_s, VANISHED_S)
+    if not verdict.episode.is_open or not (vanished or verdict.judgement.status is Status.ERROR):
+        return verdict
+    episode = msgspec.structs.replace(verdict.episode, is_open=False)
+    judgement = verdict.judgement
+    if vanished:
+        reason = f"{judgement.reason} Nothing was heard of the node for the last {ahead - (through or 0.0):,.0f} s."
+        judgement = replace(judgement, status=Status.OK, reason=reason)
+    return Verdict(verdict.rule, judgement, episode, verdict.clear_after_s)
 
 
 def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[Verdict], list[Fire]]:
@@ -49,7 +72,9 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
         through=streams.through or 0.0,
         interval_s=plan.interval_s,
     )
-    verdicts.extend(slots.verdicts(lambda rule, _, parameters: rule.judge(view, parameters)))
+    verdicts.extend(
+        slots.verdicts(lambda rule, _, parameters: rule.judge(view, parameters), interval_s=plan.interval_s)
+    )
     return verdicts, fires
 
 
@@ -61,7 +86,7 @@ def job_view(job: JobRecord, streams: JobStreams) -> JobView:
     first_step_us = min((at for at in first_steps if at is not None), default=None)
     return JobView(
         started_at=min((at for at in starts if at is not None), default=None),
-        system_through=streams.through,
+        system_through=streams.system_through,
         first_step_at=None if first_step_us is None else first_step_us / MICROSECONDS,
         framework_expected=job.framework_expected,
         framework_seen=any(key.stream == "framework" and record.cursors for key, record in streams.records.items()),

@@ -42,6 +42,7 @@ class LaneOrder:
     spacing_us: dict[str, int] = field(default_factory=dict)
     pending: dict[str, Arrival] = field(default_factory=dict)
     max_seen_us: int | None = None
+    floor_us: int = -1
     duplicates: int = 0
 
     def restore(self, pending: Iterable[tuple[str, FrameworkKey]]) -> None:
@@ -51,7 +52,7 @@ class LaneOrder:
 
     def announce(self, key: str, parsed: FrameworkKey) -> None:
         """Take in a doorbell."""
-        if parsed.end_us <= self.cursors.get(parsed.lane, -1) or key in self.pending:
+        if parsed.end_us <= self.cursors.get(parsed.lane, self.floor_us) or key in self.pending:
             self.duplicates += 1
             return
         self._await(key, parsed)
@@ -104,12 +105,27 @@ class LaneOrder:
         return min([*known, *new])
 
     def _oldest_cursor(self) -> int | None:
-        return min(self.cursors.values(), default=None)
+        """Return from where to list at a stream's end: the oldest lane that is not silent, an hour back at most."""
+        if not self.cursors:
+            return None
+        newest = self.max_seen_us or 0
+        heard = [cursor for cursor in self.cursors.values() if newest - cursor < SILENT_US]
+        return max(min(heard, default=0), newest - NEW_LANE_LOOKBACK_US)
+
+    def forget_silent_lanes(self) -> None:
+        """Drop lanes that have been silent for an hour; what they had applied lies at or below ``floor_us``."""
+        newest = self.max_seen_us or 0
+        waiting = {arrival.lane for arrival in self.pending.values()}
+        for lane, cursor in list(self.cursors.items()):
+            if newest - cursor > NEW_LANE_LOOKBACK_US and lane not in waiting:
+                self.floor_us = max(cursor, self.floor_us)
+                del self.cursors[lane]
+                self.spacing_us.pop(lane, None)
 
     def _take(self, listing: Listing, after_us: int | None, modified_before: float | None) -> set[str]:
         old: set[str] = set()
         for key, parsed, last_modified in listing(after_us):
-            if parsed.end_us > self.cursors.get(parsed.lane, -1):
+            if parsed.end_us > self.cursors.get(parsed.lane, self.floor_us):
                 self._await(key, parsed)
                 if modified_before is not None and last_modified <= modified_before:
                     old.add(key)

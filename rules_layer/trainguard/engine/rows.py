@@ -31,9 +31,9 @@ def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
     a row must not flap under the reader's eyes.
     """
     judgement, episode = verdict.judgement, verdict.episode
-    status, reason = judgement.status, judgement.reason
-    if episode.is_open and status is not Status.FIRED and status is not Status.ERROR:
-        status, reason = Status.FIRED, f"fired, clean since and not yet over: {reason}"
+    status, reason = shown_status(verdict), judgement.reason
+    if status is not judgement.status:
+        reason = f"fired, clean since and not yet over: {reason}"
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
     reason += _counted(unused, context.last_fault)
     return RuleRow(
@@ -55,6 +55,12 @@ def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,
     )
+
+
+def shown_status(verdict: Verdict) -> Status:
+    """Return the status that a person is shown: FIRED while an episode is open, unless the rule is at fault."""
+    status = verdict.judgement.status
+    return Status.FIRED if verdict.episode.is_open and status is not Status.ERROR else status
 
 
 def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:

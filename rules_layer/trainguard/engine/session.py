@@ -12,12 +12,13 @@ from typing import Generic, Protocol, TypeVar
 
 from trainguard.engine.listing import ProfileListing
 from trainguard.engine.slots import Fire, Verdict
-from trainguard.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
 from trainguard.records import NodeRecord
 from trainguard.state.codec import CODEC, encode_state
 from trainguard.telemetry.keys import FrameworkKey, SystemKey
 
 ITEM_CAP_BYTES = 64 * 1024
+FAULT_LENGTH = 500
 NEWEST = "newest"
 """The cursor that holds the newest position seen, applied or not."""
 
@@ -96,6 +97,7 @@ class Stream(Protocol):
 
 
 S = TypeVar("S", bound=Stream)
+Parsed = TypeVar("Parsed")
 
 
 class Session(ABC, Generic[S]):
@@ -124,20 +126,29 @@ class Session(ABC, Generic[S]):
     def to_record(self, *, closed: bool) -> NodeRecord:
         """Return the record to save."""
 
-    def _use(self, key: str, use: Callable[[bytes], tuple[Counter[str], list[Fire]]]) -> Applied:
+    def _use(
+        self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
+    ) -> Applied:
         """Read one object and fold it in; what is wrong with it is counted and named."""
-        fault = None
-        fires: list[Fire] = []
         try:
-            tally, fires = use(self._listing.get(key))
+            parsed = read(self._listing.get(key))
         except (TelemetryFormatError, ObjectMissingError) as error:
-            tally, fault = Counter({"bad_objects": 1}), str(error)
+            return self._settle(key, Counter({"bad_objects": 1}), [], str(error))
+        except PortUnavailableError:
+            raise
+        except Exception as error:
+            # A reader that fails in a way nobody thought of must not hold up the node for good.
+            return self._settle(key, Counter({"bad_objects": 1}), [], f"object {key}: {type(error).__name__}: {error}")
+        tally, fires = fold(parsed)
+        return self._settle(key, tally, fires, None)
+
+    def _settle(self, key: str, tally: Counter[str], fires: list[Fire], fault: str | None) -> Applied:
         self.counters.update(tally)
         unused = {name: amount for name, amount in tally.items() if name not in HARMLESS_COUNTERS}
         if fault is None and unused:
             fault = f"object {key}: " + ", ".join(f"{amount} {name}" for name, amount in sorted(unused.items()))
         if fault is not None:
-            self.stream.state.last_fault = fault
+            self.stream.state.last_fault = fault[:FAULT_LENGTH]
         return Applied(key, tuple(fires), tally, fault)
 
     def _record(self, *, cursors: Mapping[str, int | None], pending: Mapping[str, int], closed: bool) -> NodeRecord:

@@ -47,11 +47,15 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A rule's judgement with its episode: what its row says."""
+    """A rule's judgement with its episode: what its row says.
+
+    ``clear_after_s`` is after how many clean seconds of event time an episode of the rule is over.
+    """
 
     rule: str
     judgement: Judgement
     episode: Episode
+    clear_after_s: float = 0.0
 
 
 class RuleSlots(Generic[R]):
@@ -67,52 +71,56 @@ class RuleSlots(Generic[R]):
         for rule in rules:
             slot = stored.setdefault(rule.name, RuleSlot())
             state_type = getattr(rule, "state_type", None)
-            if state_type is not None:
-                self._states[rule.name] = (
-                    msgspec.msgpack.decode(slot.data, type=state_type) if slot.data else state_type()
-                )
+            if state_type is None:
+                continue
+            try:
+                stored_state = msgspec.msgpack.decode(slot.data, type=state_type) if slot.data else state_type()
+            except msgspec.DecodeError as fault:
+                slot.fault = f"its stored state is of another version: {fault}"
+                continue
+            self._states[rule.name] = stored_state
 
     def run(self, observe: Observe[R] | None, judge: Judge[R], *, through: float, interval_s: float) -> list[Fire]:
         """Show each rule something new, then let it judge; return the fires that began."""
         fires: list[Fire] = []
         for rule in self._rules:
             slot = self._slots[rule.name]
-            judgement = self._step(rule, slot, observe, judge)
+            judgement, clear_after_s = self._step(rule, slot, observe, judge, interval_s)
             if judgement.status is not Status.ERROR:
-                parameters = self._plan.parameters_of(rule.name)
                 holds = judgement.status is Status.FIRED
-                slot.episode.update(
-                    holds=holds, through=through, clear_after_s=rule.clear_after_s(parameters, interval_s)
-                )
+                slot.episode.update(holds=holds, through=through, clear_after_s=clear_after_s)
                 if holds and slot.episode.alerted < self._plan.episode_of(rule.name):
                     slot.episode.alerted = self._plan.episode_of(rule.name)
                     fires.append(Fire(rule.name, judgement, through))
             self._show(rule.name, slot, judgement, through)
         return fires
 
-    def _step(self, rule: R, slot: RuleSlot, observe: Observe[R] | None, judge: Judge[R]) -> Judgement:
+    def _step(
+        self, rule: R, slot: RuleSlot, observe: Observe[R] | None, judge: Judge[R], interval_s: float
+    ) -> tuple[Judgement, float]:
+        """Return the rule's judgement, and after how many clean seconds an episode of it is over."""
         refused = self._refused(rule, slot)
         if refused is not None:
-            return refused
+            return refused, 0.0
         parameters = self._plan.parameters_of(rule.name)
         state = self._states.get(rule.name)
         try:
             if observe is not None:
                 observe(rule, state, parameters)
-            return judge(rule, state, parameters)
+            return judge(rule, state, parameters), rule.clear_after_s(parameters, interval_s)
         except RuleConfigError as fault:
-            return Judgement(Status.ERROR, str(fault))
+            return Judgement(Status.ERROR, str(fault)), 0.0
         except Exception as fault:
             slot.fault = f"{type(fault).__name__}: {fault}"[:500]
             self.raised.append(f"{rule.name}: {slot.fault}")
-            return Judgement(Status.ERROR, f"the rule raised {slot.fault}")
+            return Judgement(Status.ERROR, f"The rule failed: {slot.fault}."), 0.0
 
     def _refused(self, rule: R, slot: RuleSlot) -> Judgement | None:
         config_fault = self._plan.faults.get(rule.name)
         if config_fault is not None:
             return Judgement(Status.ERROR, str(config_fault))
         if slot.fault is not None:
-            return Judgement(Status.ERROR, f"the rule raised {slot.fault}")
+            return Judgement(Status.ERROR, f"The rule failed: {slot.fault}.")
         return None
 
     def _show(self, rule: str, slot: RuleSlot, judgement: Judgement, through: float) -> None:
@@ -121,13 +129,15 @@ class RuleSlots(Generic[R]):
             slot.shown, slot.shown_at = judgement.status.value, through
             self.due.add(rule)
 
-    def verdicts(self, judge: Judge[R], *, of: Collection[str] | None = None) -> list[Verdict]:
+    def verdicts(self, judge: Judge[R], *, interval_s: float, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the rules' states as they are, without moving an episode; ``of`` names the rules, None means all."""
-        return [
-            Verdict(rule.name, self._step(rule, self._slots[rule.name], None, judge), self._slots[rule.name].episode)
-            for rule in self._rules
-            if of is None or rule.name in of
-        ]
+        verdicts = []
+        for rule in self._rules:
+            if of is None or rule.name in of:
+                slot = self._slots[rule.name]
+                judgement, clear_after_s = self._step(rule, slot, None, judge, interval_s)
+                verdicts.append(Verdict(rule.name, judgement, slot.episode, clear_after_s))
+        return verdicts
 
     def store(self) -> None:
         """Encode the rules' states back into their slots."""

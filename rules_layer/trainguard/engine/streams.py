@@ -49,9 +49,15 @@ class JobStreams:
         return all(record.closed for record in self.records.values())
 
     @property
-    def through(self) -> float | None:
+    def system_through(self) -> float | None:
         """The furthest watermark of the system streams, epoch seconds."""
         marks = (stream.state.through for stream in self.system.values())
+        return max((mark for mark in marks if mark is not None), default=None)
+
+    @property
+    def through(self) -> float | None:
+        """The furthest watermark of all streams, epoch seconds."""
+        marks = (self.system_through, *(stream.state.through for stream in self.framework.values()))
         return max((mark for mark in marks if mark is not None), default=None)
 
 

@@ -7,7 +7,6 @@ from trainguard.engine.closing import begin_close, close_task
 from trainguard.engine.registration import with_description
 from trainguard.engine.streams import JobStreams
 from trainguard.engine.summary import Summariser, Summary
-from trainguard.errors import TrainGuardError
 from trainguard.ports import NodeTask, Services, Timing
 from trainguard.records import JobRecord, NodeKey
 
@@ -45,16 +44,25 @@ class Tick:
         self._summariser = Summariser(services=services, timing=timing)
 
     def run(self) -> TickOutcome:
-        """Look after every active job; one that fails is counted and left to the next tick."""
+        """Look after every active job; one that fails is counted and left to the next tick.
+
+        Each tick begins with another job, so that none is always the one for which there is no time.
+        """
         failed: dict[str, str] = {}
         tasks = 0
         names = self._services.jobs.active()
+        first = int(self._timing.now() // TICK_S) % max(len(names), 1)
+        names = [*names[first:], *names[:first]]
         for name in names:
+            if not self._timing.has_time():
+                self._services.journal.count("ticks_unfinished", reason=f"no time for job {name} and those after it")
+                break
             try:
                 tasks += self._look_after(name)
-            except TrainGuardError as error:
-                failed[name] = str(error)
-                self._services.journal.count("tick_failures", job=name, reason=str(error))
+            except Exception as error:
+                # Whatever is wrong with one job, the others must be looked after.
+                failed[name] = f"{type(error).__name__}: {error}"
+                self._services.journal.count("tick_failures", job=name, reason=failed[name])
         return TickOutcome(len(names), failed, tasks)
 
     def _look_after(self, name: str) -> int:

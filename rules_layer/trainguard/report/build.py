@@ -12,10 +12,11 @@ import msgspec
 from trainguard.engine.fires import iso_time
 from trainguard.engine.job_verdicts import job_verdicts
 from trainguard.engine.plan import RulePlan, plan_rules
-from trainguard.engine.rows import parameters_shown
+from trainguard.engine.rows import parameters_shown, shown_status
 from trainguard.engine.slots import Verdict
 from trainguard.engine.streams import JobStreams, open_streams
-from trainguard.records import JobRecord, NodeRecord, Status
+from trainguard.records import JobRecord, NodeRecord
+from trainguard.rules.registry import RULE_NAMES
 
 SCHEMA_VERSION = "1"
 REPORT_NAME = "report.json"
@@ -35,7 +36,11 @@ def build_report(job: JobRecord, records: Sequence[NodeRecord], *, now: float) -
     plan = plan_rules(job)
     streams = open_streams(job.job, plan, records)
     verdicts, _ = job_verdicts(job, plan, streams)
-    files = {f"profiler-reports/{verdict.rule}.json": _encode(_managed(verdict, plan)) for verdict in verdicts}
+    files = {
+        f"profiler-reports/{verdict.rule}.json": _encode(_managed(verdict, plan))
+        for verdict in verdicts
+        if verdict.rule in RULE_NAMES
+    }
     files[REPORT_NAME] = _encode(_document(job, plan, streams, verdicts, now))
     return files
 
@@ -85,7 +90,7 @@ def _rule(verdict: Verdict, plan: RulePlan) -> dict[str, Any]:
     judgement, episode = verdict.judgement, verdict.episode
     return {
         "rule": verdict.rule,
-        "status": (Status.FIRED if episode.is_open else judgement.status).value,
+        "status": shown_status(verdict).value,
         "reason": judgement.reason,
         "measured": judgement.measured,
         "threshold": judgement.threshold,

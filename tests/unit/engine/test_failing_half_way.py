@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.delivery import Network, final_state
@@ -10,8 +11,10 @@ from tests.support.small_job import BUCKET, JOB, START, Upload, describe, upload
 from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.doorbells import Message
+from trainguard.engine.system_stream import SystemState
 from trainguard.ports import Timing
 from trainguard.records import JobStatus, NodeKey, Status
+from trainguard.state.codec import decode_state, encode_state
 
 UPLOADS = uploads()
 SYSTEM_1 = [upload for upload in UPLOADS if "system/incremental" in upload.key and "algo-1" in upload.key]
@@ -24,6 +27,8 @@ def started(network: Any) -> Any:
 
 def deliver(network: Any, chosen: Any, *, until: Any = None) -> None:
     for upload in chosen:
+        if upload.key.endswith("training_job_end.ts"):
+            network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
         network.put(upload)
         network.ring(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
@@ -235,7 +240,7 @@ def test_given_an_episode_that_ended_when_the_fault_returns_then_a_second_alert_
     assert row(network, "LowGPUUtilization").times_fired == 2
 
 
-def shifted(chosen: Any, minutes: Any) -> Any:
+def shifted(chosen: Any, minutes: Any, node: str = "algo-1") -> Any:
     """Return the same minutes later in the job."""
     moved = []
     for upload in chosen:
@@ -246,7 +251,7 @@ def shifted(chosen: Any, minutes: Any) -> Any:
             for suffix in (b".01", b".012", b".02", b".022"):
                 old = str(minute + second).encode() + suffix + b"}"
                 body = body.replace(old, str(minute + second + 60 * minutes).encode() + suffix + b"}")
-        key = f"{JOB}/profiler-output/system/incremental/2026112108/{minute + 60 * minutes}.algo-1.json"
+        key = f"{JOB}/profiler-output/system/incremental/2026112108/{minute + 60 * minutes}.{node}.json"
         moved.append(Upload(upload.at + 60 * minutes, key, body))
     return moved
 
@@ -294,3 +299,72 @@ def test_given_a_node_that_waits_in_vain_when_ticks_go_by_then_it_is_flushed_onc
     network.run_until(network.now + 5.0, batch_s=0.0)
     record = network.node(NODE_1)
     assert (record.cursors["minute"], dict(record.pending), record.counters["gaps"]) == (START + 300, {}, 1)
+
+
+def test_given_an_end_mark_while_the_job_goes_on_when_it_rings_then_nothing_is_closed() -> None:
+    network = Network()
+    mark = UPLOADS[-1]
+    for upload in [*SYSTEM_1[:6], mark, *SYSTEM_1[6:]]:
+        network.put(upload)
+        network.ring(upload, max(upload.at, network.now))
+        network.run_until(SYSTEM_1[6].at if upload is mark else upload.at, batch_s=0.0)
+    job = network.job()
+    assert (job.active, job.closing) == (True, False)
+    assert not network.node(NODE_1).closed
+    assert [each for each in network.world.executions.started.values() if each["kind"] == "report"] == []
+
+
+def test_given_a_node_that_fired_and_vanished_when_the_others_go_on_then_the_episode_ends_and_the_row_says_so() -> None:
+    network = Network()
+    quiet = [each for each in uploads(low=False) if "system/incremental" in each.key and "algo-2" in each.key]
+    survivor = [*quiet, *shifted(quiet, 14, "algo-2"), *shifted(quiet, 28, "algo-2")]
+    for upload in sorted([*SYSTEM_1, *survivor], key=lambda each: (each.at, each.key)):
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=0.0)
+        network.tick()
+    assert network.node(NODE_1).cursors["minute"] == START + 13 * 60
+    assert network.job().episodes == {"LowGPUUtilization": 1}
+    assert row(network, "LowGPUUtilization").status is Status.OK
+
+
+def test_given_state_of_another_version_when_its_node_is_loaded_then_that_rule_says_error_and_the_rest_goes_on() -> (
+    None
+):
+    network = Network()
+    for upload in SYSTEM_1[:5]:
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=0.0)
+    stored = network.node(NODE_1)
+    state = decode_state("item", stored.codec, stored.state, SystemState)
+    state.slots["CPUBottleneck"].data = msgspec.msgpack.encode({"from": "another version"})
+    network.world.nodes.save(replace(stored, state=encode_state(state)))
+    deliver(network, SYSTEM_1[5:])
+    assert row(network, "CPUBottleneck#algo-1").status is Status.ERROR
+    assert "another version" in row(network, "CPUBottleneck#algo-1").reason
+    assert row(network, "LowGPUUtilization#algo-1").status is Status.FIRED
+    network.tick()
+    assert network.world.journal.totals["tick_failures"] == 0
+
+
+def test_given_one_job_that_cannot_be_looked_after_when_the_tick_runs_then_the_others_are() -> None:
+    network = Network()
+    deliver(network, SYSTEM_1[:5])
+    broken = replace(network.node(NODE_1), key=NodeKey("a-broken-job", "algo-1", "system"), version=0, state=b"rubbish")
+    network.world.jobs.register(replace(network.job(), job="a-broken-job"))
+    network.world.nodes.save(broken)
+    network.tick()
+    assert network.world.journal.totals["tick_failures"] == 1
+    assert row(network, "LowGPUUtilization").status is not None
+
+
+def test_given_framework_objects_alone_when_the_tick_runs_then_times_are_those_of_the_job() -> None:
+    network = Network()
+    framework = [upload for upload in UPLOADS if "pevents" in upload.key and "70-algo-2" in upload.key]
+    deliver(network, framework)
+    network.tick()
+    shown = row(network, "StepOutlier")
+    assert shown.fired_at is not None
+    assert shown.fired_at > START
+    assert shown.evaluated_through is not None
