@@ -1,24 +1,35 @@
 """An SQS event to messages of the core, and the core's outcome to the partial batch response."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from aws_lambda_powertools.utilities.data_classes import SQSEvent
+import msgspec
 
 from trainguard.engine.batch import BatchOutcome
 from trainguard.engine.doorbells import Message
 from trainguard.ports import Journal
 
 
-def messages_of(event: Mapping[str, Any], journal: Journal) -> list[Message]:
-    """Return the messages of an SQS event; anything else is counted, named and empty."""
-    if "Records" not in event:
-        journal.count("malformed_events", reason=f"no Records, expected an SQS event; it has {sorted(event)[:10]}")
+class _Attributes(msgspec.Struct, rename="pascal"):
+    approximate_receive_count: int
+
+
+class _Record(msgspec.Struct, rename="camel"):
+    message_id: str
+    body: str
+    attributes: _Attributes
+
+
+class _SqsEvent(msgspec.Struct, rename="pascal"):
+    records: list[_Record]
+
+
+def messages_of(event: object, journal: Journal) -> list[Message]:
+    """Return the messages of an SQS event; an event of another shape is counted, named and empty."""
+    try:
+        # SQS writes the count as text, which only the lax mode reads as a number.
+        records = msgspec.convert(event, _SqsEvent, strict=False).records
+    except msgspec.ValidationError as fault:
+        journal.count("malformed_events", reason=f"{fault}, expected an SQS event")
         return []
-    return [
-        Message(record.message_id, record.body, int(record.attributes.approximate_receive_count))
-        for record in SQSEvent(dict(event)).records
-    ]
+    return [Message(record.message_id, record.body, record.attributes.approximate_receive_count) for record in records]
 
 
 def batch_response(outcome: BatchOutcome) -> dict[str, list[dict[str, str]]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.live.feed import AHEAD_S, JobFeed, Progress, next_feed
+from demo.live.feed import AHEAD_S, JobFeed, Progress, is_fire_under_way, next_feed
 from demo.make_recordings import RECORDINGS
 from demo.recording import Recording
 from demo.uploads import RecordedObject
@@ -162,6 +162,37 @@ def test_given_a_stopped_job_when_it_is_far_ahead_then_its_last_files_do_not_wai
     feed.stop()
 
     assert next_feed([feed], {}) is feed
+
+
+def test_given_a_job_that_is_held_when_asked_for_the_next_then_only_others_upload_until_it_is_stopped(
+    slow: Recording,
+) -> None:
+    held, free = feed_of(slow, "held"), feed_of(slow, "other")
+    held.take()
+    feeds = [held, free]
+
+    assert next_feed(feeds, {}, held={"held"}) is free
+    assert next_feed([held], {}, held={"held"}) is None
+    held.stop()
+    assert next_feed([held], {}, held={"held"}) is held
+
+
+@pytest.mark.parametrize(
+    ("rows", "under_way"),
+    [
+        ({}, False),
+        ({"R": {"Status": "OK"}, "R#algo-1": {"Status": "OK"}}, False),
+        ({"R#algo-1": {"Status": "FIRED"}}, True),
+        ({"R": {"Status": "OK"}, "R#algo-1": {"Status": "FIRED"}}, True),
+        ({"R": {"Status": "FIRED"}}, True),
+        ({"R": {"Status": "FIRED", "Action": "stopped"}, "R#algo-1": {"Status": "FIRED"}}, False),
+        ({"R": {"Status": "FIRED", "Action": "stopped"}, "Q": {"Status": "FIRED"}}, True),
+    ],
+)
+def test_given_rows_when_a_rule_has_fired_then_it_is_under_way_until_its_action_is_recorded(
+    rows: dict[str, dict[str, object]], under_way: bool
+) -> None:
+    assert is_fire_under_way(rows) is under_way
 
 
 def test_given_nodes_of_which_one_is_unknown_when_asked_how_far_then_there_is_no_answer() -> None:

@@ -98,4 +98,4 @@ def test_given_nesting_without_end_when_read_then_that_event_alone_is_lost() -> 
 
 def test_given_more_events_than_a_rotation_can_have_when_read_then_the_object_is_refused() -> None:
     with pytest.raises(TelemetryFormatError, match="500001 records"):
-        read(b"[" + b"{}," * 500_001 + b"]")
+        read(b"[" + b"{         }," * 500_001 + b"]")
