@@ -20,6 +20,9 @@ CDK: Final = Path(__file__).parent.parent / "node_modules" / ".bin" / "cdk"
 QUICK_POLLS: Final = Path(__file__).with_name("quick_polls.cjs")
 TIMEOUT_S: Final = 300.0
 
+# jsii prints a banner for every Node release that it no longer tests, unless it is told the release's number.
+_UNTESTED_NODES: Final = "16,18,19,20,21,23,25"
+
 # CDK's default qualifier, and the version of the bootstrap stack that the pinned command line brings.
 _QUALIFIER: Final = "hnb659fds"
 _BOOTSTRAP_VERSION: Final = "33"
@@ -98,7 +101,7 @@ def _cdk(emulator: Emulator, arguments: list[str], *, home: Path) -> None:
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),
         "NODE_OPTIONS": f"--require {json.dumps(str(QUICK_POLLS))}",
-        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": _UNTESTED_NODES,
         "CDK_DISABLE_CLI_TELEMETRY": "true",
     }
     command = [str(CDK), *arguments, "--no-notices", "--no-version-reporting", "--no-color", "--no-lookups"]

@@ -93,14 +93,10 @@ class Actions(Construct):
             spec=FunctionSpec(
                 folder="decide_stop",
                 statements=[
-                    allow("ReadJob", ["dynamodb:GetItem"], [self._storage.jobs.table_arn]),
                     allow("ReadStopSwitch", ["ssm:GetParameter"], [self.stop_switch.parameter_arn]),
                     describe_training_jobs(self),
                 ],
-                environment={
-                    "JOBS_TABLE": self._storage.jobs.table_name,
-                    "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
-                },
+                environment={"STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name},
                 timeout_s=30,
                 memory_mib=512,
             ),
@@ -129,18 +125,13 @@ class Actions(Construct):
             spec=FunctionSpec(
                 folder="build_report",
                 statements=[
-                    allow("ReadJob", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [self._storage.jobs.table_arn]),
-                    allow(
-                        "ReadState",
-                        ["dynamodb:Query"],
-                        [self._storage.node_state.table_arn, self._storage.rule_state.table_arn],
-                    ),
+                    allow("ReadJob", ["dynamodb:GetItem"], [self._storage.jobs.table_arn]),
+                    allow("ReadState", ["dynamodb:Query"], [self._storage.node_state.table_arn]),
                     allow("WriteReport", ["s3:PutObject"], [reports]),
                 ],
                 environment={
                     "JOBS_TABLE": self._storage.jobs.table_name,
                     "NODE_STATE_TABLE": self._storage.node_state.table_name,
-                    "RULE_STATE_TABLE": self._storage.rule_state.table_name,
                 },
                 timeout_s=240,
                 memory_mib=1024,

@@ -64,6 +64,11 @@ class Evaluation(Construct):
                         ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
                         [self._storage.jobs.table_arn],
                     ),
+                    allow(
+                        "UpdateNodeState",
+                        ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
+                        [self._storage.node_state.table_arn],
+                    ),
                     *self._evaluation_statements(doorbells),
                 ],
                 environment=self._environment(doorbells),
@@ -93,6 +98,11 @@ class Evaluation(Construct):
                 statements=[
                     allow("UpdateJobs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [self._storage.jobs.table_arn]),
                     allow("FindActiveJobs", ["dynamodb:Query"], [self._storage.active_jobs_arn]),
+                    allow(
+                        "SummariseNodeState",
+                        ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
+                        [self._storage.node_state.table_arn],
+                    ),
                     *self._evaluation_statements(ingest.doorbells),
                 ],
                 environment=self._environment(ingest.doorbells),
@@ -122,16 +132,7 @@ class Evaluation(Construct):
     def _evaluation_statements(self, doorbells: sqs.Queue) -> list[iam.PolicyStatement]:
         """Return what both functions may do: they run the same engine."""
         return [
-            allow(
-                "UpdateNodeState",
-                ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
-                [self._storage.node_state.table_arn],
-            ),
-            allow(
-                "PublishRuleState",
-                ["dynamodb:UpdateItem", "dynamodb:Query"],
-                [self._storage.rule_state.table_arn],
-            ),
+            allow("PublishRuleState", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             allow("SendTasks", ["sqs:SendMessage"], [doorbells.queue_arn]),
             allow("StartFireExecutions", ["states:StartExecution"], [self._fire_state_machine_arn]),
             describe_training_jobs(self),

@@ -40,7 +40,7 @@ _ERROR_TEXT = (
 )
 
 _FALLBACK_ALERT = {
-    "subject": "{% $substring('TrainGuard: ' & $fire.rule & ' fired on ' & $fire.job, 0, 100) %}",
+    "subject": "{% $substring('TrainGuard: ' & $fire.rule & ' fired on ' & $fire.job, 0, 99) %}",
     "text": (
         "{% $fire.rule & ' fired on training job ' & $fire.job & ', node ' & $fire.node & ': ' & $fire.reason"
         " & '\\n\\nTraining job stopped: ' & ($stop.made ? 'yes' : 'no') & '\\nReport: ' & $fire.reportUri %}"
@@ -48,7 +48,10 @@ _FALLBACK_ALERT = {
     "json": "{% $string($merge([$fire, {'stopMade': $stop.made, 'stopError': $stop.error}])) %}",
     "attributes": {
         "AlertId": {"DataType": "String", "StringValue": "{% $fire.fireId %}"},
-        "RuleName": {"DataType": "String", "StringValue": "{% $fire.rule %}"},
+        "Job": {"DataType": "String", "StringValue": "{% $fire.job %}"},
+        "Rule": {"DataType": "String", "StringValue": "{% $fire.rule %}"},
+        "Kind": {"DataType": "String", "StringValue": "fire"},
+        "Stopped": {"DataType": "String", "StringValue": "{% $stop.made ? 'true' : 'false' %}"},
     },
     "action": "{% 'alert sent without its details' & ($stop.made ? '; training job stopped' : '') %}",
 }

@@ -68,6 +68,9 @@ class RuleStates(Protocol):
     def publish(self, rows: Sequence[RuleRow]) -> None:
         """Write rows, each only if the stored one is not evaluated further (``EvaluatedThrough``).
 
+        A row of a finished job (``expires_at`` is set) is not replaced by one evaluated as far that is not: the tick
+        that wrote it was overtaken.
+
         Attributes that the fire path owns (FireId, Action, ActionAt, AlertId, ReportUri) are left as they are.
         """
         ...

@@ -1,10 +1,11 @@
-"""Fixtures of the contract tests."""
+"""Fixtures of the contract tests and of those of the functions."""
 
 from collections.abc import Iterator
 
 import pytest
 from moto import mock_aws
 
+from tests.functional.deployment import Deployment
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World, offline_clients
 from trainguard.adapters.clients import Clients
 
@@ -29,3 +30,12 @@ def world(request: pytest.FixtureRequest) -> World:
         return MemoryUnderTest()
     on_moto: MotoUnderTest = request.getfixturevalue("moto_world")
     return on_moto
+
+
+@pytest.fixture
+def deployment(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Deployment]:
+    """Return the functions on an empty moto."""
+    with mock_aws():
+        yield Deployment(clients, monkeypatch, capsys)

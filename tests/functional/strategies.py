@@ -114,5 +114,4 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         closing=draw(st.booleans()),
         last_object_at=draw(st.none() | times_ms),
         expires_at=draw(st.none() | epochs),
-        report_uri=draw(st.none() | texts),
     )

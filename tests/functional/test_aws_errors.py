@@ -21,7 +21,7 @@ from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions
 from trainguard.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
 from trainguard.ports import NodeTask
-from trainguard.records import FireOutcome, JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
@@ -78,11 +78,6 @@ CALLS: list[tuple[str, str, Act]] = [
     ("dynamodb", "query", lambda clients: _nodes(clients).of_job("job")),
     ("dynamodb", "update_item", lambda clients: _rows(clients).publish([ROW])),
     ("dynamodb", "query", lambda clients: _rows(clients).of_job("job")),
-    (
-        "dynamodb",
-        "update_item",
-        lambda clients: _rows(clients).record_outcome("job", "Rule", FireOutcome("a", "", "", None, None)),
-    ),
     ("dynamodb", "get_item", lambda clients: _jobs(clients).load("job")),
     ("dynamodb", "put_item", lambda clients: _jobs(clients).register(JOB)),
     ("dynamodb", "update_item", lambda clients: _jobs(clients).update_status(JOB)),

@@ -4,9 +4,9 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
+from tests.functional.deployment import Deployment, load_handler
 from trainguard.adapters.environment import (
     BuildReportEnvironment,
-    ComposeAlertEnvironment,
     DecideStopEnvironment,
     EvaluateObjectsEnvironment,
     JobLifecycleEnvironment,
@@ -15,6 +15,7 @@ from trainguard.adapters.environment import (
 )
 from trainguard.errors import EnvironmentConfigError
 
+FUNCTIONS = ["evaluate_objects", "tick", "job_lifecycle", "decide_stop", "build_report"]
 EVALUATOR = {"JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "TASK_QUEUE_URL", "FIRE_STATE_MACHINE_ARN"}
 
 
@@ -24,9 +25,8 @@ EVALUATOR = {"JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "TASK_QUEUE_U
         (EvaluateObjectsEnvironment, EVALUATOR),
         (TickEnvironment, EVALUATOR),
         (JobLifecycleEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET"}),
-        (DecideStopEnvironment, {"JOBS_TABLE", "STOP_SWITCH_PARAMETER"}),
-        (ComposeAlertEnvironment, set()),
-        (BuildReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE"}),
+        (DecideStopEnvironment, {"STOP_SWITCH_PARAMETER"}),
+        (BuildReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
     ],
 )
 def test_given_exactly_its_variables_when_loaded_then_each_field_holds_its_own(
@@ -50,8 +50,32 @@ def test_given_variables_that_are_missing_or_empty_when_loaded_then_one_error_na
 
 
 def test_given_an_environment_when_changed_then_it_refuses() -> None:
-    loaded = load_environment(
-        DecideStopEnvironment, {"JOBS_TABLE": "Jobs", "STOP_SWITCH_PARAMETER": "/stop"}, function="decide_stop"
-    )
+    loaded = load_environment(DecideStopEnvironment, {"STOP_SWITCH_PARAMETER": "/stop"}, function="decide_stop")
     with pytest.raises(FrozenInstanceError):
-        loaded.jobs_table = "Others"  # type: ignore[misc]  # that it is refused is what is tested
+        loaded.stop_switch_parameter = "/other"  # type: ignore[misc]  # that it is refused is what is tested
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_given_no_environment_when_a_function_starts_then_one_error_names_all_that_it_lacks(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    deployment.function(name)
+    variables = deployment.environments[name]
+    for variable in variables:
+        monkeypatch.delenv(variable)
+    with pytest.raises(EnvironmentConfigError) as caught:
+        load_handler(name)
+    assert caught.value.function == name
+    assert [fault.split()[0] for fault in caught.value.faults] == list(variables)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_given_one_variable_that_is_missing_when_a_function_starts_then_it_does_not(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for variable, value in deployment.environments[name].items():
+        deployment.function(name)
+        monkeypatch.delenv(variable)
+        with pytest.raises(EnvironmentConfigError, match=f"{variable} is not set"):
+            load_handler(name)
+        monkeypatch.setenv(variable, value)

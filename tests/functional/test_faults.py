@@ -10,7 +10,7 @@ from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import PortUnavailableError, StateConflictError
 from trainguard.ports import NodeTask, TrainingJobDescription
-from trainguard.records import FireOutcome, JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
 
 KEY = NodeKey("job", "algo-1", "system")
 ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)
@@ -22,7 +22,6 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.nodes.mark_sent(KEY, ["a"])
     world.nodes.of_job("job")
     world.rows.publish([RuleRow("job", "Rule", None, Status.OK, "")])
-    world.rows.record_outcome("job", "Rule", FireOutcome("a", "", "", None, None))
     world.rows.of_job("job")
     world.jobs.register(JobRecord("job", "arn", BUCKET, ""))
     world.jobs.load("job")
@@ -43,7 +42,6 @@ def _effects(world: MemoryWorld) -> object:
     return (
         world.nodes.of_job("job"),
         world.rows.of_job("job"),
-        world.rows.outcome("job", "Rule"),
         world.jobs.load("job"),
         list(world.objects.list(BUCKET, "", "")),
         world.executions.started,
@@ -55,7 +53,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 19
+    assert len(world.faults.calls) == len(OPERATIONS) == 18
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

@@ -1,6 +1,7 @@
 """RuleStates: rows only ever move forward, and the fire path's columns belong to the fire path."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -8,12 +9,20 @@ from hypothesis import strategies as st
 
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MotoUnderTest, World
-from trainguard.adapters.stored_form import debugger_status
 from trainguard.errors import StateCodecError
-from trainguard.records import FireOutcome, RuleRow, Status
+from trainguard.records import RuleRow, Status
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 RULE = "LowGPUUtilization"
-OUTCOME = FireOutcome("f1", "alert sent; job stopped", "2026-01-31T12:00:00Z", "f1", "s3://profiles/report.json")
+OUTCOME: "dict[str, AttributeValueTypeDef]" = {
+    "FireId": {"S": "f1"},
+    "Action": {"S": "Training job stopped."},
+    "ActionAt": {"S": "2026-01-31T12:00:00Z"},
+    "AlertId": {"NULL": True},
+    "ReportUri": {"S": "s3://profiles/report.json"},
+}
 
 
 def _row(through: float | None = 60.0, *, reason: str = "p95 is 23 %.", fired_at: float | None = None) -> RuleRow:
@@ -53,6 +62,14 @@ def test_given_a_row_evaluated_as_far_when_published_then_it_replaces(world: Wor
     assert [row.reason for row in world.rows.of_job("job")] == ["second"]
 
 
+def test_given_the_row_of_a_finished_job_when_an_overtaken_one_is_published_then_it_stays(world: World) -> None:
+    world.rows.publish([replace(_row(60.0, reason="final"), expires_at=1_900_000_000)])
+    world.rows.publish([_row(60.0, reason="overtaken")])
+    assert [row.reason for row in world.rows.of_job("job")] == ["final"]
+    world.rows.publish([_row(120.0, reason="further")])
+    assert [row.reason for row in world.rows.of_job("job")] == ["further"]
+
+
 def test_given_a_stale_row_among_others_when_published_then_the_others_are_written(world: World) -> None:
     node = replace(_row(60.0), node="algo-1")
     world.rows.publish([_row(120.0, reason="newer")])
@@ -79,27 +96,25 @@ def test_given_a_second_fire_when_published_then_fired_at_moves(world: World) ->
     assert world.rows.of_job("job") == [_row(120.0, fired_at=121.25)]
 
 
-def test_given_an_outcome_when_recorded_and_rows_are_published_then_neither_touches_the_other(world: World) -> None:
-    world.rows.publish([_row(60.0)])
-    world.rows.record_outcome("job", RULE, OUTCOME)
-    assert world.rows.of_job("job") == [_row(60.0)]
-    world.rows.publish([_row(120.0)])
-    assert world.outcome("job", RULE) == OUTCOME
-    assert world.rows.of_job("job") == [_row(120.0)]
+def test_given_what_the_fire_path_wrote_when_rows_are_published_then_it_stays_and_they_read_back(
+    moto_world: MotoUnderTest,
+) -> None:
+    moto_world.rows.publish([_row(60.0)])
+    moto_world.update_row("job", RULE, OUTCOME)
+    assert moto_world.rows.of_job("job") == [_row(60.0)]
+    moto_world.rows.publish([_row(120.0)])
+    row = moto_world.row("job", RULE)
+    assert {name: row[name] for name in OUTCOME} == OUTCOME
+    assert moto_world.rows.of_job("job") == [_row(120.0)]
 
 
-def test_given_the_two_branches_of_a_fire_when_recorded_then_neither_erases_the_other_s_part(world: World) -> None:
-    world.rows.record_outcome("job", RULE, replace(OUTCOME, report_uri=None))
-    world.rows.record_outcome("job", RULE, replace(OUTCOME, alert_id=None))
-    assert world.outcome("job", RULE) == OUTCOME
-
-
-def test_given_no_row_when_an_outcome_is_recorded_then_the_row_says_that_the_rule_fired(world: World) -> None:
-    world.rows.record_outcome("job", RULE, OUTCOME)
-    [row] = world.rows.of_job("job")
-    assert (row.rule, row.node, row.status, row.evaluated_through) == (RULE, None, Status.FIRED, None)
-    world.rows.publish([_row(60.0)])
-    assert world.rows.of_job("job") == [_row(60.0)]
+def test_given_a_row_that_only_the_fire_path_wrote_when_published_then_the_verdict_joins_it(
+    moto_world: MotoUnderTest,
+) -> None:
+    moto_world.update_row("job", RULE, OUTCOME)
+    moto_world.rows.publish([_row(60.0)])
+    assert moto_world.row("job", RULE).items() > OUTCOME.items()
+    assert moto_world.rows.of_job("job") == [_row(60.0)]
 
 
 def test_given_a_reason_beyond_1024_characters_when_published_then_its_beginning_is_kept(world: World) -> None:
@@ -199,4 +214,4 @@ def test_given_a_status_when_said_in_the_managed_service_s_words_then_it_means_t
     status: Status, times_fired: int, closed: bool, expected: str
 ) -> None:
     row = replace(_row(), status=status, times_fired=times_fired, expires_at=9 if closed else None)
-    assert debugger_status(row) == expected
+    assert row.debugger_status == expected

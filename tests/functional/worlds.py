@@ -3,9 +3,10 @@
 import itertools
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from botocore.session import get_session
+from botocore.session import Session, get_session
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
@@ -30,7 +31,7 @@ from trainguard.ports import (
     TrainingJobDescription,
     TrainingJobs,
 )
-from trainguard.records import FireOutcome, JobStatus
+from trainguard.records import JobStatus
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -82,10 +83,6 @@ class World(Protocol):
         """Return a job name that no other example has."""
         ...
 
-    def outcome(self, job: str, rule: str) -> FireOutcome | None:
-        """Return what the fire path has written into a rule's row."""
-        ...
-
     def started(self) -> dict[str, dict[str, object]]:
         """Return the input of each execution by its name."""
         ...
@@ -116,9 +113,6 @@ class MemoryUnderTest(MemoryWorld):
 
     def new_job(self) -> str:
         return f"job-{next(self._numbers)}"
-
-    def outcome(self, job: str, rule: str) -> FireOutcome | None:
-        return self.rows.outcome(job, rule)
 
     def started(self) -> dict[str, dict[str, object]]:
         return self.executions.started
@@ -160,19 +154,19 @@ class MotoUnderTest:
         self._numbers = itertools.count()
         create_tables(clients.dynamodb)
         clients.s3.create_bucket(Bucket=BUCKET)
-        self._machine = clients.stepfunctions.create_state_machine(
+        self.machine_arn = clients.stepfunctions.create_state_machine(
             name="fire",
             roleArn=_ROLE_ARN,
             definition=json.dumps({"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}),
         )["stateMachineArn"]
-        self._queue = clients.sqs.create_queue(QueueName="doorbells")["QueueUrl"]
+        self.queue_url = clients.sqs.create_queue(QueueName="doorbells")["QueueUrl"]
         self.nodes = DynamoNodeStates(client=clients.dynamodb, table=NODE_STATE)
         self.rows = DynamoRuleStates(client=clients.dynamodb, table=RULE_STATE)
         self.jobs = DynamoJobs(client=clients.dynamodb, table=JOBS)
         self.objects = S3ProfileObjects(client=clients.s3)
-        self.executions = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self._machine)
+        self.executions = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
         self.training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
-        self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self._queue)
+        self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
 
     def new_job(self) -> str:
         return f"job-{next(self._numbers)}"
@@ -194,24 +188,22 @@ class MotoUnderTest:
         item = {"TrainingJobName": job, "RuleTarget": target, **columns}
         self._clients.dynamodb.put_item(TableName=RULE_STATE, Item={name: {"S": item[name]} for name in item})
 
+    def update_row(self, job: str, target: str, columns: "Mapping[str, AttributeValueTypeDef]") -> None:
+        """Set columns of a row past the adapter, as the state machine does."""
+        self._clients.dynamodb.update_item(
+            TableName=RULE_STATE,
+            Key={"TrainingJobName": {"S": job}, "RuleTarget": {"S": target}},
+            UpdateExpression="SET " + ", ".join(f"#{name} = :{name}" for name in columns),
+            ExpressionAttributeNames={f"#{name}": name for name in columns},
+            ExpressionAttributeValues={f":{name}": columns[name] for name in columns},
+        )
+
     def _item(self, table: str, **key: str) -> "dict[str, AttributeValueTypeDef]":
         found = self._clients.dynamodb.get_item(TableName=table, Key={name: {"S": key[name]} for name in key})
         return found.get("Item", {})
 
-    def outcome(self, job: str, rule: str) -> FireOutcome | None:
-        row = self.row(job, rule)
-        if "FireId" not in row:
-            return None
-        return FireOutcome(
-            fire_id=row["FireId"]["S"],
-            action=row["Action"]["S"],
-            action_at=row["ActionAt"]["S"],
-            alert_id=row["AlertId"]["S"] if "AlertId" in row else None,
-            report_uri=row["ReportUri"]["S"] if "ReportUri" in row else None,
-        )
-
     def started(self) -> dict[str, dict[str, object]]:
-        listed = self._clients.stepfunctions.list_executions(stateMachineArn=self._machine)["executions"]
+        listed = self._clients.stepfunctions.list_executions(stateMachineArn=self.machine_arn)["executions"]
         described = {
             entry["name"]: self._clients.stepfunctions.describe_execution(executionArn=entry["executionArn"])["input"]
             for entry in listed
@@ -231,14 +223,14 @@ class MotoUnderTest:
 
     def drain(self) -> list[NodeTask]:
         tasks: list[NodeTask] = []
-        while messages := self._clients.sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get(
+        while messages := self._clients.sqs.receive_message(QueueUrl=self.queue_url, MaxNumberOfMessages=10).get(
             "Messages"
         ):
             for message in messages:
                 body = json.loads(message["Body"])
                 assert body.pop("trainguard") == "task"
                 tasks.append(NodeTask(**body))
-                self._clients.sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"])
+                self._clients.sqs.delete_message(QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"])
         return tasks
 
     def put_empty(self, keys: Iterable[str]) -> None:
@@ -250,8 +242,14 @@ class MotoUnderTest:
         return self._clients.s3.head_object(Bucket=BUCKET, Key=key)["ContentType"]
 
 
-def offline_clients() -> Clients:
-    """Return clients with credentials that open nothing."""
+@cache
+def offline_session() -> Session:
+    """Return a session with credentials that open nothing; it reads the model of each service once."""
     session = get_session()
     session.set_credentials("testing", "testing")
-    return Clients(session=session, region=REGION)
+    return session
+
+
+def offline_clients() -> Clients:
+    """Return clients that speak to nobody but moto."""
+    return Clients(session=offline_session(), region=REGION)

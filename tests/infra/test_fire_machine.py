@@ -107,6 +107,7 @@ def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_marked_stopped_alert
     assert sorted(name for name, _ in execution.calls) == sorted(STEPS)
     assert written(execution, "MarkFired") == {
         "Status": {"S": "FIRED"},
+        "DebuggerStatus": {"S": "IssuesFound"},
         "Reason": {"S": FIRE["reason"]},
         "FiredAt": {"S": FIRE["firedAt"]},
         "FireId": {"S": FIRE["fireId"]},
@@ -194,7 +195,13 @@ def test_given_a_failing_composition_when_a_rule_fires_then_a_plain_alert_says_t
     assert FIRE["reason"] in text
     assert FIRE["reportUri"] in text
     assert f"Training job stopped: {'yes' if stopped else 'no'}\n" in text
-    assert message["MessageAttributes"]["AlertId"]["StringValue"] == FIRE["fireId"]
+    assert {name: each["StringValue"] for name, each in message["MessageAttributes"].items()} == {
+        "AlertId": FIRE["fireId"],
+        "Job": FIRE["job"],
+        "Rule": FIRE["rule"],
+        "Kind": "fire",
+        "Stopped": "true" if stopped else "false",
+    }
     document = json.loads(json.loads(message["Message"])["sqs"])
     assert document == {**FIRE, "stopMade": stopped, "stopError": None}
 

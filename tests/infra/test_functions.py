@@ -8,12 +8,13 @@ from infra.overlay import AWS
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
 
-STATE = {
+EVALUATION = {
     "JOBS_TABLE": "{StorageJobs}",
     "NODE_STATE_TABLE": "{StorageNodeState}",
     "RULE_STATE_TABLE": "{StorageRuleState}",
+    "TASK_QUEUE_URL": "{IngestDoorbells}",
+    "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}",
 }
-EVALUATION = STATE | {"TASK_QUEUE_URL": "{IngestDoorbells}", "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}"}
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "EvaluationEvaluateObjectsFunction": ("evaluate_objects", EVALUATION),
     "EvaluationTickFunction": ("tick", EVALUATION),
@@ -26,12 +27,12 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "PROFILE_BUCKET": "{StorageProfiles}",
         },
     ),
-    "ActionsDecideStopFunction": (
-        "decide_stop",
-        {"JOBS_TABLE": "{StorageJobs}", "STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}"},
-    ),
+    "ActionsDecideStopFunction": ("decide_stop", {"STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}"}),
     "ActionsComposeAlertFunction": ("compose_alert", {}),
-    "ActionsBuildReportFunction": ("build_report", STATE),
+    "ActionsBuildReportFunction": (
+        "build_report",
+        {"JOBS_TABLE": "{StorageJobs}", "NODE_STATE_TABLE": "{StorageNodeState}"},
+    ),
 }
 
 

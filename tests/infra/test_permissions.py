@@ -32,8 +32,8 @@ def logs_and_traces(function: str) -> Grants:
 
 DESCRIBE_JOBS = grants(TRAINING_JOBS, "sagemaker:DescribeTrainingJob", "sagemaker:ListTags")
 EVALUATE = (
-    grants(NODE_STATE, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query")
-    | grants(RULE_STATE, "dynamodb:UpdateItem", "dynamodb:Query")
+    grants(NODE_STATE, "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query")
+    | grants(RULE_STATE, "dynamodb:UpdateItem")
     | grants(DOORBELLS, "sqs:SendMessage")
     | grants(FIRE, "states:StartExecution")
     | DESCRIBE_JOBS
@@ -45,6 +45,7 @@ EXPECTED: dict[str, Grants] = {
     | grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+    | grants(NODE_STATE, "dynamodb:GetItem")
     | logs_and_traces("EvaluationEvaluateObjects"),
     "EvaluationTickRole": EVALUATE
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
@@ -57,14 +58,12 @@ EXPECTED: dict[str, Grants] = {
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | DESCRIBE_JOBS
     | logs_and_traces("LifecycleJobLifecycle"),
-    "ActionsDecideStopRole": grants(JOBS, "dynamodb:GetItem")
-    | grants(STOP_SWITCH, "ssm:GetParameter")
+    "ActionsDecideStopRole": grants(STOP_SWITCH, "ssm:GetParameter")
     | DESCRIBE_JOBS
     | logs_and_traces("ActionsDecideStop"),
     "ActionsComposeAlertRole": logs_and_traces("ActionsComposeAlert"),
-    "ActionsBuildReportRole": grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    "ActionsBuildReportRole": grants(JOBS, "dynamodb:GetItem")
     | grants(NODE_STATE, "dynamodb:Query")
-    | grants(RULE_STATE, "dynamodb:Query")
     | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/*", "s3:PutObject")
     | logs_and_traces("ActionsBuildReport"),
     "ActionsFireRole": grants("{ActionsDecideStopFunction.Arn}", "lambda:InvokeFunction")

@@ -42,25 +42,32 @@ class DynamoRuleStates:
         self._table = Table(client=client, name=table)
 
     def publish(self, rows: Sequence[RuleRow]) -> None:
-        """Write rows, each only if the stored one is not evaluated further.
+        """Write rows, each only if the stored one is not evaluated further, or as far and final where this is not.
 
         Columns of the fire path are left as they are. FiredAt is written and never removed: the fire path may have
         written it first.
         """
         for row in rows:
-            condition = Expression("attribute_not_exists(#through)", _THROUGH)
-            if row.evaluated_through is not None:
-                # The text has a fixed width, so DynamoDB's comparison of strings is a comparison of times.
-                condition = Expression(
-                    "attribute_not_exists(#through) OR #through <= :through",
-                    _THROUGH,
-                    {":through": text(iso_from_epoch(row.evaluated_through))},
-                )
-            self._table.update(_key(row.job, row.target), assignments(_columns(stored_row(row))), condition)
+            self._table.update(_key(row.job, row.target), assignments(_columns(stored_row(row))), _may_replace(row))
 
     def of_job(self, job: str) -> list[RuleRow]:
         """Return all rows of a job, ordered by sort key (strongly consistent)."""
         return [_row(job, item) for item in self._table.partition("TrainingJobName", job)]
+
+
+def _may_replace(row: RuleRow) -> Expression:
+    if row.evaluated_through is None:
+        return Expression("attribute_not_exists(#through)", _THROUGH)
+    # The text has a fixed width, so DynamoDB's comparison of strings is a comparison of times.
+    through = {":through": text(iso_from_epoch(row.evaluated_through))}
+    if row.expires_at is not None:
+        return Expression("attribute_not_exists(#through) OR #through <= :through", _THROUGH, through)
+    return Expression(
+        "attribute_not_exists(#through) OR #through < :through"
+        " OR (#through = :through AND attribute_not_exists(#expires))",
+        {**_THROUGH, "#expires": "ExpiresAt"},
+        through,
+    )
 
 
 def _key(job: str, target: str) -> "Item":

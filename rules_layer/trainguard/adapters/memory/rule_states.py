@@ -18,7 +18,7 @@ class MemoryRuleStates:
         self._rows: dict[tuple[str, str], RuleRow] = {}
 
     def publish(self, rows: Sequence[RuleRow]) -> None:
-        """Write rows, each only if the stored one is not evaluated further; FiredAt is never removed."""
+        """Write rows, each only if the stored one is not further, or as far and final; FiredAt is never removed."""
         for row in rows:
             with self._faults.call("RuleStates.publish"), self._lock:
                 key, published = (row.job, row.target), stored_row(row)
@@ -38,4 +38,7 @@ class MemoryRuleStates:
 def _is_further(stored: RuleRow, published: RuleRow) -> bool:
     if stored.evaluated_through is None:
         return False
-    return published.evaluated_through is None or published.evaluated_through < stored.evaluated_through
+    if published.evaluated_through is None or published.evaluated_through < stored.evaluated_through:
+        return True
+    final = stored.expires_at is not None and published.expires_at is None
+    return final and published.evaluated_through == stored.evaluated_through

@@ -1,0 +1,210 @@
+"""The functions as they are deployed, on moto: each a fresh module with its environment, and the recorded job."""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import chain, repeat
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+from moto.sagemaker.models import FakeTrainingJob, sagemaker_backends
+
+from demo.recording import Recording
+from demo.uploads import RecordedObject
+from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.worlds import REGION, MotoUnderTest, offline_session
+from trainguard.adapters.clients import Clients
+from trainguard.engine.doorbells import encode_task
+
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "events"
+BUCKET = "trainguard-profiles-111122223333-us-east-1"
+PREFIX = "runs/"
+JOB = "resnet50-slow-loader-2026-07-14"
+STOP_SWITCH = "/TrainGuard/stop-switch"
+OPTED_IN = {"trainguard:stop-on-fire": "allowed", "team": "vision"}
+
+
+def event(name: str) -> Any:
+    """Return a recorded event."""
+    return json.loads((EVENTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def ringing(bodies: Iterable[str], *, deliveries: int = 1) -> dict[str, Any]:
+    """Return a batch of the doorbell queue; message ids are ``m0``, ``m1`` and so on."""
+    attributes = {"ApproximateReceiveCount": str(deliveries)}
+    records = [
+        {"messageId": f"m{number}", "body": body, "attributes": attributes, "eventSource": "aws:sqs"}
+        for number, body in enumerate(bodies)
+    ]
+    return {"Records": records}
+
+
+def doorbell(key: str, *, at: float, bucket: str = BUCKET) -> str:
+    """Return the message that announces an object; ``at`` in epoch seconds."""
+    detail = {"bucket": {"name": bucket}, "object": {"key": key}}
+    return json.dumps({"source": "aws.s3", "time": datetime.fromtimestamp(at, UTC).isoformat(), "detail": detail})
+
+
+@cache
+def recorded_objects() -> tuple[RecordedObject, ...]:
+    """Return all objects of the job that the recorded events speak of."""
+    recording = Recording.load(EVENTS / "jobs" / "slow_data_loader.npz")
+    return tuple(recording.objects(JOB, prefix=PREFIX))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A Lambda context as far as a function asks it."""
+
+    function_name: str
+    remaining_ms: Iterator[int]
+    memory_limit_in_mb: int = 1024
+    aws_request_id: str = "8c0f2f5e-31e5-4a0e-8a07-4f4bd2a1b1a5"
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:111122223333:function:any"
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return the time that is left."""
+        return next(self.remaining_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one invocation returned, the metrics that it counted and their dimensions, and its log lines."""
+
+    value: Any
+    metrics: Mapping[str, float]
+    dimensions: frozenset[tuple[str, ...]]
+    logged: tuple[Mapping[str, Any], ...]
+
+
+class Function:
+    """One deployed function."""
+
+    def __init__(self, name: str, module: ModuleType, printed: pytest.CaptureFixture[str]) -> None:
+        self._module = module
+        self._name = name
+        self._printed = printed
+
+    def __call__(self, given: object, *, remaining_ms: Sequence[int] = (60_000,)) -> Answer:
+        """Invoke the function; ``remaining_ms`` is what it hears each time that it asks, the last of them for good."""
+        self._printed.readouterr()
+        value = self._module.handler(given, Context(self._name, chain(remaining_ms, repeat(remaining_ms[-1]))))
+        lines = [json.loads(line) for line in self._printed.readouterr().out.splitlines()]
+        measured = [line for line in lines if "_aws" in line]
+        directives = [directive for line in measured for directive in line["_aws"]["CloudWatchMetrics"]]
+        names = {metric["Name"] for directive in directives for metric in directive["Metrics"]}
+        return Answer(
+            value=json.loads(json.dumps(value)),
+            metrics={name: sum(sum(line[name]) for line in measured if name in line) for name in names},
+            dimensions=frozenset(tuple(each) for directive in directives for each in directive["Dimensions"]),
+            logged=tuple(line for line in lines if "_aws" not in line),
+        )
+
+
+class Deployment:
+    """What the stack deploys, without its state machine's states: stores, queue, stop switch and functions."""
+
+    def __init__(self, clients: Clients, monkeypatch: pytest.MonkeyPatch, printed: pytest.CaptureFixture[str]) -> None:
+        self.world = MotoUnderTest(clients)
+        self.clients = clients
+        self._monkeypatch = monkeypatch
+        self._printed = printed
+        # A session of their own would have each test's functions read megabytes of service models.
+        monkeypatch.setattr("trainguard.adapters.clients.get_session", offline_session)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+        clients.s3.create_bucket(Bucket=BUCKET)
+        self.throw_stop_switch("enabled")
+
+    @property
+    def environments(self) -> dict[str, dict[str, str]]:
+        """Variables of each function."""
+        jobs, nodes = {"JOBS_TABLE": JOBS}, {"NODE_STATE_TABLE": NODE_STATE}
+        queue = {"TASK_QUEUE_URL": self.world.queue_url}
+        machine = {"FIRE_STATE_MACHINE_ARN": self.world.machine_arn}
+        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | queue | machine
+        return {
+            "evaluate_objects": evaluation,
+            "tick": evaluation,
+            "job_lifecycle": jobs | nodes | queue | {"PROFILE_BUCKET": BUCKET},
+            "decide_stop": {"STOP_SWITCH_PARAMETER": STOP_SWITCH},
+            "compose_alert": {},
+            "build_report": jobs | nodes,
+        }
+
+    def function(self, name: str) -> Function:
+        """Start a function as Lambda does: its own variables and no other's, its module executed anew."""
+        for environment in self.environments.values():
+            for variable in environment:
+                self._monkeypatch.delenv(variable, raising=False)
+        powertools = {"POWERTOOLS_SERVICE_NAME": name, "POWERTOOLS_METRICS_NAMESPACE": "TrainGuard"}
+        for variable, value in (self.environments[name] | powertools).items():
+            self._monkeypatch.setenv(variable, value)
+        # Powertools keeps a process's logger, and with it the output stream that it was made with.
+        logging.Logger.manager.loggerDict.pop(name, None)
+        return Function(name, load_handler(name), self._printed)
+
+    def put(self, objects: Iterable[RecordedObject], *, bucket: str = BUCKET) -> None:
+        """Let objects appear in S3 at their own time, which is past the HTTP layer."""
+        for each in objects:
+            stored = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(bucket, each.key, each.body)
+            stored.last_modified = datetime.fromtimestamp(each.appears_at, UTC).replace(tzinfo=None)
+
+    def create_training_job(
+        self, *, status: str = "InProgress", bucket: str = BUCKET, tags: Mapping[str, str] | None = None
+    ) -> None:
+        """Let SageMaker know the recorded job, as its events describe it."""
+        described = event("training_job_in_progress")["detail"]
+        self.clients.sagemaker.create_training_job(
+            TrainingJobName=JOB,
+            RoleArn=described["RoleArn"],
+            AlgorithmSpecification=described["AlgorithmSpecification"],
+            OutputDataConfig={"S3OutputPath": described["OutputDataConfig"]["S3OutputPath"]},
+            ResourceConfig=described["ResourceConfig"],
+            StoppingCondition=described["StoppingCondition"],
+            Tags=[{"Key": key, "Value": value} for key, value in (OPTED_IN if tags is None else tags).items()],
+        )
+        # moto takes no profiler configuration and knows no job that has not ended.
+        profiler = {"S3OutputPath": f"s3://{bucket}/runs", "ProfilingIntervalInMilliseconds": 500}
+        vars(self._training_job)["profiler_config"] = profiler
+        self.set_status(status)
+
+    def set_status(self, status: str, secondary_status: str | None = None) -> None:
+        """Let the recorded job come into a status."""
+        job = self._training_job
+        vars(job).update(
+            training_job_status=status,
+            secondary_status=secondary_status or status,
+            training_end_time=job.creation_time if status in {"Completed", "Failed", "Stopped"} else None,
+        )
+
+    def throw_stop_switch(self, value: str) -> None:
+        """Set the stop switch."""
+        self.clients.ssm.put_parameter(Name=STOP_SWITCH, Value=value, Type="String", Overwrite=True)
+
+    def tasks(self) -> dict[str, Any]:
+        """Take our own tasks out of the queue, as the batch in which they would be delivered."""
+        return ringing(encode_task(task) for task in self.world.drain())
+
+    @property
+    def _training_job(self) -> FakeTrainingJob:
+        return sagemaker_backends[DEFAULT_ACCOUNT_ID][REGION].training_jobs[JOB]
+
+
+def load_handler(name: str) -> ModuleType:
+    """Execute the module of a function anew."""
+    path = ROOT / "lambdas" / name / "handler.py"
+    spec = spec_from_file_location(f"{name}_handler", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

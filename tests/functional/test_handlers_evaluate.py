@@ -1,0 +1,284 @@
+"""evaluate_objects as it is deployed, fed with recorded events and the recorded job's objects."""
+
+import json
+from typing import Any
+
+import pytest
+from moto.dynamodb.exceptions import MockValidationException
+from moto.dynamodb.models import DynamoDBBackend
+
+from demo.uploads import RecordedObject
+from tests.functional.deployment import (
+    BUCKET,
+    JOB,
+    PREFIX,
+    Deployment,
+    doorbell,
+    event,
+    recorded_objects,
+    ringing,
+)
+from trainguard.records import NodeKey, Status
+from trainguard.telemetry.keys import ProfileRoot, system_key
+
+FRAMEWORK_RUNG = "1784022148429320_72-algo-2"
+MINUTE_RUNG = 1_784_022_120
+NOTHING_FAILED: dict[str, Any] = {"batchItemFailures": []}
+JUST_SERVICE = frozenset({("service",)})
+
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
+
+@pytest.fixture
+def training(deployment: Deployment) -> Deployment:
+    """Return a deployment that has seen four minutes before those that ``sqs_objects.json`` announces."""
+    return play(deployment, since=MINUTE_RUNG - 180)
+
+
+def play(deployment: Deployment, *, since: float) -> Deployment:
+    """Let the recorded job run up to the objects that ``sqs_objects.json`` announces, and let these lie in S3."""
+    deployment.create_training_job()
+    seen = [each for each in recorded_objects() if since <= each.appears_at < MINUTE_RUNG + 61]
+    rung = [each for each in seen if FRAMEWORK_RUNG in each.key or str(MINUTE_RUNG) in each.key]
+    before = [each for each in seen if each not in rung]
+    deployment.put(before)
+    batch = ringing([doorbell(each.key, at=each.appears_at) for each in before])
+    assert deployment.function("evaluate_objects")(batch).value == NOTHING_FAILED
+    deployment.put(rung)
+    return deployment
+
+
+def failed(*message_ids: str) -> dict[str, Any]:
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in message_ids]}
+
+
+def minute_of(deployment: Deployment, node_kind: str) -> str:
+    minute: str = deployment.world.node(JOB, node_kind)["Cursors"]["M"]["minute"]["N"]
+    return minute
+
+
+def statuses(deployment: Deployment) -> dict[str, Status]:
+    return {row.target: row.status for row in deployment.world.rows.of_job(JOB)}
+
+
+def refuse_writes_of(monkeypatch: pytest.MonkeyPatch, node_kind: str) -> None:
+    """Let DynamoDB refuse to write one item, as it does with one that is too large."""
+    write = DynamoDBBackend.put_item
+
+    def put_item(self: DynamoDBBackend, table_name: str, item_attrs: dict[str, Any], *rest: Any, **named: Any) -> Any:
+        if item_attrs.get("NodeKind") == {"S": node_kind}:
+            raise MockValidationException("Item size has exceeded the maximum allowed size")
+        return write(self, table_name, item_attrs, *rest, **named)
+
+    monkeypatch.setattr(DynamoDBBackend, "put_item", put_item)
+
+
+def test_given_recorded_doorbells_when_they_ring_then_states_rows_and_one_fire_follow(deployment: Deployment) -> None:
+    training = play(deployment, since=0)
+    assert set(statuses(training).values()) == {Status.OK}
+    assert training.world.started() == {}
+
+    answer = training.function("evaluate_objects")(event("sqs_objects"))
+
+    assert answer.value == NOTHING_FAILED
+    assert minute_of(training, "algo-1#system") == minute_of(training, "algo-2#system") == str(MINUTE_RUNG)
+    assert training.world.node(JOB, "algo-2#framework")["Pending"]["M"]
+    shown = statuses(training)
+    assert shown["LowGPUUtilization#algo-1"] is shown["LowGPUUtilization#algo-2"] is Status.FIRED
+    assert shown["CPUBottleneck#algo-1"] is Status.OK
+    assert shown["StepOutlier#algo-2"] is Status.OK
+    (fire,) = training.world.started().values()
+    assert {name: fire[name] for name in ("kind", "job", "rule", "episode", "bucket", "prefix")} == {
+        "kind": "fire",
+        "job": JOB,
+        "rule": "LowGPUUtilization",
+        "episode": 0,
+        "bucket": BUCKET,
+        "prefix": PREFIX,
+    }
+    assert (answer.metrics["FiresStarted"], answer.metrics["FiresAlreadyStarted"]) == (1, 1)
+    assert answer.metrics["ObjectsApplied"] == 3  # both minutes, and framework events that waited for later ones
+    assert answer.dimensions == JUST_SERVICE
+
+
+def test_given_the_first_objects_of_a_job_when_they_ring_then_it_is_registered_as_sagemaker_describes_it(
+    training: Deployment,
+) -> None:
+    job = training.world.jobs.load(JOB)
+    assert job is not None
+    assert (job.bucket, job.prefix, job.instance_type, job.instance_count) == (BUCKET, PREFIX, "ml.p3.8xlarge", 2)
+    assert (job.profiling_interval_ms, job.stop_allowed, job.active) == (500, True, True)
+
+
+def test_given_a_job_that_sagemaker_does_not_know_when_it_rings_then_it_is_followed_all_the_same(
+    deployment: Deployment,
+) -> None:
+    assert deployment.function("evaluate_objects")(event("sqs_objects")).value == NOTHING_FAILED
+    item = deployment.world.job(JOB)
+    assert (item["Status"], item["StopAllowed"]) == ({"S": "Unknown"}, {"BOOL": False})
+
+
+def test_given_a_batch_that_comes_twice_when_processed_then_the_second_changes_no_state(training: Deployment) -> None:
+    evaluate = training.function("evaluate_objects")
+    evaluate(event("sqs_objects"))
+    before = training.world.nodes.of_job(JOB)
+    assert evaluate(event("sqs_objects")).value == NOTHING_FAILED
+    after = training.world.nodes.of_job(JOB)
+    assert [(item.state, item.cursors, item.pending) for item in after] == [
+        (item.state, item.cursors, item.pending) for item in before
+    ]
+
+
+def test_given_a_node_whose_store_fails_when_a_batch_rings_then_its_messages_alone_come_back(
+    training: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = event("sqs_objects")
+    (of_algo_2,) = (
+        record["messageId"] for record in batch["Records"] if f"{MINUTE_RUNG}.algo-2.json" in record["body"]
+    )
+    evaluate = training.function("evaluate_objects")
+    with monkeypatch.context() as store:
+        refuse_writes_of(store, "algo-2#system")
+        answer = evaluate(batch)
+    assert answer.value == failed(of_algo_2)
+    assert answer.metrics["PortFailures"] == 1
+    (line,) = (line for line in answer.logged if line["message"] == "port_failures")
+    assert (line["job"], line["node"]) == (JOB, "algo-2#system")
+    assert "PutItem" in line["reason"]
+    assert minute_of(training, "algo-1#system") == str(MINUTE_RUNG)
+    assert minute_of(training, "algo-2#system") == str(MINUTE_RUNG - 60)
+
+    batch["Records"] = [record for record in batch["Records"] if record["messageId"] == of_algo_2]
+    assert evaluate(batch).value == NOTHING_FAILED
+    assert minute_of(training, "algo-2#system") == str(MINUTE_RUNG)
+
+
+def test_given_a_look_alike_and_rubbish_in_a_batch_when_processed_then_they_are_counted_and_the_rest_applied(
+    training: Deployment,
+) -> None:
+    rubbish = ["", "{}", "not JSON", '{"trainguard":"task","job":"j","node":"n","stream":"s","action":"close"}']
+    batch = ringing(rubbish)
+    batch["Records"] += [*event("sqs_rule_output")["Records"], *event("sqs_objects")["Records"]]
+    answer = training.function("evaluate_objects")(batch)
+    assert answer.value == NOTHING_FAILED
+    assert answer.metrics["ForeignKeys"] == 1
+    assert answer.metrics["MalformedMessages"] == len(rubbish)
+    assert answer.dimensions == JUST_SERVICE
+    assert minute_of(training, "algo-1#system") == str(MINUTE_RUNG)
+
+
+def test_given_only_a_look_alike_when_it_rings_then_no_store_is_touched(deployment: Deployment) -> None:
+    answer = deployment.function("evaluate_objects")(event("sqs_rule_output"))
+    assert answer.value == NOTHING_FAILED
+    assert answer.metrics == {"ForeignKeys": 1}
+    assert deployment.world.jobs.active() == []
+
+
+def test_given_objects_of_the_job_s_name_in_another_bucket_when_they_ring_then_they_are_foreign(
+    training: Deployment,
+) -> None:
+    key = recorded_objects()[0].key
+    answer = training.function("evaluate_objects")(ringing([doorbell(key, at=MINUTE_RUNG, bucket="another")]))
+    assert answer.value == NOTHING_FAILED
+    assert answer.metrics == {"ForeignKeys": 1}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        [],
+        "Records",
+        {},
+        {"Records": None},
+        {"Records": [{}]},
+        {"Records": [{"eventSource": "aws:s3", "s3": {"object": {"key": "a"}}}]},
+        {"Records": [{"messageId": "m", "body": "{}", "attributes": {"ApproximateReceiveCount": "many"}}]},
+        event("tick"),
+        event("s3_object_created_system"),
+        event("training_job_completed"),
+    ],
+    ids=["none", "list", "text", "empty", "null", "blank", "s3-notification", "no-count", "tick", "bare", "job"],
+)
+def test_given_an_event_of_another_shape_when_it_comes_then_nothing_fails_and_it_is_counted(
+    deployment: Deployment, given: object
+) -> None:
+    answer = deployment.function("evaluate_objects")(given)
+    assert answer.value == NOTHING_FAILED
+    assert answer.metrics == {"MalformedEvents": 1}
+    assert answer.dimensions == JUST_SERVICE
+
+
+def test_given_more_than_time_allows_when_it_runs_out_then_progress_is_saved_and_the_messages_come_back(
+    deployment: Deployment,
+) -> None:
+    root, first, count, in_time = ProfileRoot(PREFIX, JOB), MINUTE_RUNG, 10, 6
+    backlog = [minute_object(root, first + 60 * number) for number in range(count)]
+    deployment.put(backlog)
+    batch = ringing([doorbell(each.key, at=each.appears_at) for each in backlog[-3:]])
+    evaluate = deployment.function("evaluate_objects")
+
+    answer = evaluate(batch, remaining_ms=[*[60_000] * in_time, 5_000])
+    assert answer.value == failed("m0", "m1", "m2")
+    assert answer.metrics["EvaluationsUnfinished"] == 1
+    assert answer.metrics["ObjectsApplied"] == in_time
+    assert minute_of(deployment, "algo-1#system") == str(first + 60 * (in_time - 1))
+
+    answer = evaluate(batch)
+    assert answer.value == NOTHING_FAILED
+    assert answer.metrics["ObjectsApplied"] == count - in_time
+    assert minute_of(deployment, "algo-1#system") == str(first + 60 * (count - 1))
+
+
+def test_given_no_time_at_all_when_a_batch_rings_then_all_its_messages_come_back_and_nothing_is_written(
+    training: Deployment,
+) -> None:
+    before = training.world.nodes.of_job(JOB)
+    batch = event("sqs_objects")
+    answer = training.function("evaluate_objects")(batch, remaining_ms=[5_000])
+    assert {entry["itemIdentifier"] for entry in answer.value["batchItemFailures"]} == {
+        record["messageId"] for record in batch["Records"]
+    }
+    assert answer.metrics == {"EvaluationsUnfinished": 3}
+    assert training.world.nodes.of_job(JOB) == before
+
+
+def minute_object(root: ProfileRoot, minute: int) -> RecordedObject:
+    """Return a minute with one sample."""
+    line = {"Type": "cpu", "Name": "cpu0", "Dimension": "CPUUtilization", "Value": 50.0, "NodeId": "algo-1"}
+    body = json.dumps(line | {"Timestamp": minute + 0.5}) + "\n"
+    return RecordedObject(system_key(root, "algo-1", minute), body.encode(), minute + 61.0)
+
+
+def test_given_marks_of_the_end_while_the_job_goes_on_when_they_ring_then_nothing_closes(training: Deployment) -> None:
+    assert training.function("evaluate_objects")(event("sqs_training_job_end")).value == NOTHING_FAILED
+    assert training.world.job(JOB)["Closing"] == {"BOOL": False}
+    assert training.world.drain() == []
+
+
+def test_given_the_marks_of_the_end_when_they_ring_then_every_stream_closes_and_the_report_is_asked_for_once(
+    training: Deployment,
+) -> None:
+    training.set_status("Completed")
+    evaluate = training.function("evaluate_objects")
+    assert evaluate(event("sqs_training_job_end")).value == NOTHING_FAILED
+    assert training.world.job(JOB)["Closing"] == {"BOOL": True}
+    tasks = training.tasks()
+    assert len(tasks["Records"]) == 4  # two streams of two nodes
+    for _ in range(2):
+        assert evaluate(tasks).value == NOTHING_FAILED
+    assert all(item.closed for item in training.world.nodes.of_job(JOB) if item.key.stream != "job")
+    assert "Active" not in training.world.job(JOB)
+    assert [given["kind"] for given in training.world.started().values()] == ["report"]
+
+
+def test_given_a_task_to_flush_when_it_is_delivered_again_then_what_waited_is_applied(deployment: Deployment) -> None:
+    (waiting,) = (each for each in recorded_objects() if each.key.endswith("1784021040.algo-2.json"))
+    deployment.put([waiting])
+    evaluate = deployment.function("evaluate_objects")
+    evaluate(ringing([doorbell(waiting.key, at=waiting.appears_at)]))
+    stored = deployment.world.nodes.load(NodeKey(JOB, "algo-2", "system"))
+    assert stored is not None
+    assert (dict(stored.pending), stored.through) == ({waiting.key: 1_784_021_040}, None)
+    assert evaluate(event("sqs_task_flush")).value == NOTHING_FAILED
+    assert minute_of(deployment, "algo-2#system") == "1784021040"
