@@ -56,7 +56,7 @@ class Summariser:
         now = self._timing.now()
         watch(streams, now)
         verdicts, fires = job_verdicts(job, plan, streams)
-        finished = job.closing and streams.closed
+        finished = job.closing and streams.closed and not _still_to_come(job, streams)
         context = RowContext(
             job=job.job,
             node=None,
@@ -109,6 +109,11 @@ class Summariser:
         name = f"report-{applied}-{job.job}"[:NAME_LIMIT]
         self._services.executions.start(name, {"kind": "report", **job_payload(job)})
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
+
+
+def _still_to_come(job: JobRecord, streams: JobStreams) -> bool:
+    """Whether the close tasks of a job without any item are still under way."""
+    return not streams.records and bool(job.instance_count)
 
 
 def watch(streams: JobStreams, now: float) -> None:

@@ -93,6 +93,9 @@ class Tick:
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for nodes that have been silent: to close, or to apply what waits."""
         now = self._timing.now()
+        if job.closing and not streams.records:
+            self._begin_close(job)
+            return []
         silent = [key for key in streams.records if _is_due(self._silent_for(streams, key, now))]
         if job.closing:
             return [close_task(key) for key in silent if not streams.records[key].closed]

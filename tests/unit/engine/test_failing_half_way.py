@@ -10,11 +10,14 @@ from tests.support.delivery import Network, final_state
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.batch import BatchProcessor
+from trainguard.engine.closing import begin_close
 from trainguard.engine.doorbells import Message
+from trainguard.engine.registration import describe_record
 from trainguard.engine.system_stream import SystemState
 from trainguard.ports import Timing
 from trainguard.records import JobStatus, NodeKey, Status
 from trainguard.state.codec import decode_state, encode_state
+from trainguard.telemetry.keys import ProfileRoot
 
 UPLOADS = uploads()
 SYSTEM_1 = [upload for upload in UPLOADS if "system/incremental" in upload.key and "algo-1" in upload.key]
@@ -368,3 +371,19 @@ def test_given_framework_objects_alone_when_the_tick_runs_then_times_are_those_o
     assert shown.fired_at is not None
     assert shown.fired_at > START
     assert shown.evaluated_through is not None
+
+
+def test_given_a_job_that_ended_before_its_first_object_when_it_is_closed_then_it_ends_and_says_what_is_missing() -> (
+    None
+):
+    network = Network()
+    services = network.world.services
+    record = describe_record(describe(status=JobStatus.COMPLETED), bucket=BUCKET, root=ProfileRoot("", JOB))
+    begin_close(services.jobs.register(record), jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
+    network.world.tasks.drain()
+    network.tick()
+    assert network.job().active is True
+    network.run_until(network.now + 5.0, batch_s=1.0)
+    assert network.job().active is False
+    assert row(network, "LowGPUUtilization").status is Status.WAITING_FOR_DATA
+    assert row(network, "LowGPUUtilization#algo-2").status is Status.WAITING_FOR_DATA
