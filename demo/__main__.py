@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo.live.driver import StalledError, run
+from demo.live.driver import run
 from demo.live.show import PIPED_WIDTH, Screen
 from demo.live.stage import StageError
 from emulator.errors import EmulatorError
@@ -23,7 +23,7 @@ def main() -> int:
     screen = Screen(console)
     try:
         seen = run(folder=OUTPUT, screen=screen, keep=keep)
-    except (EmulatorError, StageError, StalledError) as error:
+    except (EmulatorError, StageError) as error:
         screen.say(f"{error}\nLogs: {OUTPUT}", "bold red")
         return 1
     except KeyboardInterrupt:

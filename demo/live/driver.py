@@ -1,6 +1,5 @@
 """Plays three recorded jobs through the deployed stack, and judges what came of it."""
 
-import shutil
 import sys
 import time
 from contextlib import ExitStack
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from demo.live import expect
 from demo.live.expect import Check
-from demo.live.feed import JobFeed, Progress, next_feed
+from demo.live.feed import JobFeed, Progress, is_fire_under_way, next_feed
 from demo.live.show import Screen
 from demo.live.stage import Deployment, deployment
 from demo.live.watch import Watcher
@@ -20,14 +19,10 @@ RECORDINGS = Path(__file__).resolve().parents[2] / "events" / "jobs"
 START_BEFORE_NOW_MINUTES = 27
 """The recordings are 25 min long and end in the past: a name that lies ahead of its object's time is refused."""
 
-TICK_S = 2.0
-STALL_S = 60.0
-SETTLE_S = 60.0
-_LOOK_EVERY_S = 0.25
-
-
-class StalledError(RuntimeError):
-    """The stack did not go on; the message says what was waited for."""
+TICK_S = 3.0
+STALL_S = 45.0
+SETTLE_S = 45.0
+_LOOK_EVERY_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +57,16 @@ def run(*, folder: Path, screen: Screen, keep: bool) -> bool:
     Parameters
     ----------
     folder : Path
-        For logs and all that is written on the way; emptied first.
+        For logs and all that is written on the way.
     screen : Screen
     keep : bool
         Whether to wait at the end, with the emulator running, until the person interrupts.
 
     Raises
     ------
-    StalledError
-        When the stack does not go on for a minute.
     emulator.errors.EmulatorError, demo.live.stage.StageError
         When the stage cannot be set.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     screen.say("starting the emulator, and synthesising the template that goes to AWS meanwhile")
     with ExitStack() as stack:
         deployed = stack.enter_context(
@@ -102,6 +93,7 @@ class Show:
         self._watcher = Watcher(deployed)
         self._s3 = deployed.emulator.client("s3")
         self._progress: dict[str, Progress] = {}
+        self._held: set[str] = set()
         self._running = {feed.job for feed in cast.feeds}
 
     def play(self) -> list[Check]:
@@ -121,29 +113,47 @@ class Show:
 
     def _upload(self) -> None:
         """Upload until every job has ended, going as fast as the evaluation allows."""
-        moved_at_s = looked_at_s = time.monotonic()
+        moved_at_s = time.monotonic()
         self._look()
         while self._running:
-            feed = next_feed(self._cast.feeds, self._progress)
-            now_s = time.monotonic()
+            feed = next_feed(self._cast.feeds, self._progress, held=self._held)
             if feed is not None:
                 uploaded = feed.take()
                 self._s3.put_object(Bucket=self._deployed.bucket, Key=uploaded.key, Body=uploaded.body)
-                moved_at_s = now_s
-            elif now_s - moved_at_s > STALL_S:
-                raise StalledError(self._awaited())
-            if feed is None or now_s - looked_at_s > _LOOK_EVERY_S:
-                time.sleep(0.05 if feed is None else 0.0)
-                self._look()
-                self._end_jobs()
-                looked_at_s = time.monotonic()
+                moved_at_s = time.monotonic()
+                continue
+            self._look()
+            self._end_jobs()
+            if time.monotonic() - moved_at_s > STALL_S:
+                self._screen.say(self._awaited(), "bold red")
+                return
+            time.sleep(_LOOK_EVERY_S)
+
+    def _settle(self) -> None:
+        """Wait until nothing is under way, for a while."""
+        deadline_s = time.monotonic() + SETTLE_S
+        jobs = [feed.job for feed in self._cast.feeds]
+        while not self._watcher.is_settled(jobs):
+            if time.monotonic() > deadline_s:
+                self._screen.say(f"not all is done after {SETTLE_S:.0f} s; judging what there is", "bold red")
+                break
+            self._show_alerts()
+            time.sleep(_LOOK_EVERY_S)
+        self._look()
 
     def _look(self) -> None:
         """Take in and show what has changed."""
+        self._held.clear()
         for feed in self._cast.feeds:
             self._progress[feed.job] = self._watcher.progress(feed.job)
-            self._screen.rows(feed.job, self._watcher.rows(feed.job))
+            rows = self._watcher.rows(feed.job)
+            self._screen.rows(feed.job, rows)
+            if is_fire_under_way(rows):
+                self._held.add(feed.job)
         self._screen.progress(self._cast.feeds, self._progress)
+        self._show_alerts()
+
+    def _show_alerts(self) -> None:
         for document in self._watcher.receive_alerts():
             self._screen.alert(document)
 
@@ -162,17 +172,6 @@ class Show:
                     self._deployed.emulator.finish_training_job(feed.job)
                     self._screen.say(f"{feed.job} has ended by itself")
                 self._running.discard(feed.job)
-
-    def _settle(self) -> None:
-        deadline_s = time.monotonic() + SETTLE_S
-        jobs = [feed.job for feed in self._cast.feeds]
-        while not self._watcher.is_settled(jobs):
-            if time.monotonic() > deadline_s:
-                self._screen.say(f"not all is done after {SETTLE_S:.0f} s; judging what there is", "bold red")
-                break
-            self._look()
-            time.sleep(0.2)
-        self._look()
 
     def _judge(self) -> list[Check]:
         cast, screen = self._cast, self._screen

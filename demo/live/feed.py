@@ -1,6 +1,6 @@
 """Which object a job uploads next, and when: faster than real time, but never far ahead of its evaluation."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from demo.recording import Recording
@@ -131,15 +131,40 @@ class Progress:
         return False
 
 
-def next_feed(feeds: Iterable[JobFeed], progress: Mapping[str, Progress]) -> JobFeed | None:
-    """Return the feed whose upcoming object is the next of all to be uploaded; None when all must wait or are done."""
-    ready = [(feed.upcoming.appears_at, feed.job, feed) for feed in feeds if feed.upcoming and _may(feed, progress)]
+def is_fire_under_way(rows: Mapping[str, Mapping[str, object]]) -> bool:
+    """Whether a rule has fired and what it led to is not recorded yet.
+
+    Parameters
+    ----------
+    rows : mapping
+        A job's rows of RuleState, by RuleTarget.
+    """
+    fired = {target.partition("#")[0] for target, row in rows.items() if row.get("Status") == "FIRED"}
+    return any("Action" not in rows.get(rule, {}) for rule in fired)
+
+
+def next_feed(feeds: Iterable[JobFeed], progress: Mapping[str, Progress], held: Collection[str] = ()) -> JobFeed | None:
+    """Return the feed whose upcoming object is the next of all to be uploaded; None when all must wait or are done.
+
+    Parameters
+    ----------
+    feeds : iterable of JobFeed
+    progress : mapping
+        How far the evaluation of each job has come.
+    held : collection of str
+        Jobs that wait for the outcome of a fire. It takes seconds, in which a job in real time uploads nothing; at the
+        pace of a demonstration the job would be at its end before it is stopped.
+    """
+    ready = [
+        (feed.upcoming.appears_at, feed.job, feed) for feed in feeds if feed.upcoming and _may(feed, progress, held)
+    ]
     return min(ready, key=lambda each: each[:2])[2] if ready else None
 
 
-def _may(feed: JobFeed, progress: Mapping[str, Progress]) -> bool:
+def _may(feed: JobFeed, progress: Mapping[str, Progress], held: Collection[str]) -> bool:
     # A stopped job's last objects come at once, as they do when a container is told to end.
     if feed.stopped:
         return True
     through = progress.get(feed.job, Progress()).through(feed.nodes)
-    return feed.upcoming is not None and feed.upcoming.appears_at <= (through or feed.start) + AHEAD_S
+    in_reach = feed.upcoming is not None and feed.upcoming.appears_at <= (through or feed.start) + AHEAD_S
+    return in_reach and feed.job not in held

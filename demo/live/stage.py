@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,21 @@ T = TypeVar("T")
 STOP_TAG = {"Key": "trainguard:stop-on-fire", "Value": "allowed"}
 
 _ROOT = Path(__file__).resolve().parents[2]
+
+_READS = {
+    "cloudformation": "list_stacks",
+    "cloudwatch": "describe_alarms",
+    "dynamodb": "list_tables",
+    "events": "list_rules",
+    "iam": "list_roles",
+    "lambda": "list_functions",
+    "logs": "describe_log_groups",
+    "sagemaker": "list_training_jobs",
+    "sns": "list_topics",
+    "sqs": "list_queues",
+    "ssm": "describe_parameters",
+    "stepfunctions": "list_state_machines",
+}
 
 Told = Callable[[str, float], None]
 """Takes what was done, and how many seconds it took."""
@@ -77,7 +93,7 @@ def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Told
     Parameters
     ----------
     folder : Path
-        For logs and all that is written on the way.
+        For logs and all that is written on the way; what an earlier run left there is replaced or used again.
     lambda_python : Path
         Interpreter of the functions.
     minute_s : float
@@ -92,7 +108,11 @@ def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Told
     StageError
         When the template cannot be written.
     """
+    # The assembly stays from run to run: the command line keeps the archives of its assets in it.
     assembly = folder / "cdk.out"
+    for stale in (folder / "emulator", folder / "home"):
+        shutil.rmtree(stale, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(1) as pool:
         synthesis = pool.submit(_timed, lambda: synthesise(assembly))
         _, took_s = _timed(install)
@@ -102,6 +122,7 @@ def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Told
             state_dir=folder / "emulator", lambda_python=lambda_python, log=folder / "localstack.log", minute_s=minute_s
         ) as emulator:
             told(f"{emulator.version} started at {emulator.endpoint}", time.monotonic() - began_s)
+            wake(emulator)
             told("template synthesised meanwhile", synthesis.result()[1])
             outputs, took_s = _timed(lambda: deploy(emulator, assembly=assembly, home=folder / "home"))
             told("stack deployed", took_s)
@@ -123,6 +144,25 @@ def synthesise(assembly: Path) -> None:
     done = commands.run([sys.executable, "-m", "infra.app"], environment={**os.environ, **told}, folder=_ROOT)
     if done.returncode != 0:
         raise StageError(f"python -m infra.app ended with {done.returncode}:\n{done.stderr.strip()[-3000:]}")
+    _drop_stale_assets(assembly)
+
+
+def _drop_stale_assets(assembly: Path) -> None:
+    """Delete the assets that earlier assemblies in this folder had, and their archives: each layer takes 70 MB."""
+    for listing in assembly.glob("*.assets.json"):
+        current = set(json.loads(listing.read_text(encoding="utf-8"))["files"])
+        for copy in assembly.glob("asset.*"):
+            if copy.name.partition(".")[2].partition(".")[0] not in current:
+                shutil.rmtree(copy)
+        for archive in (assembly / ".cache").glob("*.zip"):
+            if archive.stem not in current:
+                archive.unlink()
+
+
+def wake(emulator: Emulator) -> None:
+    """Let the emulator load the services of the stack, which it does at the first request to each."""
+    for service, read in _READS.items():
+        getattr(emulator.client(service), read)()
 
 
 def subscribe(emulator: Emulator, topic: str, queue: str = "trainguard-alerts") -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from emulator.launch import Emulator, running_emulator
+from tests.localstack.stack import Stack, deploy_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,3 +26,9 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
         state_dir=folder, lambda_python=Path(sys.executable), log=folder / "localstack.log", minute_s=MINUTE_S
     ) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def stack(emulator: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """TrainGuard, deployed into the emulator."""
+    return deploy_stack(emulator, tmp_path_factory.mktemp("stack"))

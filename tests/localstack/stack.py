@@ -1,0 +1,322 @@
+"""The deployed stack as the tests use it: jobs that upload recordings, and all that can be seen of them."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from demo.live.feed import JobFeed
+from demo.live.stage import Deployment, subscribe, synthesise
+from demo.live.watch import Watcher
+from demo.recording import Recording
+from emulator.deploy import deploy
+from tests.localstack.emulator_kit import invoke, until, zipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from emulator.launch import Emulator
+
+EVENTS = Path(__file__).parents[2] / "events"
+LAMBDAS = Path(__file__).parents[2] / "lambdas"
+STACK = "TrainGuard"
+QUIET_LOOKS = 3
+_VERDICT = ("Status", "Measured", "Worst", "DataPoints", "Violations", "TimesFired", "EvaluatedThrough", "FiredAt")
+
+
+def deploy_stack(emulator: Emulator, folder: Path) -> Stack:
+    """Deploy the template that goes to AWS, with the overlay for the emulator."""
+    synthesise(folder / "cdk.out")
+    outputs = deploy(emulator, assembly=folder / "cdk.out", home=folder / "home")
+    queue = subscribe(emulator, outputs["AlertTopicArn"], "alerts-of-the-tests")
+    return Stack(Deployment(emulator=emulator, outputs=outputs, alert_queue=queue))
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of the fire state machine."""
+
+    name: str
+    status: str
+    cause: str
+
+
+class Stack:
+    """The deployed stack.
+
+    Attributes
+    ----------
+    functions
+        Name of each deployed function by its folder in ``lambdas/``.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.emulator = deployment.emulator
+        self.outputs = deployment.outputs
+        self.watcher = Watcher(deployment)
+        self.functions = {
+            function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]: function["FunctionName"]
+            for function in self.emulator.client("lambda").list_functions()["Functions"]
+            if function["FunctionName"].startswith(STACK)
+        }
+
+    def invoke(self, folder: str, event: object) -> Any:
+        """Invoke a function by its folder and return its result; a function that raised fails the test."""
+        result, error = invoke(self.emulator, self.functions[folder], event)
+        assert error is None, result
+        return result
+
+    @contextmanager
+    def doorbells_off(self) -> Iterator[None]:
+        """Let objects appear in the bucket without any event, for the time of a ``with`` block."""
+        s3, bucket = self.emulator.client("s3"), self.deployment.bucket
+        before = s3.get_bucket_notification_configuration(Bucket=bucket)
+        before.pop("ResponseMetadata")
+        assert "EventBridgeConfiguration" in before
+        s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
+        try:
+            yield
+        finally:
+            s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=before)
+
+    @contextmanager
+    def clock_off(self) -> Iterator[None]:
+        """Let no minute tick for the time of a ``with`` block."""
+        resources = self.emulator.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+        rules = [each["PhysicalResourceId"] for each in resources if each["ResourceType"] == "AWS::Events::Rule"]
+        events = self.emulator.client("events")
+        (clock,) = [rule for rule in rules if "ScheduleExpression" in events.describe_rule(Name=rule)]
+        events.disable_rule(Name=clock)
+        try:
+            yield
+        finally:
+            events.enable_rule(Name=clock)
+
+    @contextmanager
+    def function_replaced(self, folder: str, source: str) -> Iterator[None]:
+        """Let a function run ``source`` in place of its own code for the time of a ``with`` block."""
+        self._put_code(folder, source)
+        try:
+            yield
+        finally:
+            self._put_code(folder, LAMBDAS / folder / "handler.py")
+
+    def _put_code(self, folder: str, handler: str | Path) -> None:
+        client, name = self.emulator.client("lambda"), self.functions[folder]
+        client.update_function_code(FunctionName=name, ZipFile=zipped({"handler.py": handler}))
+        until(
+            lambda: client.get_function_configuration(FunctionName=name)["LastUpdateStatus"] == "Successful",
+            what=f"the update of {folder}",
+        )
+
+    def ring(self, body: str) -> None:
+        """Put a message into the doorbell queue."""
+        self.emulator.client("sqs").send_message(QueueUrl=self.outputs["DoorbellQueueUrl"], MessageBody=body)
+
+    def await_quiet(self) -> None:
+        """Wait until no doorbell, no execution and no alert is under way, several looks in a row."""
+        looks = 0
+
+        def quiet() -> bool:
+            nonlocal looks
+            self.watcher.receive_alerts()
+            looks = looks + 1 if self.watcher.is_settled([]) else 0
+            return looks >= QUIET_LOOKS
+
+        until(quiet, timeout_s=60, what="a stack in which nothing is under way")
+
+    def start_execution(self, name: str, payload: Mapping[str, object]) -> Execution:
+        """Start an execution of the fire state machine as an outbox would, and return it when it has ended."""
+        self.emulator.client("stepfunctions").start_execution(
+            stateMachineArn=self.outputs["FireStateMachineArn"], name=name, input=json.dumps(payload)
+        )
+        ended = until(
+            lambda: [each for each in self.executions(name) if each.status != "RUNNING"],
+            timeout_s=60,
+            what=f"the end of execution {name}",
+        )
+        return ended[0]
+
+    def executions(self, part: str) -> list[Execution]:
+        """Return the executions whose name contains ``part``."""
+        client = self.emulator.client("stepfunctions")
+        listed = client.list_executions(stateMachineArn=self.outputs["FireStateMachineArn"], maxResults=1000)
+        found = []
+        for each in listed["executions"]:
+            if part in each["name"]:
+                described = client.describe_execution(executionArn=each["executionArn"])
+                found.append(Execution(each["name"], described["status"], described.get("cause", "")))
+        return found
+
+    def table(self, name: str) -> Any:
+        """Return a table by the name of its output."""
+        return self.emulator.resource("dynamodb").Table(self.outputs[name])
+
+
+class Job:
+    """One training job that uploads a recording.
+
+    Parameters
+    ----------
+    stack
+        Where it runs.
+    recording
+        Name of the recorded job.
+    name
+        The job's name.
+    start
+        Epoch second at which it starts; as late as its end lies in the past if not given.
+    allowed
+        Whether TrainGuard may stop it.
+    """
+
+    def __init__(
+        self, stack: Stack, recording: str, name: str, *, start: int | None = None, allowed: bool = False
+    ) -> None:
+        self.stack = stack
+        self.name = name
+        recorded = Recording.load(EVENTS / "jobs" / f"{recording}.npz")
+        begin = (int(time.time()) // 60 - int(recorded.ended_s // 60) - 2) * 60 if start is None else start
+        self.feed = JobFeed(job=name, recording=recorded, start=begin)
+        self._s3 = stack.emulator.client("s3")
+        stack.deployment.create_training_job(self.feed, may_be_stopped=allowed)
+
+    def upload(self, *, until_minute: float) -> list[str]:
+        """Upload what the job writes up to that minute; return the keys."""
+        return self.upload_while(lambda at: at <= until_minute * 60)
+
+    def upload_rest(self) -> list[str]:
+        """Upload all that is left; return the keys."""
+        return self.upload_while(lambda _: True)
+
+    def upload_while(self, may: Any) -> list[str]:
+        """Upload while ``may`` agrees to the seconds since the start; return the keys."""
+        keys = []
+        while self.feed.upcoming is not None and may(self.feed.upcoming.appears_at - self.feed.start):
+            uploaded = self.feed.take()
+            self._s3.put_object(Bucket=self.stack.deployment.bucket, Key=uploaded.key, Body=uploaded.body)
+            keys.append(uploaded.key)
+        return keys
+
+    def finish(self, status: str = "Completed") -> None:
+        """Let the training end by itself."""
+        self.stack.emulator.finish_training_job(self.name, status=status)
+
+    def end(self) -> None:
+        """Let the job end where it is, with the files that a job writes last, and wait until TrainGuard is done."""
+        self.feed.stop()
+        self.upload_rest()
+        self.finish()
+        self.await_closed()
+
+    def await_closed(self) -> None:
+        """Wait until TrainGuard is done with the job."""
+        until(lambda: self.item() and "Active" not in self.item(), timeout_s=60, what=f"{self.name} closed")
+        self.stack.await_quiet()
+
+    def await_row(self, target: str, **columns: object) -> dict[str, Any]:
+        """Wait until a row has these values; columns whose value is None need only be there."""
+
+        def matching() -> dict[str, Any] | None:
+            row = self.rows().get(target, {})
+            matches = all(name in row and value in {None, row[name]} for name, value in columns.items())
+            return row if row and matches else None
+
+        return until(matching, timeout_s=60, what=f"{self.name}: {target} with {columns}")
+
+    def await_applied(self, keys: Sequence[str]) -> None:
+        """Wait until all minutes among ``keys`` are applied; framework events wait for two minutes more."""
+        minutes = [key for key in keys if "/system/incremental/" in key]
+        until(
+            lambda: self.stack.watcher.progress(self.name).applied(minutes) == len(minutes),
+            timeout_s=60,
+            what=f"{len(minutes)} minutes of {self.name} applied",
+        )
+
+    def verdicts(self) -> dict[str, object]:
+        """Return all that must not depend on how doorbells came: state, cursors, rows without what time it is."""
+        seen: dict[str, object] = {}
+        for node_kind in ("algo-1#system", "algo-1#framework"):
+            node = self.node(node_kind)
+            seen[node_kind] = (node["Window"].value, node["Cursors"], node["Pending"], node["Closed"])
+        for target, row in self.rows().items():
+            seen[target] = tuple(row.get(name) for name in _VERDICT)
+        return seen
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Return the job's rows of RuleState by RuleTarget."""
+        return self.stack.watcher.rows(self.name)
+
+    def item(self) -> dict[str, Any]:
+        """Return the job's item of Jobs."""
+        item: dict[str, Any] = (
+            self.stack.table("JobsTable").get_item(Key={"TrainingJobName": self.name}).get("Item", {})
+        )
+        return item
+
+    def node(self, node_kind: str) -> dict[str, Any]:
+        """Return an item of NodeState."""
+        key = {"TrainingJobName": self.name, "NodeKind": node_kind}
+        item: dict[str, Any] = self.stack.table("NodeStateTable").get_item(Key=key).get("Item", {})
+        return item
+
+    def fires(self) -> list[Execution]:
+        """Return the executions that handled a fire."""
+        return [each for each in self.stack.executions(self.name[:40]) if not each.name.startswith("report-")]
+
+    def alerts(self) -> list[Mapping[str, Any]]:
+        """Return the alerts that were received."""
+        self.stack.watcher.receive_alerts()
+        return self.stack.watcher.alerts.get(self.name, [])
+
+    def stops(self) -> list[str | None]:
+        """Return the error of each StopTrainingJob call; None for one that was accepted."""
+        calls = self.stack.emulator.sagemaker_calls(action="StopTrainingJob", job=self.name)
+        return [call["error"] for call in calls]
+
+    def status(self) -> str:
+        """Return TrainingJobStatus."""
+        return self.stack.watcher.status(self.name)
+
+    def report(self) -> Mapping[str, Any] | None:
+        """Return the report in the bucket."""
+        return self.stack.watcher.job(self.feed).report
+
+
+def doorbell(bucket: str, key: str) -> str:
+    """Return the event that EventBridge sends for a new object."""
+    return json.dumps(
+        {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "Object Created",
+            "source": "aws.s3",
+            "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "detail": {"bucket": {"name": bucket}, "object": {"key": key}, "reason": "PutObject"},
+        }
+    )
+
+
+def batch(bodies: Sequence[str], *, deliveries: int = 1) -> dict[str, Any]:
+    """Return the event with which a queue invokes a function: one message a body, ``message-0`` and so on."""
+    return {
+        "Records": [
+            {
+                "messageId": f"message-{index}",
+                "receiptHandle": "handle",
+                "body": body,
+                "attributes": {"ApproximateReceiveCount": str(deliveries), "SentTimestamp": "0"},
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+                "awsRegion": "us-east-1",
+            }
+            for index, body in enumerate(bodies)
+        ]
+    }

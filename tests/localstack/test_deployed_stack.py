@@ -1,0 +1,365 @@
+"""The deployed stack, end to end: from an object in the bucket to the alert, the stop and the report."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.localstack.emulator_kit import RUNTIME, invoke, until, zipped
+from tests.localstack.stack import EVENTS, Job, Stack, batch, doorbell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emulator.launch import Emulator
+
+pytestmark = pytest.mark.localstack
+
+RULE = "CPUBottleneck"
+FIRES_BY_MINUTE = 4.5
+"""By then the recording ``cpu_bottleneck`` has fired `RULE`."""
+
+REFERENCE_MINUTES = 7.3
+STARVED = "LowGPUUtilization"
+
+
+@pytest.fixture(scope="module")
+def reference(stack: Stack) -> Job:
+    """A job whose every doorbell rang once and in order, and that has ended."""
+    job = Job(stack, "cpu_bottleneck", "reference")
+    job.upload(until_minute=REFERENCE_MINUTES)
+    job.end()
+    return job
+
+
+@pytest.fixture
+def silent(stack: Stack) -> Iterator[None]:
+    """Objects ring no doorbell, and no clock ticks, for the time of a test."""
+    with stack.doorbells_off(), stack.clock_off():
+        yield
+
+
+def fire_of(job: Job, fire_id: str, **changes: object) -> dict[str, object]:
+    """Return the input of an execution, as the outbox would give it."""
+    report = f"s3://{job.stack.deployment.bucket}/{job.name}/rule-output/TrainGuardReport/report.json"
+    recorded = json.loads((EVENTS / "decide_stop.json").read_text(encoding="utf-8"))
+    own = {
+        "job": job.name,
+        "jobArn": f"arn:aws:sagemaker:us-east-1:000000000000:training-job/{job.name}",
+        "bucket": job.stack.deployment.bucket,
+        "prefix": "",
+        "reportUri": report,
+        "fireId": fire_id,
+        "firedAt": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    }
+    return {**recorded, **own, **changes}
+
+
+def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_alerted_stopped_and_reported_once(stack: Stack) -> None:
+    job = Job(stack, "cpu_bottleneck", "bottleneck-stop-allowed", allowed=True)
+    job.upload(until_minute=FIRES_BY_MINUTE)
+    row = job.await_row(RULE, Status="FIRED", AlertId=None, ReportUri=None)
+    job.feed.stop()
+    job.upload_rest()
+    job.await_closed()
+
+    (alert,) = job.alerts()
+    (execution,) = job.fires()
+    report = job.report()
+    assert job.stops() == [None]
+    assert job.status() == "Stopped"
+    assert row["Action"].startswith("Training job stopped: ")
+    assert (alert["alert_id"], alert["action"]) == (row["AlertId"], row["Action"])
+    assert alert["stop"]["made"] is True
+    assert (execution.status, execution.cause) == ("SUCCEEDED", "")
+    assert report is not None
+    assert (report["final"], report["fired"]) == (True, [RULE])
+    assert row["ReportUri"] == alert["report_uri"]
+    # Rows of the fire path outlive what the evaluator writes at the end.
+    assert job.rows()[RULE]["Action"] == row["Action"]
+
+
+def test_given_two_starved_nodes_without_the_tag_when_both_fire_then_one_alert_and_no_stop(stack: Stack) -> None:
+    job = Job(stack, "slow_data_loader", "slow-loader")
+    job.upload(until_minute=20.5)
+    row = job.await_row(STARVED, Status="FIRED", AlertId=None, ReportUri=None)
+    job.await_row(f"{STARVED}#algo-1", Status="FIRED")
+    job.await_row(f"{STARVED}#algo-2", Status="FIRED")
+    stack.await_quiet()
+
+    (alert,) = job.alerts()
+    assert len(job.fires()) == 1
+    assert job.stops() == []
+    assert job.status() == "InProgress"
+    assert "not opted in" in row["Action"]
+    assert alert["stop"] == {"made": False, "decision": "refused", "why": alert["stop"]["why"]}
+    job.finish()
+    job.await_closed()
+    assert len(job.alerts()) == 1
+
+
+def test_given_doorbells_that_ring_again_when_the_rule_has_fired_then_nothing_happens_twice(stack: Stack) -> None:
+    job = Job(stack, "cpu_bottleneck", "rings-twice", allowed=True)
+    keys = job.upload(until_minute=FIRES_BY_MINUTE)
+    job.await_row(RULE, AlertId=None, ReportUri=None)
+    job.await_applied(keys)
+    stack.await_quiet()
+    cursors = job.node("algo-1#system")["Cursors"]
+    bodies = [doorbell(stack.deployment.bucket, key) for key in keys]
+
+    for body in bodies:
+        stack.ring(body)
+    replayed = stack.invoke("evaluate_objects", batch(bodies, deliveries=2))
+    stack.await_quiet()
+
+    assert replayed == {"batchItemFailures": []}
+    assert len(job.fires()) == len(job.alerts()) == len(job.stops()) == 1
+    assert job.node("algo-1#system")["Cursors"] == cursors
+
+
+def test_given_messages_of_strangers_when_they_come_with_ours_then_ours_is_applied_and_none_comes_back(
+    stack: Stack, silent: None
+) -> None:
+    job = Job(stack, "cpu_bottleneck", "among-strangers")
+    keys = [key for key in job.upload(until_minute=FIRES_BY_MINUTE) if "/system/" in key]
+    bucket = stack.deployment.bucket
+    strangers = [
+        "not JSON at all",
+        '{"trainguard":"task","job":"among-strangers"}',
+        doorbell(bucket, f"{job.name}/rule-output/ProfilerReport-1/{keys[0]}"),
+        doorbell(bucket, "holiday.json"),
+        doorbell(bucket, f"elsewhere/{keys[0]}"),
+    ]
+
+    answer = stack.invoke("evaluate_objects", batch([*strangers, *(doorbell(bucket, key) for key in keys)]))
+    for stranger in strangers:
+        stack.ring(stranger)
+    stack.await_quiet()
+
+    assert answer == {"batchItemFailures": []}
+    job.await_applied(keys)
+    assert job.node("algo-1#system")["Version"] == 1
+    assert set(stack.watcher.stack().dead_letters.values()) == {0}
+
+
+def test_given_doorbells_that_never_rang_when_a_later_one_does_then_the_listing_finds_their_objects(
+    stack: Stack, reference: Job
+) -> None:
+    job = Job(stack, "cpu_bottleneck", "rings-seldom", start=reference.feed.start)
+    job.await_applied(job.upload(until_minute=3.3))
+    with stack.doorbells_off():
+        (lost,) = [key for key in job.upload(until_minute=4.3) if "/system/" in key]
+    job.await_applied([lost, *job.upload(until_minute=REFERENCE_MINUTES)])
+
+    assert job.node("algo-1#system")["Counters"].get("gaps", 0) == 0
+    job.end()
+    assert job.verdicts() == reference.verdicts()
+
+
+def test_given_a_job_that_ends_without_its_marks_when_sagemaker_says_so_then_it_is_closed_and_reported(
+    stack: Stack,
+) -> None:
+    job = Job(stack, "slow_steps", "without-marks")
+    keys = job.upload(until_minute=3.2)
+    assert not any(key.endswith(".ts") for key in keys)
+
+    job.finish("Failed")
+    job.await_closed()
+
+    item, report = job.item(), job.report()
+    assert (item["Status"], item["Closing"]) == ("Failed", True)
+    assert report is not None
+    assert (report["final"], report["fired"], report["job"]["status"]) == (True, [], "Failed")
+    assert {row["DebuggerStatus"] for row in job.rows().values()} == {"NoIssuesFound"}
+    assert all(row["ExpiresAt"] > job.feed.start for row in job.rows().values())
+    assert stack.watcher.progress(job.name).applied(keys) == len(keys)
+
+
+def test_given_an_active_job_when_the_tick_runs_then_the_rows_of_the_whole_job_are_written(
+    stack: Stack, silent: None
+) -> None:
+    job = Job(stack, "slow_steps", "ticked-by-hand")
+    keys = job.upload(until_minute=3.2)
+    stack.invoke("evaluate_objects", batch([doorbell(stack.deployment.bucket, key) for key in keys]))
+    assert "algo-1" in {target.partition("#")[2] for target in job.rows()}
+
+    stack.invoke("tick", json.loads((EVENTS / "tick.json").read_text(encoding="utf-8")))
+
+    rows = {target: row for target, row in job.rows().items() if "#" not in target}
+    assert set(rows) == {"LowGPUUtilization", "CPUBottleneck", "StepOutlier", "MaxInitializationTime"}
+    assert all(row["Reason"] for row in rows.values())
+
+
+def test_given_the_clock_of_the_stack_when_a_job_runs_then_its_rows_are_written_without_being_asked(
+    stack: Stack,
+) -> None:
+    job = Job(stack, "slow_steps", "ticked-by-clock")
+
+    job.upload(until_minute=0.1)
+
+    assert job.await_row("CPUBottleneck")["Status"] == "WAITING_FOR_DATA"
+
+
+def test_given_a_job_that_has_ended_meanwhile_when_a_rule_fires_then_the_alert_says_that_nothing_was_stopped(
+    stack: Stack,
+) -> None:
+    job = Job(stack, "cpu_bottleneck", "ended-meanwhile", allowed=True)
+    with stack.doorbells_off():
+        job.upload(until_minute=FIRES_BY_MINUTE)
+    job.finish()
+
+    row = job.await_row(RULE, AlertId=None, ReportUri=None)
+    job.await_closed()
+
+    (alert,) = job.alerts()
+    (execution,) = job.fires()
+    assert job.stops() == []
+    assert alert["stop"]["made"] is False
+    assert row["Action"] == alert["action"]
+    assert "is Completed, not InProgress" in row["Action"]
+    assert (execution.status, execution.cause) == ("SUCCEEDED", "")
+
+
+def test_given_a_report_that_cannot_be_built_when_a_rule_fires_then_stop_and_alert_are_made_and_it_fails_visibly(
+    stack: Stack,
+) -> None:
+    job = Job(stack, "cpu_bottleneck", "without-report", allowed=True)
+    with stack.function_replaced("build_report", "def handler(event, context):\n    raise OSError('no bucket')\n"):
+        execution = stack.start_execution(f"{RULE}-without-report", fire_of(job, "fire-without-report", rule=RULE))
+
+    row = job.rows()[RULE]
+    assert execution.status == "FAILED"
+    assert execution.cause.startswith("BuildReport: ")
+    assert "no bucket" in execution.cause
+    assert job.stops() == [None]
+    assert [alert["alert_id"] for alert in job.alerts()] == ["fire-without-report"]
+    assert row["Action"].startswith("Training job stopped: ")
+    assert "ReportUri" not in row
+
+
+def test_given_an_alert_that_cannot_be_sent_when_a_rule_fires_then_the_row_says_so_and_the_execution_fails(
+    stack: Stack,
+) -> None:
+    job = Job(stack, "cpu_bottleneck", "without-topic", allowed=True)
+    until(job.item, what="the job's item")
+    sns = stack.emulator.client("sns")
+    topic = stack.outputs["AlertTopicArn"]
+    (subscription,) = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+    sns.delete_topic(TopicArn=topic)
+    try:
+        execution = stack.start_execution(f"{RULE}-without-topic", fire_of(job, "fire-without-topic", rule=RULE))
+    finally:
+        assert sns.create_topic(Name=topic.rpartition(":")[2])["TopicArn"] == topic
+        raw = {"RawMessageDelivery": "true"}
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=subscription["Endpoint"], Attributes=raw)
+
+    row = job.rows()[RULE]
+    assert execution.status == "FAILED"
+    assert execution.cause.startswith("PublishAlert: ")
+    assert row["Action"].startswith("alert failed (PublishAlert: ")
+    assert row["Action"].endswith("training job stopped: yes")
+    assert row.get("AlertId") is None
+    assert job.stops() == [None]
+    assert row["ReportUri"].endswith("/report.json")
+
+
+def test_given_a_stop_that_sagemaker_refuses_when_a_rule_fires_then_alert_and_row_say_so_and_the_execution_fails(
+    stack: Stack,
+) -> None:
+    job = Job(stack, "cpu_bottleneck", "stop-refused", allowed=True)
+    job.finish()
+    answer = {"stop": True, "decision": "stop", "why": "it was in progress a moment ago"}
+    with stack.function_replaced("decide_stop", f"def handler(event, context):\n    return {answer}\n"):
+        execution = stack.start_execution(f"{RULE}-stop-refused", fire_of(job, "fire-stop-refused", rule=RULE))
+
+    (alert,) = job.alerts()
+    row = job.rows()[RULE]
+    assert execution.status == "FAILED"
+    assert execution.cause.startswith("StopTrainingJob: ")
+    assert set(job.stops()) == {"ValidationException"}
+    assert alert["stop"]["made"] is False
+    assert "job is in status Completed" in alert["stop_error"]
+    assert row["Action"] == alert["action"]
+    assert row["Action"].startswith("Stopping the training job failed: ")
+
+
+@pytest.mark.parametrize("value", ["dry-run", "disabled"])
+def test_given_the_stop_switch_is_not_enabled_when_a_rule_fires_then_nothing_is_stopped_and_the_row_says_why(
+    stack: Stack, value: str
+) -> None:
+    job = Job(stack, "cpu_bottleneck", f"switch-{value}", allowed=True)
+    until(job.item, what="the job's item")
+    ssm, name = stack.emulator.client("ssm"), stack.outputs["StopSwitchParameter"]
+    ssm.put_parameter(Name=name, Value=value, Overwrite=True)
+    try:
+        execution = stack.start_execution(f"{RULE}-{value}", fire_of(job, f"fire-{value}", rule=RULE))
+    finally:
+        ssm.put_parameter(Name=name, Value="enabled", Overwrite=True)
+
+    assert (execution.status, execution.cause) == ("SUCCEEDED", "")
+    assert job.stops() == []
+    assert job.status() == "InProgress"
+    assert job.rows()[RULE]["Action"].startswith(f"Training job not stopped: the stop switch is '{value}'")
+
+
+def test_given_many_evaluators_of_one_node_when_they_run_at_once_then_the_state_is_that_of_one(
+    stack: Stack, reference: Job
+) -> None:
+    job = Job(stack, "cpu_bottleneck", "raced-for", start=reference.feed.start)
+    with stack.doorbells_off(), stack.clock_off():
+        bodies = [doorbell(stack.deployment.bucket, key) for key in job.upload(until_minute=REFERENCE_MINUTES)]
+
+        def evaluate(number: int) -> None:
+            """Deliver a part of the doorbells, overlapping with the others', until none comes back."""
+            left = [body for index, body in enumerate(bodies) if (index + number) % 3]
+            deliveries = 1
+            while left:
+                answer = stack.invoke("evaluate_objects", batch(left, deliveries=deliveries))
+                failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+                left = [body for index, body in enumerate(left) if f"message-{index}" in failed]
+                deliveries += 1
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(evaluate, range(4)))
+    job.end()
+
+    assert job.verdicts() == reference.verdicts()
+    assert len(job.fires()) == len(job.alerts()) == 1
+
+
+def test_given_a_function_with_the_deployed_layer_when_it_imports_then_all_comes_from_the_layer(
+    stack: Stack, emulator: Emulator
+) -> None:
+    client = emulator.client("lambda")
+    deployed = client.get_function_configuration(FunctionName=stack.functions["evaluate_objects"])
+    source = (
+        "import sys, numpy, msgspec, aws_lambda_powertools, trainguard\n"
+        "def handler(event, context):\n"
+        "    modules = (numpy, msgspec, aws_lambda_powertools, trainguard)\n"
+        "    sizes = numpy.arange(6, dtype=numpy.float32).reshape(2, 3).sum(axis=1)\n"
+        "    return {'files': [m.__file__ for m in modules], 'sums': sizes.tolist(), 'version': numpy.__version__}\n"
+    )
+    client.create_function(
+        FunctionName="layer-probe",
+        Runtime=RUNTIME,
+        Role=deployed["Role"],
+        Handler="app.handler",
+        Code={"ZipFile": zipped({"app.py": source})},
+        Layers=[layer["Arn"] for layer in deployed["Layers"]],
+        Timeout=20,
+    )
+    until(
+        lambda: client.get_function_configuration(FunctionName="layer-probe")["State"] == "Active",
+        what="the probe function",
+    )
+
+    answer, error = invoke(emulator, "layer-probe", {})
+
+    assert error is None, answer
+    assert answer["sums"] == [3.0, 12.0]
+    assert not [file for file in answer["files"] if "site-packages" in file or ".venv" in file]
+    assert len({file.partition("/python/")[0] for file in answer["files"]}) == 1
