@@ -13,8 +13,6 @@ from tests.localstack.emulator_kit import RUNTIME, invoke, until, zipped
 from tests.localstack.stack import EVENTS, Job, Stack, batch, doorbell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from emulator.launch import Emulator
 
 pytestmark = pytest.mark.localstack
@@ -34,13 +32,6 @@ def reference(stack: Stack) -> Job:
     job.upload(until_minute=REFERENCE_MINUTES)
     job.end()
     return job
-
-
-@pytest.fixture
-def silent(stack: Stack) -> Iterator[None]:
-    """Objects ring no doorbell, and no clock ticks, for the time of a test."""
-    with stack.doorbells_off(), stack.clock_off():
-        yield
 
 
 def fire_of(job: Job, fire_id: str, **changes: object) -> dict[str, object]:
@@ -122,10 +113,11 @@ def test_given_doorbells_that_ring_again_when_the_rule_has_fired_then_nothing_ha
 
 
 def test_given_messages_of_strangers_when_they_come_with_ours_then_ours_is_applied_and_none_comes_back(
-    stack: Stack, silent: None
+    stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "among-strangers")
-    keys = [key for key in job.upload(until_minute=FIRES_BY_MINUTE) if "/system/" in key]
+    with stack.doorbells_off():
+        keys = [key for key in job.upload(until_minute=FIRES_BY_MINUTE) if "/system/" in key]
     bucket = stack.deployment.bucket
     strangers = [
         "not JSON at all",
@@ -179,17 +171,17 @@ def test_given_a_job_that_ends_without_its_marks_when_sagemaker_says_so_then_it_
     assert stack.watcher.progress(job.name).applied(keys) == len(keys)
 
 
-def test_given_an_active_job_when_the_tick_runs_then_the_rows_of_the_whole_job_are_written(
-    stack: Stack, silent: None
-) -> None:
-    job = Job(stack, "slow_steps", "ticked-by-hand")
-    keys = job.upload(until_minute=3.2)
-    stack.invoke("evaluate_objects", batch([doorbell(stack.deployment.bucket, key) for key in keys]))
-    assert "algo-1" in {target.partition("#")[2] for target in job.rows()}
+def test_given_an_active_job_when_the_tick_runs_then_the_rows_of_the_whole_job_are_written(stack: Stack) -> None:
+    with stack.clock_off():
+        job = Job(stack, "slow_steps", "ticked-by-hand")
+        job.await_applied(job.upload(until_minute=3.2))
+        job.await_row("CPUBottleneck#algo-1")
+        stack.await_quiet()
+        assert {target.partition("#")[2] for target in job.rows()} == {"algo-1"}
 
-    stack.invoke("tick", json.loads((EVENTS / "tick.json").read_text(encoding="utf-8")))
+        stack.invoke("tick", json.loads((EVENTS / "tick.json").read_text(encoding="utf-8")))
 
-    rows = {target: row for target, row in job.rows().items() if "#" not in target}
+        rows = {target: row for target, row in job.rows().items() if "#" not in target}
     assert set(rows) == {"LowGPUUtilization", "CPUBottleneck", "StepOutlier", "MaxInitializationTime"}
     assert all(row["Reason"] for row in rows.values())
 
@@ -310,7 +302,7 @@ def test_given_many_evaluators_of_one_node_when_they_run_at_once_then_the_state_
     stack: Stack, reference: Job
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "raced-for", start=reference.feed.start)
-    with stack.doorbells_off(), stack.clock_off():
+    with stack.doorbells_off():
         bodies = [doorbell(stack.deployment.bucket, key) for key in job.upload(until_minute=REFERENCE_MINUTES)]
 
         def evaluate(number: int) -> None:
