@@ -20,7 +20,7 @@ ROLE = "arn:aws:iam::000000000000:role/emulator-test"
 RUNTIME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def until(probe: Callable[[], T | None], *, timeout_s: float = 20.0, what: str = "the condition") -> T:
+def until(probe: Callable[[], T | None], *, timeout_s: float = 90.0, what: str = "the condition") -> T:
     """Return the first truthy value of `probe`; fail after `timeout_s`."""
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:

@@ -135,7 +135,7 @@ class Stack:
             looks = looks + 1 if self.watcher.is_settled([]) else 0
             return looks >= QUIET_LOOKS
 
-        until(quiet, timeout_s=60, what="a stack in which nothing is under way")
+        until(quiet, timeout_s=120, what="a stack in which nothing is under way")
 
     def start_execution(self, name: str, payload: Mapping[str, object]) -> Execution:
         """Start an execution of the fire state machine as an outbox would, and return it when it has ended."""
@@ -144,7 +144,7 @@ class Stack:
         )
         ended = until(
             lambda: [each for each in self.executions(name) if each.status != "RUNNING"],
-            timeout_s=60,
+            timeout_s=120,
             what=f"the end of execution {name}",
         )
         return ended[0]
@@ -223,7 +223,7 @@ class Job:
 
     def await_closed(self) -> None:
         """Wait until TrainGuard is done with the job."""
-        until(lambda: self.item() and "Active" not in self.item(), timeout_s=60, what=f"{self.name} closed")
+        until(lambda: self.item() and "Active" not in self.item(), timeout_s=120, what=f"{self.name} closed")
         self.stack.await_quiet()
 
     def await_row(self, target: str, **columns: object) -> dict[str, Any]:
@@ -234,14 +234,14 @@ class Job:
             matches = all(name in row and value in {None, row[name]} for name, value in columns.items())
             return row if row and matches else None
 
-        return until(matching, timeout_s=60, what=f"{self.name}: {target} with {columns}")
+        return until(matching, timeout_s=120, what=f"{self.name}: {target} with {columns}")
 
     def await_applied(self, keys: Sequence[str]) -> None:
         """Wait until all minutes among ``keys`` are applied; framework events wait for two minutes more."""
         minutes = [key for key in keys if "/system/incremental/" in key]
         until(
             lambda: self.stack.watcher.progress(self.name).applied(minutes) == len(minutes),
-            timeout_s=60,
+            timeout_s=120,
             what=f"{len(minutes)} minutes of {self.name} applied",
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sysconfig
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,18 +98,21 @@ def test_given_an_invocation_in_flight_when_the_code_is_updated_then_it_ends_wit
     emulator: Emulator,
 ) -> None:
     source = """
-import time
+import boto3, time
 def handler(event, context):
+    boto3.client("s3").put_object(Bucket="in-flight", Key=f"began-{event}", Body=b"")
     time.sleep(event)
     return "old"
 """
+    s3 = emulator.client("s3")
+    s3.create_bucket(Bucket="in-flight")
     make_function(emulator, "updated", source)
     client = emulator.client("lambda")
     assert invoke(emulator, "updated", 0) == ("old", None)
 
     with ThreadPoolExecutor(1) as pool:
-        in_flight = pool.submit(invoke, emulator, "updated", 2)
-        time.sleep(0.5)
+        in_flight = pool.submit(invoke, emulator, "updated", 3)
+        until(lambda: "Contents" in s3.list_objects_v2(Bucket="in-flight", Prefix="began-3"), what="the invocation")
         client.update_function_code(FunctionName="updated", ZipFile=zipped({"app.py": source.replace("old", "new")}))
         client.get_waiter("function_updated_v2").wait(FunctionName="updated", WaiterConfig={"Delay": 1})
 
