@@ -1,10 +1,16 @@
-"""How the tests are spread over workers."""
+"""How the tests are spread over workers, and how property tests search."""
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parent
+
+# No example is timed: machines are noisy. In CI the search is the same each time, elsewhere it goes on to new examples.
+settings.register_profile("trainguard", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("trainguard")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
