@@ -30,14 +30,8 @@ class EvaluateObjectsEnvironment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TickEnvironment:
-    """Environment of ``tick``."""
-
-    jobs_table: str = _variable("the name of the Jobs table")
-    node_state_table: str = _variable("the name of the NodeState table")
-    rule_state_table: str = _variable("the name of the RuleState table")
-    task_queue_url: str = _variable("the URL of the doorbell queue")
-    fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
+class TickEnvironment(EvaluateObjectsEnvironment):
+    """Environment of ``tick``, which works with the same stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.environment import EvaluateObjectsEnvironment, JobLifecycleEnvironment, TickEnvironment
+from trainguard.adapters.environment import EvaluateObjectsEnvironment, JobLifecycleEnvironment
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
@@ -24,9 +24,7 @@ class RarelyAskedTrainingJobs:
         return SageMakerTrainingJobs(client=self._clients.sagemaker).describe(job)
 
 
-def evaluation_services(
-    environment: EvaluateObjectsEnvironment | TickEnvironment, *, clients: Clients, journal: Journal
-) -> Services:
+def evaluation_services(environment: EvaluateObjectsEnvironment, *, clients: Clients, journal: Journal) -> Services:
     """Return what an evaluator and the tick work with."""
     return Services(
         jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
