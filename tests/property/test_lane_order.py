@@ -42,7 +42,7 @@ def files(draw: Any) -> Any:
         for _ in range(draw(st.integers(1, 8))):
             keys.append((at, key_of(pid, at)))
             at += draw(st.one_of(st.floats(61, 80), st.floats(200, 400)))
-    return sorted(keys)
+    return sorted(keys, key=lambda pair: (parsed_key(pair[1]).end_us, pair[1]))
 
 
 @given(files(), st.data())
