@@ -56,6 +56,15 @@ class DoorbellError(TrainGuardError):
         super().__init__(f"message field {field} is {value!r}, expected {expected}")
 
 
+class RuleFailedError(TrainGuardError):
+    """A rule that raised on a stream, and is not run there again."""
+
+    def __init__(self, rule: str, fault: str) -> None:
+        self.rule = rule
+        self.fault = fault
+        super().__init__(f"The rule failed: {fault}.")
+
+
 class StateConflictError(TrainGuardError):
     """Another writer moved the item's Version since it was read: read again and re-apply."""
 

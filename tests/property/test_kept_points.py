@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.node_snapshots import node_snapshots
 from trainguard.state.kept import KeptPoints, KeptState
-from trainguard.telemetry.snapshots import Snapshots
 
 STEP_S = 10.0
 CAPACITY = 25
@@ -18,15 +18,7 @@ CAPACITY = 25
 def snapshots(values: Any, first: Any = 0) -> Any:
     gpu = np.array([[value, 3.0 if value is not None else np.nan] for value in values], dtype=np.float64).reshape(-1, 2)
     count = len(values)
-    return Snapshots(
-        times=1_000.0 + STEP_S * np.arange(first, first + count),
-        gpu_names=("gpu0", "gpu1"),
-        gpu_utilization=gpu,
-        gpu_memory=gpu / 2,
-        cpu_mean=np.full(count, 12.25),
-        cpu_max=np.full(count, 50.0),
-        io_wait_max=np.zeros(count),
-    )
+    return node_snapshots(1_000.0 + STEP_S * np.arange(first, first + count), gpu, cpu_mean=12.25)
 
 
 def kept_by_definition(values: Any) -> Any:
@@ -109,15 +101,7 @@ def test_given_an_idle_run_of_exactly_60_s_when_it_ends_then_it_is_kept_and_one_
 def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_points_are_missing() -> None:
     state = KeptState()
     one = snapshots([50.0] * 3)
-    alone = Snapshots(
-        one.times,
-        ("gpu0",),
-        one.gpu_utilization[:, :1],
-        one.gpu_memory[:, :1],
-        one.cpu_mean,
-        one.cpu_max,
-        one.io_wait_max,
-    )
+    alone = node_snapshots(one.times, one.gpu_utilization[:, :1])
     points = KeptPoints(state, 1)
     points.extend(alone, capacity=CAPACITY)
     points.store()

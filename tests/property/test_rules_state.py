@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.rules.node_replay import NodeSeries, node_minutes
+from tests.unit.rules.node_replay import NodeSeries, node_minutes, series
 from trainguard.rules.cpu_bottleneck import CPUBottleneckParameters
 from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
-from trainguard.rules.protocol import AnySystemRule, FrameworkView, RuleParameters
+from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.registry import FRAMEWORK_RULES, SYSTEM_RULES
 from trainguard.rules.step_outlier import StepOutlierParameters
+from trainguard.rules.views import FrameworkView
+from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.steps import StepBatch
 
 EAGER: dict[str, RuleParameters] = {
@@ -39,7 +41,7 @@ def node(first: list[tuple[int, float, float]], second: list[tuple[int, float, f
         gpu[: column.size, index] = column
     cpu = np.full(length, 50.0)
     cpu[: columns[0].size] = np.repeat([cpu for _, _, cpu in first], [count for count, _, _ in first])
-    return NodeSeries(gpu, cpu, 20.0)
+    return series(gpu, cpu=cpu, interval_s=20.0)
 
 
 @pytest.mark.parametrize("rule", SYSTEM_RULES, ids=lambda rule: rule.name)
@@ -80,10 +82,11 @@ def test_given_steps_of_several_processes_when_they_interleave_in_any_way_then_t
     in_turn, mixed = rule.state_type(), rule.state_type()
 
     for batch in (batch for queue in queues for batch in queue):
-        rule.observe(in_turn, batch, parameters)
+        rule.observe(in_turn, FrameworkEvents((batch,)), parameters)
     waiting = [list(queue) for queue in queues]
     while any(waiting):
-        rule.observe(mixed, random.choice([queue for queue in waiting if queue]).pop(0), parameters)
+        batch = random.choice([queue for queue in waiting if queue]).pop(0)
+        rule.observe(mixed, FrameworkEvents((batch,)), parameters)
 
     assert msgspec.msgpack.encode(mixed) == msgspec.msgpack.encode(in_turn)
     restored = msgspec.msgpack.decode(msgspec.msgpack.encode(mixed), type=rule.state_type)

@@ -60,7 +60,17 @@ def assembled(parts: Any) -> Any:
     whole.append(complete([] if open_snapshot is None else [open_snapshot], GPUS))
     return [
         np.concatenate([np.atleast_1d(getattr(each, name)) for each in whole])
-        for name in ("times", "gpu_utilization", "gpu_memory", "cpu_mean", "cpu_max", "io_wait_max")
+        for name in (
+            "times",
+            "gpu_utilization",
+            "gpu_memory",
+            "cpu_mean",
+            "cpu_max",
+            "io_wait_mean",
+            "io_wait_max",
+            "host_memory",
+            "network",
+        )
     ]
 
 

@@ -1,11 +1,14 @@
-"""From the nodes' verdicts to the job's: the worst node speaks for the job."""
+"""From the nodes' verdicts to the job's: the worst node speaks for the job.
+
+A rule that also compares the nodes with each other has one more part, under the name ``*``.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from trainguard.engine.episodes import Episode
 from trainguard.engine.slots import Verdict
-from trainguard.records import Status
-from trainguard.rules.protocol import Judgement
+from trainguard.records import JOB_NODE, Status
 
 _RANK = {
     Status.FIRED: 6,
@@ -20,23 +23,29 @@ _RANK = {
 
 def combine(rule: str, verdicts: Mapping[str, Verdict]) -> Verdict:
     """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
+    if set(verdicts) == {JOB_NODE}:
+        return verdicts[JOB_NODE]
     node = max(sorted(verdicts), key=lambda name: _badness(verdicts[name]))
     worst = verdicts[node]
-    fired = sum(each.episode.is_open for each in verdicts.values())
+    nodes = [name for name in verdicts if name != JOB_NODE]
+    fired = sum(verdicts[name].episode.is_open for name in nodes)
     reason = worst.judgement.reason
-    if fired and len(verdicts) > 1:
-        reason = f"{fired} of {len(verdicts)} nodes fire; worst {node}: {reason}"
-    judgement = Judgement(
-        status=worst.judgement.status,
+    if fired and len(nodes) > 1 and node != JOB_NODE:
+        reason = f"{fired} of {len(nodes)} nodes fire; worst {node}: {reason}"
+    judgement = replace(
+        worst.judgement,
         reason=reason,
-        measured=worst.judgement.measured,
-        threshold=worst.judgement.threshold,
-        worst=node if worst.judgement.worst is None else f"{node}/{worst.judgement.worst}",
+        worst=_worst(node, worst.judgement.worst),
         data_points=sum(each.judgement.data_points for each in verdicts.values()),
-        patience=worst.judgement.patience,
         details={name: dict(verdicts[name].judgement.details) for name in sorted(verdicts)},
     )
     return Verdict(rule, judgement, _episode([each.episode for each in verdicts.values()]))
+
+
+def _worst(node: str, series: str | None) -> str | None:
+    if node == JOB_NODE:
+        return series
+    return node if series is None else f"{node}/{series}"
 
 
 def _badness(verdict: Verdict) -> tuple[bool, int, int]:

@@ -7,11 +7,14 @@ import msgspec
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlot, RuleSlots, Verdict
-from trainguard.rules.protocol import AnyFrameworkRule, FrameworkView, RuleParameters
+from trainguard.records import Status
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
+from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.steps import StepBatch
 
 MICROSECONDS = 1_000_000
+COLLECTED = Judgement(Status.OK, "collected for the job's verdict")
 
 
 class FrameworkState(msgspec.Struct):
@@ -33,6 +36,7 @@ class FrameworkStream:
         self.state = state
         self._plan = plan
         self._rules = RuleSlots(plan.framework, state.slots, plan)
+        self._joined = RuleSlots(plan.joined, state.slots, plan)
 
     def apply(self, events: FrameworkEvents, end_us: int) -> list[Fire]:
         """Fold in one object that holds events up to ``end_us``; return the fires that it began."""
@@ -40,11 +44,17 @@ class FrameworkStream:
         for batch in events.steps:
             first = int(batch.starts_us.min())
             self.state.first_step_us = min(first, self.state.first_step_us or first)
-        return self._judge(events.steps, closed=False)
+        self._joined.run(
+            lambda rule, state, parameters: rule.observe(state, events, parameters),
+            lambda *_: COLLECTED,
+            through=self.state.through,
+            interval_s=self._plan.interval_s,
+        )
+        return self._judge(events, closed=False)
 
     def finish(self) -> list[Fire]:
         """Judge as a stream that has ended."""
-        return self._judge((), closed=True) if self.state.through is not None else []
+        return self._judge(None, closed=True) if self.state.through is not None else []
 
     def finished(self) -> "FrameworkStream":
         """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
@@ -53,7 +63,7 @@ class FrameworkStream:
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
-        view = self._view(closed=closed)
+        view = self.view(closed=closed)
         return self._rules.verdicts(
             lambda rule, state, parameters: rule.judge(state, view, parameters), interval_s=self._plan.interval_s, of=of
         )
@@ -65,6 +75,7 @@ class FrameworkStream:
     def store(self) -> FrameworkState:
         """Write everything back into the state and return it."""
         self._rules.store()
+        self._joined.store()
         return self.state
 
     @property
@@ -75,14 +86,19 @@ class FrameworkStream:
     @property
     def raised(self) -> list[str]:
         """What rules raised since this object was made."""
-        return self._rules.raised
+        return [*self._rules.raised, *self._joined.raised]
 
-    def _judge(self, steps: tuple[StepBatch, ...], *, closed: bool) -> list[Fire]:
-        view = self._view(closed=closed)
+    def collected(self, rule: str) -> msgspec.Struct:
+        """Return what a joined rule has collected; RuleFailedError when it failed here."""
+        state: msgspec.Struct = self._joined.state_of(rule)
+        return state
+
+    def _judge(self, events: FrameworkEvents | None, *, closed: bool) -> list[Fire]:
+        view = self.view(closed=closed)
 
         def observe(rule: AnyFrameworkRule, state: msgspec.Struct, parameters: RuleParameters) -> None:
-            for batch in steps:
-                rule.observe(state, batch, parameters)
+            if events is not None:
+                rule.observe(state, events, parameters)
 
         return self._rules.run(
             observe,
@@ -91,5 +107,6 @@ class FrameworkStream:
             interval_s=self._plan.interval_s,
         )
 
-    def _view(self, *, closed: bool) -> FrameworkView:
+    def view(self, *, closed: bool) -> FrameworkView:
+        """Return what rules are shown of this stream."""
         return FrameworkView(node=self.node, through=self.state.through, closed=closed)

@@ -11,8 +11,11 @@ from trainguard.engine.framework_stream import MICROSECONDS
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlots, Verdict
 from trainguard.engine.streams import JobStreams
-from trainguard.records import JobRecord, NodeKey, Status
-from trainguard.rules.protocol import JobView, Judgement
+from trainguard.errors import RuleFailedError
+from trainguard.records import JOB_NODE, JobRecord, NodeKey, Status
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.protocol import AnyJobRule, RuleParameters
+from trainguard.rules.views import JobView, NodeFacts
 
 VANISHED_S = 900.0
 """A node this far behind the others has vanished, whatever the rule's windows."""
@@ -55,43 +58,77 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
     Moves the episodes in ``streams.state``.
     """
     by_node = node_verdicts(job, streams)
-    verdicts = [
-        combine(rule.name, by_node[rule.name]) if rule.name in by_node else _without_data(rule.name, job, plan)
-        for rule in (*plan.system, *plan.framework)
-    ]
+    view, failed = job_view(job, plan, streams)
+    slots = RuleSlots(plan.job, streams.state.slots, plan)
+
+    def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> Judgement:
+        if rule.name in failed:
+            return Judgement(Status.ERROR, failed[rule.name])
+        return rule.judge(view, parameters)
+
+    fires = slots.run(None, judge, through=streams.through or 0.0, interval_s=plan.interval_s)
+    of_job = {each.rule: _settled(each) for each in slots.verdicts(judge, interval_s=plan.interval_s)}
+    verdicts = []
+    for rule in plan.rules:
+        parts = dict(by_node.get(rule, {}))
+        if rule in of_job and (parts or rule not in plan.node_rules):
+            parts[JOB_NODE] = of_job[rule]
+        verdicts.append(combine(rule, parts) if parts else _without_data(rule, job, plan))
+    known = {verdict.rule for verdict in verdicts}
     verdicts.extend(
         Verdict(name, Judgement(Status.ERROR, str(fault)), Episode())
         for name, fault in plan.faults.items()
-        if name not in {verdict.rule for verdict in verdicts} and name not in {rule.name for rule in plan.job}
-    )
-    view = job_view(job, streams)
-    slots = RuleSlots(plan.job, streams.state.slots, plan)
-    fires = slots.run(
-        None,
-        lambda rule, _, parameters: rule.judge(view, parameters),
-        through=streams.through or 0.0,
-        interval_s=plan.interval_s,
-    )
-    verdicts.extend(
-        slots.verdicts(lambda rule, _, parameters: rule.judge(view, parameters), interval_s=plan.interval_s)
+        if name not in known
     )
     return verdicts, fires
 
 
-def job_view(job: JobRecord, streams: JobStreams) -> JobView:
-    """Return what the rules over the whole job are shown."""
+def _settled(verdict: Verdict) -> Verdict:
+    """Count one violation an episode: how often a tick looks at a job is no property of the job."""
+    episode = verdict.episode
+    return replace(verdict, episode=msgspec.structs.replace(episode, violations=episode.times_fired))
+
+
+def job_view(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[JobView, dict[str, str]]:
+    """Return what the rules over the whole job are shown, and of each joined rule that failed on a node the fault."""
+    nodes, failed = {}, {}
+    for node in sorted({*streams.system, *streams.framework}):
+        nodes[node], faults = _node_facts(node, plan, streams)
+        failed.update(faults)
     first_samples = (stream.state.kept.first_sample_at for stream in streams.system.values())
     first_steps = (stream.state.first_step_us for stream in streams.framework.values())
     starts = (job.started_at, *first_samples)
     first_step_us = min((at for at in first_steps if at is not None), default=None)
-    return JobView(
+    view = JobView(
         started_at=min((at for at in starts if at is not None), default=None),
         system_through=streams.system_through,
         first_step_at=None if first_step_us is None else first_step_us / MICROSECONDS,
         framework_expected=job.framework_expected,
         framework_seen=any(key.stream == "framework" and record.cursors for key, record in streams.records.items()),
         closed=streams.closed,
+        nodes=nodes,
     )
+    return view, failed
+
+
+def _node_facts(node: str, plan: RulePlan, streams: JobStreams) -> tuple[NodeFacts, dict[str, str]]:
+    system, framework = streams.system.get(node), streams.framework.get(node)
+    collected, failed = {}, {}
+    for rule in plan.joined:
+        if framework is None:
+            break
+        try:
+            collected[rule.name] = framework.collected(rule.name)
+        except RuleFailedError as fault:
+            failed[rule.name] = f"{node}: {fault}"
+    facts = NodeFacts(
+        node=node,
+        system=None if system is None else system.view(closed=streams.closed),
+        cores=0 if system is None else system.state.cores,
+        framework=None if framework is None else framework.view(closed=streams.closed),
+        collected=collected,
+    )
+    return facts, failed
 
 
 def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:

@@ -7,7 +7,14 @@ from typing import Any
 from trainguard.errors import RuleConfigError
 from trainguard.records import JobRecord
 from trainguard.rules.parameters import resolve_parameters
-from trainguard.rules.protocol import AnyFrameworkRule, AnyJobRule, AnySystemRule, RuleParameters
+from trainguard.rules.protocol import (
+    AnyFrameworkRule,
+    AnyJobRule,
+    AnyJoinedRule,
+    AnySystemRule,
+    JoinedRule,
+    RuleParameters,
+)
 from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, SYSTEM_RULES
 
 DEFAULT_INTERVAL_S = 0.5
@@ -15,7 +22,7 @@ DEFAULT_INTERVAL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RulePlan:
-    """The rules of one job.
+    """The rules of one job; ``joined`` holds those of ``job`` that collect from framework events.
 
     ``episodes`` holds the job's current episode number a rule; ``interval_s`` the configured sampling interval, which
     stands in until the data shows its own.
@@ -24,10 +31,21 @@ class RulePlan:
     system: tuple[AnySystemRule, ...]
     framework: tuple[AnyFrameworkRule, ...]
     job: tuple[AnyJobRule, ...]
+    joined: tuple[AnyJoinedRule, ...]
     parameters: Mapping[str, RuleParameters]
     faults: Mapping[str, RuleConfigError]
     episodes: Mapping[str, int]
     interval_s: float
+
+    @property
+    def node_rules(self) -> frozenset[str]:
+        """Names of the rules that are judged on each node."""
+        return frozenset(rule.name for rule in (*self.system, *self.framework))
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Names of all rules, each once."""
+        return tuple(dict.fromkeys(rule.name for rule in (*self.system, *self.framework, *self.job)))
 
     def parameters_of(self, rule: str) -> Any:
         """Return the rule's parameters; KeyError when its configuration is at fault."""
@@ -46,6 +64,7 @@ def plan_rules(job: JobRecord) -> RulePlan:
         system=tuple(SYSTEM_RULES),
         framework=tuple(FRAMEWORK_RULES),
         job=tuple(JOB_RULES),
+        joined=tuple(rule for rule in JOB_RULES if isinstance(rule, JoinedRule)),
         parameters=parameters,
         faults=faults,
         episodes=job.episodes,

@@ -11,9 +11,10 @@ import msgspec
 
 from trainguard.engine.episodes import Episode
 from trainguard.engine.plan import RulePlan
-from trainguard.errors import RuleConfigError
+from trainguard.errors import RuleConfigError, RuleFailedError
 from trainguard.records import Status
-from trainguard.rules.protocol import Judgement, Rule
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.protocol import Rule
 
 SHOW_EVERY_S = 300.0
 
@@ -138,6 +139,13 @@ class RuleSlots(Generic[R]):
                 judgement, clear_after_s = self._step(rule, slot, None, judge, interval_s)
                 verdicts.append(Verdict(rule.name, judgement, slot.episode, clear_after_s))
         return verdicts
+
+    def state_of(self, rule: str) -> Any:
+        """Return a rule's state; RuleFailedError when it failed on this stream."""
+        fault = self._slots[rule].fault
+        if fault is not None:
+            raise RuleFailedError(rule, fault)
+        return self._states[rule]
 
     def store(self) -> None:
         """Encode the rules' states back into their slots."""

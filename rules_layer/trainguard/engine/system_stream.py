@@ -9,7 +9,8 @@ import numpy as np
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlot, RuleSlots, Verdict
 from trainguard.errors import RuleConfigError
-from trainguard.rules.protocol import AnySystemRule, NodeMinute, NodeView
+from trainguard.rules.protocol import AnySystemRule
+from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.state.kept import KEPT_IDLE_S, KeptPoints, KeptState
 from trainguard.telemetry.assemble import OpenSnapshot, assemble, complete, estimate_interval_s, extend_gpu_names
 from trainguard.telemetry.snapshots import Snapshots
@@ -17,13 +18,17 @@ from trainguard.telemetry.system import Samples
 
 
 class SystemState(msgspec.Struct):
-    """What is stored of a node's system stream; ``through`` is the watermark, epoch seconds."""
+    """What is stored of a node's system stream; ``through`` is the watermark, epoch seconds.
+
+    ``cores`` is the largest number of logical cores that one object named.
+    """
 
     interval_s: float | None = None
     gpu_names: list[str] = msgspec.field(default_factory=list)
     open_snapshot: OpenSnapshot | None = None
     kept: KeptState = msgspec.field(default_factory=KeptState)
     through: float | None = None
+    cores: int = 0
     slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
     last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
@@ -45,6 +50,7 @@ class SystemStream:
         state = self.state
         last = state.through if state.open_snapshot is None else state.open_snapshot.time
         state.interval_s = estimate_interval_s(samples, state.interval_s, last)
+        state.cores = max(state.cores, sum(series.kind == "cpu" for series in samples.table))
         self._admit(extend_gpu_names(tuple(state.gpu_names), samples))
         self.unnamed_gpu_samples = self._unnamed(samples)
         snapshots, state.open_snapshot = assemble(
@@ -76,13 +82,16 @@ class SystemStream:
             self.state.through = max(float(snapshots.times[-1]), self.state.through or 0.0)
         if self.state.through is None:
             return []
-        minute = NodeMinute(snapshots=snapshots, active=active, started=started, view=self._view(closed=closed))
-        return self._rules.run(
+        view = self.view(closed=closed)
+        minute = NodeMinute(snapshots=snapshots, active=active, started=started, fresh=self._kept.fresh, view=view)
+        fires = self._rules.run(
             lambda rule, rule_state, parameters: rule.observe(rule_state, minute, parameters),
-            lambda rule, rule_state, parameters: rule.judge(rule_state, minute.view, parameters),
+            lambda rule, rule_state, parameters: rule.judge(rule_state, view, parameters),
             through=self.state.through,
             interval_s=self._interval_s,
         )
+        self._kept.trim()
+        return fires
 
     def finish(self) -> list[Fire]:
         """Complete the snapshot that is open, and judge as a stream that has ended."""
@@ -97,7 +106,7 @@ class SystemStream:
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
-        view = self._view(closed=closed)
+        view = self.view(closed=closed)
         return self._rules.verdicts(
             lambda rule, state, parameters: rule.judge(state, view, parameters), interval_s=self._interval_s, of=of
         )
@@ -137,7 +146,8 @@ class SystemStream:
         except RuleConfigError:
             return 0  # the rule's own judgement says so, in its row
 
-    def _view(self, *, closed: bool) -> NodeView:
+    def view(self, *, closed: bool) -> NodeView:
+        """Return what rules are shown of this node."""
         state, kept = self.state, self._kept
         return NodeView(
             node=self.node,

@@ -3,11 +3,8 @@
 One JSON file a rule with the five fields of the managed service, and ``report.json``, which holds everything.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
-
-import msgspec
 
 from trainguard.engine.fires import iso_time
 from trainguard.engine.job_verdicts import job_verdicts
@@ -16,7 +13,8 @@ from trainguard.engine.rows import parameters_shown, shown_status
 from trainguard.engine.slots import Verdict
 from trainguard.engine.streams import JobStreams, open_streams
 from trainguard.records import JobRecord, NodeRecord
-from trainguard.rules.registry import RULE_NAMES
+from trainguard.report.encode import encode_report
+from trainguard.report.managed import managed_files
 
 SCHEMA_VERSION = "1"
 REPORT_NAME = "report.json"
@@ -36,29 +34,9 @@ def build_report(job: JobRecord, records: Sequence[NodeRecord], *, now: float) -
     plan = plan_rules(job)
     streams = open_streams(job.job, plan, records)
     verdicts, _ = job_verdicts(job, plan, streams)
-    files = {
-        f"profiler-reports/{verdict.rule}.json": _encode(_managed(verdict, plan))
-        for verdict in verdicts
-        if verdict.rule in RULE_NAMES
-    }
-    files[REPORT_NAME] = _encode(_document(job, plan, streams, verdicts, now))
+    files = managed_files(verdicts, plan)
+    files[REPORT_NAME] = encode_report(_document(job, plan, streams, verdicts, now))
     return files
-
-
-def _managed(verdict: Verdict, plan: RulePlan) -> dict[str, Any]:
-    """Return the five fields of the managed service's report, in its order.
-
-    RuleTriggered counts episodes of firing, Violations evaluations at which the condition held, Datapoints judged
-    snapshots or steps.
-    """
-    shown = parameters_shown(plan, verdict.rule)
-    return {
-        "RuleTriggered": verdict.episode.times_fired,
-        "Violations": verdict.episode.violations,
-        "Details": verdict.judgement.details,
-        "Datapoints": verdict.judgement.data_points,
-        "RuleParameters": "\n".join(f"{name}:{value}" for name, value in shown.items()),
-    }
 
 
 def _document(
@@ -118,18 +96,3 @@ def _node(record: NodeRecord, streams: JobStreams) -> dict[str, Any]:
 
 def _time(epoch_s: float | None) -> str | None:
     return None if epoch_s is None else iso_time(epoch_s)
-
-
-def _encode(document: dict[str, Any]) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(_finite(document)), indent=2)
-
-
-def _finite(value: Any) -> Any:
-    """Replace what JSON cannot hold (NaN, infinities) by null, at any depth."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value

@@ -11,18 +11,11 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.protocol import (
-    Judgement,
-    NodeMinute,
-    NodeView,
-    NonNegativeInt,
-    Percent,
-    Positive,
-    RuleParameters,
-    SystemRule,
-)
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.spans import patience_in_points, warming_up_reason
 from trainguard.rules.units import show_percent
+from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 RECENT_MINUTES = 30

@@ -12,11 +12,9 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
+from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import (
     MIN_WINDOW_POINTS,
-    Judgement,
-    NodeMinute,
-    NodeView,
     NonNegativeInt,
     Percent,
     Positive,
@@ -27,6 +25,7 @@ from trainguard.rules.protocol import (
 from trainguard.rules.quantiles import column_quantiles, counted_boxes
 from trainguard.rules.spans import patience_in_points, warming_up_reason, window_in_points
 from trainguard.rules.units import show_duration, show_percent
+from trainguard.rules.views import NodeMinute, NodeView
 
 Kind = Literal["under", "fluctuating"]
 

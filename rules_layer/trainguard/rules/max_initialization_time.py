@@ -7,8 +7,10 @@ takes longer than threshold minutes). The grace for a step that may still arrive
 from typing import ClassVar
 
 from trainguard.records import Status
-from trainguard.rules.protocol import JobRule, JobView, Judgement, Positive, RuleParameters
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.units import show_duration, show_number
+from trainguard.rules.views import JobView
 
 UNSEEN_STEP_GRACE_S = 360.0
 """How much longer an unseen step is waited for.

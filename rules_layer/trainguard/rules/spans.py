@@ -1,8 +1,9 @@
 """Patience and window: given in points or in seconds, counted in points, and told while they last."""
 
 from trainguard.errors import RuleConfigError
-from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, NodeView
+from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS
 from trainguard.rules.units import points_in, show_duration
+from trainguard.rules.views import NodeView
 
 LONG_PATIENCE_S = 3_600.0
 """Where patience in points lasts longer than this, seconds are the better choice, and the reason says so."""

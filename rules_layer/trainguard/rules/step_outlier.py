@@ -11,18 +11,12 @@ from typing import Any, ClassVar
 
 from trainguard.records import Status
 from trainguard.rules.chance import normal_tail, poisson_quantile
-from trainguard.rules.protocol import (
-    FrameworkRule,
-    FrameworkView,
-    Judgement,
-    NonNegativeInt,
-    Percent,
-    Positive,
-    RuleParameters,
-)
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.protocol import FrameworkRule, NonNegativeInt, Percent, Positive, RuleParameters
 from trainguard.rules.step_series import KEPT_SLOW_STEPS, MAX_REFUSED, WARM_UP_STEPS, StepOutlierState, StepSeries
 from trainguard.rules.units import show_number, show_percent, show_step
-from trainguard.telemetry.steps import StepBatch
+from trainguard.rules.views import FrameworkView
+from trainguard.telemetry.framework import FrameworkEvents
 
 STEP_MODE_PREFIX = "Step:ModeKeys"
 MIN_STEPS = 100
@@ -81,10 +75,11 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
         del parameters, interval_s
         return CLEAR_AFTER_S
 
-    def observe(self, state: StepOutlierState, batch: StepBatch, parameters: StepOutlierParameters) -> None:
-        """Count the steps of one object where its mode is wanted."""
-        if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
-            state.fold(batch, parameters.stddev)
+    def observe(self, state: StepOutlierState, events: FrameworkEvents, parameters: StepOutlierParameters) -> None:
+        """Count the steps of one object where their mode is wanted."""
+        for batch in events.steps:
+            if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
+                state.fold(batch, parameters.stddev)
 
     def judge(self, state: StepOutlierState, view: FrameworkView, parameters: StepOutlierParameters) -> Judgement:
         """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the reason."""

@@ -60,6 +60,8 @@ class KeptPoints:
         self._histogram[: stored.shape[0]] = stored
         self._ever_active = np.zeros(gpus, dtype=np.bool_)
         self._ever_active[: len(state.ever_active)] = state.ever_active
+        self._capacity: int | None = None
+        self.fresh = 0
 
     def extend(
         self, snapshots: Snapshots, *, capacity: int, longest_s: float = KEPT_IDLE_S
@@ -151,9 +153,16 @@ class KeptPoints:
             self._histogram[gpu] += np.bincount(bins, minlength=HISTOGRAM_BINS)
         if self._state.quantised:
             fresh[:, 1:] = quantise_column(fresh[:, 1:])
-        matrix = np.concatenate([self._matrix, fresh])
-        held = capacity if self._state.limit is None else min(capacity, self._state.limit)
-        self._matrix = matrix[max(len(matrix) - held, 0) :]
+        self._matrix = np.concatenate([self._matrix, fresh])
+        self._capacity, self.fresh = capacity, len(fresh)
+
+    def trim(self) -> None:
+        """Drop what lies beyond the capacity, once the rules have seen the points that were added."""
+        if self._capacity is not None:
+            limit = self._state.limit
+            held = self._capacity if limit is None else min(self._capacity, limit)
+            self._matrix = self._matrix[max(len(self._matrix) - held, 0) :]
+        self._capacity, self.fresh = None, 0
 
     def _points(self, snapshots: Snapshots) -> FloatArray:
         origin = self._state.first_sample_at or 0.0
@@ -180,6 +189,7 @@ class KeptPoints:
 
     def store(self) -> None:
         """Write the matrix back into the state."""
+        self.trim()
         state = self._state
         state.ever_active = self._ever_active.tolist()
         state.window = _packed(self._matrix)

@@ -4,6 +4,9 @@ A node's samplers run in several threads on a grid that drifts, so one snapshot'
 last snapshot of an object may go on in the next. The last one is therefore always carried, as an open snapshot.
 """
 
+import math
+from dataclasses import dataclass
+
 import msgspec
 import numpy as np
 
@@ -26,6 +29,10 @@ class OpenSnapshot(msgspec.Struct):
     cpu_count: int
     cpu_max: float
     io_wait_max: float
+    io_wait_sum: float = 0.0
+    io_wait_count: int = 0
+    host_memory: float = math.nan
+    network: float = math.nan
 
 
 def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: float | None) -> float | None:
@@ -100,10 +107,7 @@ def complete(snapshots: list[OpenSnapshot], gpu_names: tuple[str, ...]) -> Snaps
     columns = _Columns(
         gpu=np.array([_widened(each.gpu_utilization, gpus) for each in snapshots]).reshape(count, gpus),
         gpu_memory=np.array([_widened(each.gpu_memory, gpus) for each in snapshots]).reshape(count, gpus),
-        cpu_sum=np.array([each.cpu_sum for each in snapshots], dtype=np.float64),
-        cpu_count=np.array([each.cpu_count for each in snapshots], dtype=np.int64),
-        cpu_max=np.array([each.cpu_max for each in snapshots], dtype=np.float64),
-        io_wait_max=np.array([each.io_wait_max for each in snapshots], dtype=np.float64),
+        **{name: np.array([getattr(each, name) for each in snapshots], dtype=kind) for name, kind in _NODE_COLUMNS},
     )
     return columns.snapshots(np.array([each.time for each in snapshots], dtype=np.float64), gpu_names)
 
@@ -119,41 +123,56 @@ def _snapshot_starts(times: FloatArray, open_snapshot: OpenSnapshot | None, half
     return np.array(starts, dtype=np.float64)
 
 
+_NODE_COLUMNS: tuple[tuple[str, type], ...] = (
+    ("cpu_sum", np.float64),
+    ("cpu_count", np.int64),
+    ("cpu_max", np.float64),
+    ("io_wait_sum", np.float64),
+    ("io_wait_count", np.int64),
+    ("io_wait_max", np.float64),
+    ("host_memory", np.float64),
+    ("network", np.float64),
+)
+"""The columns that have one value a snapshot, under their names in OpenSnapshot."""
+
+
+@dataclass(slots=True)
 class _Columns:
-    """The columns of T snapshots while they can still be joined."""
+    """The columns of T snapshots while they can still be joined; sums and counts are over the cores."""
 
-    __slots__ = ("cpu_count", "cpu_max", "cpu_sum", "gpu", "gpu_memory", "io_wait_max")
-
-    def __init__(
-        self,
-        *,
-        gpu: FloatArray,
-        gpu_memory: FloatArray,
-        cpu_sum: FloatArray,
-        cpu_count: IntArray,
-        cpu_max: FloatArray,
-        io_wait_max: FloatArray,
-    ) -> None:
-        self.gpu = gpu
-        self.gpu_memory = gpu_memory
-        self.cpu_sum = cpu_sum
-        self.cpu_count = cpu_count
-        self.cpu_max = cpu_max
-        self.io_wait_max = io_wait_max
+    gpu: FloatArray
+    gpu_memory: FloatArray
+    cpu_sum: FloatArray
+    cpu_count: IntArray
+    cpu_max: FloatArray
+    io_wait_sum: FloatArray
+    io_wait_count: IntArray
+    io_wait_max: FloatArray
+    host_memory: FloatArray
+    network: FloatArray
 
     @classmethod
     def of(cls, samples: Samples, rows: IntArray, starts: FloatArray, gpu_names: tuple[str, ...]) -> "_Columns":
         matrix = np.full((starts.size, len(samples.table)), np.nan)
         matrix[rows, samples.series] = samples.values
-        cpu = matrix[:, [index for index, series in enumerate(samples.table) if series.kind == "cpu"]]
-        io_wait = matrix[:, [index for index, series in enumerate(samples.table) if series.kind == "io_wait"]]
+        cpu, io_wait, host_memory, network = (
+            matrix[:, [index for index, series in enumerate(samples.table) if series.kind == kind]]
+            for kind in ("cpu", "io_wait", "host_memory", "network")
+        )
+        cpu_sum, cpu_count = _row_sum(cpu)
+        io_wait_sum, io_wait_count = _row_sum(io_wait)
+        network_sum, network_count = _row_sum(network)
         return cls(
             gpu=_device_columns(matrix, samples.table, "gpu", gpu_names),
             gpu_memory=_device_columns(matrix, samples.table, "gpu_memory", gpu_names),
-            cpu_sum=np.nansum(cpu, axis=1),
-            cpu_count=np.count_nonzero(~np.isnan(cpu), axis=1).astype(np.int64),
+            cpu_sum=cpu_sum,
+            cpu_count=cpu_count,
             cpu_max=_row_maximum(cpu),
+            io_wait_sum=io_wait_sum,
+            io_wait_count=io_wait_count,
             io_wait_max=_row_maximum(io_wait),
+            host_memory=_row_maximum(host_memory),
+            network=np.where(network_count > 0, network_sum, np.nan),
         )
 
     def join(self, earlier: OpenSnapshot) -> None:
@@ -164,20 +183,27 @@ class _Columns:
         self.cpu_sum[0] += earlier.cpu_sum
         self.cpu_count[0] += earlier.cpu_count
         self.cpu_max[0] = np.fmax(self.cpu_max[0], earlier.cpu_max)
+        self.io_wait_sum[0] += earlier.io_wait_sum
+        self.io_wait_count[0] += earlier.io_wait_count
         self.io_wait_max[0] = np.fmax(self.io_wait_max[0], earlier.io_wait_max)
+        if math.isnan(self.host_memory[0]):
+            self.host_memory[0] = earlier.host_memory
+        if not math.isnan(earlier.network):
+            self.network[0] = earlier.network + (0.0 if math.isnan(self.network[0]) else self.network[0])
 
     def snapshots(self, times: FloatArray, gpu_names: tuple[str, ...]) -> Snapshots:
         count = times.size
-        cores = self.cpu_count[:count]
-        mean = np.divide(self.cpu_sum[:count], cores, out=np.full(count, np.nan), where=cores > 0)
         return Snapshots(
             times=times,
             gpu_names=gpu_names,
             gpu_utilization=self.gpu[:count],
             gpu_memory=self.gpu_memory[:count],
-            cpu_mean=np.round(mean, 2),
+            cpu_mean=_mean(self.cpu_sum[:count], self.cpu_count[:count]),
             cpu_max=self.cpu_max[:count],
+            io_wait_mean=_mean(self.io_wait_sum[:count], self.io_wait_count[:count]),
             io_wait_max=self.io_wait_max[:count],
+            host_memory=self.host_memory[:count],
+            network=self.network[:count],
         )
 
     def last(self, time: float) -> OpenSnapshot:
@@ -185,11 +211,19 @@ class _Columns:
             time=time,
             gpu_utilization=self.gpu[-1].tolist(),
             gpu_memory=self.gpu_memory[-1].tolist(),
-            cpu_sum=float(self.cpu_sum[-1]),
-            cpu_count=int(self.cpu_count[-1]),
-            cpu_max=float(self.cpu_max[-1]),
-            io_wait_max=float(self.io_wait_max[-1]),
+            **{name: getattr(self, name)[-1].item() for name, _ in _NODE_COLUMNS},
         )
+
+
+def _row_sum(matrix: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Sum and count of each row's numbers."""
+    return np.nansum(matrix, axis=1), np.count_nonzero(~np.isnan(matrix), axis=1).astype(np.int64)
+
+
+def _mean(total: FloatArray, count: IntArray) -> FloatArray:
+    """Means to two decimals, NaN where there is nothing to average."""
+    mean: FloatArray = np.divide(total, count, out=np.full(total.size, np.nan), where=count > 0)
+    return np.round(mean, 2)
 
 
 def _device_columns(matrix: FloatArray, table: tuple[Series, ...], kind: str, gpu_names: tuple[str, ...]) -> FloatArray:

@@ -14,8 +14,8 @@ BoolArray = NDArray[np.bool_]
 class Snapshots:
     """T snapshots of one node with G GPUs, oldest first.
 
-    A snapshot is what the node's samplers saw within half a sampling interval. Every value is a percentage in [0, 100];
-    NaN says that the snapshot has no sample of the series.
+    A snapshot is what the node's samplers saw within half a sampling interval. Every value but the network's is a
+    percentage in [0, 100]; NaN says that the snapshot has no sample of the series.
 
     Attributes
     ----------
@@ -26,8 +26,12 @@ class Snapshots:
         GPUUtilization, and GPUMemoryUtilization (memory-controller activity, not memory in use).
     cpu_mean, cpu_max : float64[T]
         Mean and maximum of CPUUtilization over the cores.
-    io_wait_max : float64[T]
-        Maximum of I/OWaitPercentage over the cores.
+    io_wait_mean, io_wait_max : float64[T]
+        Mean and maximum of I/OWaitPercentage over the cores.
+    host_memory : float64[T]
+        Host memory in use.
+    network : float64[T]
+        Bytes per second of the algorithm's network traffic, received and sent together.
     """
 
     times: FloatArray
@@ -36,7 +40,10 @@ class Snapshots:
     gpu_memory: FloatArray
     cpu_mean: FloatArray
     cpu_max: FloatArray
+    io_wait_mean: FloatArray
     io_wait_max: FloatArray
+    host_memory: FloatArray
+    network: FloatArray
 
     def __len__(self) -> int:
         return int(self.times.size)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from trainguard.telemetry.snapshots import FloatArray, IntArray
+from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 from trainguard.telemetry.unpack import UNREADABLE, printable, unpack
 
 MINUTE_BEFORE_S = 60.0
@@ -19,7 +19,7 @@ MINUTE_AFTER_S = 120.0
 PERCENT_ROUNDING = 1.0
 """Samplers round above 100 (psutil does, per core); up to 101 is clipped, beyond it is no percentage."""
 
-MAX_SERIES = {"cpu": 1_024, "io_wait": 1_024, "gpu": 64, "gpu_memory": 64}
+MAX_SERIES = {"cpu": 1_024, "io_wait": 1_024, "gpu": 64, "gpu_memory": 64, "host_memory": 1, "network": 64}
 """No node has more; a hostile object must not grow the state of its node without bound."""
 
 _DIMENSIONS = {
@@ -27,8 +27,10 @@ _DIMENSIONS = {
     "I/OWaitPercentage": "io_wait",
     "GPUUtilization": "gpu",
     "GPUMemoryUtilization": "gpu_memory",
+    "Algorithm": "network",
 }
-_UNREAD_DIMENSIONS = frozenset({"Algorithm", "Platform", ""})
+_HOST_MEMORY = "MemoryUsedPercent"
+_UNREAD_DIMENSIONS = frozenset({"Platform", ""})
 _IGNORED = -1
 _UNKNOWN = -2
 _WRONG_NODE = -3
@@ -47,7 +49,7 @@ class SystemLine(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One column of the samples: ``kind`` is cpu, io_wait, gpu or gpu_memory, ``name`` the device."""
+    """One column of the samples: ``kind`` is a key of MAX_SERIES, ``name`` the device."""
 
     kind: str
     name: str
@@ -62,7 +64,7 @@ class Samples:
     times : float64[N]
         Epoch seconds.
     values : float64[N]
-        Percent in [0, 100].
+        Percent in [0, 100]; bytes per second of kind network.
     series : int64[N]
         Index into ``table``.
     table : tuple of Series
@@ -137,14 +139,16 @@ def _columns(lines: list[SystemLine], *, node: str, minute: int, tally: Counter[
     tally["too_many_series"] += int(np.count_nonzero(ids == _TOO_MANY_SERIES))
     known = ids >= 0
     timely = (times >= minute - MINUTE_BEFORE_S) & (times <= minute + MINUTE_AFTER_S)
-    sane = (values >= 0.0) & (values <= 100.0 + PERCENT_ROUNDING)
+    network = identify.of_kind(ids, "network")
+    sane = (values >= 0.0) & ((values <= 100.0 + PERCENT_ROUNDING) | (network & np.isfinite(values)))
     tally["times_outside_minute"] += int(np.count_nonzero(known & ~timely))
     tally["values_out_of_range"] += int(np.count_nonzero(known & timely & ~sane))
     used = known & timely & sane
+    values = np.where(network, values, np.minimum(values, 100.0))
     if not used.all():
         ids, times, values = ids[used], times[used], values[used]
     table, rank = identify.ordered()
-    return Samples(times, np.minimum(values, 100.0), rank[ids], table, +tally)
+    return Samples(times, values, rank[ids], table, +tally)
 
 
 class _SeriesIds(dict[tuple[str, str | None, str], int]):
@@ -164,7 +168,7 @@ class _SeriesIds(dict[tuple[str, str | None, str], int]):
     def _column(self, dimension: str, name: str | None, node: str) -> int:
         if node != self._node:
             return _WRONG_NODE
-        kind = _DIMENSIONS.get(dimension)
+        kind = "host_memory" if name == _HOST_MEMORY else _DIMENSIONS.get(dimension)
         if kind is None:
             return _IGNORED if dimension in _UNREAD_DIMENSIONS else _UNKNOWN
         if self._sizes[kind] >= MAX_SERIES[kind]:
@@ -172,6 +176,11 @@ class _SeriesIds(dict[tuple[str, str | None, str], int]):
         self._sizes[kind] += 1
         self._table.append(Series(kind, printable(name or "?")))
         return len(self._table) - 1
+
+    def of_kind(self, ids: IntArray, kind: str) -> BoolArray:
+        """Tell which of ``ids`` (int64[N]) are columns of ``kind``: bool[N]."""
+        columns = [column for column, series in enumerate(self._table) if series.kind == kind]
+        return np.isin(ids, columns) if columns else np.zeros(ids.size, dtype=np.bool_)
 
     def ordered(self) -> tuple[tuple[Series, ...], IntArray]:
         """Return the series in canonical order and, for each column as it was met, its place in it."""

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.node_snapshots import node_snapshots
 from trainguard.records import Status
-from trainguard.rules.protocol import AnySystemRule, Judgement, NodeMinute, NodeView, RuleParameters
-from trainguard.telemetry.snapshots import BoolArray, FloatArray, Snapshots
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.protocol import AnySystemRule, RuleParameters
+from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 JOB_START = 1_700_000_040.0
 """A full minute, epoch seconds."""
@@ -23,10 +26,15 @@ HELD_POINTS = 2_000
 
 @dataclass(frozen=True)
 class NodeSeries:
-    """A node's samples: utilization float64[T, G], busiest core float64[T], one row every ``interval_s``."""
+    """A node's samples, one row every ``interval_s``.
+
+    Utilization and memory are float64[T, G], the busiest core and the largest I/O wait float64[T].
+    """
 
     gpu: FloatArray
     cpu_max: FloatArray
+    gpu_memory: FloatArray
+    io_wait_max: FloatArray
     interval_s: float = 0.5
 
     @property
@@ -61,13 +69,23 @@ def series(
     gpu: Sequence[float] | FloatArray,
     *,
     cpu: float | Sequence[float] | FloatArray = 40.0,
+    gpu_memory: Sequence[float] | FloatArray | None = None,
+    io_wait: float | Sequence[float] | FloatArray = 0.0,
     interval_s: float = 0.5,
 ) -> NodeSeries:
-    """Build a node's series; a flat ``gpu`` is one GPU, a scalar ``cpu`` a steady one."""
-    matrix = np.asarray(gpu, dtype=np.float64)
-    if matrix.ndim == 1:
-        matrix = matrix[:, np.newaxis]
-    return NodeSeries(matrix, np.broadcast_to(np.asarray(cpu, dtype=np.float64), len(matrix)).copy(), interval_s)
+    """Build a node's series; a flat ``gpu`` is one GPU, a scalar a steady column, memory half of ``gpu``."""
+    matrix = _columns(gpu)
+
+    def column(values: float | Sequence[float] | FloatArray) -> FloatArray:
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), len(matrix)).copy()
+
+    memory = matrix / 2.0 if gpu_memory is None else _columns(gpu_memory)
+    return NodeSeries(matrix, column(cpu), memory, column(io_wait), interval_s)
+
+
+def _columns(values: Sequence[float] | FloatArray) -> FloatArray:
+    matrix = np.asarray(values, dtype=np.float64)
+    return matrix[:, np.newaxis] if matrix.ndim == 1 else matrix
 
 
 def replay(rule: AnySystemRule, parameters: RuleParameters, node: NodeSeries, *, closed: bool = True) -> Replay:
@@ -85,19 +103,20 @@ def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
     """Cut a series into minutes; the last one, where ``closed``, is empty and says that the stream has ended."""
     numbers = np.floor(node.times / 60.0).astype(np.int64)
     ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    begin = 0
+    begin, kept_before = 0, 0
     for end in ends:
-        yield _minute(node, begin, end, closed=False)
-        begin = end
+        minute = _minute(node, begin, end, kept_before, closed=False)
+        yield minute
+        begin, kept_before = end, minute.view.kept_total
     if closed:
-        yield _minute(node, begin, begin, closed=True)
+        yield _minute(node, begin, begin, kept_before, closed=True)
 
 
-def _minute(node: NodeSeries, begin: int, end: int, *, closed: bool) -> NodeMinute:
+def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed: bool) -> NodeMinute:
     so_far, times = node.gpu[:end], node.times[:end]
     shown = np.flatnonzero(~np.isnan(so_far).all(axis=0))
     names = tuple(f"gpu{index}" for index in shown.tolist())
-    gpu = so_far[:, shown]
+    gpu, memory = so_far[:, shown], node.gpu_memory[:end][:, shown]
     busy = gpu >= 10.0
     active: BoolArray = np.logical_or.reduce(busy, axis=1)
     sampled: BoolArray = np.logical_or.reduce(~np.isnan(gpu), axis=1)
@@ -111,17 +130,19 @@ def _minute(node: NodeSeries, begin: int, end: int, *, closed: bool) -> NodeMinu
     histogram = np.array([[np.sum(counted[kept, g] == value) for value in range(101)] for g in range(len(names))])
     part = slice(begin, end)
     return NodeMinute(
-        snapshots=Snapshots(
-            times=times[part],
+        snapshots=node_snapshots(
+            times[part],
+            gpu[part],
             gpu_names=names,
-            gpu_utilization=gpu[part],
-            gpu_memory=gpu[part] / 2.0,
+            gpu_memory=memory[part],
             cpu_mean=node.cpu_max[part] / 2.0,
             cpu_max=node.cpu_max[part],
-            io_wait_max=np.zeros(end - begin),
+            io_wait_mean=node.io_wait_max[part] / 2.0,
+            io_wait_max=node.io_wait_max[part],
         ),
         active=active[part],
         started=started[part],
+        fresh=int(kept.sum()) - kept_before,
         view=NodeView(
             node=NODE,
             through=through,
@@ -133,7 +154,7 @@ def _minute(node: NodeSeries, begin: int, end: int, *, closed: bool) -> NodeMinu
             kept_total=int(kept.sum()),
             kept_times=times[window],
             kept_gpu_utilization=gpu[window],
-            kept_gpu_memory=gpu[window] / 2.0,
+            kept_gpu_memory=memory[window],
             kept_cpu_mean=node.cpu_max[window] / 2.0,
             idle_run_s=idle_run_s,
             gpu_histogram=histogram.reshape(len(names), 101),

@@ -4,7 +4,7 @@ import pytest
 
 from trainguard.records import Status
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
-from trainguard.rules.protocol import JobView
+from trainguard.rules.views import JobView
 
 RULE = MaxInitializationTime()
 DEFAULTS = MaxInitializationTimeParameters()

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from trainguard.records import Status
-from trainguard.rules.protocol import FrameworkView, Judgement
+from trainguard.rules.judgement import Judgement
 from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
 from trainguard.rules.step_series import MAX_SERIES, StepOutlierState
+from trainguard.rules.views import FrameworkView
+from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.snapshots import FloatArray
 from trainguard.telemetry.steps import StepBatch
 
@@ -41,7 +43,7 @@ def folded(*streams: Iterable[StepBatch], parameters: StepOutlierParameters = DE
     state = RULE.state_type()
     for stream in streams:
         for batch in stream:
-            RULE.observe(state, batch, parameters)
+            RULE.observe(state, FrameworkEvents((batch,)), parameters)
     return state
 
 

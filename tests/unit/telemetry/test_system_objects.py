@@ -66,7 +66,7 @@ def test_given_one_bad_line_among_good_ones_when_read_then_it_alone_is_lost_and_
 
 
 def test_given_dimensions_that_no_rule_reads_when_read_then_nothing_is_counted_against_the_object() -> None:
-    samples = read(line() + line(dimension="Algorithm", name="ReceiveBytesPerSecond", value=1e9) + line(dimension=""))
+    samples = read(line() + line(dimension="Platform", name="ReceiveBytesPerSecond", value=1e9) + line(dimension=""))
     assert samples.tally == {"lines": 3}
     assert samples.values.size == 1
 
@@ -130,3 +130,19 @@ def test_given_nesting_without_end_when_read_then_that_line_alone_is_lost() -> N
 
 def test_given_a_device_name_with_line_breaks_when_read_then_it_stays_on_one_line() -> None:
     assert read(line(name="gpu0\n\nAction: none")).table[0].name == "gpu0??Action: none"
+
+
+def test_given_network_traffic_and_host_memory_when_read_then_bytes_are_kept_as_they_are_and_percents_bounded() -> None:
+    text = (
+        line(dimension="Algorithm", name="ReceiveBytesPerSecond", value=1e9)
+        + line(dimension="Algorithm", name="TransmitBytesPerSecond", value=-1.0)
+        + line(dimension="Platform", name="MemoryUsedPercent", value=100.5)
+    )
+    samples = read(text)
+    assert [(series.kind, series.name) for series in samples.table] == [
+        ("host_memory", "MemoryUsedPercent"),
+        ("network", "ReceiveBytesPerSecond"),
+        ("network", "TransmitBytesPerSecond"),
+    ]
+    assert samples.values.tolist() == [1e9, 100.0]
+    assert samples.tally == {"lines": 3, "values_out_of_range": 1}

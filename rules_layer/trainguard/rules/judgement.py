@@ -1,0 +1,34 @@
+"""What a rule says of the state that it was shown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainguard.records import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a rule says of the state it was shown.
+
+    ``status`` FIRED says that the firing condition holds now; whether that is a new fire is the engine's to know.
+    ``reason`` is one sentence with the job's own numbers, and ``advice`` one on what to do about it, with them too;
+    a judgement that has not fired needs none. ``worst`` names the series or process that is worst, for example
+    ``gpu3``. ``details`` goes into the report's JSON as it is (finite numbers, strings, lists, dicts).
+
+    ``affected_share`` is the share, 0 to 1, of the judged time in which the condition was seen; None leaves it to the
+    share of evaluations in violation. ``wasted_share`` is the share, 0 to 1, of the node's paid time since the job's
+    start that the finding cost, as far as the rule can say; None for a risk that has cost nothing yet.
+    """
+
+    status: Status
+    reason: str
+    measured: float | None = None
+    threshold: float | None = None
+    worst: str | None = None
+    data_points: int = 0
+    patience: str | None = None
+    advice: str | None = None
+    affected_share: float | None = None
+    wasted_share: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,41 @@
+"""Snapshots of one node for tests: what a test does not say is an ordinary node's."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trainguard.telemetry.snapshots import FloatArray, Snapshots
+
+Column = float | Sequence[float] | FloatArray
+
+
+def node_snapshots(
+    times: FloatArray,
+    gpu: FloatArray,
+    *,
+    gpu_names: tuple[str, ...] | None = None,
+    gpu_memory: FloatArray | None = None,
+    cpu_mean: Column = 20.0,
+    cpu_max: Column = 40.0,
+    io_wait_mean: Column = 0.5,
+    io_wait_max: Column = 1.0,
+    host_memory: Column = 23.0,
+    network: Column = 400_000.0,
+) -> Snapshots:
+    """Build T snapshots of G GPUs: ``gpu`` is float64[T, G], memory half of it unless given, a number a column."""
+
+    def column(values: Column) -> FloatArray:
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), times.size).copy()
+
+    return Snapshots(
+        times=times,
+        gpu_names=tuple(f"gpu{index}" for index in range(gpu.shape[1])) if gpu_names is None else gpu_names,
+        gpu_utilization=gpu,
+        gpu_memory=gpu / 2.0 if gpu_memory is None else gpu_memory,
+        cpu_mean=column(cpu_mean),
+        cpu_max=column(cpu_max),
+        io_wait_mean=column(io_wait_mean),
+        io_wait_max=column(io_wait_max),
+        host_memory=column(host_memory),
+        network=column(network),
+    )
