@@ -28,6 +28,24 @@ class RuleConfigError(TrainGuardError):
         super().__init__(f"{rule}: parameter {field} is {value!r}, expected {expected}")
 
 
+class ParameterFileError(TrainGuardError):
+    """A file of rule parameters that cannot be read as such."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        self.file = file
+        self.reason = reason
+        super().__init__(f"parameter file {file!r} cannot be used: {reason}")
+
+
+class PriceTableError(TrainGuardError):
+    """A price table that cannot be read as such."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        self.file = file
+        self.reason = reason
+        super().__init__(f"price table {file!r} cannot be used: {reason}")
+
+
 class ForeignKeyError(TrainGuardError):
     """An S3 key that is not an object of a profile which TrainGuard reads."""
 
@@ -116,3 +134,49 @@ class EnvironmentConfigError(TrainGuardError):
         self.function = function
         self.faults = faults
         super().__init__(f"{function}: " + "; ".join(faults))
+
+
+class EmptyProfileError(TrainGuardError):
+    """A profile without a single system file: there is nothing that a window could start at."""
+
+    def __init__(self, files: int, framework_files: int) -> None:
+        self.files = files
+        self.framework_files = framework_files
+        super().__init__(
+            f"profile has {files} files, {framework_files} of them framework files, and no system file; "
+            "expected system/incremental/<YYYYMMDDHH>/<epoch s>.algo-<n>.json"
+        )
+
+
+class ProfileSourceError(TrainGuardError):
+    """A folder or S3 prefix in which no single profile can be read."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place = place
+        self.reason = reason
+        super().__init__(f"source {place!r} {reason}")
+
+
+class NoProfileError(ProfileSourceError):
+    """A place without a profile: nothing that a rule could judge."""
+
+    def __init__(self, place: str) -> None:
+        expected = "expected a profiler-output folder with system/ or framework/ in it"
+        super().__init__(place, f"holds no profile, {expected}")
+
+
+class WorkerDiedError(TrainGuardError):
+    """A process that parsed objects ended without an answer."""
+
+    def __init__(self, exit_code: int | None) -> None:
+        self.exit_code = exit_code
+        super().__init__(f"a parser ended with exit code {exit_code}, expected an answer; is there memory enough?")
+
+
+class OutputError(TrainGuardError):
+    """A folder or file into which reports cannot be written."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place = place
+        self.reason = reason
+        super().__init__(f"output {place!r} cannot be written: {reason}; expected a folder that can be")

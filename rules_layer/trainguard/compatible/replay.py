@@ -1,0 +1,173 @@
+"""The whole replay: one window after the other through the eleven sub-rules, as ProfilerReport runs them.
+
+Windows are closed, as long as the scan interval, and begin at the first file's time; there are windows as long as one
+starts before the newest file of the stream that ends first, so the last minute is lost (B1, B2). Files are looked for
+up to three minutes around a window.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from trainguard.compatible.ahead import FileMap, FilesAhead
+from trainguard.compatible.framework_reader import FrameworkFile, read_framework_file
+from trainguard.compatible.framework_stream import FrameworkStream
+from trainguard.compatible.parameters import Settings, resolve_compatible_parameters, resolve_scan_interval_us
+from trainguard.compatible.rule import AnyCompatibleRule, Window
+from trainguard.compatible.rules import RULES
+from trainguard.compatible.source import Catalogue, FrameworkName, ProfileSource, catalogue
+from trainguard.compatible.system_reader import SystemFile, read_system_file
+from trainguard.compatible.system_stream import SystemStream
+
+TIME_BUFFER_US = 180_000_000
+
+Progress = Callable[[int, int], None]
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What ProfilerReport would have written, and what it was computed from.
+
+    Attributes
+    ----------
+    reports : dict
+        The sub-rules' reports by name, in the sub-rules' order, keys in the original's order.
+    windows : int
+        How many windows were analysed.
+    first_us, through_us : int
+        The first window's start and the last one's end, epoch microseconds; equal without a window.
+    skipped : Counter
+        Files, lines and events that were not used, by reason.
+    """
+
+    reports: dict[str, dict[str, Any]]
+    windows: int
+    first_us: int
+    through_us: int
+    skipped: Counter[str]
+
+
+def replay(
+    source: ProfileSource,
+    settings: Settings | None = None,
+    *,
+    documented_defaults: bool = False,
+    progress: Progress | None = None,
+    file_map: FileMap = map,
+) -> Replayed:
+    """Replay a profile as if its job were finished.
+
+    Parameters
+    ----------
+    source : ProfileSource
+    settings : mapping, optional
+        Parameters by rule and name; ProfilerReport's ``scan_interval_us`` sets the windows' length.
+    documented_defaults : bool
+        Take the documentation's defaults instead of the container's.
+    progress : callable, optional
+        Called after each window with the number of windows done, and of all.
+    file_map : callable
+        Parses files ahead of their use, for example the ``map`` of a process pool.
+
+    Raises
+    ------
+    EmptyProfileError
+        When there is no system file.
+    RuleConfigError
+        For settings that cannot be used.
+    """
+    given: Mapping[str, Mapping[str, Any]] = settings or {}
+    parameters = resolve_compatible_parameters(given, documented=documented_defaults)
+    interval_us = resolve_scan_interval_us(given)
+    files = catalogue(source.names())
+    first_us = files.first_us
+    starts = range(first_us, files.latest_us, interval_us)
+    rules = [rule(parameters[rule.name], first_us) for rule in RULES]
+    windows = _Windows(files, source, file_map)
+    for number, start_us in enumerate(starts, start=1):
+        window = windows.cut(start_us, start_us + interval_us)
+        for rule in rules:
+            rule.observe(window)
+        if progress is not None:
+            progress(number, len(starts))
+    return Replayed(
+        reports=_reports(rules),
+        windows=len(starts),
+        first_us=first_us,
+        through_us=first_us + len(starts) * interval_us,
+        skipped=+(files.skipped + windows.skipped()),
+    )
+
+
+def _reports(rules: Sequence[AnyCompatibleRule]) -> dict[str, dict[str, Any]]:
+    for rule in rules:
+        rule.finish()
+    return {rule.name: rule.report() for rule in rules}
+
+
+class _Windows:
+    """Answers one query after the other, each later than the one before."""
+
+    def __init__(self, files: Catalogue, source: ProfileSource, file_map: FileMap) -> None:
+        self._system_times = [file.time_us for file in files.system]
+        self._framework_times = [file.time_us for file in files.framework]
+        self._all_framework_times = files.framework_times_us
+        self._tally: Counter[str] = Counter()
+        self._system_files = FilesAhead(
+            [partial(source.read, file.name) for file in files.system], read_system_file, file_map, self._count_system
+        )
+        self._framework_files = FilesAhead(
+            [partial(_named, source, file) for file in files.framework],
+            read_framework_file,
+            file_map,
+            self._count_framework,
+        )
+        self._system = SystemStream()
+        self._framework = FrameworkStream(self._tally)
+
+    def cut(self, start_us: int, end_us: int) -> Window:
+        """Return the closed window [start_us, end_us]."""
+        return Window(
+            start_us=start_us,
+            end_us=end_us,
+            system=self._system.window(self._system_span(start_us, end_us), start_us, end_us),
+            framework=self._framework.window(self._framework_span(start_us, end_us), start_us, end_us),
+        )
+
+    def _system_span(self, start_us: int, end_us: int) -> list[SystemFile]:
+        """Files from the last one at or before the start less 3 min to the first at or after the end plus 3 min."""
+        times = self._system_times
+        before = bisect_right(times, start_us - TIME_BUFFER_US)
+        start = bisect_left(times, times[before - 1]) if before else 0
+        return self._system_files.span(start, _through(times, end_us + TIME_BUFFER_US, times))
+
+    def _framework_span(self, start_us: int, end_us: int) -> list[FrameworkFile]:
+        """Files from the first one at or after the start less 3 min to the first at or after the end plus 3 min."""
+        start = bisect_left(self._framework_times, start_us - TIME_BUFFER_US)
+        stop = _through(self._framework_times, end_us + TIME_BUFFER_US, self._all_framework_times)
+        return self._framework_files.span(start, stop)
+
+    def skipped(self) -> Counter[str]:
+        """Return what was not used so far, by reason."""
+        return self._tally
+
+    def _count_system(self, file: SystemFile) -> None:
+        self._tally["bad_lines"] += file.bad_lines
+
+    def _count_framework(self, file: FrameworkFile) -> None:
+        self._tally["bad_events"] += file.bad_events
+        self._tally["framework_files_unreadable"] += not file.readable
+
+
+def _named(source: ProfileSource, file: FrameworkName) -> tuple[FrameworkName, bytes]:
+    return file, source.read(file.name)
+
+
+def _through(times: Sequence[int], time_us: int, listed: Sequence[int]) -> int:
+    """Return how many of ``times`` are up to, and equal to, the first of ``listed`` at or after ``time_us``."""
+    following = bisect_left(listed, time_us)
+    return bisect_right(times, listed[following]) if following < len(listed) else len(times)

@@ -1,0 +1,432 @@
+import itertools
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.compatible.profiles import FIRST_S, FIRST_US, Profile, Sample, event, origin, phase, replayed, report
+from trainguard.compatible import (
+    gpu_memory_increase,
+    load_balancing,
+    low_gpu_utilization,
+    overall_system_usage,
+)
+from trainguard.compatible.history import Box, History
+from trainguard.compatible.resets import pieces_between_resets
+from trainguard.compatible.system_stream import SeriesSamples
+
+GPU = "GPUUtilization"
+MEMORY = "GPUMemoryUtilization"
+CPU = "CPUUtilization"
+IO = "I/OWaitPercentage"
+
+
+def series(
+    dimension: str, device: str, values: Iterable[float], *, start: float = 0.5, every: float = 0.5
+) -> list[Sample]:
+    return [(dimension, device, start + every * number, value) for number, value in enumerate(values)]
+
+
+def low_gpu(values: list[float], **parameters: Any) -> dict[str, Any]:
+    settings = {"window": 4, "patience": 4} | parameters
+    return report(Profile().minute(0, series(GPU, "gpu0", values)).minutes(1), "LowGPUUtilization", **settings)
+
+
+@pytest.mark.parametrize(("count", "violations"), [(3, 0), (4, 0), (5, 1)])
+def test_given_low_values_when_around_patience_then_only_more_than_it_are_judged(count: int, violations: int) -> None:
+    found = low_gpu([10.0] * count)
+
+    assert (found["Violations"], found["Datapoints"]) == (violations, count)
+
+
+@pytest.mark.parametrize(
+    ("values", "violations"),
+    [
+        ([69.9] * 5, 1),
+        ([70.0] * 5, 0),
+        ([80, 80, 80, 80, 80], 0),
+        ([90, 90, 90, 0, 0], 1),
+        ([0, 90, 90, 90, 90], 0),
+        ([70, 70, 70, 0, 0], 0),
+    ],
+)
+def test_given_thresholds_when_equal_to_a_percentile_then_nothing_is_wrong(
+    values: list[float], violations: int
+) -> None:
+    assert low_gpu(values)["Violations"] == violations
+
+
+def test_given_two_gpus_when_low_in_two_windows_then_every_gpu_counts_in_every_window() -> None:
+    profile = Profile()
+    for minute in range(3):
+        samples = series(GPU, "gpu1", [20, 30, 40], start=60 * minute + 1, every=10)
+        profile.minute(minute, samples + series(GPU, "gpu0", [0, 1, 2], start=60 * minute + 1, every=10))
+
+    found = report(profile, "LowGPUUtilization", patience=2, window=3)
+
+    assert (found["RuleTriggered"], found["Violations"], found["Datapoints"]) == (4, 4, 6)
+    assert list(found["Details"]) == ["algo-1", "last_timestamp"]
+    assert list(found["Details"]["algo-1"]) == ["gpu1", "gpu0"]
+    assert found["Details"]["last_timestamp"] == FIRST_US + 60_000_000
+    box = found["Details"]["algo-1"]["gpu1"]
+    assert list(box) == ["gpu_max", "gpu_95", "gpu_5", "p25", "p50", "p75", "p95", "upper", "lower"]
+    assert (box["p25"], box["p75"], box["upper"], box["lower"]) == (22.5, 37.5, 40, 20)
+    assert found["RuleParameters"] == "threshold_p95:70\nthreshold_p5:10\nwindow:3\npatience:2"
+
+
+@pytest.mark.parametrize(("window", "violations"), [(0, 0), (-1, 1), (1, 1), (2.0, 1), (99, 0)])
+def test_given_a_window_of_any_number_when_cut_then_it_is_the_originals_slice(window: float, violations: int) -> None:
+    assert low_gpu([90, 5, 5, 5, 5], window=window, patience=0, threshold_p5=0)["Violations"] == violations
+
+
+def test_given_more_values_than_the_limit_when_judged_then_state_is_dropped_after_the_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(low_gpu_utilization, "MAX_DATAPOINTS", 5)
+    profile = Profile().minutes(3)
+    profile.minute(0, series(GPU, "gpu0", [10] * 6) + series(GPU, "gpu1", [10] * 3))
+    profile.minute(1, series(GPU, "gpu0", [20] * 3, start=70))
+
+    found = report(profile, "LowGPUUtilization", patience=2, window=3)
+
+    assert (found["Violations"], found["Datapoints"]) == (4, 3)
+    assert {gpu: box["gpu_max"] for gpu, box in found["Details"]["algo-1"].items()} == {"gpu0": 20, "gpu1": 10}
+
+
+def bottlenecks(samples: Iterable[Sample], *, rule: str = "CPUBottleneck", **parameters: Any) -> dict[str, Any]:
+    return report(Profile().minute(0, samples).minutes(1), rule, **{"patience": 0, "threshold": 0} | parameters)
+
+
+@pytest.mark.parametrize(("gap", "snapshots", "found"), [(0.0195, 1, 1), (0.0205, 2, 0)])
+def test_given_cpu_and_gpu_samples_apart_when_over_20_ms_then_they_are_two_snapshots(
+    gap: float, snapshots: int, found: int
+) -> None:
+    result = bottlenecks([(CPU, "cpu0", 1, 95), (GPU, "gpu0", 1 + gap, 5)])
+
+    assert (result["Datapoints"], result["Violations"]) == (snapshots, found)
+
+
+def test_given_one_idle_gpu_and_busy_cores_when_replayed_then_the_snapshot_is_a_bottleneck() -> None:
+    samples = [(CPU, "cpu0", 1, 95), (CPU, "cpu1", 1, 99), (CPU, "cpu2", 1, 90)]
+    samples += [(GPU, "gpu0", 1, 5), (GPU, "gpu1", 1, 10)]
+
+    found = bottlenecks(samples)
+
+    assert found["Details"]["bottlenecks"] == {repr(float(FIRST_S + 1)): {"GPUs": 1, "CPUs": 2}}
+    assert found["Details"]["low_gpu_utilization"] == 1
+
+
+def test_given_two_nodes_of_one_time_when_replayed_then_they_make_a_bottleneck_that_neither_has() -> None:
+    profile = Profile().minute(0, [(CPU, "cpu0", 1, 95)]).minute(0, [(GPU, "gpu0", 1, 5)], node="algo-2").minutes(1)
+
+    assert report(profile, "CPUBottleneck", patience=0, threshold=0)["Violations"] == 1
+
+
+@pytest.mark.parametrize(("patience", "triggered"), [(3, 1), (4, 0), (5, 0)])
+def test_given_bottlenecks_when_around_patience_then_only_more_snapshots_than_it_trigger(
+    patience: int, triggered: int
+) -> None:
+    samples = series(CPU, "cpu0", [99] * 4) + series(GPU, "gpu0", [0] * 4)
+
+    found = bottlenecks(sorted(samples, key=lambda sample: sample[2]), patience=patience)
+
+    assert (found["RuleTriggered"], found["Violations"]) == (triggered, 4)
+
+
+@pytest.mark.parametrize(("threshold", "triggered"), [(49.9, 1), (50, 0), (50.1, 0)])
+def test_given_half_of_the_snapshots_when_at_the_threshold_then_it_must_be_exceeded(
+    threshold: float, triggered: int
+) -> None:
+    samples = series(IO, "cpu0", [60, 40]) + series(GPU, "gpu0", [0, 0])
+
+    found = bottlenecks(sorted(samples, key=lambda sample: sample[2]), rule="IOBottleneck", threshold=threshold)
+
+    assert found["RuleTriggered"] == triggered
+
+
+def test_given_a_bottleneck_on_an_edge_when_replayed_then_it_is_one_in_both_windows() -> None:
+    profile = Profile().minute(1, [(CPU, "cpu0", 60, 95), (GPU, "gpu0", 60, 5)]).minutes(3)
+
+    found = report(profile, "CPUBottleneck", patience=0, threshold=0)
+
+    assert (found["RuleTriggered"], found["Violations"], found["Datapoints"]) == (3, 1, 1)
+    assert found["Details"]["low_gpu_utilization"] == 2
+
+
+def test_given_bottlenecks_when_listed_then_they_are_in_the_order_of_the_busy_cores() -> None:
+    profile = Profile().minute(0, [(GPU, "gpu0", 1, 5), (GPU, "gpu0", 2, 5)]).minutes(1)
+    profile.minute(0, [(CPU, "cpu0", 2, 95), (CPU, "cpu0", 1, 95)], node="algo-2")
+
+    found = report(profile, "CPUBottleneck")["Details"]["bottlenecks"]
+
+    assert list(found) == [repr(float(FIRST_S + at)) for at in (2, 1)]
+
+
+def test_given_bottlenecks_out_of_order_when_correlated_then_names_are_in_the_order_of_the_queries() -> None:
+    profile = Profile().minutes(1)
+    for node, times in (("algo-1", (1, 2)), ("algo-2", (1.5,))):
+        profile.minute(0, [sample for at in times for sample in ((CPU, "c", at, 95.0), (GPU, "g", at, 5.0))], node=node)
+    events = [event("third", 1, 1.4, 0.2), event("second", 1, 1.9, 0.2), event("first", 1, 0.9, 1.3)]
+    profile.trace(70, [origin(), phase(1, "cpu_functions"), *events])
+
+    details = report(profile, "CPUBottleneck", patience=0, threshold=0)["Details"]
+
+    assert list(details["CPU_total"].items()) == [("first", 3_900_000), ("second", 200_000), ("third", 200_000)]
+
+
+def test_given_a_first_query_without_events_when_correlated_then_the_keys_of_later_ones_come_behind() -> None:
+    profile = Profile().minute(0, [(CPU, "c", 1, 95), (GPU, "g", 1, 5), (CPU, "c", 2, 95), (GPU, "g", 2, 5)]).minutes(1)
+    profile.trace(70, [origin(), phase(1, "cpu_functions"), event("op", 1, 1.9, 0.2)])
+
+    details = report(profile, "CPUBottleneck", patience=0, threshold=0)["Details"]
+
+    assert list(details)[2:] == ["ratio", "phase", "phase_time", "CPU", "CPU_total"]
+
+
+def test_given_events_under_way_at_bottlenecks_when_correlated_then_each_adds_its_full_duration_every_time() -> None:
+    profile = Profile().minute(
+        0, [(CPU, "cpu0", 1, 95), (GPU, "gpu0", 1, 5), (CPU, "cpu0", 2, 95), (GPU, "gpu0", 2, 5)]
+    )
+    profile.minutes(1)
+    names = [phase(1, "cpu_functions"), phase(2, "gpu_functions-dev:0"), phase(3, "DataLoaderIter")]
+    events = [event("late", 1, 1, 3), event("conv", 1, 0.5, 3), event("tiny", 1, 0.9, 0.11), event("mm", 2, 1.5, 2)]
+    profile.trace(70, [origin(), *names, *events, event("next", 3, 1.9, 0.2)])
+
+    details = report(profile, "CPUBottleneck", patience=0, threshold=0)["Details"]
+
+    keys = "bottlenecks low_gpu_utilization ratio CPU CPU_total phase phase_time GPU GPU_total general"
+    assert list(details) == keys.split()
+    assert details["CPU_total"] == {"conv": 6_000_000, "late": 3_000_000}
+    assert details["GPU_total"] == {"mm": 2_000_000}
+    # Labels are swapped: the CPU's share is the GPU's.
+    assert details["ratio"]["cpu_functions"] == pytest.approx(100 * 2 / 11.11)
+    assert details["CPU"] == {"conv": pytest.approx(100 * 6 / 9), "late": pytest.approx(100 * 3 / 9)}
+
+
+def test_given_a_node_without_gpus_when_replayed_then_batch_size_judges_the_others_and_goes_on() -> None:
+    profile = Profile().minutes(2)
+    cpu = series(CPU, "cpu0", [10, 20, 30]) + series(CPU, "cpu1", [30, 40, 50])
+    gpus = series(GPU, "gpu0", [10, 20, 30]) + series(MEMORY, "gpu0", [5, 15, 25])
+    profile.minute(0, cpu + gpus, node="algo-2").minute(0, series(CPU, "cpu0", [30, 30, 30, 30]), node="algo-1")
+
+    found = report(profile, "BatchSize", window=2, patience=2)
+
+    assert (found["RuleTriggered"], found["Datapoints"]) == (2, 3)
+    assert list(found["Details"]) == ["algo-2", "last_timestamp"]
+    assert list(found["Details"]["algo-2"]) == ["cpu", "gpu0", "gpu0_memory"]
+    assert found["Details"]["algo-2"]["cpu"]["p50"] == 30
+    assert found["Details"]["last_timestamp"] == FIRST_US
+
+
+def test_given_gpu_memory_when_boxed_then_its_whiskers_use_the_utilisations_quartile() -> None:
+    cpu = series(CPU, "cpu0", [10.0] * 5)
+    used, memory = [90, 91, 92, 93, 94], [50, 51, 52, 53, 54]
+    profile = Profile().minute(0, cpu + series(GPU, "gpu0", used) + series(MEMORY, "gpu0", memory)).minutes(1)
+
+    found = report(profile, "BatchSize", window=2, patience=2, gpu_threshold_p95=100)
+
+    spread = 53 - 91
+    box = found["Details"]["algo-1"]["gpu0_memory"]
+    assert (box["upper"], box["lower"]) == (53 + 1.5 * spread, 51 - 1.5 * spread)
+
+
+@pytest.mark.parametrize(("times", "triggered"), [((1, 2), 1), ((2, 1), 0)])
+def test_given_cpu_samples_out_of_order_when_judged_then_the_newest_are_the_last_lines(
+    times: tuple[float, float], triggered: int
+) -> None:
+    cpu = [(CPU, "cpu0", at, 90.0 if at == 1 else 10.0) for at in times]
+    profile = Profile().minute(0, cpu + series(GPU, "gpu0", [10.0] * 2) + series(MEMORY, "gpu0", [10.0] * 2))
+
+    assert report(profile.minutes(1), "BatchSize", window=1, patience=1)["RuleTriggered"] == triggered
+
+
+@pytest.mark.parametrize(("rule", "parameter"), [("BatchSize", "window"), ("BatchSize", "patience")])
+@pytest.mark.parametrize(("count", "triggered"), [(4, 0), (5, 0), (6, 1)])
+def test_given_batch_size_when_around_window_and_patience_then_only_more_values_are_judged(
+    rule: str, parameter: str, count: int, triggered: int
+) -> None:
+    samples = [sample for of in (CPU, GPU, MEMORY) for sample in series(of, "x0", [10.0] * count)]
+    settings = {"window": 1, "patience": 1} | {parameter: 5}
+
+    assert report(Profile().minute(0, samples).minutes(1), rule, **settings)["RuleTriggered"] == triggered
+
+
+def increases(values: list[float], **parameters: Any) -> dict[str, Any]:
+    profile = Profile().minute(0, series(MEMORY, "gpu0", values, every=0.1)).minutes(1)
+    return report(profile, "GPUMemoryIncrease", **{"patience": 0, "window": 4} | parameters)
+
+
+def expected_violations(values: list[float], increase: float, patience: int, window: int) -> int:
+    """Judge value after value, as the documentation of the defect says: [-w:] against [-w - 1:-2]."""
+    count = 0
+    for size in range(window + 2, len(values) + 1):
+        newer, older = values[:size][-window:], values[:size][-window - 1 : -2]
+        count += bool(older and size > patience and np.mean(newer) - np.mean(older) > increase)
+    return count
+
+
+@given(
+    st.lists(st.integers(0, 100).map(float), min_size=1, max_size=60),
+    st.sampled_from([-1, 0, 5, 12.5]),
+    st.integers(0, 30),
+    st.integers(1, 12),
+)
+def test_given_any_memory_when_replayed_then_every_value_is_judged_on_its_own_past(
+    values: list[float], increase: float, patience: int, window: int
+) -> None:
+    found = increases(values, increase=increase, patience=patience, window=window)
+
+    assert found["Violations"] == expected_violations(values, increase, patience, window)
+    assert found["Datapoints"] == len(values)
+
+
+@pytest.mark.parametrize(("jump", "violations"), [(24, 0), (25, 0), (26, 1)])
+def test_given_a_jump_when_under_five_times_the_parameter_then_the_default_window_does_not_see_it(
+    jump: float, violations: int
+) -> None:
+    found = increases([30.0] * 50 + [30.0 + jump] * 50, window=10)
+
+    assert found["Violations"] == violations
+    assert not violations or found["Details"]["algo-1"]["gpu0"]["increase"] == pytest.approx(jump / 5)
+
+
+def test_given_memory_beyond_the_limit_when_replayed_then_state_is_dropped_at_that_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu_memory_increase, "MAX_DATAPOINTS", 10)
+    values = [0.0] * 9 + [100.0, 100.0] + [0.0] * 4
+
+    found = increases(values, window=2, patience=0)
+
+    assert found["Datapoints"] == 4
+    # The eleventh value, at which the state is dropped, is not judged; of the four after it none increases.
+    assert found["Violations"] == expected_violations(values[:10], 5, 0, 2)
+
+
+def test_given_histograms_when_replayed_then_99_and_100_percent_are_in_no_bin_and_nothing_triggers() -> None:
+    profile = Profile().minute(0, series(GPU, "gpu0", [0, 1.9, 2, 97, 98, 99, 100]) + series(GPU, "gpu1", [0] * 3))
+
+    found = report(profile.minutes(1), "LoadBalancing", threshold=-1, patience=0)
+
+    counts = found["Details"]["algo-1"]["workloads"]["gpu0"]
+    assert (len(counts), counts[0], counts[1], counts[-1], sum(counts)) == (49, 2, 1, 2, 5)
+    assert (found["RuleTriggered"], found["Datapoints"]) == (0, 3)
+
+
+def test_given_more_values_than_the_limit_when_balanced_then_histograms_start_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(load_balancing, "MAX_DATAPOINTS", 4)
+    samples = (
+        series(GPU, "gpu1", [50, 50], start=0.4)
+        + series(GPU, "gpu0", [10.0] * 5)
+        + series(GPU, "gpu0", [20.0] * 2, start=9)
+    )
+    profile = Profile().minute(0, samples).minutes(2)
+
+    found = report(profile, "LoadBalancing")
+
+    assert found["Datapoints"] == 2
+    assert {gpu: sum(counts) for gpu, counts in found["Details"]["algo-1"]["workloads"].items()} == {"gpu0": 2}
+
+
+def test_given_two_nodes_when_averaged_then_the_divisor_is_the_number_of_names_of_both() -> None:
+    profile = Profile().minutes(1)
+    profile.minute(
+        0, [(CPU, "cpu0", 1, 30), (CPU, "cpu1", 1, 50), (GPU, "gpu0", 1, 50), ("Algorithm", "eth", 1, 7.126)]
+    )
+    profile.minute(0, [(CPU, "cpu7", 1, 30), (CPU, "cpu7", 2, 90)], node="algo-2")
+
+    found = report(profile, "OverallSystemUsage")
+
+    assert list(found["Details"]) == ["Network", "GPU", "CPU", "CPU memory", "GPU memory", "I/O"]
+    assert found["Details"]["CPU"]["algo-1"] == dict.fromkeys(("max", "p99", "p95", "p50", "min"), 26.67)
+    assert found["Details"]["CPU"]["algo-2"]["p50"] == 20
+    assert found["Details"]["Network"]["algo-1"]["max"] == 7.13
+    assert found["Details"]["GPU memory"] == {}
+    assert found["Datapoints"] == 1
+
+
+def test_given_more_times_than_the_limit_when_reported_then_the_old_numbers_stay_until_new_ones_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(overall_system_usage, "MAX_DATAPOINTS", 3)
+    profile = Profile().minutes(3)
+    profile.minute(0, [(CPU, "cpu0", 1, 10), (CPU, "cpu0", 2, 20)], node="algo-1")
+    profile.minute(0, [(CPU, "cpu0", 3, 5)], node="algo-2")
+    profile.minute(1, [(CPU, "cpu0", 61, 70), (CPU, "cpu0", 62, 80)], node="algo-1")
+    profile.minute(2, [(CPU, "cpu0", 121, 33)], node="algo-1")
+
+    details = report(profile, "OverallSystemUsage")["Details"]["CPU"]
+
+    assert (details["algo-1"]["max"], details["algo-2"]["max"]) == (33, 5)
+
+
+def test_given_gpu_memory_without_utilisation_when_divided_by_no_gpu_then_the_rule_goes_on() -> None:
+    profile = Profile().minute(0, series(MEMORY, "gpu0", [10])).minutes(1)
+
+    assert report(profile, "OverallSystemUsage")["Details"]["GPU memory"]["algo-1"]["max"] == math.inf
+
+
+@pytest.mark.parametrize(("threshold", "fired"), [(20, 0), (0, 0), (-1, 3)])
+def test_given_no_step_when_time_passes_then_only_a_negative_threshold_fires(threshold: float, fired: int) -> None:
+    found = report(Profile().minutes(3), "MaxInitializationTime", threshold=threshold)
+
+    assert (found["RuleTriggered"], found["Violations"]) == (fired, fired)
+    assert found["Details"] == {"step_num": {}}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9).map(float)), max_size=40),
+    st.dictionaries(st.tuples(st.just("n"), st.sampled_from("ab")), st.integers(0, 6)),
+    st.integers(1, 7),
+)
+def test_given_any_stream_when_cut_at_resets_then_it_is_that_of_a_check_after_every_value(
+    stream: list[tuple[str, float]], sizes: dict[tuple[str, str], int], limit: int
+) -> None:
+    sizes = {key: min(size, limit) for key, size in sizes.items()}
+    samples = []
+    for name in dict.fromkeys(name for name, _ in stream):
+        rows = np.array([row for row, (of, _) in enumerate(stream) if of == name])
+        samples.append(SeriesSamples("n", name, np.array([stream[row][1] for row in rows]), rows))
+    counts = {name: size for (_, name), size in sizes.items()}
+    resets = []
+    for row, (name, _) in enumerate(stream):
+        counts[name] = counts.get(name, 0) + 1
+        if counts[name] > limit:
+            resets.append(row)
+            counts = {}
+
+    pieces = list(pieces_between_resets(samples, sizes, limit))
+
+    edges = [-1, *resets, len(stream)]
+    expected = [[row for row in range(len(stream)) if low < row <= high] for low, high in itertools.pairwise(edges)]
+    assert [sorted(int(row) for part in piece for row in part.rows) for piece in pieces] == expected
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=50), st.integers(1, 5))
+def test_given_any_values_when_added_in_parts_then_the_history_and_its_box_are_those_of_all(
+    values: list[float], parts: int
+) -> None:
+    history = History()
+    for part in np.array_split(np.array(values), parts):
+        history.extend(part)
+
+    assert history.values.tolist() == values
+    box = Box.of(history.values)
+    assert (box.smallest, box.largest) == (min(values), max(values))
+    assert box.p50 == pytest.approx(float(np.quantile(values, 0.5)))
+
+
+def test_given_a_null_name_when_replayed_then_the_report_can_be_written() -> None:
+    profile = Profile().minute(0, series(GPU, "gpu0", [1.0] * 5)).minutes(1)
+    profile.files = {name: body.replace(b'"gpu0"', b"null") for name, body in profile.files.items()}
+
+    reports = replayed(profile).reports
+
+    assert list(json.loads(json.dumps(reports))["LoadBalancing"]["Details"]["algo-1"]["workloads"]) == ["null"]

@@ -1,0 +1,219 @@
+import json
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import pytest
+
+from tests.unit.compatible.profiles import (
+    FIRST_S,
+    FIRST_US,
+    STEP,
+    Profile,
+    event,
+    line,
+    origin,
+    phase,
+    replayed,
+    report,
+)
+from trainguard.compatible.replay import replay
+from trainguard.compatible.source import Parser, catalogue
+from trainguard.errors import EmptyProfileError
+
+MEMORY = "MemoryUsedPercent"
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def ram(at: float, value: float) -> tuple[str, str, float, float]:
+    return ("Platform", MEMORY, at, value)
+
+
+def step(at: float, number: int, seconds: float = 0.4) -> dict[str, object]:
+    return event(STEP, 1, at, seconds, step_num=str(number), pid=905)
+
+
+def test_given_three_minutes_when_replayed_then_the_last_one_is_lost_but_for_its_first_instant() -> None:
+    profile = Profile().minute(0, [ram(12.5, 10)]).minute(1, [ram(70, 20)])
+    profile.minute(2, [ram(120, 30), ram(120.001, 40)])
+
+    result = replayed(profile)
+
+    assert (result.windows, result.first_us, result.through_us) == (2, FIRST_US, FIRST_US + 120_000_000)
+    times = result.reports["MaxInitializationTime"]["Details"]
+    assert (times["job_start"], times["job_end"]) == (FIRST_S + 12.5, FIRST_S + 120)
+
+
+def test_given_a_sample_on_an_edge_when_replayed_then_it_is_in_two_windows_and_added_to_itself() -> None:
+    edge = [ram(60, 23), ("CPUUtilization", "cpu0", 60, 50), ("CPUUtilization", "cpu0", 61, 50)]
+    profile = Profile().minute(0, [ram(30, 10)]).minute(1, [*edge, ram(90, 11)]).minutes(3)
+
+    found = report(profile, "OverallSystemUsage")
+
+    assert found["Datapoints"] == 2
+    memory = found["Details"]["CPU memory"]["algo-1"]
+    assert (memory["max"], memory["min"], memory["p50"]) == (46, 10, 11)
+
+
+def test_given_a_step_across_an_edge_when_replayed_then_it_counts_twice() -> None:
+    profile = Profile().minutes(3)
+    profile.trace(179, [origin(), phase(1, STEP), step(10, 0), step(59.9, 1), step(130, 2)])
+
+    assert report(profile, "MaxInitializationTime")["Datapoints"] == 4
+
+
+def test_given_framework_files_that_end_early_when_replayed_then_system_metrics_end_with_them() -> None:
+    profile = Profile().minutes(5).trace(61, [origin(), phase(1, STEP), step(10, 0)])
+
+    assert replayed(profile).windows == 2
+
+
+def test_given_a_framework_file_before_the_first_system_file_when_replayed_then_windows_begin_at_its_time() -> None:
+    profile = Profile().minutes(2).trace(-5.5, [origin()]).trace(300, [origin()])
+
+    result = replayed(profile)
+
+    assert (result.first_us, result.windows) == (FIRST_US - 5_500_000, 3)
+
+
+@pytest.mark.parametrize(("interval_us", "windows"), [(60_000_000, 4), (90_000_000, 3), ("240000000", 1), (1e9, 1)])
+def test_given_a_scan_interval_when_replayed_then_windows_are_as_long(interval_us: object, windows: int) -> None:
+    settings = {"ProfilerReport": {"scan_interval_us": interval_us}}
+
+    assert replayed(Profile().minutes(4), settings).windows == windows
+
+
+def test_given_one_minute_when_replayed_then_no_window_is_complete_and_all_reports_are_empty() -> None:
+    reports = replayed(Profile().minute(0, [ram(1, 10)])).reports
+
+    assert list(reports) == [
+        "CPUBottleneck",
+        "IOBottleneck",
+        "LowGPUUtilization",
+        "StepOutlier",
+        "GPUMemoryIncrease",
+        "BatchSize",
+        "MaxInitializationTime",
+        "LoadBalancing",
+        "OverallSystemUsage",
+        "Dataloader",
+        "OverallFrameworkMetrics",
+    ]
+    assert {tuple(found) for found in reports.values()} == {
+        ("RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters")
+    }
+    assert {found["Datapoints"] for found in reports.values()} == {0}
+
+
+def test_given_bad_and_blank_lines_when_replayed_then_they_cost_themselves_and_are_counted() -> None:
+    profile = Profile().minutes(2)
+    name = profile.names()[0]
+    good = [line("Platform", MEMORY, at, at) for at in (10, 20, 30)]
+    bad = ["", "{broken", '{"Name":"x"}', good[0].replace("10", '"10"'), good[0][:-10]]
+    profile.files[name] = "\n".join([good[0], *bad, good[1], "", good[2]]).encode()
+
+    result = replayed(profile)
+
+    assert result.skipped["bad_lines"] == 6
+    memory = result.reports["OverallSystemUsage"]["Details"]["CPU memory"]["algo-1"]
+    assert (memory["min"], memory["p50"], memory["max"]) == (10, 20, 30)
+
+
+def test_given_blank_lines_alone_when_replayed_then_they_are_counted_too() -> None:
+    profile = Profile().minutes(1)
+    profile.files[profile.names()[0]] = b"\n\n" + line("Platform", MEMORY, 1, 5).encode()
+
+    assert replayed(profile).skipped["bad_lines"] == 2
+
+
+def test_given_names_that_the_original_ignores_or_lets_pass_when_replayed_then_so_do_we() -> None:
+    profile = Profile().minutes(2)
+    minute = profile.names()[0].removesuffix(".algo-1.json")
+    text = line("Platform", MEMORY, 5, 50).encode()
+    profile.files[f"{minute}.algo-2.json.tmp"] = text
+    profile.files[f"{minute}.my-host.json"] = text.replace(b"50", b"70")
+
+    result = replayed(profile)
+
+    assert result.reports["OverallSystemUsage"]["Details"]["CPU memory"]["algo-1"]["max"] == 50
+    assert result.skipped["other_files"] == 1
+
+
+@pytest.mark.parametrize(
+    "names", [[], ["framework/pevents/2023111422/1700000100000000_1-algo-1_pythontimeline.json"], ["system/x.json"]]
+)
+def test_given_no_system_file_when_replayed_then_the_error_says_what_is_there(names: list[str]) -> None:
+    profile = Profile()
+    profile.files = dict.fromkeys(names, b"[]")
+
+    with pytest.raises(EmptyProfileError, match=f"{len(names)} files"):
+        replay(profile)
+
+
+def test_given_files_of_other_kinds_when_catalogued_then_they_move_the_clock_or_not_as_in_the_original() -> None:
+    folder = "framework/pevents/2023111422"
+    names = [
+        "system/incremental/2023111422/1700000040.algo-1.json",
+        "system/incremental/2023111422/1700000400.algo-1.json",
+        f"{folder}/1700000300000000_1-algo-1_pythontimeline.json",
+        f"{folder}/1700000360000000_1-algo-1_mystery.json",
+        f"{folder}/late_1-algo-1_pythontimeline.json",
+        "framework/pytorch/pyinstrument/algo-1/x/python_stats.json",
+    ]
+
+    found = catalogue(names)
+
+    assert found.latest_us == 1_700_000_360_000_000
+    assert [file.name for file in found.framework] == [names[2]]
+    assert found.skipped == {"framework_files_without_parser": 2, "framework_files_without_time": 1}
+
+
+def test_given_a_tensorflow_trace_when_catalogued_then_its_metadata_gives_the_times() -> None:
+    folder = "framework/tensorflow/detailed_profiling/2023111422/000000009"
+    trace = f"{folder}/plugins/profile/run/host.trace.json.gz"
+    system = "system/incremental/2023111422/1700000040.algo-1.json"
+
+    [with_times] = catalogue([system, trace, f"{folder}/1-algo-1_1700000041000000_1700000050000000.metadata"]).framework
+    [without] = catalogue([system, trace]).framework
+
+    assert with_times.parser is Parser.TENSORFLOW
+    assert (with_times.time_us, with_times.origin_us) == (1_700_000_050_000_000, 1_700_000_041_000_000)
+    assert (without.time_us, without.origin_us) == (0, 0)
+
+
+def test_given_a_map_of_workers_when_replayed_then_files_come_in_bounded_batches_and_reports_are_the_same() -> None:
+    profile = Profile().minutes(100)
+    for number in range(100):
+        profile.minute(number, [ram(60 * number + 5, number)])
+    batches = []
+
+    def batched_map(function: Callable[[A], B], items: Iterable[A]) -> list[B]:
+        taken = list(items)
+        batches.append(len(taken))
+        return [function(item) for item in taken]
+
+    started: list[int] = []
+    replayed_ahead = replay(profile, file_map=batched_map, progress=lambda *_: started.append(len(batches)))
+
+    assert replayed_ahead.reports == replay(profile).reports
+    assert (max(batches), started[0], started[-1]) == (16, 2, 7)
+
+
+def test_given_progress_when_replayed_then_every_window_is_told() -> None:
+    told: list[tuple[int, int]] = []
+
+    replay(Profile().minutes(3), progress=lambda done, of: told.append((done, of)))
+
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_given_whole_numbers_when_replayed_then_the_reports_are_those_of_floats() -> None:
+    samples = [("GPUUtilization", "gpu0", at / 2, 25.0) for at in range(24, 240)]
+    floats = replay(Profile().minute(0, samples).minutes(2), {"LowGPUUtilization": {"patience": 10, "window": 20}})
+    ints = Profile().minute(0, samples).minutes(2)
+    ints.files = {name: body.replace(b"25.0", b"25") for name, body in ints.files.items()}
+
+    whole = replay(ints, {"LowGPUUtilization": {"patience": 10, "window": 20}})
+
+    assert whole.reports["LowGPUUtilization"]["RuleTriggered"] == 2
+    assert json.dumps(whole.reports) == json.dumps(floats.reports)
