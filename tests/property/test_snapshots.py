@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainguard.telemetry.assemble import assemble, complete, estimate_interval_s, extend_gpu_names
@@ -96,6 +96,29 @@ def test_given_a_grid_when_assembled_then_one_snapshot_holds_one_tick(rows: Any)
     times = assembled([rows])[0]
     ticks = {round((time - 1_000.0) / 0.501) for time, _, _ in rows}
     assert len(times) == len(ticks)
+
+
+@given(
+    steps=st.lists(
+        st.sampled_from([0.0, 0.01, 0.1, 0.124, 0.125, 0.2, 0.249, 0.25, 0.251, 0.4, 0.5, 3.0]), max_size=40
+    ),
+    cut=st.integers(0, 40),
+)
+@example(steps=[0.5, 0.1, 0.1, 0.1, 0.5], cut=40)  # no gap inside what are two snapshots
+@example(steps=[0.5, 0.2, 0.4], cut=40)  # a gap inside one snapshot
+def test_given_samples_at_any_distances_when_assembled_then_a_snapshot_is_less_than_half_an_interval_long(
+    steps: list[float], cut: int
+) -> None:
+    times = (1_000.0 + np.cumsum([0.0, *steps])).tolist()
+    rows = [(time, 2, 50.0) for time in times]
+
+    expected: list[float] = []
+    for time in times:
+        if not expected or time >= expected[-1] + 0.25:
+            expected.append(time)
+
+    assert assembled([rows])[0].tolist() == expected
+    assert assembled([rows[:cut], rows[cut:]])[0].tolist() == expected
 
 
 def test_given_samples_of_one_snapshot_when_assembled_then_every_column_is_its_own() -> None:

@@ -13,30 +13,24 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules.judgement import Judgement
-from trainguard.rules.protocol import (
-    MIN_WINDOW_POINTS,
-    NonNegativeInt,
-    Percent,
-    Positive,
-    RuleParameters,
-    SystemRule,
-    WindowPoints,
-)
+from trainguard.rules.paid_time import idle_share_of_paid, share_of_paid
+from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule, WindowPoints
 from trainguard.rules.quantiles import column_quantiles, counted_boxes
-from trainguard.rules.spans import patience_in_points, warming_up_reason, window_in_points
+from trainguard.rules.spans import (
+    LASTING_WINDOWS,
+    patience_in_points,
+    sampled_enough,
+    warming_up_reason,
+    window_in_points,
+)
 from trainguard.rules.units import show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.telemetry.snapshots import BoolArray
 
 Kind = Literal["under", "fluctuating"]
 
-LASTING_WINDOWS = 2
-"""A kind of low utilization must hold while the window moves on by so many windows."""
-
 IDLE_FINDING_S = 1_200.0
 """A node that is idle for longer is a finding of its own; up to here it is start-up, a pause or the tail."""
-
-MIN_SAMPLED_SHARE = 0.25
-"""A GPU with samples at fewer of the window's points is not judged on it."""
 
 
 class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
@@ -58,9 +52,15 @@ class Streak(msgspec.Struct, array_like=True):
 
 
 class LowGPUUtilizationState(msgspec.Struct, array_like=True):
-    """One streak for each GPU that is of some kind now, in the GPUs' order; at most the node's GPUs."""
+    """One streak for each GPU that is of some kind now, in the GPUs' order; at most the node's GPUs.
+
+    ``judged`` counts the kept points that were added at evaluations which judged some GPU, ``low`` those of them at
+    which a GPU was of some kind.
+    """
 
     streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
+    judged: int = 0
+    low: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
         return 3.0 * self.window_points(parameters, interval_s) * interval_s
 
     def window_points(self, parameters: LowGPUUtilizationParameters, interval_s: float) -> int:
-        """``window``, or ``window_s`` in points; RuleConfigError where that is not 20 to 2,000 points."""
+        """``window``, or ``window_s`` in points, at least 20; RuleConfigError over 2,000."""
         return window_in_points(self.name, parameters.window, parameters.window_s, interval_s)
 
     def observe(
@@ -96,7 +96,8 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
         """Evaluate every GPU once: a streak goes on while the kind stays the same, and ends at any other answer."""
         view = minute.view
         streaks = {}
-        for usage in self._usages(view, parameters):
+        usages = self._usages(view, parameters)
+        for usage in usages:
             if usage.kind is None:
                 continue
             streak = state.streaks.get(usage.gpu)
@@ -104,6 +105,8 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
                 streak = Streak(usage.kind, view.kept_total)
             streaks[usage.gpu] = streak
         state.streaks = streaks
+        state.judged += minute.fresh if any(usage.judged for usage in usages) else 0
+        state.low += minute.fresh if streaks else 0
 
     def judge(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
@@ -127,13 +130,12 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
             return []
         patience = patience_in_points(parameters.patience, parameters.patience_s, view.interval_s)
         values = view.kept_gpu_utilization[-self.window_points(parameters, view.interval_s) :]
-        enough = max(MIN_WINDOW_POINTS, MIN_SAMPLED_SHARE * len(values))
-        sampled = np.count_nonzero(~np.isnan(values), axis=0).tolist()
+        sampled = sampled_enough(values).tolist()
         points = view.gpu_histogram.sum(axis=1).tolist()
         highs, lows = column_quantiles(values, (0.95, 0.05)).tolist()
         usages = []
         for index in np.flatnonzero(view.ever_active).tolist():
-            judged = points[index] > patience and sampled[index] >= enough
+            judged = points[index] > patience and sampled[index]
             p95, p5 = highs[index], lows[index]
             kind: Kind | None = None
             if judged and p95 < parameters.threshold_p95:
@@ -173,8 +175,29 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
             threshold=parameters.threshold_p5 if fluctuating else parameters.threshold_p95,
             worst=worst.gpu,
             data_points=view.kept_total,
+            advice=_advice(worst, view) if fired else None,
+            affected_share=state.low / state.judged if state.judged else None,
+            wasted_share=idle_share_of_paid(view, _chosen(view, fired)) if fired else None,
             details=details,
         )
+
+
+def _chosen(view: NodeView, usages: list[_Usage]) -> BoolArray:
+    """Tell which of the node's GPUs ``usages`` speak of: bool[G]."""
+    return np.isin(view.gpu_names, [usage.gpu for usage in usages])
+
+
+def _advice(worst: _Usage, view: NodeView) -> str:
+    if worst.kind == "fluctuating":
+        return (
+            f"Look for what {worst.gpu} on {view.node} waits for again and again, idle at {show_percent(worst.p5)} and "
+            f"then busy at {show_percent(worst.p95)}: data, checkpoints, other workers or blocking calls between steps."
+        )
+    return (
+        f"Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
+        f"nothing more to do, take a smaller instance: {worst.gpu} on {view.node} leaves "
+        f"{show_percent(100.0 - worst.p95)} or more unused in 95 % of its time."
+    )
 
 
 def _warming_up(
@@ -190,14 +213,22 @@ def _judge_idle(view: NodeView, details: dict[str, Any]) -> Judgement:
     idle = show_duration(view.idle_run_s)
     if view.first_active_at is None:
         kind, reason = "never used", f"no GPU of {view.node} was used in the {idle} since its first sample"
+        advice = f"Check that the script places the model on the GPUs of {view.node}: {idle} were paid for without use."
     else:
         kind, reason = "idle", f"every GPU of {view.node} has been idle for {idle}"
+        advice = (
+            f"Check whether the job hangs on {view.node}, and stop it if it does: {idle} were paid for without use."
+        )
+    idle_share = share_of_paid(view, view.idle_run_s)
     return Judgement(
         Status.FIRED,
         f"{kind}: {reason} (allowed {show_duration(IDLE_FINDING_S)}).",
         measured=view.idle_run_s / 60.0,
         threshold=IDLE_FINDING_S / 60.0,
         data_points=view.kept_total,
+        advice=advice,
+        affected_share=idle_share,
+        wasted_share=idle_share,
         details={**details, "finding": kind},
     )
 

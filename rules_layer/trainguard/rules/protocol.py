@@ -21,7 +21,7 @@ Percent = Annotated[float, msgspec.Meta(ge=0.0, le=100.0)]
 Positive = Annotated[float, msgspec.Meta(gt=0.0)]
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 PositiveInt = Annotated[int, msgspec.Meta(gt=0)]
-WindowPoints = Annotated[int, msgspec.Meta(ge=MIN_WINDOW_POINTS, le=MAX_WINDOW_POINTS)]
+WindowPoints = Annotated[int, msgspec.Meta(ge=1, le=MAX_WINDOW_POINTS)]
 
 
 class RuleParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -36,7 +36,7 @@ def counted_quantiles(counts: IntArray, quantiles: Sequence[float]) -> FloatArra
     sizes = counts.sum(axis=1)
 
     def value_at(ranks: IntArray) -> FloatArray:
-        values: FloatArray = np.count_nonzero(cumulative <= ranks[:, np.newaxis], axis=1).astype(np.float64)
+        values: FloatArray = (cumulative <= ranks[..., np.newaxis]).sum(axis=-1).astype(np.float64)
         return values
 
     return _interpolate(sizes, quantiles, value_at)
@@ -64,20 +64,30 @@ class Box:
         return max(self.p25 - WHISKER_IQRS * (self.p75 - self.p25), self.smallest)
 
 
+BOX_QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+def column_boxes(values: FloatArray) -> tuple[Box | None, ...]:
+    """Boxes of the columns of ``values`` (float64[K, G]), leaving out NaN; None for a column without a number."""
+    table = column_quantiles(values, BOX_QUANTILES)
+    return tuple(None if np.isnan(column[0]) else Box(*column.tolist()) for column in table.T)
+
+
 def counted_boxes(counts: IntArray) -> tuple[Box, ...]:
     """Boxes of whole numbers counted in ``counts`` (int64[G, V]), a box for each row."""
-    table = counted_quantiles(counts, (0.0, 0.25, 0.5, 0.75, 0.95, 1.0))
+    table = counted_quantiles(counts, BOX_QUANTILES)
     return tuple(Box(*column) for column in table.T.tolist())
 
 
 def _interpolate(sizes: IntArray, quantiles: Sequence[float], value_at: Callable[[IntArray], FloatArray]) -> FloatArray:
-    """Interpolate at h = (n - 1) q between the order statistics floor(h) and floor(h) + 1."""
+    """Interpolate at h = (n - 1) q between the order statistics floor(h) and floor(h) + 1.
+
+    ``sizes`` is int64[G]; ``value_at`` gives the order statistics of ranks int64[Q, G].
+    """
     last = np.maximum(sizes - 1, 0)
-    rows = []
-    for quantile in quantiles:
-        position = last * quantile
-        below = np.floor(position).astype(np.int64)
-        low = value_at(below)
-        high = value_at(np.minimum(below + 1, last))
-        rows.append(np.where(sizes > 0, low + (position - below) * (high - low), np.nan))
-    return np.array(rows, dtype=np.float64)
+    positions = last * np.array(quantiles, dtype=np.float64)[:, np.newaxis]
+    below = np.floor(positions).astype(np.int64)
+    low = value_at(below)
+    high = value_at(np.minimum(below + 1, last))
+    values: FloatArray = np.where(sizes > 0, low + (positions - below) * (high - low), np.nan)
+    return values

@@ -93,7 +93,7 @@ def assemble(
     """
     if samples.times.size == 0:
         return complete([], gpu_names), open_snapshot
-    starts = _snapshot_starts(np.sort(samples.times), open_snapshot, interval_s / 2.0)
+    starts = _snapshot_starts(np.sort(samples.times, kind="stable"), open_snapshot, interval_s / 2.0)
     rows = np.maximum(np.searchsorted(starts, samples.times, side="right") - 1, 0)
     columns = _Columns.of(samples, rows, starts, gpu_names)
     if open_snapshot is not None:
@@ -113,14 +113,25 @@ def complete(snapshots: list[OpenSnapshot], gpu_names: tuple[str, ...]) -> Snaps
 
 
 def _snapshot_starts(times: FloatArray, open_snapshot: OpenSnapshot | None, half_s: float) -> FloatArray:
-    start = float(times[0]) if open_snapshot is None else open_snapshot.time
-    starts = [start]
-    position = int(np.searchsorted(times, start + half_s, side="left"))
+    """Return the time of each snapshot's first sample; ``times`` (float64[N], N > 0) is ascending."""
+    first = float(times[0]) if open_snapshot is None else open_snapshot.time
+    later = times[times.searchsorted(first + half_s) :]
+    if later.size == 0:
+        return np.array([first])
+    after_gap = np.flatnonzero(np.diff(later) >= half_s / 2.0)
+    starts, ends = later[np.append(0, after_gap + 1)], later[np.append(after_gap, later.size - 1)]
+    if (ends < starts + half_s).all() and (starts[1:] >= starts[:-1] + half_s).all():
+        return np.append(first, starts)
+    return np.append(first, _starts_one_by_one(later, half_s))
+
+
+def _starts_one_by_one(times: FloatArray, half_s: float) -> list[float]:
+    """Find the starts where no gaps tell the snapshots apart."""
+    starts, position = [], 0
     while position < times.size:
-        start = float(times[position])
-        starts.append(start)
-        position = int(np.searchsorted(times, start + half_s, side="left"))
-    return np.array(starts, dtype=np.float64)
+        starts.append(float(times[position]))
+        position = int(times.searchsorted(starts[-1] + half_s))
+    return starts
 
 
 _NODE_COLUMNS: tuple[tuple[str, type], ...] = (

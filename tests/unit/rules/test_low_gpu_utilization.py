@@ -261,14 +261,93 @@ def test_given_patience_and_window_in_seconds_when_judged_then_they_are_converte
     assert RULE.clear_after_s(in_seconds, 60.0) == 3 * 1_200.0
 
 
-@pytest.mark.parametrize("window_s", [1_100.0, 130_000.0])
-def test_given_a_window_that_is_no_20_to_2000_points_when_converted_then_the_error_says_what_is_right(
-    window_s: float,
-) -> None:
-    with pytest.raises(RuleConfigError, match="1200 to 120000 s, which are 20 to 2,000 points") as caught:
-        RULE.window_points(LowGPUUtilizationParameters(window_s=window_s), 60.0)
+def test_given_a_window_of_fewer_than_20_points_when_converted_then_20_are_judged() -> None:
+    for parameters in (LowGPUUtilizationParameters(window=1), LowGPUUtilizationParameters(window_s=30.0)):
+        assert RULE.window_points(parameters, 60.0) == 20
+    assert RULE.window_points(LowGPUUtilizationParameters(window=21), 60.0) == 21
 
-    assert (caught.value.rule, caught.value.field, caught.value.value) == ("LowGPUUtilization", "window_s", window_s)
+    short, twenty = (
+        judge(minutely([30.0] * 90), LowGPUUtilizationParameters(window=window, patience=20)) for window in (5, 20)
+    )
+    assert short.judgements == twenty.judgements
+
+
+def test_given_a_window_of_more_than_2000_points_when_converted_then_the_error_says_what_is_right() -> None:
+    assert RULE.window_points(LowGPUUtilizationParameters(window_s=120_000.0), 60.0) == 2_000
+    with pytest.raises(RuleConfigError, match="at most 120000 s, which are 2,000 points at the sampling") as caught:
+        RULE.window_points(LowGPUUtilizationParameters(window_s=120_060.0), 60.0)
+
+    assert (caught.value.rule, caught.value.field, caught.value.value) == ("LowGPUUtilization", "window_s", 120_060.0)
+
+
+@pytest.mark.parametrize("interval_s", [0.1, 0.2, 0.5, 1.0, 5.0, 60.0])
+def test_given_any_sampling_when_window_and_patience_are_in_seconds_then_they_last_as_long(interval_s: float) -> None:
+    span_s = max(120.0, 20.0 * interval_s)
+    parameters = LowGPUUtilizationParameters(window_s=span_s, patience_s=span_s)
+    points = round(4.5 * span_s / interval_s)
+
+    result = judge(series(np.full(points, 30.0), interval_s=interval_s), parameters, closed=False)
+
+    spans_seen = [minute * 60.0 / span_s for minute in result.minutes]
+    for at, status in zip(spans_seen, result.statuses, strict=True):
+        if at < 1.0 - interval_s / span_s:
+            assert status is Status.WARMING_UP
+        elif at < 2.9:
+            assert status is not Status.FIRED
+    assert result.first_fire is not None
+    assert result.first_fire * 60.0 <= 3.0 * span_s + 60.0 + interval_s
+
+
+def test_given_two_low_gpus_of_four_when_it_fires_then_their_idleness_is_the_waste() -> None:
+    gpu = np.full((80, 4), [95.0, 30.0, 40.0, 95.0])
+
+    result = judge(series(gpu, interval_s=60.0), A_POINT_A_MINUTE, closed=False)
+
+    assert (result.last.status, result.last.worst) == (Status.FIRED, "gpu1")
+    assert result.last.wasted_share == pytest.approx((0.7 + 0.6) / 4.0)
+    assert result.last.affected_share == 1.0
+    assert result.last.advice == (
+        "Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
+        "nothing more to do, take a smaller instance: gpu1 on algo-1 leaves 70 % or more unused in 95 % of its time."
+    )
+
+
+def test_given_start_up_and_a_late_onset_when_it_fires_then_the_shares_are_of_judged_and_of_paid_time() -> None:
+    result = judge(minutely([0.0] * 15 + [100.0] * 61 + [30.0] * 80), A_POINT_A_MINUTE, closed=False)
+
+    assert result.last.status is Status.FIRED
+    assert result.last.affected_share == pytest.approx(62.0 / 121.0)
+    assert result.last.wasted_share == pytest.approx(80.0 * 0.7 / 156.0)
+
+
+def test_given_fluctuation_when_it_fires_then_the_advice_is_to_look_for_what_the_gpu_waits_for() -> None:
+    result = judge(series(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0)), closed=False)
+
+    assert result.last.advice is not None
+    assert result.last.advice.startswith(
+        "Look for what gpu0 on algo-1 waits for again and again, idle at 0 % and then busy at 97 %: "
+    )
+
+
+def test_given_a_node_that_hangs_when_it_fires_then_the_idle_time_is_the_waste() -> None:
+    hung = judge(minutely([95.0] * 30 + [0.0] * 30), closed=False).last
+    unused = judge(minutely([0.0] * 30), closed=False).last
+
+    assert hung.wasted_share == hung.affected_share == pytest.approx(29.0 / 60.0)
+    assert unused.wasted_share == pytest.approx(29.0 / 30.0)
+    assert (
+        hung.advice
+        == "Check whether the job hangs on algo-1, and stop it if it does: 29 min were paid for without use."
+    )
+    assert unused.advice is not None
+    assert unused.advice.startswith("Check that the script places the model on the GPUs of algo-1")
+
+
+def test_given_a_healthy_node_when_judged_then_nothing_is_wasted() -> None:
+    result = judge(minutely([95.0] * 60), A_POINT_A_MINUTE)
+
+    assert (result.last.status, result.last.affected_share) == (Status.OK, 0.0)
+    assert (result.last.advice, result.last.wasted_share) == (None, None)
 
 
 def test_given_kept_points_when_judged_then_the_details_hold_the_box_of_the_whole_history() -> None:

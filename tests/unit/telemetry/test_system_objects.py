@@ -65,6 +65,26 @@ def test_given_one_bad_line_among_good_ones_when_read_then_it_alone_is_lost_and_
     assert good.tolist()[:2] == [50.0, 50.0]
 
 
+def test_given_an_unknown_dimension_when_read_then_the_other_lines_are_read_as_without_it() -> None:
+    good = (
+        line()
+        + line(dimension="CPUUtilization", name="cpu3", value=7.25)
+        + line(dimension="", name="MemoryUsedPercent")
+    )
+    alone, beside = read(good), read(line(dimension="Temperature") + good)
+
+    assert beside.table == alone.table
+    assert beside.values.tolist() == alone.values.tolist()
+    assert (alone.tally, beside.tally) == ({"lines": 3}, {"lines": 4, "unknown_dimensions": 1})
+
+
+def test_given_lines_of_another_node_when_read_then_its_devices_are_no_series() -> None:
+    samples = read(line(name="gpu7", node="algo-2") + line() + line(name="gpu7", node="algo-2", second=999.0))
+
+    assert [series.name for series in samples.table] == ["gpu0"]
+    assert samples.tally == {"lines": 3, "wrong_node": 2}
+
+
 def test_given_dimensions_that_no_rule_reads_when_read_then_nothing_is_counted_against_the_object() -> None:
     samples = read(line() + line(dimension="Platform", name="ReceiveBytesPerSecond", value=1e9) + line(dimension=""))
     assert samples.tally == {"lines": 3}

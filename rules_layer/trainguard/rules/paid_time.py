@@ -1,0 +1,29 @@
+"""What a finding cost, as a share of the time in which a node was paid for.
+
+A node is paid for from its first sample on, start-up, pauses and tail included, whatever a rule leaves out.
+"""
+
+import numpy as np
+
+from trainguard.rules.views import NodeView
+from trainguard.telemetry.snapshots import BoolArray
+
+
+def share_of_paid(view: NodeView, lost_s: float) -> float | None:
+    """Return ``lost_s`` seconds of the whole node as a share, 0 to 1, of its time; None before its first sample."""
+    if view.through is None or view.first_sample_at is None:
+        return None
+    return min(max(lost_s / (view.through - view.first_sample_at + view.interval_s), 0.0), 1.0)
+
+
+def idle_share_of_paid(view: NodeView, gpus: BoolArray) -> float | None:
+    """Return what ``gpus`` (bool[G]) left undone in the kept points, as a share of the ever-active GPUs' paid time.
+
+    A GPU at 30 % leaves 70 % undone. None while nothing was kept.
+    """
+    counts = view.gpu_histogram[gpus]
+    active = int(np.count_nonzero(view.ever_active))
+    if not active or not counts.any():
+        return None
+    undone = float((counts * (100 - np.arange(counts.shape[1]))).sum()) / 100.0 / active
+    return share_of_paid(view, undone * view.interval_s)

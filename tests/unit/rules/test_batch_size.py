@@ -1,0 +1,226 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.node_replay import NodeSeries, Replay, node_minutes, replay, series
+from trainguard.errors import RuleConfigError
+from trainguard.records import Status
+from trainguard.rules.batch_size import BatchSize, BatchSizeParameters
+from trainguard.telemetry.snapshots import FloatArray
+
+RULE = BatchSize()
+DEFAULTS = BatchSizeParameters()
+A_POINT_A_MINUTE = BatchSizeParameters(window=20, patience=20)
+SMALL, LARGE = 40.0, 92.0
+
+
+def judge(node: NodeSeries, parameters: BatchSizeParameters = DEFAULTS, *, closed: bool = True) -> Replay:
+    return replay(RULE, parameters, node, closed=closed)
+
+
+def training(minutes: float, level: float, *, seed: int = 3) -> FloatArray:
+    """Whole percents about ``level``, two a second."""
+    noise = np.random.default_rng(seed).normal(level, 4.0, int(minutes * 120))
+    return np.clip(np.rint(noise), 11.0, 100.0)
+
+
+def idle(minutes: float) -> FloatArray:
+    return np.zeros(int(minutes * 120))
+
+
+def minutely(values: list[float]) -> NodeSeries:
+    """One point a minute, so that every kept point is an evaluation."""
+    return series(values, interval_s=60.0)
+
+
+def test_given_a_batch_that_is_too_small_from_the_start_when_replayed_then_it_fires_by_minute_15() -> None:
+    result = judge(series(training(20.0, SMALL)), closed=False)
+
+    assert result.first_fire is not None
+    assert result.first_fire <= 15.0
+
+
+def test_given_a_well_used_node_when_it_starts_up_pauses_checkpoints_and_tails_off_then_it_stays_silent() -> None:
+    work = training(15.0, LARGE)
+    work[np.arange(work.size) * 0.5 % 600.0 >= 560.0] = 0.0
+    node = series(np.concatenate([idle(12.0), work, idle(4.0), work, idle(9.0), work, idle(15.0)]))
+
+    result = judge(node)
+
+    assert result.first_fire is None
+    assert result.last.status is Status.OK
+
+
+def test_given_a_light_phase_of_six_minutes_in_a_well_used_job_when_replayed_then_it_stays_silent() -> None:
+    evaluation = training(6.0, 30.0)
+    result = judge(series(np.concatenate([training(20.0, LARGE), evaluation, training(20.0, LARGE)])))
+
+    assert Status.OK in result.statuses
+    assert result.first_fire is None
+    assert any("and counts from 1,000 points on" in said.reason for said in result.judgements)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "memory", "cpu", "fires"),
+    [
+        pytest.param(69.0, 69.0, 138.0, True, id="all-below"),
+        pytest.param(70.0, 30.0, 40.0, False, id="gpu-on-threshold"),
+        pytest.param(30.0, 70.0, 40.0, False, id="memory-on-threshold"),
+        pytest.param(30.0, 30.0, 140.0, False, id="cpu-on-threshold"),
+    ],
+)
+def test_given_values_about_the_thresholds_when_judged_then_all_three_must_be_below(
+    gpu: float, memory: float, cpu: float, fires: bool
+) -> None:
+    # the replayed node's mean CPU is half of its busiest core
+    node = series(np.full(90, gpu), gpu_memory=np.full(90, memory), cpu=cpu, interval_s=60.0)
+
+    assert (judge(node, A_POINT_A_MINUTE).first_fire is not None) is fires
+
+
+def test_given_one_busy_gpu_of_four_when_judged_then_the_batch_is_not_too_small() -> None:
+    gpu = np.full((90, 4), SMALL)
+    gpu[:, 2] = LARGE
+
+    result = judge(series(gpu, gpu_memory=np.full((90, 4), 20.0), interval_s=60.0), A_POINT_A_MINUTE)
+
+    assert result.first_fire is None
+    assert (result.last.worst, result.last.measured, result.last.threshold) == ("gpu2", LARGE, 70.0)
+
+
+def test_given_a_gpu_that_was_never_active_when_judged_then_it_does_not_count() -> None:
+    gpu = np.full((90, 2), SMALL)
+    gpu[:, 1] = 0.0
+
+    result = judge(series(gpu, gpu_memory=np.full((90, 2), 90.0) * [0.2, 1.0], interval_s=60.0), A_POINT_A_MINUTE)
+
+    assert result.first_fire is not None
+    assert "gpu1" not in result.last.details
+
+
+def test_given_points_about_patience_when_judged_then_it_warms_up_until_there_are_more() -> None:
+    result = judge(minutely([LARGE] * 102), closed=False)
+
+    assert result.statuses == (Status.WARMING_UP,) * 100 + (Status.OK,) * 2
+    assert result.judgements[99].patience == "100/100"
+
+
+def test_given_a_small_batch_when_the_window_has_moved_by_two_windows_then_it_fires_and_not_before() -> None:
+    result = judge(minutely([SMALL] * 63), A_POINT_A_MINUTE, closed=False)
+
+    first_judged = 20
+    assert result.statuses[first_judged + 39] is Status.OK
+    assert result.statuses[first_judged + 40] is Status.FIRED
+
+
+def test_given_an_evaluation_that_is_clean_when_the_batch_is_small_again_then_the_count_begins_anew() -> None:
+    result = judge(minutely([SMALL] * 50 + [95.0] * 2 + [SMALL] * 90), A_POINT_A_MINUTE, closed=False)
+
+    assert result.first_fire is not None
+    assert result.first_fire > 50.0 + 2.0 + 40.0
+
+
+def test_given_a_small_batch_until_the_end_when_the_tail_is_long_then_the_tail_adds_nothing() -> None:
+    result = judge(minutely([SMALL] * 55 + [0.0] * 60), A_POINT_A_MINUTE)
+
+    assert result.first_fire is None
+    assert result.last.data_points == 55
+
+
+def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -> None:
+    gpu = np.full((80, 2), [31.0, 44.0])
+
+    result = judge(
+        series(gpu, gpu_memory=np.full((80, 2), [18.0, 12.0]), cpu=50.0, interval_s=60.0),
+        A_POINT_A_MINUTE,
+        closed=False,
+    )
+
+    assert result.last.reason == (
+        "over the last 20 points (20 min) the 95th percentiles on algo-1 are 25 % of CPU (threshold 70 %), at most "
+        "44 % of GPU utilization (gpu1, threshold 70 %) and at most 18 % of GPU memory activity (gpu0, threshold "
+        "70 %); this has lasted for 59 points (59 min)."
+    )
+    assert result.last.advice == (
+        "Raise the batch size, or take a smaller instance: even the busiest GPU, gpu1, is at or below 44 % in 95 % of "
+        "the newest points of algo-1."
+    )
+    assert result.last.affected_share == 1.0
+    assert result.last.wasted_share == pytest.approx((0.69 + 0.56) / 2.0)
+
+
+def test_given_a_late_onset_when_it_fires_then_the_affected_share_is_that_of_the_points_found_low() -> None:
+    result = judge(minutely([95.0] * 60 + [SMALL] * 80), A_POINT_A_MINUTE, closed=False)
+
+    assert result.last.status is Status.FIRED
+    assert result.last.affected_share == pytest.approx(62.0 / 120.0)
+
+
+def test_given_kept_points_when_judged_then_the_boxes_whiskers_lie_within_their_own_data() -> None:
+    memory = training(30.0, 20.0, seed=5)
+
+    details = judge(series(training(30.0, 60.0), gpu_memory=memory), closed=False).last.details
+
+    newest = memory[-500:]
+    p25, p50, p75, p95 = np.quantile(newest, [0.25, 0.5, 0.75, 0.95])
+    box = details["gpu0_memory"]
+    assert (box["p25"], box["p50"], box["p75"], box["p95"]) == pytest.approx((p25, p50, p75, p95))
+    assert box["upper"] == min(p75 + 1.5 * (p75 - p25), newest.max())
+    assert box["lower"] == max(p25 - 1.5 * (p75 - p25), newest.min())
+    assert set(details) == {"cpu", "gpu0", "gpu0_memory", "memory_note", "last_timestamp"}
+    assert "memory controller" in details["memory_note"]
+
+
+def test_given_utilization_that_changed_when_judged_then_its_box_is_of_all_kept_points() -> None:
+    values = np.concatenate([training(30.0, LARGE), training(6.0, SMALL)])
+
+    box = judge(series(values), closed=False).last.details["gpu0"]
+
+    assert box["p50"] == np.quantile(values, 0.5)
+    assert box["window_p95"] == pytest.approx(np.quantile(values[-500:], 0.95))
+
+
+@pytest.mark.parametrize("missing", ["memory", "cpu"])
+def test_given_a_series_without_samples_when_judged_then_nothing_is_said_of_the_batch(missing: str) -> None:
+    memory = np.full(200, np.nan if missing == "memory" else 20.0)
+    cpu = np.nan if missing == "cpu" else 40.0
+
+    result = judge(
+        series(np.full(200, SMALL), gpu_memory=memory, cpu=cpu, interval_s=60.0), A_POINT_A_MINUTE, closed=False
+    )
+
+    assert result.last.status is Status.WARMING_UP
+    assert result.last.reason.startswith("too few of the newest points of algo-1 have samples")
+
+
+def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
+    node = series(np.empty((240, 0)))
+    minute = next(iter(node_minutes(node, closed=False)))
+    nothing = replace(minute.view, through=None, first_sample_at=None)
+
+    assert RULE.judge(RULE.state_type(), nothing, DEFAULTS).status is Status.WAITING_FOR_DATA
+    assert set(judge(node).statuses) == {Status.NOT_APPLICABLE}
+
+
+def test_given_a_node_that_was_never_used_when_judged_then_it_warms_up() -> None:
+    assert judge(series(idle(30.0)), closed=False).last.status is Status.WARMING_UP
+
+
+@pytest.mark.parametrize("interval_s", [0.1, 0.2, 0.5, 1.0, 5.0])
+def test_given_any_sampling_when_window_and_patience_are_in_seconds_then_they_last_as_long(interval_s: float) -> None:
+    parameters = BatchSizeParameters(window_s=120.0, patience_s=120.0)
+    points = round(16.0 * 60.0 / interval_s)
+
+    result = judge(series(np.full(points, SMALL), interval_s=interval_s), parameters, closed=False)
+
+    assert result.statuses == (Status.WARMING_UP,) * 2 + (Status.OK,) * 4 + (Status.FIRED,) * 10
+
+
+def test_given_a_window_in_seconds_that_is_too_long_when_asked_for_then_the_error_says_what_is_right() -> None:
+    parameters = BatchSizeParameters(window_s=3_600.0)
+
+    assert RULE.window_points(parameters, 5.0) == 720
+    assert RULE.clear_after_s(parameters, 5.0) == 3 * 3_600.0
+    with pytest.raises(RuleConfigError, match=r"BatchSize: parameter window_s is 3600\.0, expected at most 1000 s"):
+        RULE.window_points(parameters, 0.5)

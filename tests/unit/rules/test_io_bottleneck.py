@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+
+from tests.unit.rules.node_replay import NodeSeries, Replay, replay, series
+from trainguard.records import Status
+from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
+from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
+
+RULE = IOBottleneck()
+DEFAULTS = IOBottleneckParameters()
+BUSY, WAITING, READING = 95.0, 30.0, 80.0
+"""The GPU at work, the GPU that waits, and the I/O wait of the core that reads meanwhile."""
+
+
+def judge(node: NodeSeries, parameters: IOBottleneckParameters = DEFAULTS, *, closed: bool = True) -> Replay:
+    return replay(RULE, parameters, node, closed=closed)
+
+
+def node(*phases: tuple[float, float, float], interval_s: float = 0.5) -> NodeSeries:
+    """Build a node of one GPU from phases of (minutes, utilization, largest I/O wait)."""
+    lengths = [round(minutes * 60.0 / interval_s) for minutes, _, _ in phases]
+    gpu = np.repeat([utilization for _, utilization, _ in phases], lengths)
+    return series(gpu, io_wait=np.repeat([wait for _, _, wait in phases], lengths), interval_s=interval_s)
+
+
+def test_given_a_gpu_that_waits_for_reads_when_that_is_most_of_the_time_then_it_fires_and_the_cpu_rule_does_not() -> (
+    None
+):
+    reading = node(*[(0.6, WAITING, READING), (0.4, BUSY, 1.0)] * 15)
+
+    result = judge(reading)
+
+    assert result.last.status is Status.FIRED
+    assert result.last.measured == pytest.approx(60.0, abs=0.1)
+    assert replay(CPUBottleneck(), CPUBottleneckParameters(), reading).first_fire is None
+
+
+@pytest.mark.parametrize(
+    ("utilization", "wait", "hits"),
+    [(70.0, 80.0, 0), (69.0, 50.0, 0), (69.0, 50.5, 10)],
+    ids=["gpu-on-threshold", "wait-on-threshold", "both-beyond"],
+)
+def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck(
+    utilization: float, wait: float, hits: int
+) -> None:
+    phases = node((1.0, BUSY, 0.0), (10.0, utilization, wait), (1.0, BUSY, 0.0), interval_s=60.0)
+
+    assert judge(phases).last.details["bottlenecked"] == hits
+
+
+@pytest.mark.parametrize(("hits", "status"), [(500, Status.OK), (501, Status.FIRED)])
+def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(hits: int, status: Status) -> None:
+    wait = np.zeros(1_000)
+    wait[:hits] = READING
+
+    result = judge(series(np.full(1_000, 60.0), io_wait=wait, interval_s=1.0), IOBottleneckParameters(patience=999))
+
+    assert (result.last.status, result.last.measured) == (status, hits / 10.0)
+
+
+def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_patience() -> None:
+    result = judge(node((1_002.0, BUSY, 0.0), interval_s=60.0), closed=False)
+
+    assert result.statuses[998:1_001] == (Status.WARMING_UP, Status.WARMING_UP, Status.OK)
+    assert result.judgements[999].patience == "1000/1000"
+
+
+def test_given_a_download_before_training_and_an_upload_after_it_when_judged_then_they_are_left_out() -> None:
+    result = judge(node((15.5, 0.0, READING), (10.0, BUSY, 1.0), (15.0, 0.0, READING)))
+
+    assert result.first_fire is None
+    assert (result.last.details["judged"], result.last.details["bottlenecked"]) == (1_200, 0)
+
+
+def test_given_cores_without_io_wait_samples_when_counted_then_nothing_is_judged() -> None:
+    assert judge(node((20.0, 20.0, np.nan))).last.details["judged"] == 0
+
+
+def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -> None:
+    result = judge(node(*[(0.6, WAITING, READING), (0.4, BUSY, 1.0)] * 25), closed=False)
+
+    assert result.last.reason == (
+        "in 1,800 of 3,000 points on algo-1 (60 %, threshold 50 %) at least 50 % of the GPUs were below 70 % while a "
+        "core waited for I/O more than 50 % of its time."
+    )
+    assert result.last.advice == (
+        "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
+        "file system: the wait has cost 42 % of the GPU time of algo-1."
+    )
+    assert result.last.affected_share == pytest.approx(0.6)
+    assert result.last.pooled == (1_800, 3_000)
+    assert result.last.wasted_share == pytest.approx(0.6 * (1.0 - WAITING / 100.0))
+    listed = result.last.details["bottlenecks"]
+    assert (len(listed), listed[-1]["io_wait_max"], listed[-1]["gpus_low"]) == (32, READING, 1)
