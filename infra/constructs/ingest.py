@@ -9,11 +9,15 @@ from constructs import Construct
 PROFILE_KEY_PATTERNS = (
     "*/profiler-output/system/incremental/*.json",
     "*/profiler-output/framework/pevents/*.json",
+    "*/profiler-output/framework/tensorflow/detailed_profiling/*.metadata",
     "*/profiler-output/system/training_job_end.ts",
     "*/profiler-output/framework/training_job_end.ts",
 )
-"""Wildcards on S3 keys. They also match look-alikes such as ``…/rule-output/…/profiler-output/…``, which EventBridge
-cannot tell apart: the key's grammar in the code has the last word."""
+"""Wildcards on S3 keys; the empty metadata of a detailed trace names its times and rings for it.
+
+They also match look-alikes such as ``…/rule-output/…/profiler-output/…``, which EventBridge cannot tell apart: the
+key's grammar in the code has the last word.
+"""
 
 _MOST_RECEIVES = 5
 _DEAD_LETTER_DAYS = 14

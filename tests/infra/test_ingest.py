@@ -14,6 +14,7 @@ PROFILE_KEYS = [
     "team/runs/my-job/profiler-output/system/incremental/2026010112/1767268800.algo-128.json",
     "my-job/profiler-output/framework/pevents/2026010112/1767268805000000_77-ip-10-0-0-1_pythontimeline.json",
     "my-job/profiler-output/framework/pevents/2026010112/1767268805000000_77-ip-10-0-0-1_model_timeline.json",
+    "my-job/profiler-output/framework/tensorflow/detailed_profiling/2026010112/000000010/algo-1_1767268800000000_1767268805000000.metadata",
     "my-job/profiler-output/system/training_job_end.ts",
     "team/my-job/profiler-output/framework/training_job_end.ts",
 ]

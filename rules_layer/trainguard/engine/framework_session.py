@@ -12,8 +12,8 @@ from trainguard.engine.session import NEWEST, Announced, Applied, Session, item_
 from trainguard.engine.slots import Fire
 from trainguard.records import NodeRecord
 from trainguard.state.codec import decode_state
-from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
-from trainguard.telemetry.keys import FrameworkKey
+from trainguard.telemetry.framework import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.telemetry.keys import FrameworkKey, parse_key
 
 
 class FrameworkSession(Session[FrameworkStream]):
@@ -39,13 +39,22 @@ class FrameworkSession(Session[FrameworkStream]):
                 self._order.announce(doorbell.key, doorbell.parsed)
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
-        """Apply the objects that are ready."""
+        """Apply the objects that are ready; at a stream's end, count the traces that never can be."""
         for arrival in self._order.ready(self._listing.framework, drain=drain, modified_before=modified_before):
             yield self._use(arrival.key, partial(self._read, arrival), partial(self._fold, arrival.end_us))
+        if drain:
+            self.counters["traces_without_metadata"] = self._listing.traces_without_metadata()
 
     def _read(self, arrival: Arrival, body: bytes) -> FrameworkEvents:
-        process = f"{self.record.key.node}-{arrival.lane.partition('/')[0]}"
-        return read_framework_object(arrival.key, body, process=process, end_us=arrival.end_us)
+        name, _, kind = arrival.lane.partition("/")
+        process = f"{self.record.key.node}-{name}"
+        parsed = parse_key(arrival.key)
+        if isinstance(parsed, FrameworkKey) and parsed.start_us is not None:
+            trace = self._listing.trace_of(arrival.key, parsed)
+            return read_tf_trace(
+                trace, self._listing.get(trace), process=process, start_us=parsed.start_us, end_us=parsed.end_us
+            )
+        return read_framework_object(arrival.key, body, process=process, end_us=arrival.end_us, kind=kind)
 
     def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
         return events.tally, self.stream.apply(events, end_us)

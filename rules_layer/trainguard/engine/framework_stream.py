@@ -88,6 +88,11 @@ class FrameworkStream:
         """What rules raised since this object was made."""
         return [*self._rules.raised, *self._joined.raised]
 
+    def state_of(self, rule: str) -> msgspec.Struct:
+        """Return the state of a rule over this stream; RuleFailedError when it failed here."""
+        state: msgspec.Struct = self._rules.state_of(rule)
+        return state
+
     def collected(self, rule: str) -> msgspec.Struct:
         """Return what a joined rule has collected; RuleFailedError when it failed here."""
         state: msgspec.Struct = self._joined.state_of(rule)

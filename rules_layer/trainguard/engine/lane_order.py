@@ -4,14 +4,15 @@ They have no minute grid: each process and file kind (a lane) has its own stream
 and a process that has nothing to say writes nothing. So each lane has a cursor, and the node's objects are applied in
 order of time once the newest of them is 120 s ahead (the horizon). Where a lane has no object although one was due,
 going by its last distance of two objects and by rotation at 60 s, an object's doorbell may not have rung: S3 is listed
-before anything beyond is applied. A lane that has been silent for ten minutes is due no more.
+before anything beyond is applied. A lane that has been silent for ten minutes is due no more, and a lane of traces of
+TensorFlow's profiler never is: they come when a step is profiled.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from trainguard.telemetry.keys import FrameworkKey
+from trainguard.telemetry.keys import TF_TRACE, FrameworkKey
 
 LATENESS_US = 120_000_000
 LONGEST_JUMP_US = 90_000_000
@@ -91,6 +92,8 @@ class LaneOrder:
         return [lane for lane, positions in ends.items() if lane not in self.cursors or self._lacks(lane, positions)]
 
     def _lacks(self, lane: str, positions: list[int]) -> bool:
+        if lane.endswith(f"/{TF_TRACE}"):
+            return False
         spacing = self.spacing_us.get(lane, ROTATION_US)
         longest = min(JUMP_FACTOR * spacing, LONGEST_JUMP_US)
         if any(later - earlier > longest for earlier, later in pairwise(positions)):

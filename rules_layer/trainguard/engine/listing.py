@@ -1,16 +1,20 @@
 """A job's objects as the engine sees them: bodies, and listings in order that only hold what the grammar knows."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
-from trainguard.errors import ForeignKeyError
+from trainguard.errors import ForeignKeyError, TelemetryFormatError
 from trainguard.ports import ProfileObjects
 from trainguard.telemetry.keys import (
+    TF_TRACE,
     FrameworkKey,
     ProfileKey,
     ProfileRoot,
     SystemKey,
+    TraceKey,
     hour_folder,
     parse_key,
+    parse_trace_key,
 )
 from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
 
@@ -18,6 +22,11 @@ FUTURE_S = 3_600.0
 """A name this far ahead of its object's LastModified is no time: it must not make every real minute late."""
 
 _MICROSECONDS = 1_000_000
+_DAY_S = 86_400
+"""The hour folders of TensorFlow's traces are in local time, which is less than a day from UTC."""
+
+_MOST_IN_A_STEP = 10_000
+"""Objects of a step's folder that are looked at; a host and process puts a handful there."""
 
 
 def is_future(parsed: ProfileKey, last_modified: float) -> bool:
@@ -48,13 +57,72 @@ class ProfileListing:
                 yield key, parsed.minute, last_modified
 
     def framework(self, after_us: int | None) -> Iterator[tuple[str, FrameworkKey, float]]:
-        """Yield (key, parsed, last_modified) of the node's framework objects from ``after_us`` on, in order."""
-        after = ""
+        """Yield (key, parsed, last_modified) of the node's framework objects from ``after_us`` on.
+
+        First the timelines in order, then the TensorFlow traces by their metadata, of which some may be older.
+        """
+        timelines, traces = "", ""
         if after_us is not None:
-            after = f"{self._root.framework}{hour_folder(after_us // _MICROSECONDS)}/{after_us:016d}"
-        for key, parsed, last_modified in self._listed(self._root.framework, after):
-            if isinstance(parsed, FrameworkKey) and parsed.node == self._node:
-                yield key, parsed, last_modified
+            after_s = after_us // _MICROSECONDS
+            timelines = f"{self._root.framework}{hour_folder(after_s)}/{after_us:016d}"
+            traces = f"{self._root.tensorflow}{hour_folder(max(after_s - _DAY_S, 0))}/"
+        for prefix, after in ((self._root.framework, timelines), (self._root.tensorflow, traces)):
+            for key, parsed, last_modified in self._listed(prefix, after):
+                if isinstance(parsed, FrameworkKey) and parsed.node == self._node:
+                    yield key, parsed, last_modified
+
+    def trace_of(self, key: str, parsed: FrameworkKey) -> str:
+        """Return the key of the TensorFlow trace that the metadata ``key`` describes.
+
+        Both lie under the folder of their step, where every host and process puts its own. A host's traces and
+        metadata belong together in order of time; where no trace bears the name of a host that left metadata, a single
+        one belongs to the single metadata.
+
+        Raises
+        ------
+        TelemetryFormatError
+            When there is no trace, or it cannot be told which is meant.
+        """
+        folder = f"{key.rpartition('/')[0]}/"
+        metadata, traces = self._step_folder(folder)
+        hosts = {other.node for other, _ in metadata}
+        if any(trace.host in hosts for trace in traces):
+            metadata = [(other, name) for other, name in metadata if other.node == parsed.node]
+            traces = [trace for trace in traces if trace.host == parsed.node]
+        elif len(metadata) != 1:
+            traces = []
+        names = [name for _, name in metadata]
+        if key not in names or len(traces) != len(names):
+            found = f"{len(traces)} traces for {len(names)} metadata of {parsed.node}"
+            raise TelemetryFormatError(key, f"{found}, expected one TensorFlow trace for each")
+        return sorted(traces)[names.index(key)].key
+
+    def traces_without_metadata(self) -> int:
+        """Count the TensorFlow traces of this host in whose step's folder no metadata is: their times are not known."""
+        described: set[str] = set()
+        own: list[TraceKey] = []
+        for listed in self._objects.list(self._bucket, self._root.tensorflow, ""):
+            if listed.key.endswith(".metadata"):
+                described.add(f"{listed.key.rpartition('/')[0]}/")
+            elif (trace := parse_trace_key(listed.key)) and trace.host == self._node:
+                own.append(trace)
+        return sum(trace.folder not in described for trace in own)
+
+    def _step_folder(self, folder: str) -> tuple[list[tuple[FrameworkKey, str]], Sequence[TraceKey]]:
+        """Return the metadata of a step's folder in order of time, and the traces in it."""
+        metadata: list[tuple[FrameworkKey, str]] = []
+        traces: list[TraceKey] = []
+        for listed in islice(self._objects.list(self._bucket, folder, ""), _MOST_IN_A_STEP):
+            if trace := parse_trace_key(listed.key):
+                traces.append(trace)
+                continue
+            try:
+                parsed = parse_key(listed.key)
+            except ForeignKeyError:
+                continue
+            if isinstance(parsed, FrameworkKey) and parsed.kind == TF_TRACE:
+                metadata.append((parsed, listed.key))
+        return sorted(metadata, key=lambda each: (each[0].end_us, each[1])), traces
 
     def parse_framework(self, keys: Iterable[str] | Mapping[str, int]) -> Iterator[tuple[str, FrameworkKey]]:
         """Yield stored keys with what they say."""

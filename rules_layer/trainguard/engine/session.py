@@ -28,8 +28,8 @@ DELIVERY_COUNTERS = ("duplicates", "late")
 DEGRADED = "degraded"
 """How the names of counters begin that say what was given up to keep an item under its cap."""
 
-HARMLESS_COUNTERS = frozenset({"lines", "events", "gzip_objects", "duplicates"})
-"""What is counted and no fault of anybody."""
+HARMLESS_COUNTERS = frozenset({"lines", "events", "gzip_objects", "duplicates", "unpaired_events"})
+"""What is counted and no fault of anybody: a begin and its end may lie in two files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,11 @@ class SystemStream:
         self._rules.store()
         return self.state
 
+    def state_of(self, rule: str) -> msgspec.Struct:
+        """Return the state of a rule over this stream; RuleFailedError when it failed here."""
+        state: msgspec.Struct = self._rules.state_of(rule)
+        return state
+
     @property
     def due(self) -> set[str]:
         """Rules whose row changed or is five minutes old."""

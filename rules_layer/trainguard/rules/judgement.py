@@ -18,7 +18,10 @@ class Judgement:
 
     ``affected_share`` is the share, 0 to 1, of the judged time in which the condition was seen; None leaves it to the
     share of evaluations in violation. ``wasted_share`` is the share, 0 to 1, of the node's paid time since the job's
-    start that the finding cost, as far as the rule can say; None for a risk that has cost nothing yet.
+    start that the finding cost, as far as the rule can say; None for a risk that has cost nothing yet. ``pooled``, of a
+    rule that counts points, is in how many the condition was seen and how many were judged; nodes' counts add up.
+    ``confidence``, 0 to 1, says how sure the rule is that it names the reason, where another rule may name a better
+    one; None of a rule that has no doubt.
     """
 
     status: Status
@@ -31,4 +34,6 @@ class Judgement:
     advice: str | None = None
     affected_share: float | None = None
     wasted_share: float | None = None
+    pooled: tuple[int, int] | None = None
+    confidence: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)

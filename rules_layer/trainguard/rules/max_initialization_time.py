@@ -50,14 +50,16 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
         if view.started_at is None:
             return Judgement(Status.WAITING_FOR_DATA, "neither the training start nor a first sample is known yet.")
         if view.first_step_at is not None:
-            return _judge_first_step(view.first_step_at - view.started_at, parameters)
+            elapsed_s = (view.system_through or view.first_step_at) - view.started_at
+            return _judge_first_step(view.first_step_at - view.started_at, elapsed_s, parameters)
         if view.system_through is None:
             return Judgement(Status.WAITING_FOR_DATA, "neither a sample nor a step was seen yet.")
         return _judge_absence(view.system_through - view.started_at, view.closed, parameters)
 
 
-def _judge_first_step(after_s: float, parameters: MaxInitializationTimeParameters) -> Judgement:
+def _judge_first_step(after_s: float, elapsed_s: float, parameters: MaxInitializationTimeParameters) -> Judgement:
     after_s = max(after_s, 0.0)
+    elapsed_s = max(elapsed_s, after_s)
     minutes = after_s / 60.0
     late = minutes > parameters.threshold
     allowed = f"threshold {show_number(parameters.threshold)} min"
@@ -67,6 +69,9 @@ def _judge_first_step(after_s: float, parameters: MaxInitializationTimeParameter
         measured=minutes,
         threshold=parameters.threshold,
         data_points=1,
+        advice=_advice(after_s, parameters) if late else None,
+        affected_share=_share(after_s, elapsed_s) if late else None,
+        wasted_share=_share(after_s - parameters.threshold * 60.0, elapsed_s) if late else None,
         details={"initialization_s": after_s, "step_seen": True},
     )
 
@@ -95,5 +100,21 @@ def _judge_absence(elapsed_s: float, closed: bool, parameters: MaxInitialization
         reason,
         measured=elapsed_s / 60.0,
         threshold=parameters.threshold,
+        advice=_advice(elapsed_s, parameters) if status is Status.FIRED else None,
+        affected_share=1.0 if status is Status.FIRED else None,
+        wasted_share=_share(elapsed_s - threshold_s, elapsed_s) if status is Status.FIRED else None,
         details={"initialization_s": elapsed_s, "step_seen": False},
     )
+
+
+def _advice(init_s: float, parameters: MaxInitializationTimeParameters) -> str:
+    over = show_duration(init_s - parameters.threshold * 60.0)
+    return (
+        f"Shorten what comes before the first step by at least {over}: stream the data set (FastFile or Pipe mode) "
+        "instead of copying it, build dependencies into the image, compile or cache models ahead."
+    )
+
+
+def _share(part_s: float, elapsed_s: float) -> float:
+    """Share, 0 to 1, of the time since the training start."""
+    return min(max(part_s / elapsed_s, 0.0), 1.0) if elapsed_s > 0.0 else 0.0

@@ -1,6 +1,7 @@
 """Parameters as users give them, ``<Rule>_<parameter>``, to the rules' own parameter classes.
 
 The rule's name is read in any case and the parameter in lower case, as in the managed service's rule configuration.
+ProfilerReport's own settings need no prefix. A file may also give a rule's parameters as an object under its name.
 """
 
 import math
@@ -9,56 +10,137 @@ from typing import Any
 
 import msgspec
 
-from trainguard.errors import RuleConfigError
+from trainguard.errors import ParameterFileError, RuleConfigError
+from trainguard.rules.defaults import Defaults, own_defaults
+from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, RULE_NAMES
 
 NONE_WORDS = frozenset({"none", "null", ""})
+MINUTE_US = 60_000_000
+
+_TYPES: Mapping[str, type[RuleParameters]] = {
+    **{rule.name: rule.parameters_type for rule in ALL_RULES},
+    PROFILER_REPORT: ProfilerReportParameters,
+}
+_CANONICAL = {name.lower(): name for name in _TYPES}
+_UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ProfilerReportParameters))
+_A_RULE = f"<Rule>_<parameter> with a rule of {', '.join(_TYPES)}"
+
+Given = dict[str, tuple[str, str]]
+"""A rule's settings by parameter: the setting and its value, both as written."""
 
 
 def resolve_parameters(
-    settings: Mapping[str, str],
+    settings: Mapping[str, str], defaults: Defaults = "documented"
 ) -> tuple[dict[str, RuleParameters], dict[str, RuleConfigError]]:
     """Parameters of every rule, defaults where nothing is set, and the first fault of each rule that has one.
 
     A rule with a fault is in the second mapping and not in the first; the others stay usable. A setting of a rule that
-    does not exist is a fault under the rule's name as written.
+    does not exist is a fault under the rule's name as written. ProfilerReport's settings are among them.
     """
-    given: dict[str, dict[str, tuple[str, str]]] = {rule.name: {} for rule in ALL_RULES}
-    faults: dict[str, RuleConfigError] = {}
-    canonical = {name.lower(): name for name in RULE_NAMES}
-    for setting in sorted(settings):
-        value = settings[setting]
-        written, _, parameter = setting.partition("_")
-        rule = canonical.get(written.lower())
-        if rule is None:
-            expected = f"<Rule>_<parameter> with a rule of {', '.join(RULE_NAMES)}"
-            faults.setdefault(written, RuleConfigError(written, setting, value, expected))
-            continue
-        earlier = given[rule].setdefault(parameter.lower(), (setting, value))
-        if earlier[1] != value:
-            faults.setdefault(rule, RuleConfigError(rule, setting, value, f"the same as {earlier[0]}, {earlier[1]!r}"))
+    given, faults = _by_rule(settings)
     parameters: dict[str, RuleParameters] = {}
-    for item in ALL_RULES:
-        if item.name in faults:
+    for rule, parameters_type in _TYPES.items():
+        if rule in faults:
             continue
         try:
-            parameters[item.name] = _build(item.name, item.parameters_type, given[item.name])
+            parameters[rule] = _build(rule, parameters_type, given[rule], own_defaults(rule, defaults))
         except RuleConfigError as fault:
-            faults[item.name] = fault
+            faults[rule] = fault
     return parameters, faults
 
 
-def _build(rule: str, parameters_type: type[RuleParameters], given: Mapping[str, tuple[str, str]]) -> RuleParameters:
+def read_parameter_file(name: str, body: bytes) -> dict[str, str]:
+    """Read settings from JSON: ``{"Rule": {"p": v}}``, ``{"Rule_p": v}``, or both mixed.
+
+    Returns them as ``resolve_parameters`` takes them.
+
+    Raises
+    ------
+    ParameterFileError
+        When the file is no JSON object.
+    RuleConfigError
+        When a value is neither a number, a text, true, false nor null, or a parameter has two values.
+    """
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise ParameterFileError(name, f"it is no JSON ({fault})") from fault
+    if not isinstance(document, dict):
+        expected = '{"Rule": {"parameter": value}} or {"Rule_parameter": value}'
+        raise ParameterFileError(name, f"it holds {type(document).__name__}, expected an object such as {expected}")
+    settings: dict[str, str] = {}
+    for key, value in document.items():
+        if isinstance(value, dict):
+            rule = _CANONICAL.get(key.lower())
+            if rule is None:
+                raise RuleConfigError(key, key, value, f"a rule of {', '.join(_TYPES)}")
+            pairs = {f"{key}_{parameter}": each for parameter, each in value.items()}
+        else:
+            pairs = {key: value}
+        for setting, each in pairs.items():
+            text = _as_text(setting, each)
+            if settings.setdefault(setting, text) != text:
+                raise RuleConfigError(_rule_of(setting)[0], setting, text, f"the same as before, {settings[setting]!r}")
+    return settings
+
+
+def _as_text(setting: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, bool | int | float):
+        return str(value)
+    raise RuleConfigError(_rule_of(setting)[0], setting, value, "a number, a text, true, false or null")
+
+
+def _rule_of(setting: str) -> tuple[str, str | None, str]:
+    """Split a setting: the rule as written, its name or None when there is no such rule, and the parameter."""
+    if setting.lower() in _UNPREFIXED:
+        return PROFILER_REPORT, PROFILER_REPORT, setting.lower()
+    written, _, parameter = setting.partition("_")
+    return written, _CANONICAL.get(written.lower()), parameter.lower()
+
+
+def _by_rule(settings: Mapping[str, str]) -> tuple[dict[str, Given], dict[str, RuleConfigError]]:
+    given: dict[str, Given] = {rule: {} for rule in _TYPES}
+    faults: dict[str, RuleConfigError] = {}
+    for setting in sorted(settings):
+        value = settings[setting]
+        written, rule, parameter = _rule_of(setting)
+        if rule is None:
+            faults.setdefault(written, RuleConfigError(written, setting, value, _A_RULE))
+            continue
+        earlier = given[rule].setdefault(parameter, (setting, value))
+        if earlier[1] != value:
+            faults.setdefault(rule, RuleConfigError(rule, setting, value, f"the same as {earlier[0]}, {earlier[1]!r}"))
+    return given, faults
+
+
+def _build(
+    rule: str, parameters_type: type[RuleParameters], given: Given, defaults: Mapping[str, Any]
+) -> RuleParameters:
     fields = {field.name: field.type for field in msgspec.structs.fields(parameters_type)}
-    values = {}
+    values = dict(defaults)
     for parameter, (setting, value) in given.items():
         if parameter not in fields:
             raise RuleConfigError(rule, setting, value, f"one of the parameters {', '.join(sorted(fields))}")
         if f"{parameter}_s" in given:
             raise RuleConfigError(rule, setting, value, f"either {parameter} or {parameter}_s, not both")
-        values[parameter] = _convert(rule, setting, value, fields[parameter])
+        converted = _convert(rule, setting, value, fields[parameter])
+        if parameter == "scan_interval_us":
+            converted = math.ceil(converted / MINUTE_US) * MINUTE_US
+        if parameter == "rule_to_invoke":
+            converted = _invoked(rule, setting, converted)
+        values[parameter] = converted
     return parameters_type(**values)
+
+
+def _invoked(rule: str, setting: str, value: str) -> str:
+    name = _CANONICAL.get(value.strip().lower())
+    if name is None:
+        raise RuleConfigError(rule, setting, value, f"{PROFILER_REPORT}, or one of {', '.join(RULE_NAMES)}")
+    return name
 
 
 def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
@@ -83,6 +165,8 @@ def _describe(kind: msgspec.inspect.Type) -> str:
     """Say in words what a type accepts, for example ``a number from 0 to 100``."""
     if isinstance(kind, msgspec.inspect.NoneType):
         return "None"
+    if isinstance(kind, msgspec.inspect.BoolType):
+        return "true or false"
     if not isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
         return "a text"
     words = ["a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"]

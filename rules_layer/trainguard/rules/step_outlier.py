@@ -7,6 +7,7 @@ because by Cantelli's inequality no more than 3.8 % of the steps can ever lie be
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from trainguard.records import Status
@@ -28,6 +29,11 @@ MIN_PLAUSIBLE_SHARE = 0.002
 
 SLOW_MEDIANS = 2.0
 REPORTED_SERIES = 16
+GROWN_BY_PERCENT = 10.0
+"""An event is named in the advice when its share of slow steps exceeds that of ordinary ones by so many points."""
+
+MIN_DISTANCES = 4
+REGULAR_SHARE = 0.8
 CLEAR_AFTER_S = 5_400.0
 
 
@@ -42,7 +48,11 @@ class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """Judgement of one series; durations in microseconds, ``slow_share`` in percent."""
+    """Judgement of one series; durations in microseconds, ``slow_share`` in percent.
+
+    ``affected_share`` is the share, 0 to 1, of the time that went into slow steps and outliers, ``lost_share`` what of
+    it was beyond the median.
+    """
 
     series: StepSeries
     median_us: float
@@ -51,6 +61,8 @@ class _Verdict:
     short: int
     plausible: int
     slow_share: float
+    affected_share: float
+    lost_share: float
     too_many: bool
     too_slow: bool
 
@@ -79,7 +91,7 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
         """Count the steps of one object where their mode is wanted."""
         for batch in events.steps:
             if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
-                state.fold(batch, parameters.stddev)
+                state.fold(batch, parameters.stddev, events.table)
 
     def judge(self, state: StepOutlierState, view: FrameworkView, parameters: StepOutlierParameters) -> Judgement:
         """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the reason."""
@@ -103,9 +115,13 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
             threshold=parameters.slow_share if by_time else float(worst.plausible),
             worst=worst.label,
             data_points=sum(verdict.series.steps for verdict in verdicts),
+            advice=_advice(worst, state) if worst.fired else None,
+            affected_share=worst.affected_share if worst.fired else None,
+            wasted_share=worst.lost_share if worst.fired else None,
             details={
                 "series": [_details(verdict) for verdict in ranked[:REPORTED_SERIES]],
                 "slow_steps": _slow_steps(state),
+                "framework": state.overlap.details(),
                 "series_judged": len(verdicts),
                 "series_not_judged": len(state.refused),
                 "steps_not_judged": state.steps_not_judged,
@@ -129,6 +145,8 @@ def _judge_series(series: StepSeries, parameters: StepOutlierParameters) -> _Ver
     lost = series.durations.excess_above(SLOW_MEDIANS * median, median)
     slow_share = 100.0 * lost / series.total_us if series.total_us else 0.0
     outliers = series.durations.count_above(mean + spread)
+    long_us = min(SLOW_MEDIANS * median, mean + spread)
+    total = max(series.total_us, 1)
     return _Verdict(
         series=series,
         median_us=median,
@@ -137,6 +155,8 @@ def _judge_series(series: StepSeries, parameters: StepOutlierParameters) -> _Ver
         short=series.durations.count_below(mean - spread),
         plausible=plausible,
         slow_share=slow_share,
+        affected_share=min(series.durations.excess_above(long_us, 0.0) / total, 1.0),
+        lost_share=min(series.durations.excess_above(long_us, median) / total, 1.0),
         too_many=outliers > plausible,
         too_slow=slow_share > parameters.slow_share,
     )
@@ -176,6 +196,35 @@ def _sentence(verdict: _Verdict, parameters: StepOutlierParameters) -> str:
         f"{show_step(series.deviation_us)}), {compared} the {verdict.plausible:,} that are plausible"
     )
     return f"{verdict.label}: {many}; {slow}" if verdict.too_slow else f"{verdict.label}: {many}"
+
+
+def _advice(verdict: _Verdict, state: StepOutlierState) -> str:
+    """Say what goes with the slow steps, as far as the events show it, and what to do."""
+    slow_above = show_step(min(SLOW_MEDIANS * verdict.median_us, verdict.above_us))
+    grown = state.overlap.most_grown()
+    if grown is not None and grown[1] >= grown[2] + GROWN_BY_PERCENT:
+        name, slow, ordinary = grown
+        advice = (
+            f"Look at {name}: it takes {show_percent(slow)} of the steps over {slow_above} and "
+            f"{show_percent(ordinary)} of the others"
+        )
+    else:
+        advice = (
+            f"Look at what runs at the times of the steps over {slow_above} (checkpoints, evaluation, logging, data "
+            "loading), and make it asynchronous or rarer"
+        )
+    distance = _distance(verdict.series)
+    return f"{advice}; they come every {distance} steps." if distance else f"{advice}."
+
+
+def _distance(series: StepSeries) -> int | None:
+    """Return at what distance slow steps come, when at least four of five among the newest keep it."""
+    numbers = [int(step.number) for step in series.slow if step.number.isdecimal()]
+    distances = [after - before for before, after in pairwise(numbers)]
+    if len(distances) < MIN_DISTANCES:
+        return None
+    usual = max(sorted(set(distances)), key=distances.count)
+    return usual if usual > 1 and distances.count(usual) >= REGULAR_SHARE * len(distances) else None
 
 
 def _details(verdict: _Verdict) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from trainguard.rules.step_overlap import StepOverlap
 from trainguard.state.histogram import MAX_DURATION_US, DurationHistogram
+from trainguard.telemetry.events import EventTable
 from trainguard.telemetry.steps import StepBatch
 
 WARM_UP_STEPS = 100
@@ -83,15 +85,16 @@ class StepOutlierState(msgspec.Struct, array_like=True):
     """Series in the order of process and mode.
 
     At most MAX_SERIES are judged, the first by name. Of the others ``refused`` holds hashes (at most MAX_REFUSED) and
-    ``steps_not_judged`` the number of their steps.
+    ``steps_not_judged`` the number of their steps. ``overlap`` says what the framework does during slow steps.
     """
 
     series: list[StepSeries] = msgspec.field(default_factory=list)
     refused: list[int] = msgspec.field(default_factory=list)
     steps_not_judged: int = 0
+    overlap: StepOverlap = msgspec.field(default_factory=StepOverlap)
 
-    def fold(self, batch: StepBatch, stddev: float) -> None:
-        """Add the steps of one object, in their order."""
+    def fold(self, batch: StepBatch, stddev: float, table: EventTable) -> None:
+        """Add the steps of one object, in their order, and what its events in ``table`` have in common with them."""
         series = self._series_of(batch)
         if series is None:
             self.steps_not_judged += len(batch.numbers)
@@ -104,7 +107,10 @@ class StepOutlierState(msgspec.Struct, array_like=True):
         series.add(durations.tolist())
         series.durations.limit(self._bins_of_a_series())
         if not self.refused and series.steps > WARM_UP_STEPS:
-            slow = np.flatnonzero(durations > series.slow_above_us(stddev))[-KEPT_SLOW_STEPS:] + skipped
+            is_slow = durations > series.slow_above_us(stddev)
+            if len(table):
+                self.overlap.fold(batch, skipped, is_slow, table)
+            slow = np.flatnonzero(is_slow)[-KEPT_SLOW_STEPS:] + skipped
             series.slow += [
                 SlowStep(
                     int(batch.starts_us[index]),
@@ -132,10 +138,11 @@ class StepOutlierState(msgspec.Struct, array_like=True):
         return admitted
 
     def _refuse(self, series: StepSeries) -> None:
-        """Count a series without a place; slow steps are given up too, since which were kept depends on arrival."""
+        """Count a series without a place; slow steps are given up too, since which were seen depends on arrival."""
         self.steps_not_judged += series.dropped + series.steps
         name = zlib.crc32(f"{series.process} {series.mode}".encode())
         self.refused = sorted({*self.refused, name})[:MAX_REFUSED]
+        self.overlap = StepOverlap()
         for kept in self.series:
             kept.slow = []
 

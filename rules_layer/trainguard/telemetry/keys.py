@@ -14,6 +14,12 @@ MINUTE_S = 60
 EARLIEST_MINUTE = 1_420_070_400
 """2015-01-01: no training job is older, so an earlier name is not a time."""
 
+TF_TRACE = "tf_trace"
+"""The kind of a trace of TensorFlow's profiler; the keys of timelines carry their kind in their name."""
+
+UNNAMED_PROCESS = "trace"
+"""The process of a TensorFlow trace whose metadata names the host alone."""
+
 _MAX_KEY_LENGTH = 1_024
 _JOB = r"(?P<job>[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62})"
 _NODE = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?"
@@ -23,6 +29,14 @@ _SYSTEM = re.compile(rf"{_ROOT}system/incremental/{_HOUR}/(?P<minute>\d{{10}})\.
 _FRAMEWORK = re.compile(
     rf"{_ROOT}framework/pevents/{_HOUR}/(?P<end_us>\d{{16}})_(?P<process>[A-Za-z0-9]{{1,20}})"
     rf"(?:-(?P<host>{_NODE}))?(?:_\d{{4}})?_(?P<kind>pythontimeline|model_timeline|horovod_timeline|smdataparallel_timeline)\.json"
+)
+_TF_METADATA = re.compile(
+    rf"{_ROOT}framework/tensorflow/detailed_profiling/{_HOUR}/\d{{1,20}}/"
+    rf"(?:(?P<process>\d{{1,20}})-)?(?P<host>{_NODE})_(?P<start_us>\d{{16}})_(?P<end_us>\d{{16}})\.metadata"
+)
+_TF_TRACE = re.compile(
+    rf"(?P<folder>{_ROOT}framework/tensorflow/detailed_profiling/{_HOUR}/\d{{1,20}}/)"
+    rf"plugins/profile/(?P<run>[A-Za-z0-9_.:-]{{1,64}})/(?P<host>{_NODE})\.trace\.json\.gz"
 )
 _END = re.compile(rf"{_ROOT}(?P<stream>system|framework)/training_job_end\.ts")
 
@@ -45,6 +59,11 @@ class ProfileRoot:
         return f"{self.prefix}{self.job}/profiler-output/framework/pevents/"
 
     @property
+    def tensorflow(self) -> str:
+        """Key prefix of the traces of TensorFlow's profiler."""
+        return f"{self.prefix}{self.job}/profiler-output/framework/tensorflow/detailed_profiling/"
+
+    @property
     def report(self) -> str:
         """Key prefix of what TrainGuard writes."""
         return f"{self.prefix}{self.job}/rule-output/TrainGuardReport/"
@@ -65,6 +84,9 @@ class FrameworkKey:
 
     ``lane`` names the process and file kind, for example ``905/pythontimeline``: the stream of which ``end_us`` is the
     sequence number.
+
+    A trace of TensorFlow's profiler says neither its process nor its times; the empty ``.metadata`` object beside it
+    does. So that object's key stands for the trace, with ``kind`` TF_TRACE and ``start_us``, the origin of its times.
     """
 
     root: ProfileRoot
@@ -72,11 +94,22 @@ class FrameworkKey:
     process: str
     kind: str
     end_us: int
+    start_us: int | None = None
 
     @property
     def lane(self) -> str:
         """The process's stream of files of this kind."""
         return f"{self.process}/{self.kind}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TraceKey:
+    """A trace of TensorFlow's profiler: ``run`` is named by the time at which it was saved; ordered by it."""
+
+    run: str
+    host: str
+    folder: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +138,25 @@ def parse_key(key: str) -> ProfileKey:
     if match := _SYSTEM.fullmatch(key):
         return SystemKey(_root(match), match["node"], _minute(key, match["minute"]))
     if match := _FRAMEWORK.fullmatch(key):
-        end_us = int(match["end_us"])
-        if end_us < EARLIEST_MINUTE * 1_000_000:
-            raise ForeignKeyError(key, f"its time {end_us} lies before 2015")
         host = match["host"] or match["process"]
-        return FrameworkKey(_root(match), host, match["process"], match["kind"], end_us)
+        return FrameworkKey(_root(match), host, match["process"], match["kind"], _microsecond(key, match["end_us"]))
+    if match := _TF_METADATA.fullmatch(key):
+        return _tf_key(key, match)
     if match := _END.fullmatch(key):
         return EndKey(_root(match), match["stream"])
     raise ForeignKeyError(
         key,
         "expected <job>/profiler-output/system/incremental/<YYYYMMDDHH>/<epoch s>.<node>.json, "
-        "…/framework/pevents/<YYYYMMDDHH>/<epoch us>_<pid>-<node>_<kind>.json or …/training_job_end.ts",
+        "…/framework/pevents/<YYYYMMDDHH>/<epoch us>_<pid>-<node>_<kind>.json, "
+        "…/framework/tensorflow/detailed_profiling/<YYYYMMDDHH>/<step>/<node>_<start us>_<end us>.metadata "
+        "or …/training_job_end.ts",
     )
+
+
+def parse_trace_key(key: str) -> TraceKey | None:
+    """Read the key of a trace of TensorFlow's profiler; None for any other object."""
+    match = _TF_TRACE.fullmatch(key) if len(key) <= _MAX_KEY_LENGTH else None
+    return None if match is None else TraceKey(match["run"], match["host"], match["folder"], key)
 
 
 def system_key(root: ProfileRoot, node: str, minute: int) -> str:
@@ -131,6 +171,20 @@ def hour_folder(epoch_s: int) -> str:
 
 def _root(match: re.Match[str]) -> ProfileRoot:
     return ProfileRoot(match["prefix"], match["job"])
+
+
+def _tf_key(key: str, match: re.Match[str]) -> FrameworkKey:
+    start_us, end_us = _microsecond(key, match["start_us"]), _microsecond(key, match["end_us"])
+    if start_us > end_us:
+        raise ForeignKeyError(key, f"its start {start_us} lies after its end {end_us}")
+    return FrameworkKey(_root(match), match["host"], match["process"] or UNNAMED_PROCESS, TF_TRACE, end_us, start_us)
+
+
+def _microsecond(key: str, digits: str) -> int:
+    time_us = int(digits)
+    if time_us < EARLIEST_MINUTE * 1_000_000:
+        raise ForeignKeyError(key, f"its time {time_us} lies before 2015")
+    return time_us
 
 
 def _minute(key: str, digits: str) -> int:

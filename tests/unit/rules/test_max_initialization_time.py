@@ -103,3 +103,24 @@ def test_given_no_step_yet_when_warming_up_then_the_reason_tells_when_it_will_be
         "no step was seen in the 12 min since the training start; judged after 26 min, which is the threshold 20 min "
         "and 6 min in which a step may still arrive."
     )
+
+
+def test_given_a_late_step_when_it_fires_then_it_says_what_that_cost_of_the_jobs_time() -> None:
+    judgement = RULE.judge(replace(VIEW, first_step_at=START + 1_800.0, system_through=START + 6_000.0), DEFAULTS)
+
+    assert judgement.affected_share == pytest.approx(0.3)
+    assert judgement.wasted_share == pytest.approx(0.1)
+    assert (judgement.advice or "").startswith("Shorten what comes before the first step by at least 10 min: stream")
+
+
+def test_given_no_step_when_it_fires_then_all_of_the_time_was_initialization() -> None:
+    judgement = RULE.judge(replace(VIEW, system_through=START + 2_400.0), DEFAULTS)
+
+    assert (judgement.affected_share, judgement.wasted_share) == (1.0, 0.5)
+    assert "by at least 20 min" in (judgement.advice or "")
+
+
+def test_given_a_step_in_time_when_judged_then_there_is_no_advice() -> None:
+    judgement = RULE.judge(replace(VIEW, first_step_at=START + 60.0), DEFAULTS)
+
+    assert (judgement.advice, judgement.affected_share, judgement.wasted_share) == (None, None, None)

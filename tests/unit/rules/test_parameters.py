@@ -2,25 +2,33 @@ import pytest
 
 from trainguard.rules.cpu_bottleneck import CPUBottleneckParameters
 from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
-from trainguard.rules.max_initialization_time import MaxInitializationTimeParameters
 from trainguard.rules.parameters import resolve_parameters
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import ALL_RULES, RULE_NAMES
 from trainguard.rules.step_outlier import StepOutlierParameters
+
+EVERY_NAME = {*RULE_NAMES, PROFILER_REPORT}
 
 
 def test_given_no_settings_when_resolved_then_every_rule_has_its_documented_defaults() -> None:
     parameters, faults = resolve_parameters({})
 
     assert not faults
-    assert parameters == {
-        "LowGPUUtilization": LowGPUUtilizationParameters(
-            threshold_p95=70.0, threshold_p5=10.0, window=500, patience=1_000
-        ),
-        "CPUBottleneck": CPUBottleneckParameters(threshold=50.0, gpu_threshold=10.0, cpu_threshold=90.0, patience=100),
-        "StepOutlier": StepOutlierParameters(stddev=5.0, mode=None, n_outliers=10, slow_share=10.0),
-        "MaxInitializationTime": MaxInitializationTimeParameters(threshold=20.0),
+    assert set(parameters) == EVERY_NAME
+    documented: dict[str, dict[str, float | None]] = {
+        "BatchSize": {"cpu_threshold_p95": 70, "gpu_memory_threshold_p95": 70, "patience": 100, "window": 500},
+        "CPUBottleneck": {"threshold": 50, "gpu_threshold": 10, "cpu_threshold": 90, "patience": 100},
+        "Dataloader": {"min_threshold": 70, "max_threshold": 200},
+        "GPUMemoryIncrease": {"increase": 10, "patience": 100, "window": 500},
+        "IOBottleneck": {"threshold": 50, "io_threshold": 50, "gpu_threshold": 70, "patience": 1_000},
+        "LoadBalancing": {"threshold": 0.5, "patience": 10},
+        "LowGPUUtilization": {"threshold_p95": 70, "threshold_p5": 10, "window": 500, "patience": 1_000},
+        "MaxInitializationTime": {"threshold": 20},
+        "StepOutlier": {"stddev": 5, "mode": None, "n_outliers": 10},
     }
-    assert set(parameters) == set(RULE_NAMES)
+    for rule, values in documented.items():
+        assert {name: getattr(parameters[rule], name) for name in values} == values
+    assert {each.scan_interval_us for each in parameters.values()} == {60_000_000}
 
 
 def test_given_settings_as_users_write_them_when_resolved_then_names_and_types_are_understood() -> None:
@@ -31,7 +39,7 @@ def test_given_settings_as_users_write_them_when_resolved_then_names_and_types_a
             "CPUBottleneck_patience": "200.0",
             "StepOutlier_mode": "None",
             "StepOutlier_stddev": "3.5",
-            "STEPOUTLIER_scan_interval_us": "120000000",
+            "STEPOUTLIER_scan_interval_us": "119000001",
         }
     )
 
@@ -47,9 +55,9 @@ def test_given_settings_as_users_write_them_when_resolved_then_names_and_types_a
         ("LowGPUUtilization_threshold_p95", "101", "a number from 0 to 100"),
         ("LowGPUUtilization_threshold_p5", "low", "a number from 0 to 100"),
         ("LowGPUUtilization_threshold_p5", "nan", "a number from 0 to 100"),
-        ("LowGPUUtilization_window", "19", "a whole number from 20 to 2000"),
-        ("LowGPUUtilization_window", "2001", "a whole number from 20 to 2000"),
-        ("LowGPUUtilization_window", "None", "a whole number from 20 to 2000"),
+        ("LowGPUUtilization_window", "0", "a whole number from 1 to 2000"),
+        ("LowGPUUtilization_window", "2001", "a whole number from 1 to 2000"),
+        ("LowGPUUtilization_window", "None", "a whole number from 1 to 2000"),
         ("LowGPUUtilization_patience", "-1", "a whole number from 0"),
         ("LowGPUUtilization_patience", "10.5", "a whole number from 0"),
         ("LowGPUUtilization_patience_s", "0", "a number above 0 or None"),
@@ -68,7 +76,7 @@ def test_given_a_bad_value_when_resolved_then_the_fault_names_it_and_what_is_rig
     rule = setting.partition("_")[0]
     assert set(faults) == {rule}
     assert (faults[rule].field, faults[rule].value, faults[rule].expected) == (setting, value, expected)
-    assert set(parameters) == set(RULE_NAMES) - {rule}
+    assert set(parameters) == EVERY_NAME - {rule}
 
 
 def test_given_an_unknown_parameter_when_resolved_then_the_accepted_ones_are_named() -> None:
@@ -87,7 +95,7 @@ def test_given_an_unknown_rule_when_resolved_then_it_is_a_fault_under_its_name_a
     written = setting.partition("_")[0]
     assert set(faults) == {written}
     assert "StepOutlier" in faults[written].expected
-    assert set(parameters) == set(RULE_NAMES)
+    assert set(parameters) == EVERY_NAME
 
 
 def test_given_points_and_seconds_together_when_resolved_then_one_of_them_is_asked_for() -> None:
@@ -113,6 +121,19 @@ def test_given_a_rule_without_parameters_named_when_resolved_then_the_empty_name
     assert faults["StepOutlier"].field == "StepOutlier"
 
 
-def test_given_the_registry_when_read_then_every_rule_stands_under_its_documented_name() -> None:
-    assert [type(rule).__name__ for rule in ALL_RULES] == list(RULE_NAMES)
-    assert len(set(RULE_NAMES)) == len(RULE_NAMES)
+def test_given_the_registry_when_read_then_every_rule_of_the_managed_service_stands_under_its_name() -> None:
+    assert sorted(RULE_NAMES) == [
+        "BatchSize",
+        "CPUBottleneck",
+        "Dataloader",
+        "GPUMemoryIncrease",
+        "IOBottleneck",
+        "LoadBalancing",
+        "LowGPUUtilization",
+        "MaxInitializationTime",
+        "OverallFrameworkMetrics",
+        "OverallSystemUsage",
+        "StepOutlier",
+    ]
+    parameters = {rule.name: rule.parameters_type for rule in ALL_RULES}
+    assert all(rule.parameters_type is parameters[rule.name] for rule in ALL_RULES)

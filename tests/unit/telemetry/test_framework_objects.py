@@ -1,12 +1,17 @@
 """Framework objects: whole, truncated, foreign."""
 
+import gzip
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.support import framework_traces
 from trainguard.errors import TelemetryFormatError
-from trainguard.telemetry.framework import read_framework_object
+from trainguard.telemetry.columns import MAX_NAMES
+from trainguard.telemetry.events import LoaderSetup
+from trainguard.telemetry.framework import FrameworkEvents, read_framework_object, read_tf_trace
 
 ORIGIN_US = 1_795_248_000_000_000
 META = {"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": ORIGIN_US}}
@@ -99,3 +104,162 @@ def test_given_nesting_without_end_when_read_then_that_event_alone_is_lost() -> 
 def test_given_more_events_than_a_rotation_can_have_when_read_then_the_object_is_refused() -> None:
     with pytest.raises(TelemetryFormatError, match="500001 records"):
         read(b"[" + b"{         }," * 500_001 + b"]")
+
+
+def test_given_events_of_several_phases_when_read_then_they_are_columns_in_absolute_time() -> None:
+    events = framework_traces.read(
+        [
+            framework_traces.event("cpu_functions", "aten::add", 1.0, 0.5, tid=7),
+            framework_traces.event("gpu_functions-dev:0", "kernel", 1.25, 0.25, tid=0),
+            framework_traces.event("cpu_functions", "aten::mul", 2.0, 0.5, tid=8),
+        ]
+    )
+
+    table = events.table
+    assert len(table) == 3
+    assert [table.phases[row] for row in table.phase_index] == ["cpu_functions", "gpu_functions-dev:0", "cpu_functions"]
+    assert [table.names[row] for row in table.name_index] == ["aten::add", "kernel", "aten::mul"]
+    assert (table.starts_us - framework_traces.START_US).tolist() == [1_000_000, 1_250_000, 2_000_000]
+    assert table.durations_us.tolist() == [500_000, 250_000, 500_000]
+    assert table.threads[0] != table.threads[2]
+    assert (table.process, table.kind) == ("algo-1-905", "pythontimeline")
+
+
+def test_given_beginnings_and_ends_when_read_then_they_pair_by_phase_and_thread_innermost_first() -> None:
+    def mark(ph: str, name: str, ts: int, **extra: Any) -> dict[str, Any]:
+        return {"phase": "grad", "ph": ph, "name": name, "ts": ts, **extra}
+
+    events = framework_traces.read(
+        [
+            mark("B", "OUTER", 10, tid=1),
+            mark("B", "OTHER_THREAD", 11, tid=2),
+            mark("B", "INNER", 20, tid=1),
+            mark("E", "", 30, tid=1),
+            mark("E", "", 50, tid=1),
+            mark("E", "", 61, tid=2),
+            mark("i", "0", 62),
+        ],
+        kind="horovod_timeline",
+    )
+
+    table = events.table
+    names = [table.names[row] for row in table.name_index]
+    assert dict(zip(names, table.durations_us.tolist(), strict=True)) == {"INNER": 10, "OUTER": 40, "OTHER_THREAD": 50}
+    assert names == ["INNER", "OUTER", "OTHER_THREAD"]
+    assert events.tally["unpaired_events"] == 0
+
+
+def test_given_a_beginning_or_an_end_alone_when_read_then_it_is_counted_and_the_next_object_starts_anew() -> None:
+    def mark(ph: str, ts: int) -> dict[str, Any]:
+        return {"phase": "grad", "ph": ph, "name": "ALLREDUCE" if ph == "B" else "", "ts": ts}
+
+    first = framework_traces.read([mark("E", 5), mark("B", 10), mark("E", 30), mark("B", 40)])
+    second = framework_traces.read([mark("E", 50)])
+
+    assert first.table.durations_us.tolist() == [20]
+    assert first.tally["unpaired_events"] == 2
+    assert len(second.table) == 0
+    assert second.tally["unpaired_events"] == 1
+
+
+def test_given_a_new_start_time_in_a_file_when_read_then_it_holds_for_what_follows() -> None:
+    later = META | {"args": {"start_time_since_epoch_in_micros": ORIGIN_US + 7}}
+    events = read(body(META, step(0), later, step(1)))
+
+    assert (events.table.starts_us - ORIGIN_US).tolist() == [0, 500_007]
+
+
+def test_given_a_phase_that_the_file_does_not_name_when_read_then_it_is_called_as_its_event() -> None:
+    table = read(body(META, step(0))).table
+
+    assert table.phases == ("Step:ModeKeys.TRAIN",)
+
+
+def test_given_more_names_than_a_table_holds_when_read_then_the_rest_is_other_and_counted() -> None:
+    events = framework_traces.read(
+        framework_traces.event("cpu_functions", f"op{number}", number, 0.5, tid=1) for number in range(MAX_NAMES + 9)
+    )
+
+    assert len(events.table) == MAX_NAMES + 9
+    assert len(events.table.names) == MAX_NAMES
+    assert events.table.names[-1] == "other"
+    assert events.tally["merged_names"] == 10
+    assert np.count_nonzero(events.table.name_index == MAX_NAMES - 1) == 10
+
+
+def test_given_as_many_names_as_a_table_holds_when_read_then_none_is_merged() -> None:
+    events = framework_traces.read(
+        framework_traces.event("cpu_functions", f"op{number}", number, 0.5, tid=1) for number in range(MAX_NAMES)
+    )
+
+    assert events.table.names[-1] == f"op{MAX_NAMES - 1}"
+    assert events.tally["merged_names"] == 0
+
+
+def test_given_hostile_names_and_threads_when_read_then_they_are_short_on_one_line_and_do_no_harm() -> None:
+    events = framework_traces.read(
+        [
+            framework_traces.event("p\n" * 500, "n\x00" * 500, 1.0, 0.5, tid={"a": [1]}),
+            framework_traces.event("q", "m", 1.0, 0.5, tid=3),
+            {"phase": "", "name": "", "ph": "X", "ts": 5, "dur": 2},
+        ]
+    )
+
+    assert len(events.table) == 3
+    assert all(len(name) <= 64 and name.isprintable() for name in (*events.table.names, *events.table.phases))
+
+
+def test_given_data_loaders_when_read_then_their_set_up_and_their_workers_are_told() -> None:
+    events = framework_traces.read(
+        [
+            framework_traces.event("DataLoaderIterInitialize", "i", 0.0, 0.1, pid=905, num_workers=4, pin_memory=True),
+            framework_traces.event("DataLoaderIter", "DataLoaderIter::GetNext", 1.0, 0.1, pid=905, worker_id=3),
+            framework_traces.event("DataLoaderWorker", "w", 0.0, 2.0, pid=-4, worker_id="x"),
+            framework_traces.event("DataLoaderIterInitialize", "i", 5.0, 0.1),
+        ]
+    )
+
+    assert events.loaders == (LoaderSetup(905, 4, True), LoaderSetup(-1, None, None))
+    assert events.table.workers.tolist() == [905, 905, -1, -1]
+    assert events.table.worker_ids.tolist() == [-1, 3, -1, -1]
+    assert events.table.rows_in(["DataLoaderIter", "DataLoaderWorker"]).tolist() == [1, 2]
+
+
+def tf_trace(*events: Any) -> bytes:
+    metadata = {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0/stream:all"}}
+    return gzip.compress(json.dumps({"displayTimeUnit": "ns", "traceEvents": [metadata, *events, {}]}).encode())
+
+
+def read_tf(data: bytes) -> FrameworkEvents:
+    return read_tf_trace("the/trace", data, process="algo-1-trace", start_us=ORIGIN_US, end_us=ORIGIN_US + 1_000)
+
+
+def test_given_a_tensorflow_trace_when_read_then_its_times_are_relative_to_the_metadatas_start() -> None:
+    kernel = {"ph": "X", "pid": 1, "tid": 14, "ts": 12.7, "dur": 3.2, "name": "MatMul"}
+    late = {"ph": "X", "pid": 1, "tid": 14, "ts": 2_000_000.0, "dur": 3.0, "name": "MatMul"}
+
+    events = read_tf(tf_trace(kernel, late))
+
+    assert events.table.starts_us.tolist() == [ORIGIN_US + 12]
+    assert events.table.durations_us.tolist() == [3]
+    assert (events.table.kind, events.table.phases) == ("tf_trace", ("/device:GPU:0/stream:all",))
+    assert events.tally["bad_events"] == 1
+
+
+def test_given_a_truncated_tensorflow_trace_when_read_then_whole_lines_are_used() -> None:
+    lines = [json.dumps({"ph": "X", "pid": 1, "ts": at, "dur": 2, "name": "MatMul"}) for at in (1, 5, 9)]
+    text = '{"displayTimeUnit":"ns","metadata":{"a":1},"traceEvents":[\n' + ",\n".join(lines)
+
+    events = read_tf(text[:-9].encode())
+
+    assert events.table.starts_us.tolist() == [ORIGIN_US + 1, ORIGIN_US + 5]
+    assert events.tally["bad_events"] == 1
+
+
+def test_given_one_bad_event_in_a_whole_tensorflow_trace_when_read_then_it_alone_is_lost() -> None:
+    good = {"ph": "X", "pid": 1, "ts": 1, "dur": 2, "name": "MatMul"}
+
+    events = read_tf(tf_trace(good, good | {"ts": "soon"}, good | {"ts": 6}))
+
+    assert events.table.starts_us.tolist() == [ORIGIN_US + 1, ORIGIN_US + 6]
+    assert events.tally["bad_events"] == 1

@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from trainguard.errors import ForeignKeyError
-from trainguard.telemetry.keys import EndKey, FrameworkKey, ProfileRoot, SystemKey, parse_key, system_key
+from trainguard.telemetry.keys import (
+    EndKey,
+    FrameworkKey,
+    ProfileRoot,
+    SystemKey,
+    TraceKey,
+    parse_key,
+    parse_trace_key,
+    system_key,
+)
 
 SYSTEM = "team-a/runs/bert-large-1/profiler-output/system/incremental/2026112108/1795248000.algo-12.json"
 FRAMEWORK = "bert/profiler-output/framework/pevents/2026112108/1795248012345678_905-algo-3_pythontimeline.json"
@@ -42,6 +51,52 @@ def test_given_hosts_that_are_no_algo_when_parsed_then_they_are_nodes_too(name: 
 
 def test_given_the_end_marker_when_parsed_then_it_ends_a_stream() -> None:
     assert parse_key("j/profiler-output/system/training_job_end.ts") == EndKey(ProfileRoot("", "j"), "system")
+
+
+STEP_FOLDER = "job/profiler-output/framework/tensorflow/detailed_profiling/2020080513/000000017/"
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "process"),
+    [
+        ("80807-algo-2", "algo-2", "80807"),
+        ("algo-2", "algo-2", "trace"),
+        ("8c859046be41.ant.example.com", "8c859046be41.ant.example.com", "trace"),
+    ],
+)
+def test_given_the_metadata_of_a_tensorflow_trace_when_parsed_then_it_stands_for_the_trace(
+    name: str, node: str, process: str
+) -> None:
+    parsed = parse_key(f"{STEP_FOLDER}{name}_1596659864545103_1596659864854168.metadata")
+
+    assert parsed == FrameworkKey(
+        ProfileRoot("", "job"), node, process, "tf_trace", 1_596_659_864_854_168, 1_596_659_864_545_103
+    )
+    assert parsed.lane == f"{process}/tf_trace"
+
+
+def test_given_a_tensorflow_trace_when_its_key_is_read_then_run_and_host_are_known() -> None:
+    key = f"{STEP_FOLDER}plugins/profile/2020_08_05_21_37_44/algo-2.trace.json.gz"
+
+    assert parse_trace_key(key) == TraceKey("2020_08_05_21_37_44", "algo-2", STEP_FOLDER, key)
+    assert parse_trace_key(key.removesuffix(".gz")) is None
+    assert parse_trace_key(key.replace("job/", "/" * 1_100)) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "algo-2_1596659864854168_1596659864545103.metadata",
+        "algo-2_1396659864545103_1596659864854168.metadata",
+        "algo-2_1596659864545103.metadata",
+        "a_b_1596659864545103_1596659864854168.metadata",
+        "../algo-2_1596659864545103_1596659864854168.metadata",
+        "plugins/profile/2020_08_05_21_37_44/algo-2.trace.json.gz",
+    ],
+)
+def test_given_a_metadata_key_without_usable_times_when_parsed_then_it_is_refused(name: str) -> None:
+    with pytest.raises(ForeignKeyError):
+        parse_key(f"{STEP_FOLDER}{name}")
 
 
 @pytest.mark.parametrize(

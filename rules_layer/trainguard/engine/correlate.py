@@ -1,0 +1,141 @@
+"""What the framework did in minutes with bottlenecks, against minutes without: joined from both streams of a node.
+
+Both streams keep their newest 30 minutes: the system stream how many snapshots of each were bottlenecks, the framework
+stream how much time each class and phase of events took. A minute counts as one with bottlenecks when at least half of
+its judged snapshots were. Times are shares of the time that the node's processes had in those minutes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.slots import Verdict
+from trainguard.engine.streams import JobStreams
+from trainguard.errors import RuleFailedError
+from trainguard.records import Status
+from trainguard.rules.bottlenecks import BottleneckState, MinuteCount
+from trainguard.rules.cpu_bottleneck import CPUBottleneck
+from trainguard.rules.framework_classes import CLASS_LABELS
+from trainguard.rules.framework_minutes import MINUTE_US, MinuteProfile
+from trainguard.rules.io_bottleneck import IOBottleneck
+from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics, OverallFrameworkMetricsState
+from trainguard.rules.time_table import OTHER
+from trainguard.rules.units import show_percent
+
+BOTTLENECK_RULES = (CPUBottleneck.name, IOBottleneck.name)
+BOTTLENECKED_SHARE = 0.5
+NAMED_FROM_PERCENT = 10.0
+"""A phase is named in the advice when its share of the time grows by so many points."""
+
+REPORTED_PHASES = 16
+NodeVerdicts = Mapping[str, dict[str, Verdict]]
+
+
+def add_framework(verdicts: NodeVerdicts, plan: RulePlan, streams: JobStreams) -> None:
+    """Add what the framework did to the details of the bottleneck rules' verdicts, by rule and node."""
+    if OverallFrameworkMetrics.name not in plan.node_rules:
+        return
+    for rule in BOTTLENECK_RULES:
+        nodes = verdicts.get(rule, {})
+        for node, verdict in nodes.items():
+            counts, profiles = _bottleneck_minutes(rule, node, streams), _framework_minutes(node, streams)
+            compared = compare_minutes(counts, profiles)
+            if compared is not None:
+                nodes[node] = _with_framework(verdict, compared)
+
+
+def compare_minutes(counts: Sequence[MinuteCount], profiles: Sequence[MinuteProfile]) -> dict[str, Any] | None:
+    """Return shares of time by class and phase, percent, in minutes with and without bottlenecks.
+
+    None when no minute is known to both. A side without minutes has None for its shares.
+    """
+    by_minute = {profile.minute: profile for profile in profiles if profile.processes}
+    judged = [count for count in counts if count.judged and count.minute in by_minute]
+    if not judged:
+        return None
+    hit = [count.bottlenecked >= BOTTLENECKED_SHARE * count.judged for count in judged]
+    sides = [
+        [by_minute[count.minute] for count, is_hit in zip(judged, hit, strict=True) if is_hit is side]
+        for side in (True, False)
+    ]
+    classes, phases = [_class_shares(side) for side in sides], [_phase_shares(side) for side in sides]
+    return {
+        "minutes_with_bottlenecks": len(sides[0]),
+        "minutes_without": len(sides[1]),
+        "classes": _rows("class", *classes),
+        "phases": _rows("phase", *phases)[:REPORTED_PHASES],
+    }
+
+
+def _bottleneck_minutes(rule: str, node: str, streams: JobStreams) -> Sequence[MinuteCount]:
+    system = streams.system.get(node)
+    try:
+        state = None if system is None else system.state_of(rule)
+    except RuleFailedError:
+        return ()
+    return state.kept.minutes if isinstance(state, BottleneckState) else ()
+
+
+def _framework_minutes(node: str, streams: JobStreams) -> Sequence[MinuteProfile]:
+    framework = streams.framework.get(node)
+    try:
+        state = None if framework is None else framework.state_of(OverallFrameworkMetrics.name)
+    except RuleFailedError:
+        return ()
+    return state.minutes if isinstance(state, OverallFrameworkMetricsState) else ()
+
+
+def _class_shares(profiles: Sequence[MinuteProfile]) -> dict[str, float] | None:
+    times = [sum(column) for column in zip(*(profile.classes_us for profile in profiles), strict=True)]
+    return _shares(dict(zip(CLASS_LABELS, times, strict=True)), profiles) if profiles else None
+
+
+def _phase_shares(profiles: Sequence[MinuteProfile]) -> dict[str, float] | None:
+    times: dict[str, int] = {}
+    for profile in profiles:
+        for phase, time_us in zip(profile.phases.names, profile.phases.times_us, strict=True):
+            times[phase] = times.get(phase, 0) + time_us
+        times[OTHER] = times.get(OTHER, 0) + profile.phases.other_us
+    return _shares(times, profiles) if profiles else None
+
+
+def _shares(times_us: Mapping[str, int], profiles: Sequence[MinuteProfile]) -> dict[str, float]:
+    available_us = MINUTE_US * sum(profile.processes for profile in profiles)
+    return {name: 100.0 * time_us / available_us for name, time_us in times_us.items() if time_us}
+
+
+def _rows(what: str, hit: dict[str, float] | None, clean: dict[str, float] | None) -> list[dict[str, Any]]:
+    """List the names, the one whose share differs most first."""
+    rows = []
+    for name in sorted({*(hit or {}), *(clean or {})}):
+        shares = [None if side is None else side.get(name, 0.0) for side in (hit, clean)]
+        rows.append({what: name, "with_bottlenecks_percent": shares[0], "without_percent": shares[1]})
+    return sorted(rows, key=_difference, reverse=True)
+
+
+def _difference(row: Mapping[str, Any]) -> float:
+    return abs(float(row["with_bottlenecks_percent"] or 0.0) - float(row["without_percent"] or 0.0))
+
+
+def _with_framework(verdict: Verdict, compared: dict[str, Any]) -> Verdict:
+    judgement = verdict.judgement
+    advice = judgement.advice
+    if judgement.status is Status.FIRED and (grown := _most_grown(compared)):
+        advice = f"{advice} {grown}" if advice else grown
+    details = {**judgement.details, "framework": compared}
+    return replace(verdict, judgement=replace(judgement, details=details, advice=advice))
+
+
+def _most_grown(compared: Mapping[str, Any]) -> str | None:
+    """Name the phase that takes more of the time in minutes with bottlenecks; None when there is no clear one."""
+    if not (compared["minutes_with_bottlenecks"] and compared["minutes_without"]):
+        return None
+    for row in compared["phases"]:
+        hit, clean = row["with_bottlenecks_percent"], row["without_percent"]
+        if row["phase"] != OTHER and hit >= clean + NAMED_FROM_PERCENT:
+            return (
+                f"{row['phase']} takes {show_percent(hit)} of the processes' time in minutes with bottlenecks and "
+                f"{show_percent(clean)} in those without."
+            )
+    return None

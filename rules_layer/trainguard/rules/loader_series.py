@@ -1,0 +1,193 @@
+"""What Dataloader remembers of a node: the loader processes of each training process, second by second, and times.
+
+A loader's event is counted in the second in which it ends: events are written in that order, so a second is complete
+as soon as its process has an event in a later one.
+"""
+
+from collections import Counter
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+
+from trainguard.state.histogram import DurationHistogram
+from trainguard.telemetry.events import UNKNOWN, EventTable, LoaderSetup
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.snapshots import IntArray
+
+ITERATOR_PHASE = "DataLoaderIter"
+WORKER_PHASE = "DataLoaderWorker"
+TENSORFLOW_PHASES = ("DataIterator", "Dataset")
+MAX_PROCESSES = 128
+MAX_LOADERS = 1_024
+MAX_COUNTS = 64
+MAX_BINS = 256
+ALIVE_S = 600
+"""A training process without a loader event for so long, while its neighbours have some, is over."""
+
+SECOND_US = 1_000_000
+NUMBER_BITS = 31
+
+
+class LoadingProcess(msgspec.Struct, array_like=True):
+    """One training process.
+
+    ``declared`` is the number of workers that its newest loader was set up with, ``pinned`` 1, 0 or -1, as ``declared``
+    is, where it is not known. ``numbers`` counts closed seconds with loader events by their number of loaders;
+    ``second`` is the open one (epoch seconds). ``waited_us`` is the time that the training process itself spent in
+    fetching batches between ``first_us`` and ``last_us``.
+    """
+
+    process: str
+    main_pid: int = UNKNOWN
+    declared: int = UNKNOWN
+    pinned: int = UNKNOWN
+    numbers: dict[int, int] = msgspec.field(default_factory=dict)
+    second: int = UNKNOWN
+    loaders: int = 0
+    waited_us: int = 0
+    first_us: int | None = None
+    last_us: int = 0
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """Seconds by number of loaders, the open one included."""
+        if self.second == UNKNOWN:
+            return self.numbers
+        return {**self.numbers, self.loaders: self.numbers.get(self.loaders, 0) + 1}
+
+    @property
+    def seconds(self) -> int:
+        """Seconds with loader events."""
+        return sum(self.counts.values())
+
+    @property
+    def median(self) -> float:
+        """Median number of loaders over the seconds with loader events."""
+        numbers = sorted(self.counts.items())
+        values = np.array([number for number, _ in numbers], dtype=np.float64)
+        reached = np.cumsum([seconds for _, seconds in numbers])
+        middle = (int(reached[-1]) - 1) / 2.0
+        ranks = [int(np.floor(middle)), int(np.ceil(middle))]
+        return float(values[np.searchsorted(reached, ranks, side="right")].mean())
+
+    def close_second(self) -> None:
+        """Count the open second."""
+        if self.second != UNKNOWN:
+            self.numbers[self.loaders] = self.numbers.get(self.loaders, 0) + 1
+            while len(self.numbers) > MAX_COUNTS:
+                self._join_nearest()
+            self.numbers = dict(sorted(self.numbers.items()))
+
+    def _join_nearest(self) -> None:
+        """Give up the smallest gap between two numbers: the rarer joins the other."""
+        ordered = sorted(self.numbers)
+        _, lower, upper = min((after - before, before, after) for before, after in pairwise(ordered))
+        rarer, kept = (lower, upper) if self.numbers[lower] < self.numbers[upper] else (upper, lower)
+        self.numbers[kept] += self.numbers.pop(rarer)
+
+
+class DataloaderState(msgspec.Struct, array_like=True):
+    """Training processes in the order in which they were met, and durations by kind.
+
+    ``prefetch`` says whether a TensorFlow pipeline prefetches; None before it has an event.
+    """
+
+    processes: list[LoadingProcess] = msgspec.field(default_factory=list)
+    refused: int = 0
+    iterator_us: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
+    worker_us: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
+    tensorflow_us: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
+    prefetch: bool | None = None
+
+    @property
+    def alive(self) -> list[LoadingProcess]:
+        """Training processes that load data as of late."""
+        newest = max((process.second for process in self.processes), default=UNKNOWN)
+        return [each for each in self.processes if each.second != UNKNOWN and each.second > newest - ALIVE_S]
+
+    def fold(self, events: FrameworkEvents) -> None:
+        """Add the loader events of one object."""
+        table = events.table
+        iterators, workers = table.rows_in([ITERATOR_PHASE]), table.rows_in([WORKER_PHASE])
+        _count(self.iterator_us, table.durations_us[iterators])
+        _count(self.worker_us, table.durations_us[workers])
+        self._fold_tensorflow(table)
+        if iterators.size or events.loaders:
+            process = self._process_of(table.process)
+            if process is None:
+                self.refused += 1
+                return
+            _set_up(process, events.loaders)
+            if iterators.size:
+                _fold_seconds(process, table, iterators, workers)
+
+    def _fold_tensorflow(self, table: EventTable) -> None:
+        rows = table.rows_in(TENSORFLOW_PHASES)
+        if rows.size:
+            names = table.name_index[rows]
+            fetches = np.array(["GetNext" in name for name in table.names])[names]
+            _count(self.tensorflow_us, table.durations_us[rows[fetches]])
+            self.prefetch = bool(self.prefetch) or any("Prefetch" in table.names[name] for name in set(names.tolist()))
+
+    def _process_of(self, name: str) -> LoadingProcess | None:
+        for process in self.processes:
+            if process.process == name:
+                return process
+        if len(self.processes) == MAX_PROCESSES:
+            return None
+        self.processes.append(LoadingProcess(name))
+        return self.processes[-1]
+
+
+def _count(durations: DurationHistogram, durations_us: IntArray) -> None:
+    if durations_us.size:
+        durations.add(durations_us)
+        durations.limit(MAX_BINS)
+
+
+def _set_up(process: LoadingProcess, loaders: tuple[LoaderSetup, ...]) -> None:
+    for loader in loaders:
+        process.main_pid = loader.pid if loader.pid != UNKNOWN else process.main_pid
+        process.declared = UNKNOWN if loader.num_workers is None else min(loader.num_workers, MAX_LOADERS)
+        process.pinned = UNKNOWN if loader.pin_memory is None else int(loader.pin_memory)
+
+
+def _fold_seconds(process: LoadingProcess, table: EventTable, iterators: IntArray, workers: IntArray) -> None:
+    """Count the loaders of each second: processes that are not the training process, or else the workers it names.
+
+    A loader set up with some workers has them all alive while it is read, however few of them served in a second.
+    """
+    steps = np.flatnonzero(np.isin(table.phase_index, [i for i, name in enumerate(table.phases) if "Step" in name]))
+    pids = table.workers[steps]
+    mains = {process.main_pid, *pids[pids != UNKNOWN].tolist()}
+    digits = table.process.rpartition("-")[2]
+    if mains == {UNKNOWN} and digits.isdecimal():
+        mains = {int(digits)}
+    rows = np.concatenate((iterators, workers))
+    ended = table.ends_us[rows] // SECOND_US
+    is_loader = ~np.isin(table.workers[rows], [*mains, UNKNOWN])
+    by_pid = _distinct(ended[is_loader], table.workers[rows][is_loader])
+    named = ~is_loader & (table.worker_ids[rows] != UNKNOWN) & (np.arange(rows.size) < iterators.size)
+    by_number = _distinct(ended[named], table.worker_ids[rows][named])
+    least = max(process.declared, 0)
+    for second in sorted(set(ended.tolist())):
+        if second < process.second:
+            continue
+        loaders = min(max(by_pid.get(second, 0), by_number.get(second, 0), least), MAX_LOADERS)
+        if second > process.second:
+            process.close_second()
+            process.second, process.loaders = second, loaders
+        else:
+            process.loaders = max(process.loaders, loaders)
+    own = iterators[np.isin(table.workers[iterators], [*mains, UNKNOWN])]
+    process.waited_us += int(table.durations_us[own].sum())
+    first = int(table.starts_us.min())
+    process.first_us = first if process.first_us is None else min(first, process.first_us)
+    process.last_us = max(int(table.ends_us.max()), process.last_us)
+
+
+def _distinct(seconds: IntArray, numbers: IntArray) -> dict[int, int]:
+    """Return how many distinct ``numbers`` (int64[N], 0 to 2^31 - 1) each of ``seconds`` (int64[N]) has."""
+    pairs = set((seconds << NUMBER_BITS | numbers).tolist())
+    return Counter(pair >> NUMBER_BITS for pair in pairs)

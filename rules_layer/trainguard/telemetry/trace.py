@@ -1,0 +1,94 @@
+"""Chrome traces, decoded: the arrays of events that timelines are, and the object that TensorFlow's profiler writes.
+
+The writer appends events as they end and closes the array on rotation, so an object may lack its closing bracket or end
+in the middle of an event: what is whole before that is used, and the rest counted.
+"""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from trainguard.errors import TelemetryFormatError
+from trainguard.telemetry.unpack import UNREADABLE
+
+
+class TraceArgs(msgspec.Struct, gc=False):
+    """The arguments of an event that are used; their types vary from writer to writer."""
+
+    pid: Any = None
+    tid: Any = None
+    thread_id: Any = None
+    worker_id: Any = None
+    step_num: Any = None
+    num_workers: Any = None
+    pin_memory: Any = None
+    name: Any = None
+    start_time_since_epoch_in_micros: Any = None
+
+
+class TraceEvent(msgspec.Struct, gc=False):
+    """One event of a trace; ``ts`` and ``dur`` in microseconds, relative to the file's start time."""
+
+    ph: str = ""
+    name: str = ""
+    pid: int | str = 0
+    tid: Any = None
+    ts: float = 0.0
+    dur: float = 0.0
+    args: TraceArgs | None = None
+
+
+class _TraceFile(msgspec.Struct):
+    events: list[TraceEvent] = msgspec.field(name="traceEvents")
+
+
+class _RawTraceFile(msgspec.Struct):
+    events: list[msgspec.Raw] = msgspec.field(name="traceEvents")
+
+
+_ARRAY = msgspec.json.Decoder(list[TraceEvent])
+_RAW_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_EVENT = msgspec.json.Decoder(TraceEvent)
+_FILE = msgspec.json.Decoder(_TraceFile)
+_RAW_FILE = msgspec.json.Decoder(_RawTraceFile)
+_LIST_KEY = b'"traceEvents"'
+
+
+def decode_trace(key: str, text: bytes, tally: Counter[str]) -> list[TraceEvent]:
+    """Decode an object's text; counts events that cannot be read as ``bad_events``.
+
+    Raises
+    ------
+    TelemetryFormatError
+        When the text is no trace at all.
+    """
+    if not text:
+        return []
+    is_file = text.lstrip()[:1] == b"{"
+    try:
+        return _FILE.decode(text).events if is_file else _ARRAY.decode(text)
+    except UNREADABLE:
+        return _decode_one_by_one(_split(key, text, is_file=is_file), tally)
+
+
+def _split(key: str, text: bytes, *, is_file: bool) -> list[msgspec.Raw | bytes]:
+    """Split a trace into its events; a truncated one by lines, since the writer puts one event on a line."""
+    try:
+        return list(_RAW_FILE.decode(text).events if is_file else _RAW_ARRAY.decode(text))
+    except UNREADABLE as fault:
+        array = text.partition(_LIST_KEY)[2].lstrip(b" \t\r\n:") if is_file else text.strip()
+        if not array.startswith(b"["):
+            raise TelemetryFormatError(key, "no JSON array of events, expected a Chrome trace") from fault
+        lines = (line.strip().removesuffix(b",") for line in array[1:].removesuffix(b"]").split(b"\n"))
+        return [line for line in lines if line]
+
+
+def _decode_one_by_one(events: list[msgspec.Raw | bytes], tally: Counter[str]) -> list[TraceEvent]:
+    decoded: list[TraceEvent] = []
+    for event in events:
+        try:
+            decoded.append(_EVENT.decode(event))
+        except UNREADABLE:
+            tally["bad_events"] += 1
+    return decoded

@@ -1,0 +1,116 @@
+"""What the framework did in minutes with bottlenecks: from the rings of both streams to the rule's details."""
+
+import msgspec
+import pytest
+
+from tests.support.framework_traces import SECOND, START_US, event, read
+from trainguard.engine.correlate import add_framework, compare_minutes
+from trainguard.engine.episodes import Episode
+from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
+from trainguard.engine.plan import RulePlan, plan_rules
+from trainguard.engine.slots import RuleSlot, Verdict
+from trainguard.engine.streams import JobState, JobStreams
+from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, Status
+from trainguard.rules.bottlenecks import BottleneckState, MinuteCount, Tally
+from trainguard.rules.framework_minutes import MinuteProfile
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.time_table import TimeTable
+
+FIRST = START_US // (60 * SECOND)
+MINUTE = 60 * SECOND
+
+
+def plan(**settings: str) -> RulePlan:
+    return plan_rules(JobRecord("job", "arn", "b", "", rule_settings=settings))
+
+
+def counts(*bottlenecked: int, judged: int = 120) -> list[MinuteCount]:
+    return [MinuteCount(FIRST + index, judged, hits) for index, hits in enumerate(bottlenecked)]
+
+
+def profile(index: int, loader_us: int, *, processes: int = 1) -> MinuteProfile:
+    classes = [0, 0, 0, 0, 0, loader_us, 0, 0]
+    return MinuteProfile(FIRST + index, processes, classes, TimeTable(["DataLoaderIter"], [loader_us]))
+
+
+def test_given_minutes_of_both_kinds_when_compared_then_shares_are_of_the_processes_time() -> None:
+    compared = compare_minutes(
+        counts(120, 60, 59, 0),
+        [profile(0, MINUTE), profile(1, MINUTE // 2), profile(2, MINUTE // 4, processes=2), profile(3, 0)],
+    )
+
+    assert compared is not None
+    assert (compared["minutes_with_bottlenecks"], compared["minutes_without"]) == (2, 2)
+    assert compared["phases"] == [
+        {"phase": "DataLoaderIter", "with_bottlenecks_percent": 75.0, "without_percent": pytest.approx(100 / 12)}
+    ]
+    assert compared["classes"][0]["class"] == "general"
+
+
+def test_given_minutes_of_one_kind_alone_when_compared_then_the_other_side_is_not_known() -> None:
+    compared = compare_minutes(counts(120), [profile(0, MINUTE // 2)])
+
+    assert compared is not None
+    assert compared["phases"] == [
+        {"phase": "DataLoaderIter", "with_bottlenecks_percent": 50.0, "without_percent": None}
+    ]
+
+
+def test_given_no_minute_that_both_know_when_compared_then_there_is_nothing_to_say() -> None:
+    assert compare_minutes(counts(120), [profile(1, MINUTE)]) is None
+    assert compare_minutes([], [profile(0, MINUTE)]) is None
+    assert compare_minutes(counts(0, judged=0), [profile(0, MINUTE)]) is None
+
+
+def streams(bottlenecked: list[int], rules: RulePlan) -> JobStreams:
+    tally = Tally(judged=240, bottlenecked=sum(bottlenecked), minutes=counts(*bottlenecked))
+    slot = RuleSlot(data=msgspec.msgpack.encode(BottleneckState(kept=tally)))
+    system = SystemStream("algo-1", SystemState(slots={"CPUBottleneck": slot}), rules)
+    framework = FrameworkStream("algo-1", FrameworkState(), rules)
+    framework.apply(
+        read([event("DataLoaderIter", "next", 0.0, 54.0), event("DataLoaderIter", "next", 60.0, 3.0)]),
+        START_US + 120 * SECOND,
+    )
+    own = NodeRecord(NodeKey("job", JOB_NODE, "job"))
+    return JobStreams({"algo-1": system}, {"algo-1": framework}, {}, own, JobState())
+
+
+def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
+    return Verdict("CPUBottleneck", Judgement(status, "so.", advice=advice, details={"judged": 240}), Episode())
+
+
+def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> Judgement:
+    verdicts = {"CPUBottleneck": {"algo-1": given}}
+    add_framework(verdicts, rules, streams(bottlenecked, plan()))
+    return verdicts["CPUBottleneck"]["algo-1"].judgement
+
+
+def test_given_a_fired_bottleneck_when_a_phase_grows_with_it_then_details_and_advice_say_so() -> None:
+    judgement = correlated([120, 0], verdict(Status.FIRED), plan())
+
+    assert judgement.details["judged"] == 240
+    assert judgement.details["framework"]["minutes_with_bottlenecks"] == 1
+    assert judgement.advice == (
+        "Add workers. DataLoaderIter takes 90 % of the processes' time in minutes with bottlenecks and 5 % in those "
+        "without."
+    )
+
+
+def test_given_a_rule_that_has_not_fired_when_correlated_then_it_gets_details_and_no_advice() -> None:
+    judgement = correlated([120, 0], verdict(Status.OK, None), plan())
+
+    assert judgement.advice is None
+    assert "framework" in judgement.details
+
+
+@pytest.mark.parametrize("bottlenecked", [[0, 120], [120, 120]])
+def test_given_no_phase_that_grows_when_fired_then_the_advice_is_the_rules_own(bottlenecked: list[int]) -> None:
+    assert correlated(bottlenecked, verdict(Status.FIRED), plan()).advice == "Add workers."
+
+
+def test_given_another_rule_alone_when_the_overview_does_not_run_then_nothing_is_added() -> None:
+    alone = plan(ProfilerReport_rule_to_invoke="CPUBottleneck")
+    assert "OverallFrameworkMetrics" not in alone.node_rules
+
+    assert "framework" not in correlated([120, 0], verdict(Status.FIRED), alone).details

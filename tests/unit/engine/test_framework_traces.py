@@ -1,0 +1,206 @@
+"""TensorFlow's traces: their metadata rings, the trace beside it is read."""
+
+import gzip
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.framework_session import FrameworkSession
+from trainguard.engine.listing import ProfileListing
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.session import Announced
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.rules.framework_classes import EventClass
+from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics, OverallFrameworkMetricsState
+from trainguard.telemetry.keys import FrameworkKey, ProfileRoot, hour_folder, parse_key
+
+START_US = 1_795_248_000_000_000
+SECOND = 1_000_000
+ROOT = ProfileRoot("", "job")
+STEP_FOLDER = f"{ROOT.tensorflow}2026112109/000000017/"
+
+
+def metadata_key(name: str = "algo-1", at_s: int = 10, folder: str = STEP_FOLDER) -> str:
+    start = START_US + at_s * SECOND
+    return f"{folder}{name}_{start}_{start + SECOND}.metadata"
+
+
+def trace_key(host: str = "algo-1", run: str = "2026_11_21_09_00_11", folder: str = STEP_FOLDER) -> str:
+    return f"{folder}plugins/profile/{run}/{host}.trace.json.gz"
+
+
+def trace(duration_us: int) -> bytes:
+    named = {"ph": "M", "pid": 3, "name": "process_name", "args": {"name": "/device:GPU:0/stream:all"}}
+    kernel = {"ph": "X", "pid": 3, "tid": 1, "ts": 5, "dur": duration_us, "name": "MatMul"}
+    return gzip.compress(json.dumps({"traceEvents": [named, kernel, {}]}).encode())
+
+
+class Node:
+    """A node's framework stream over an in-memory bucket."""
+
+    def __init__(self, node: str = "algo-1") -> None:
+        self.world = MemoryWorld()
+        self.world.objects.now = START_US / SECOND + 1_000.0
+        self.key = NodeKey("job", node, "framework")
+        self.record = NodeRecord(self.key)
+        self.open()
+
+    def open(self) -> None:
+        self.listing = ProfileListing(objects=self.world.objects, bucket="b", root=ROOT, node=self.key.node)
+        self.session = FrameworkSession(self.record, self.listing, plan_rules(JobRecord("job", "arn", "b", "")))
+
+    def put(self, key: str, body: bytes = b"") -> None:
+        self.world.objects.put("b", key, body, "")
+
+    def apply(self, *keys: str, drain: bool = False) -> list[str]:
+        parsed = [(key, parse_key(key)) for key in keys]
+        self.session.announce([Announced(key, each) for key, each in parsed if isinstance(each, FrameworkKey)])
+        return [each.key for each in self.session.apply(drain=drain, modified_before=None)]
+
+    @property
+    def gpu_us(self) -> int:
+        state = self.session.stream.state_of(OverallFrameworkMetrics.name)
+        assert isinstance(state, OverallFrameworkMetricsState)
+        return state.table(EventClass.GPU).total_us
+
+
+def test_given_metadata_that_rings_when_the_stream_is_ahead_then_the_trace_beside_it_is_applied_once() -> None:
+    node = Node()
+    node.put(metadata_key())
+    node.put(trace_key(), trace(700))
+
+    assert node.apply(metadata_key(), metadata_key(at_s=200)) == [metadata_key()]
+    assert node.gpu_us == 700
+    assert node.apply(metadata_key()) == []
+    assert node.session.record.key.node == "algo-1"
+    assert node.session.stream.state.through == START_US / SECOND + 11.0
+
+
+def test_given_metadata_that_never_rang_when_the_job_ends_then_the_listing_finds_it() -> None:
+    node = Node()
+    node.put(metadata_key())
+    node.put(trace_key(), trace(700))
+
+    assert node.apply(drain=True) == [metadata_key()]
+    assert node.gpu_us == 700
+
+
+def test_given_metadata_that_waits_when_the_item_is_written_and_read_then_it_still_waits() -> None:
+    node = Node()
+    node.put(metadata_key("905-algo-1"))
+    node.put(trace_key(), trace(700))
+    node.apply(metadata_key("905-algo-1"))
+    node.record = node.session.to_record(closed=False)
+    node.open()
+
+    assert node.apply(drain=True) == [metadata_key("905-algo-1")]
+    assert node.gpu_us == 700
+    assert node.session.to_record(closed=True).cursors["905/tf_trace"] == START_US + 11 * SECOND
+
+
+@pytest.mark.parametrize("traces", [[], ["algo-2", "algo-3"]])
+def test_given_no_trace_of_this_host_when_applied_then_it_is_counted_and_nothing_is_used(traces: Sequence[str]) -> None:
+    node = Node()
+    for name in ("algo-1", "algo-2", "algo-3"):
+        node.put(metadata_key(name))
+    for host in traces:
+        node.put(trace_key(host), trace(700))
+
+    assert node.apply(metadata_key(), drain=True) == [metadata_key()]
+    assert node.session.counters["bad_objects"] == 1
+    assert "expected one TensorFlow trace for each" in (node.session.stream.state.last_fault or "")
+    assert node.gpu_us == 0
+
+
+def test_given_traces_of_several_hosts_when_applied_then_each_node_reads_its_own() -> None:
+    for name, duration in (("algo-1", 100), ("algo-2", 20)):
+        node = Node(name)
+        for host, length in (("algo-1", 100), ("algo-2", 20)):
+            node.put(metadata_key(host))
+            node.put(trace_key(host), trace(length))
+        node.apply(metadata_key(name), drain=True)
+        assert node.gpu_us == duration
+
+
+def test_given_two_traces_of_one_host_in_a_step_when_applied_then_they_pair_in_order_of_time() -> None:
+    node = Node()
+    first, second = metadata_key("80-algo-1", at_s=10), metadata_key("70-algo-1", at_s=40)
+    runs = {first: trace_key(run="2026_11_21_09_00_11"), second: trace_key(run="2026_11_21_09_00_41")}
+    for key in (second, first, *sorted(runs.values(), reverse=True)):
+        node.put(key, trace(30))
+
+    for key, expected in runs.items():
+        parsed = parse_key(key)
+        assert isinstance(parsed, FrameworkKey)
+        assert node.listing.trace_of(key, parsed) == expected
+
+
+def test_given_a_single_trace_under_a_foreign_host_name_when_applied_then_it_belongs_to_the_single_metadata() -> None:
+    node = Node()
+    node.put(metadata_key())
+    node.put(trace_key("ip-10-0-7-1.ec2.internal"), trace(700))
+
+    node.apply(drain=True)
+
+    assert node.gpu_us == 700
+
+
+def test_given_traces_that_come_rarely_when_the_timelines_go_on_then_s3_is_not_listed_for_them() -> None:
+    node = Node()
+    node.put(metadata_key())
+    node.put(trace_key(), trace(700))
+    node.apply(metadata_key())
+    keys = [
+        f"{ROOT.framework}2026112108/{START_US + at * SECOND}_905-algo-1_pythontimeline.json"
+        for at in range(15, 900, 60)
+    ]
+    listed = []
+    for key in keys:
+        node.put(key, b"[]")
+        before = node.world.faults.calls.count("ProfileObjects.list")
+        node.apply(key)
+        listed.append(node.world.faults.calls.count("ProfileObjects.list") - before)
+
+    assert sum(listed[4:]) == 0
+
+
+def test_given_a_trace_without_metadata_when_the_job_ends_then_it_is_counted_once_and_not_used() -> None:
+    node = Node()
+    orphan = STEP_FOLDER.replace("000000017", "000000018")
+    node.put(metadata_key())
+    node.put(trace_key(), trace(700))
+    node.put(trace_key(folder=orphan), trace(30))
+    node.put(trace_key("algo-2", folder=orphan), trace(30))
+
+    for _ in range(2):
+        node.apply(drain=True)
+        node.record = node.session.to_record(closed=True)
+
+    assert node.record.counters["traces_without_metadata"] == 1
+    assert node.gpu_us == 700
+
+
+def test_given_traces_under_foreign_names_when_several_hosts_left_metadata_then_none_is_guessed() -> None:
+    node = Node()
+    for name, host in (("algo-1", "ip-10-0-7-1"), ("algo-2", "ip-10-0-7-2")):
+        node.put(metadata_key(name))
+        node.put(trace_key(host), trace(700))
+
+    node.apply(metadata_key(), drain=True)
+
+    assert node.session.counters["bad_objects"] == 1
+    assert node.gpu_us == 0
+
+
+@pytest.mark.parametrize("hours", [-12, 0, 14])
+def test_given_folders_in_local_time_when_listed_from_a_time_on_then_later_traces_are_found(hours: int) -> None:
+    node = Node()
+    at_s = 30 * 3_600
+    folder = hour_folder(START_US // SECOND + at_s + hours * 3_600)
+    key = metadata_key(at_s=at_s, folder=f"{ROOT.tensorflow}{folder}/000000017/")
+    node.world.objects.now += at_s
+    node.put(key)
+
+    assert [found for found, _, _ in node.listing.framework(START_US + (at_s - 60) * SECOND)] == [key]

@@ -1,0 +1,290 @@
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.framework_traces import SECOND, START_US, event, read, step
+from trainguard.records import Status
+from trainguard.rules.dataloader import Dataloader, DataloaderParameters
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.loader_series import MAX_COUNTS, MAX_PROCESSES, DataloaderState
+from trainguard.rules.views import JobView, NodeFacts
+from trainguard.state.codec import encode_state
+from trainguard.telemetry.framework import FrameworkEvents
+
+RULE = Dataloader()
+DEFAULTS = DataloaderParameters()
+START = START_US / SECOND
+CORES = 8
+
+
+def setup(workers: int | None, *, pinned: bool | None = None, pid: int = 905) -> dict[str, Any]:
+    return event("DataLoaderIterInitialize", "init", 0.0, 0.1, pid=pid, num_workers=workers, pin_memory=pinned)
+
+
+def fetches(second: float, loaders: Iterable[int], *, duration_s: float = 0.01) -> list[dict[str, Any]]:
+    """GetNext events within a second, each of another loader process."""
+    return [
+        event(
+            "DataLoaderIter", "DataLoaderIter::GetNext", second + 0.1, duration_s, pid=5000 + loader, worker_id=loader
+        )
+        for loader in loaders
+    ]
+
+
+def seconds_of(loaders: int, count: int = 11) -> list[dict[str, Any]]:
+    return [each for second in range(count) for each in fetches(second, range(loaders))]
+
+
+def folded(*objects: FrameworkEvents) -> DataloaderState:
+    state = DataloaderState()
+    for each in objects:
+        RULE.observe(state, each, DEFAULTS)
+    return state
+
+
+def job(states: Mapping[str, DataloaderState], *, cores: int = CORES, **changes: Any) -> JobView:
+    fields = {
+        "started_at": START,
+        "system_through": START + 100.0,
+        "first_step_at": None,
+        "framework_expected": True,
+        "framework_seen": bool(states),
+        "closed": False,
+        "nodes": {node: NodeFacts(node, cores=cores, collected={RULE.name: state}) for node, state in states.items()},
+    }
+    return JobView(**{**fields, **changes})
+
+
+def judge(*objects: FrameworkEvents, parameters: DataloaderParameters = DEFAULTS, **changes: Any) -> Judgement:
+    return RULE.judge(job({"algo-1": folded(*objects)}, **changes), parameters)
+
+
+@pytest.mark.parametrize(
+    ("loaders", "cores", "status"),
+    [
+        (5, 8, Status.FIRED),
+        (6, 8, Status.OK),
+        (7, 10, Status.OK),
+        (6, 10, Status.FIRED),
+        (16, 8, Status.OK),
+        (17, 8, Status.FIRED),
+    ],
+)
+def test_given_loaders_about_the_thresholds_when_judged_then_only_beyond_them_it_fires(
+    loaders: int, cores: int, status: Status
+) -> None:
+    judgement = judge(read(seconds_of(loaders)), cores=cores)
+
+    assert judgement.status is status
+    assert judgement.measured == pytest.approx(100.0 * loaders / cores)
+    assert judgement.details["algo-1"]["dataloaders"] == loaders
+
+
+@pytest.mark.parametrize(("count", "status"), [(9, Status.WARMING_UP), (10, Status.WARMING_UP), (11, Status.FIRED)])
+def test_given_patience_when_seconds_with_events_pass_then_more_than_it_are_needed(count: int, status: Status) -> None:
+    judgement = judge(read(seconds_of(2, count)))
+
+    assert judgement.status is status
+    assert judgement.data_points == count
+    if status is Status.WARMING_UP:
+        assert judgement.patience == f"{count}/10"
+
+
+def test_given_patience_in_seconds_when_judged_then_it_replaces_the_other() -> None:
+    parameters = DataloaderParameters(patience_s=3.0)
+
+    assert judge(read(seconds_of(2, 3)), parameters=parameters).status is Status.WARMING_UP
+    assert judge(read(seconds_of(2, 4)), parameters=parameters).status is Status.FIRED
+
+
+def test_given_an_even_number_of_seconds_when_the_median_lies_between_two_counts_then_it_is_not_cut_off() -> None:
+    events = [each for second in range(12) for each in fetches(second, range(5 if second % 2 else 6))]
+
+    judgement = judge(read(events))
+
+    assert judgement.details["algo-1"]["dataloaders"] == 5.5
+    assert judgement.status is Status.FIRED
+
+
+def test_given_loaders_that_take_turns_when_all_were_set_up_then_all_count() -> None:
+    events = [setup(8), *(each for second in range(20) for each in fetches(second, [second % 8]))]
+
+    assert judge(read(events)).details["algo-1"]["dataloaders"] == 8
+
+
+def test_given_fetches_of_the_training_process_when_counted_then_it_is_no_loader() -> None:
+    alone = [event("DataLoaderIter", "DataLoaderIter::GetNext", s, 0.25, pid=905) for s in range(12)]
+
+    judgement = judge(read([setup(0), *alone, step(0, 0.0, 0.5)]))
+
+    assert judgement.measured == 0.0
+    assert judgement.status is Status.FIRED
+    assert judgement.reason == "algo-1 has 0 loader processes for 8 cores: 0 % (min_threshold 70 %)."
+    assert judgement.wasted_share == pytest.approx(0.03)
+
+
+def test_given_two_processes_that_wait_for_batches_when_it_fires_then_the_mean_share_of_the_time_is_lost() -> None:
+    def waiting(duration_s: float) -> list[dict[str, Any]]:
+        return [event("DataLoaderIter", "DataLoaderIter::GetNext", s, duration_s, pid=905) for s in range(12)]
+
+    objects = [read([setup(0), *waiting(duration)], process=f"algo-1-{duration}") for duration in (0.5, 0.75)]
+
+    assert judge(*objects).wasted_share == pytest.approx((6.0 + 9.0) / 2 / 100.0)
+
+
+@pytest.mark.parametrize("known_by", ["step", "setup", "key"])
+def test_given_fetches_by_the_training_process_when_they_name_their_workers_then_those_count(known_by: str) -> None:
+    pid = 905
+    events = [
+        event("DataLoaderIter", "DataLoaderIter::GetNext", s + worker / 10, 0.01, pid=pid, worker_id=worker)
+        for s in range(12)
+        for worker in range(6)
+    ]
+    if known_by == "step":
+        events.append(step(0, 0.0, 1.0))
+    if known_by == "setup":
+        events.insert(0, setup(None))
+
+    process = "algo-1-905" if known_by == "key" else "algo-1-0"
+    assert judge(read(events, process=process)).details["algo-1"]["dataloaders"] == 6
+
+
+def test_given_a_workers_own_timeline_when_read_then_it_is_no_training_process_and_its_life_no_fetch() -> None:
+    life = read(
+        [event("DataLoaderWorker", "DataLoaderWorker", 0.0, 12.0, pid=5001, worker_id=1)], process="algo-1-5001"
+    )
+
+    judgement = judge(read(seconds_of(6)), life)
+
+    details = judgement.details["algo-1"]
+    assert (details["dataloaders"], details["training_processes"]) == (6, 1)
+    assert details["dataloading_time"]["p95"] == pytest.approx(0.01, rel=0.01)
+    assert details["dataloading_time"]["count"] == 66
+    assert details["worker_time"]["p50"] == pytest.approx(12.0, rel=0.01)
+
+
+def test_given_several_training_processes_when_judged_then_their_loaders_add_up_on_their_node() -> None:
+    objects = [read(seconds_of(3), process=f"algo-1-{pid}") for pid in (1, 2)]
+
+    judgement = judge(*objects)
+
+    assert judgement.status is Status.OK
+    assert judgement.reason == (
+        "algo-1 has 6 loader processes of 2 training processes for 8 cores: 75 % (min_threshold 70 %, max_threshold "
+        "200 %)."
+    )
+
+
+def test_given_two_nodes_when_judged_then_each_against_its_own_cores_and_the_worst_speaks() -> None:
+    states = {"algo-1": folded(read(seconds_of(8))), "algo-2": folded(read(seconds_of(2)))}
+
+    judgement = RULE.judge(job(states), DEFAULTS)
+
+    assert (judgement.status, judgement.worst, judgement.measured) == (Status.FIRED, "algo-2", 25.0)
+    assert set(judgement.details) == {"algo-1", "algo-2"}
+
+
+def test_given_a_training_process_that_has_ended_when_another_goes_on_then_it_no_longer_counts() -> None:
+    later = [each for second in range(700, 720) for each in fetches(second, range(6))]
+
+    judgement = judge(read(seconds_of(6), process="algo-1-1"), read(later, process="algo-1-2"))
+
+    assert judgement.details["algo-1"]["dataloaders"] == 6
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 6), (6, 4)])
+def test_given_a_second_that_two_objects_share_when_counted_then_it_counts_once(before: int, after: int) -> None:
+    first = read([*fetches(0, range(6)), *fetches(1, range(before))])
+    second = read([*fetches(1.5, range(after)), *fetches(2, range(6))])
+
+    assert folded(first, second).processes[0].counts == {6: 3}
+
+
+def test_given_a_slow_fetch_when_counted_then_it_belongs_to_the_second_in_which_it_ended() -> None:
+    state = folded(read([*fetches(10, range(6)), *fetches(2, range(6, 10), duration_s=8.0)]))
+
+    assert state.processes[0].counts == {10: 1}
+
+
+def test_given_too_few_when_it_fires_then_the_advice_has_the_jobs_own_numbers() -> None:
+    objects = [read([setup(2, pinned=False), *seconds_of(2)], process=f"algo-1-{pid}") for pid in (1, 2)]
+
+    judgement = judge(*objects)
+
+    assert judgement.advice == (
+        "Raise num_workers from 2 to about 4 in each of the 2 training processes, one loader process a core of 8; set "
+        "pin_memory=True, which is off."
+    )
+    assert judgement.affected_share == 1.0
+    assert judgement.wasted_share is None
+    assert (judgement.details["algo-1"]["num_workers"], judgement.details["algo-1"]["pin_memory"]) == (2, False)
+
+
+def test_given_too_many_when_it_fires_then_the_advice_is_to_lower_them() -> None:
+    events = [each for second in range(20) for each in fetches(second, range(24 if second < 15 else 8))]
+
+    judgement = judge(read([setup(None, pinned=True), *events]))
+
+    assert judgement.advice == "Lower num_workers to about 8, one loader process a core of 8."
+    assert judgement.threshold == 200.0
+    assert judgement.affected_share == 0.75
+
+
+def test_given_tensorflow_iterators_when_judged_then_times_are_given_and_nothing_is_counted() -> None:
+    events = [event("DataIterator", "dataset::GetNext", s, 0.2) for s in range(20)]
+    plain = judge(read(events, kind="model_timeline"))
+    prefetching = judge(read(events, kind="model_timeline"), read([event("Dataset", "ModelPrefetchDataset", 1.0, 0.1)]))
+
+    assert plain.status is prefetching.status is Status.NOT_APPLICABLE
+    assert plain.reason == (
+        "the job loads data with TensorFlow, in threads of the training process: there are no loader processes to "
+        "count; its pipeline does not prefetch."
+    )
+    assert plain.advice == "End the tf.data pipeline with prefetch(tf.data.AUTOTUNE)."
+    assert plain.details["algo-1"]["prefetch"] is False
+    assert plain.details["algo-1"]["tensorflow_time"]["p50"] == pytest.approx(0.2, rel=0.01)
+    assert prefetching.details["algo-1"]["prefetch"] is True
+    assert prefetching.advice is None
+
+
+def test_given_no_loader_events_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
+    seen = judge(read([step(0, 0.0, 1.0)]))
+    expected = RULE.judge(job({}), DEFAULTS)
+    ended = RULE.judge(job({}, closed=True), DEFAULTS)
+    neither = RULE.judge(job({}, framework_expected=False), DEFAULTS)
+
+    assert (seen.status, expected.status) == (Status.NOT_APPLICABLE, Status.WAITING_FOR_DATA)
+    assert "no data loader events" in seen.reason
+    assert (ended.status, neither.status) == (Status.NOT_APPLICABLE, Status.NOT_APPLICABLE)
+    assert "none are configured and none were seen" in neither.reason
+    assert "metrics: none were seen" in ended.reason
+
+
+def test_given_no_cpu_sample_when_judged_then_it_waits_for_the_number_of_cores() -> None:
+    judgement = judge(read(seconds_of(2)), cores=0)
+
+    assert judgement.status is Status.WAITING_FOR_DATA
+    assert "number of cores of algo-1" in judgement.reason
+
+
+def test_given_counts_of_every_size_when_stored_then_the_state_stays_bounded_and_no_second_is_lost() -> None:
+    events = [each for second in range(150) for each in fetches(second, range(second + 1))]
+
+    state = folded(read(events))
+
+    process = state.processes[0]
+    assert len(process.numbers) <= MAX_COUNTS
+    assert process.seconds == 150
+    assert process.median == pytest.approx(75.5, abs=3.0)
+
+
+def test_given_more_training_processes_than_there_is_room_for_when_stored_then_the_rest_is_counted() -> None:
+    state = folded(*(read(seconds_of(4, 3), process=f"algo-1-{pid}") for pid in range(MAX_PROCESSES + 2)))
+    restored = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=DataloaderState)
+
+    assert (len(state.processes), state.refused) == (MAX_PROCESSES, 2)
+    assert len(encode_state(state)) < 4_000
+    assert RULE.judge(job({"algo-1": restored}), DEFAULTS) == RULE.judge(job({"algo-1": state}), DEFAULTS)
+    assert RULE.clear_after_s(DEFAULTS, 0.5) == 1_800.0

@@ -1,0 +1,250 @@
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.support.framework_traces import SECOND, START_US, event, read, step
+from trainguard.records import Status
+from trainguard.rules.framework_classes import EventClass, class_of_phase
+from trainguard.rules.framework_loop import MAX_PROCESSES
+from trainguard.rules.framework_minutes import RECENT_MINUTES
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.overall_framework_metrics import (
+    KEPT_NAMES,
+    TOP_OPERATORS,
+    OverallFrameworkMetrics,
+    OverallFrameworkMetricsParameters,
+    OverallFrameworkMetricsState,
+)
+from trainguard.rules.views import FrameworkView
+from trainguard.state.codec import encode_state
+from trainguard.telemetry.framework import FrameworkEvents
+
+RULE = OverallFrameworkMetrics()
+DEFAULTS = OverallFrameworkMetricsParameters()
+VIEW = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=False)
+
+
+def folded(*objects: FrameworkEvents) -> OverallFrameworkMetricsState:
+    state = RULE.state_type()
+    for each in objects:
+        RULE.observe(state, each, DEFAULTS)
+    return state
+
+
+def judge(*objects: FrameworkEvents) -> Judgement:
+    return RULE.judge(folded(*objects), VIEW, DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("phase", "kind", "expected"),
+    [
+        ("cpu_functions", "pythontimeline", EventClass.CPU),
+        ("/host:CPU", "tf_trace", EventClass.CPU),
+        ("gpu_functions-dev:3", "pythontimeline", EventClass.GPU),
+        ("/device:GPU:0/stream:all", "tf_trace", EventClass.GPU),
+        ("Step:ModeKeys.EVAL", "pythontimeline", EventClass.STEP),
+        ("Forward-SubModuleInternal", "pythontimeline", EventClass.FORWARD),
+        ("Backward-SubModuleInternal", "pythontimeline", EventClass.BACKWARD),
+        ("Forward", "pythontimeline", EventClass.GENERAL),
+        ("DataIterator", "model_timeline", EventClass.GENERAL),
+        ("DistributedAdam_Allreduce/gpu_Step", "horovod_timeline", EventClass.HOROVOD),
+        ("cpu", "smdataparallel_timeline", EventClass.SMDATAPARALLEL),
+    ],
+)
+def test_given_a_phase_when_classed_then_the_file_decides_before_the_name(
+    phase: str, kind: str, expected: EventClass
+) -> None:
+    assert class_of_phase(phase, kind) is expected
+
+
+def test_given_nested_operators_when_summed_then_each_has_its_own_time_only() -> None:
+    details = judge(
+        read(
+            [
+                event("cpu_functions", "aten::inner", 1.0, 1.0, tid=1),
+                event("cpu_functions", "aten::outer", 0.0, 4.0, tid=1),
+                event("cpu_functions", "aten::inner", 0.0, 4.0, tid=2),
+            ]
+        )
+    ).details
+
+    assert details["CPU_total"] == {"aten::inner": 5 * SECOND, "aten::outer": 3 * SECOND}
+    assert details["CPU"] == {"aten::inner": 62.5, "aten::outer": 37.5}
+
+
+def test_given_operators_of_both_kinds_when_summed_then_ratio_names_their_phases() -> None:
+    details = judge(
+        read([event("cpu_functions", "a", 0.0, 1.0, tid=1), event("gpu_functions-dev:1", "b", 0.0, 3.0, tid=0)])
+    ).details
+
+    assert details["ratio"] == {"gpu_functions-dev:1": 75.0, "cpu_functions": 25.0}
+    assert details["GPU_total"] == {"b": 3 * SECOND}
+
+
+def test_given_gaps_between_steps_when_judged_then_others_is_the_loop_less_its_steps() -> None:
+    judgement = judge(read([step(0, 0.0, 2.0), step(1, 3.0, 4.0), step(2, 9.0, 1.0, "Step:ModeKeys.EVAL")]))
+
+    assert judgement.details["phase_time"] == {
+        "Step:ModeKeys.TRAIN": 6 * SECOND,
+        "Step:ModeKeys.EVAL": 1 * SECOND,
+        "others": 3 * SECOND,
+    }
+    assert judgement.details["phase"]["others"] == pytest.approx(30.0)
+    assert judgement.reason == (
+        "1 process of algo-1 spent 70 % of the 10 s of training loop in steps and 30 % between them."
+    )
+
+
+def test_given_steps_that_overlap_when_judged_then_no_time_counts_twice() -> None:
+    first = read([step(0, 0.0, 6.0), step(1, 2.0, 6.0)])
+    second = read([step(2, 7.0, 3.0)])
+
+    state = folded(first, second)
+
+    assert state.loops[0].covered_us == 10 * SECOND
+    assert state.loops[0].others_us == 0
+
+
+def test_given_two_processes_when_judged_then_each_has_its_own_loop() -> None:
+    early = read([step(0, 0.0, 1.0), step(1, 1.0, 1.0)], process="algo-1-1")
+    late = read([step(0, 100.0, 1.0), step(1, 103.0, 1.0)], process="algo-1-2")
+
+    judgement = judge(early, late)
+
+    assert judgement.details["phase_time"]["others"] == 2 * SECOND
+    assert judgement.reason.startswith("2 processes of algo-1 spent 66.7 % of the 6 s")
+
+
+def test_given_passes_and_horovod_when_judged_then_they_stand_under_the_managed_names() -> None:
+    details = judge(
+        read(
+            [
+                event("Forward-SubModuleInternal", "fc", 0.0, 1.0),
+                event("Backward-SubModuleInternal", "fc", 1.0, 3.0),
+                event("Forward", "model", 0.0, 1.0),
+            ]
+        ),
+        read([event("grad_0", "ALLREDUCE", 1.0, 2.0)], kind="horovod_timeline"),
+        read([event("all", "reduce", 1.0, 2.0)], kind="smdataparallel_timeline"),
+    ).details
+
+    assert details["forward_backward"] == {"Forward pass": 25.0, "Backward pass": 75.0}
+    assert details["general"] == {"Forward": 100.0}
+    assert details["horovod"] == {"ALLREDUCE": 100.0}
+    assert details["smdataparallel"] == {"reduce": 100.0}
+
+
+def test_given_one_pass_alone_when_judged_then_there_is_nothing_to_compare() -> None:
+    assert "forward_backward" not in judge(read([event("Forward-SubModuleInternal", "fc", 0.0, 1.0)])).details
+
+
+def test_given_more_operators_than_are_reported_when_judged_then_the_rest_is_other_and_nothing_is_lost() -> None:
+    count = KEPT_NAMES + 40
+    events = [event("cpu_functions", f"op{number}", number, 0.1 + number / 1e4, tid=1) for number in range(count)]
+
+    totals = judge(read(events)).details["CPU_total"]
+
+    assert len(totals) == TOP_OPERATORS + 1
+    assert list(totals)[:2] == [f"op{count - 1}", f"op{count - 2}"]
+    assert list(totals)[-1] == "other"
+    assert sum(totals.values()) == sum(each["dur"] for each in events)
+
+
+def test_given_no_event_when_judged_then_it_waits() -> None:
+    assert judge().status is Status.WAITING_FOR_DATA
+    assert judge(read([])).reason == "no framework event of algo-1 yet."
+
+
+def test_given_events_without_steps_when_judged_then_it_says_so_and_never_fires() -> None:
+    judgement = judge(read([event("cpu_functions", "a", 0.0, 1.0, tid=1)]))
+
+    assert judgement.status is Status.OK
+    assert judgement.reason == "algo-1 wrote 1 framework events and no training step."
+    assert judgement.details["phase"] == {}
+
+
+def test_given_an_event_over_several_minutes_when_kept_by_minute_then_each_has_its_part() -> None:
+    state = folded(read([event("DataLoaderIter", "next", 30.0, 100.0, pid=1), step(0, 30.0, 20.0)]))
+
+    parts = {each.minute - START_US // (60 * SECOND): each for each in state.minutes}
+    assert {minute: each.classes_us[EventClass.GENERAL] for minute, each in parts.items()} == {
+        0: 30 * SECOND,
+        1: 60 * SECOND,
+        2: 10 * SECOND,
+    }
+    assert parts[0].classes_us[EventClass.STEP] == 20 * SECOND
+    assert parts[0].phases.top(1) == {"DataLoaderIter": 30 * SECOND, "other": 20 * SECOND}
+    assert [each.processes for each in state.minutes] == [1, 1, 1]
+
+
+def test_given_nested_operators_when_kept_by_minute_then_their_common_time_counts_once() -> None:
+    state = folded(
+        read(
+            [
+                event("cpu_functions", "inner", 50.0, 20.0, tid=1),
+                event("cpu_functions", "outer", 40.0, 40.0, tid=1),
+            ]
+        )
+    )
+
+    assert [each.classes_us[EventClass.CPU] for each in state.minutes] == [20 * SECOND, 20 * SECOND]
+
+
+def test_given_processes_whose_objects_meet_in_a_minute_when_counted_then_each_counts_once() -> None:
+    objects = [
+        read([event("Forward", "m", at, 10.0)], process=process)
+        for at in (0.0, 20.0, 70.0)
+        for process in ("algo-1-1", "algo-1-2")
+    ]
+
+    assert [each.processes for each in folded(*objects).minutes] == [2, 2]
+
+
+def test_given_hours_of_events_when_kept_by_minute_then_the_newest_30_remain() -> None:
+    state = folded(*(read([event("Forward", "m", 60.0 * minute, 30.0)]) for minute in range(75)))
+    late = read([event("Forward", "m", 60.0 * 10, 30.0), event("Forward", "m", 60.0 * 50, 30.0)])
+    RULE.observe(state, late, DEFAULTS)
+
+    first = START_US // (60 * SECOND)
+    assert [each.minute - first for each in state.minutes] == list(range(75 - RECENT_MINUTES, 75))
+    assert state.minutes[5].classes_us[EventClass.GENERAL] == 60 * SECOND
+
+
+def busy_object(process: int, minute: int, operators: int) -> FrameworkEvents:
+    random = np.random.default_rng([process, minute])
+    events: list[Any] = []
+    for number in range(30):
+        at = 60.0 * minute + 2.0 * number
+        events.append(step(number, at, 0.4 + random.normal(0, 0.01)))
+        for name in random.integers(0, operators, 8).tolist():
+            events.append(event("cpu_functions", f"aten::operator_{name}", at, 0.3 * random.random(), tid=1))
+            events.append(event("gpu_functions-dev:0", f"kernel_{name}", at, 0.3 * random.random(), tid=0))
+        events.append(event(f"phase_{number % 12}", "x", at, 0.1))
+    return read(events, process=f"algo-1-{process}")
+
+
+def test_given_eight_busy_processes_when_stored_then_the_state_is_small() -> None:
+    state = folded(*(busy_object(process, minute, 60) for minute in range(31) for process in range(8)))
+
+    assert len(encode_state(state)) < 8_000
+
+
+def test_given_many_processes_with_names_without_end_when_stored_then_the_state_stays_bounded() -> None:
+    objects = [busy_object(process, 0, 10**9) for process in range(MAX_PROCESSES + 2)]
+    state = folded(*objects)
+
+    assert len(state.loops) == MAX_PROCESSES
+    assert all(len(table.names) <= KEPT_NAMES for table in state.classes)
+    assert len(encode_state(state)) < 24_000
+    assert sum(table.total_us for table in state.classes) == sum(int(each.table.self_us.sum()) for each in objects)
+
+
+def test_given_a_state_when_stored_and_read_then_it_is_the_same() -> None:
+    state = folded(busy_object(1, 0, 30), busy_object(2, 0, 30))
+
+    restored = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
+
+    assert RULE.judge(restored, VIEW, DEFAULTS) == RULE.judge(state, VIEW, DEFAULTS)
+    assert RULE.clear_after_s(DEFAULTS, 0.5) == 180.0

@@ -1,0 +1,147 @@
+"""Parameters from a JSON file, nested or flat, mean the same as in tags; the shipped defaults are the container's."""
+
+import json
+from typing import Any
+
+import pytest
+
+from trainguard.errors import ParameterFileError, RuleConfigError
+from trainguard.rules.defaults import SHIPPED
+from trainguard.rules.parameters import read_parameter_file, resolve_parameters
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import RULE_NAMES
+
+
+def read(document: Any) -> dict[str, str]:
+    return read_parameter_file("params.json", json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"LowGPUUtilization": {"patience": 100, "threshold_p95": 60.5}, "StepOutlier": {"mode": None}},
+        {"LowGPUUtilization_patience": 100, "LowGPUUtilization_threshold_p95": 60.5, "StepOutlier_mode": None},
+        {"lowgpuutilization": {"PATIENCE": "100"}, "LOWGPUUTILIZATION_Threshold_P95": 60.5},
+    ],
+    ids=["nested", "flat", "mixed-in-any-case"],
+)
+def test_given_a_file_of_either_form_when_resolved_then_it_means_the_same_as_tags(document: Any) -> None:
+    tags = {"LowGPUUtilization_patience": "100", "LowGPUUtilization_threshold_p95": "60.5"}
+
+    assert resolve_parameters(read(document)) == resolve_parameters(tags)
+
+
+@pytest.mark.parametrize(
+    ("document", "rule", "field", "expected"),
+    [
+        ({"LowGpu": {"patience": 1}}, "LowGpu", "LowGpu", "a rule of CPUBottleneck"),
+        ({"CPUBottleneck_patience": {"value": 1}}, "CPUBottleneck_patience", "CPUBottleneck_patience", "a rule of"),
+        ({"CPUBottleneck": {"patience": [1]}}, "CPUBottleneck", "CPUBottleneck_patience", "a number, a text, true"),
+        ({"CPUBottleneck": {"patience": {"a": 1}}}, "CPUBottleneck", "CPUBottleneck_patience", "a number, a text"),
+        (
+            {"CPUBottleneck": {"patience": 1}, "CPUBottleneck_patience": 2},
+            "CPUBottleneck",
+            "CPUBottleneck_patience",
+            "the same as before, '1'",
+        ),
+    ],
+)
+def test_given_a_value_that_no_tag_could_hold_when_read_then_the_error_names_it_and_what_is_right(
+    document: Any, rule: str, field: str, expected: str
+) -> None:
+    with pytest.raises(RuleConfigError) as raised:
+        read(document)
+
+    assert (raised.value.rule, raised.value.field) == (rule, field)
+    assert expected in raised.value.expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(True, "a whole number from 0"), (1.5, "a whole number from 0"), (None, "a whole number from 0")],
+)
+def test_given_a_json_value_of_another_kind_when_resolved_then_it_is_a_fault_of_its_rule(
+    value: Any, expected: str
+) -> None:
+    parameters, faults = resolve_parameters(read({"CPUBottleneck": {"patience": value}}))
+
+    assert faults["CPUBottleneck"].expected == expected
+    assert "CPUBottleneck" not in parameters
+    assert "LowGPUUtilization" in parameters
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"3", b'"text"', b"null", b"\xff\xfe", b'{"a": NaN}'])
+def test_given_a_file_that_is_no_json_object_when_read_then_the_error_names_the_file(body: bytes) -> None:
+    with pytest.raises(ParameterFileError, match=r"params\.json"):
+        read_parameter_file("params.json", body)
+
+
+def test_given_the_shipped_defaults_when_resolved_then_they_are_the_container_s_and_settings_go_before_them() -> None:
+    shipped, faults = resolve_parameters({"StepOutlier_stddev": "4"}, "shipped")
+
+    assert not faults
+    found = {
+        (rule, name): getattr(shipped[rule], name)
+        for rule, name in [
+            ("BatchSize", "patience"),
+            ("BatchSize", "window"),
+            ("CPUBottleneck", "patience"),
+            ("GPUMemoryIncrease", "increase"),
+            ("GPUMemoryIncrease", "patience"),
+            ("GPUMemoryIncrease", "window"),
+            ("IOBottleneck", "gpu_threshold"),
+            ("IOBottleneck", "patience"),
+            ("LoadBalancing", "threshold"),
+            ("LoadBalancing", "patience"),
+            ("LowGPUUtilization", "patience"),
+            ("StepOutlier", "stddev"),
+            ("MaxInitializationTime", "threshold"),
+            ("Dataloader", "min_threshold"),
+            ("Dataloader", "max_threshold"),
+        ]
+    }
+    assert list(found.values()) == [1_000, 500, 1_000, 5, 1_000, 10, 10, 1_000, 0.2, 1_000, 1_000, 4, 20, 70, 200]
+
+
+def test_given_the_documented_defaults_when_resolved_then_they_differ_where_the_container_does() -> None:
+    documented, _ = resolve_parameters({})
+    shipped, _ = resolve_parameters({}, "shipped")
+
+    assert {rule for rule in documented if documented[rule] != shipped[rule]} == set(SHIPPED)
+    assert set(SHIPPED) <= set(RULE_NAMES)
+
+
+def test_given_profiler_report_s_own_settings_when_resolved_then_they_need_no_prefix() -> None:
+    bare, none = resolve_parameters(
+        read({"scan_interval_us": 90_000_000, "opt_out_telemetry": True, "rule_to_invoke": "lowgpuutilization"})
+    )
+    prefixed, _ = resolve_parameters(
+        read({PROFILER_REPORT: {"scan_interval_us": 90_000_000, "opt_out_telemetry": "true"}})
+        | {"profilerreport_rule_to_invoke": "LowGPUUtilization"}
+    )
+
+    assert not none
+    assert bare == prefixed
+    report: Any = bare[PROFILER_REPORT]
+    assert (report.scan_interval_us, report.opt_out_telemetry) == (120_000_000, True)
+    assert report.rule_to_invoke == "LowGPUUtilization"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("opt_out_telemetry", "maybe", "true or false"),
+        ("rule_to_invoke", "LowGpu", "ProfilerReport, or one of CPUBottleneck"),
+        ("scan_interval_us", "0", "a whole number above 0"),
+        ("ProfilerReport_patience", "1", "one of the parameters opt_out_telemetry, rule_to_invoke, scan_interval_us"),
+    ],
+)
+def test_given_a_bad_setting_of_the_report_when_resolved_then_the_fault_is_the_report_s(
+    setting: str, value: str, expected: str
+) -> None:
+    parameters, faults = resolve_parameters({setting: value})
+
+    assert set(faults) == {PROFILER_REPORT}
+    assert (faults[PROFILER_REPORT].field, faults[PROFILER_REPORT].value) == (setting, value)
+    assert expected in faults[PROFILER_REPORT].expected
+    assert set(parameters) == set(RULE_NAMES)
