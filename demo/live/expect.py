@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
 FIRING_RULE = "LowGPUUtilization"
 QUIET_STATUSES = frozenset({"OK", "NOT_APPLICABLE"})
 
+_MEANING = ("Severity", "Advice", "AffectedPercent", "CostLost")
 _STOPPED = "Training job stopped: "
 _NOT_STOPPED = "Training job not stopped: "
 _NOT_OPTED_IN = "not opted in"
@@ -97,7 +99,7 @@ def reported_job(seen: JobSeen) -> list[Check]:
 
 def quiet_job(seen: JobSeen) -> list[Check]:
     """Return the checks of the healthy job."""
-    statuses = {rule: _column(seen, rule, "Status") for rule in RULE_NAMES}
+    statuses = {rule: _column(seen, rule, "Status") for rule in (*RULE_NAMES, PROFILER_REPORT)}
     return [
         Check(seen.job, "alerts, by rule", [], _rules(seen.alerts)),
         Check(seen.job, "StopTrainingJob calls, by their error", [], [call["error"] for call in seen.stop_calls]),
@@ -127,6 +129,8 @@ def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
     row = seen.rows.get(FIRING_RULE, {})
     written = (row.get("AlertId"), row.get("Action"))
     outcome = "stopped" if stopped else "not stopped: not opted in"
+    unsaid = [name for name in _MEANING if not row.get(name)]
+    top = (seen.report or {}).get("findings") or [{}]
     return [
         Check(seen.job, "alerts, by rule", [FIRING_RULE], _rules(seen.alerts)),
         Check(seen.job, "alerts say that the job was stopped", [stopped], made),
@@ -134,7 +138,10 @@ def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
         Check(seen.job, f"{FIRING_RULE}: Action", outcome, _outcome(row.get("Action"))),
         Check(seen.job, f"{FIRING_RULE}: AlertId and Action, as alerted", told, [written]),
         Check(seen.job, f"{FIRING_RULE}: ReportUri", seen.report_uri, row.get("ReportUri")),
+        Check(seen.job, f"{FIRING_RULE}: columns of what it means that are empty", [], unsaid),
+        Check(seen.job, f"{PROFILER_REPORT}: Status", "FIRED", _column(seen, PROFILER_REPORT, "Status")),
         *_reported(seen, [FIRING_RULE]),
+        Check(seen.job, "report: first finding", FIRING_RULE, top[0].get("rule")),
     ]
 
 

@@ -23,6 +23,8 @@ _STYLES = {"FIRED": "bold red", "ERROR": "bold magenta", "OK": "green", "WARMING
 _COLUMNS = {
     "RuleTarget": 0,
     "Status": 0,
+    "Severity": 110,
+    "CostLost": 200,
     "Measured": 110,
     "Threshold": 110,
     "DataPoints": 140,

@@ -69,8 +69,14 @@ class Deployment:
         """The bucket that jobs write their profiles to."""
         return self.outputs["ProfilerOutputUri"].removeprefix("s3://").rstrip("/")
 
-    def create_training_job(self, feed: JobFeed, *, may_be_stopped: bool) -> None:
-        """Create the training job whose profile ``feed`` uploads, as its owner would."""
+    def create_training_job(
+        self, feed: JobFeed, *, may_be_stopped: bool, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Create the training job whose profile ``feed`` uploads, as its owner would.
+
+        ``settings`` are parameters of rules, ``<Rule>_<parameter>``.
+        """
+        tags = [{"Key": f"trainguard:{name}", "Value": value} for name, value in (settings or {}).items()]
         self.emulator.client("sagemaker").create_training_job(
             TrainingJobName=feed.job,
             AlgorithmSpecification={"TrainingInputMode": "File", "TrainingImage": "pytorch-training"},
@@ -82,7 +88,7 @@ class Deployment:
                 "S3OutputPath": f"s3://{self.bucket}",
                 "ProfilingIntervalInMilliseconds": feed.interval_ms,
             },
-            Tags=[STOP_TAG] if may_be_stopped else [],
+            Tags=[*tags, STOP_TAG] if may_be_stopped else tags,
         )
 
 

@@ -21,6 +21,15 @@ class Status(StrEnum):
     DISABLED = "DISABLED"
 
 
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
 class JobStatus(StrEnum):
     """TrainingJobStatus of DescribeTrainingJob, and Unknown for a job that SageMaker does not know."""
 
@@ -64,7 +73,8 @@ class NodeKey:
 class OutboxEntry:
     """A fire that must start exactly one execution.
 
-    ``enqueued_at`` is event time in epoch seconds: the watermark at which the rule fired.
+    ``enqueued_at`` is event time in epoch seconds: the watermark at which the rule fired. ``severity``, ``advice`` and
+    ``cost`` say how much the fire matters, what to do, and what it has cost until then, as sentences for people.
     """
 
     fire_id: str
@@ -76,6 +86,9 @@ class OutboxEntry:
     measured: float | None
     threshold: float | None
     sent: bool = False
+    severity: str | None = None
+    advice: str | None = None
+    cost: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +122,11 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One item of RuleState: what a person reads about a rule on a job, or on one node of it."""
+    """One item of RuleState: what a person reads about a rule on a job, or on one node of it.
+
+    ``severity``, ``advice``, ``affected_percent`` (of the judged time, or of the evaluations) and ``cost_lost`` are
+    there while the rule has fired.
+    """
 
     job: str
     rule: str
@@ -121,6 +138,10 @@ class RuleRow:
     worst: str | None = None
     data_points: int = 0
     patience: str | None = None
+    severity: Severity | None = None
+    advice: str | None = None
+    affected_percent: float | None = None
+    cost_lost: str | None = None
     violations: int = 0
     times_fired: int = 0
     evaluated_through: float | None = None

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Severity, Status
 
 on_each_world = settings(
     # Examples share the world of their test and keep apart by the job's name.
@@ -44,6 +44,9 @@ def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
             measured=draw(st.none() | floats),
             threshold=draw(st.none() | floats),
             sent=draw(st.booleans()),
+            severity=draw(st.none() | texts),
+            advice=draw(st.none() | texts),
+            cost=draw(st.none() | texts),
         )
         for fire_id in fire_ids
     }
@@ -80,6 +83,10 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
         worst=draw(st.none() | texts),
         data_points=draw(integers),
         patience=draw(st.none() | texts),
+        severity=draw(st.none() | st.sampled_from(Severity)),
+        advice=draw(st.none() | texts),
+        affected_percent=draw(st.none() | floats),
+        cost_lost=draw(st.none() | texts),
         violations=draw(integers),
         times_fired=draw(integers),
         evaluated_through=draw(st.none() | times_ms),

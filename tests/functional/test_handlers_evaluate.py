@@ -96,6 +96,13 @@ def test_given_recorded_doorbells_when_they_ring_then_states_rows_and_one_fire_f
         "bucket": BUCKET,
         "prefix": PREFIX,
     }
+    assert fire["severity"] == "critical"
+    assert fire["advice"]
+    assert str(fire["cost"]).startswith("about USD ")
+    row = training.world.row(JOB, "LowGPUUtilization#algo-1")
+    assert (row["Severity"], row["AffectedPercent"]) == ({"S": "critical"}, {"N": "100.0"})
+    assert row["Advice"]["S"]
+    assert row["CostLost"]["S"].startswith("about USD ")
     assert (answer.metrics["FiresStarted"], answer.metrics["FiresAlreadyStarted"]) == (1, 1)
     assert answer.metrics["ObjectsApplied"] == 3  # both minutes, and framework events that waited for later ones
     assert answer.dimensions == JUST_SERVICE

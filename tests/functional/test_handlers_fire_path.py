@@ -20,11 +20,12 @@ from tests.functional.deployment import (
 )
 from trainguard.engine.fires import iso_time
 from trainguard.errors import PortUnavailableError, UnknownJobError
+from trainguard.rules.registry import RULE_NAMES
 
 REPORT = f"{PREFIX}{JOB}/rule-output/TrainGuardReport/"
 REPORT_URI = f"s3://{BUCKET}/{REPORT}report.json"
 MANAGED_FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
-RULES = ["CPUBottleneck", "LowGPUUtilization", "MaxInitializationTime", "StepOutlier"]
+RULES = sorted(RULE_NAMES)
 ALERTS = ["compose_alert", "compose_alert_stop_refused", "compose_alert_stop_failed"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
@@ -171,7 +172,7 @@ def test_given_a_fire_when_the_report_is_built_then_every_rule_has_the_managed_s
 
     monkeypatch.setattr(S3Backend, "put_object", put_object)
     answer = evaluated.function("build_report")(event("build_report_fire"))
-    assert answer.value == {"reportUri": REPORT_URI, "files": 5}
+    assert answer.value == {"reportUri": REPORT_URI, "files": 12}
     assert answer.value["reportUri"] == event("build_report_fire")["reportUri"]
     assert written == [*(f"{REPORT}profiler-reports/{rule}.json" for rule in RULES), f"{REPORT}report.json"]
     for rule in RULES:
@@ -181,7 +182,12 @@ def test_given_a_fire_when_the_report_is_built_then_every_rule_has_the_managed_s
     assert "threshold_p95:70" in fired["RuleParameters"]
     document = body(evaluated, f"{REPORT}report.json")
     assert (document["job"]["name"], document["final"], document["healthy"]) == (JOB, False, False)
-    assert document["fired"] == ["LowGPUUtilization"]
+    assert document["fired"] == [finding["rule"] for finding in document["findings"]] == ["LowGPUUtilization"]
+    (finding,) = document["findings"]
+    assert document["verdict"].startswith(f"LowGPUUtilization ({finding['severity']}): {finding['reason']}")
+    assert finding["advice"]
+    assert 0.0 < finding["cost"]["lost"] < finding["cost"]["spent"] == document["cost"]["spent"]
+    assert "us-east-1" in document["cost"]["note"]
 
 
 def test_given_the_end_of_a_job_when_the_report_is_built_then_it_is_final_and_takes_the_first_one_s_place(

@@ -10,8 +10,10 @@ from moto.stepfunctions.models import StepFunctionBackend
 from tests.functional.deployment import JOB, Deployment, doorbell, event, recorded_objects, ringing
 from tests.functional.tables import RULE_STATE
 from trainguard.records import JobRecord, NodeKey, NodeRecord, OutboxEntry, Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import RULE_NAMES
 
-EVERY_RULE = {"CPUBottleneck", "LowGPUUtilization", "MaxInitializationTime", "StepOutlier"}
+EVERY_RULE = {*RULE_NAMES, PROFILER_REPORT}
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MotoUnderTest, World
 from trainguard.errors import StateCodecError
-from trainguard.records import RuleRow, Status
+from trainguard.records import RuleRow, Severity, Status
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -79,6 +79,7 @@ def test_given_a_stale_row_among_others_when_published_then_the_others_are_writt
 
 def test_given_values_that_are_gone_when_published_then_they_are_removed(world: World) -> None:
     full = replace(_row(60.0), measured=23.0, threshold=70.0, worst="gpu3", patience="3/500", expires_at=9)
+    full = replace(full, severity=Severity.HIGH, advice="Prefetch.", affected_percent=75.0, cost_lost="about USD 1.00")
     world.rows.publish([replace(full, counters={"late": 1}, parameters={"threshold_p95": 70})])
     world.rows.publish([_row(120.0)])
     assert world.rows.of_job("job") == [_row(120.0)]
@@ -149,7 +150,8 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
     moto_world: MotoUnderTest,
 ) -> None:
     row = replace(_row(1_700_000_000.25), measured=0.1 + 0.2, threshold=70, parameters={"patience": 500, "dry": True})
-    moto_world.rows.publish([row])
+    row = replace(row, severity=Severity.HIGH, advice="Prefetch.", affected_percent=75.5)
+    moto_world.rows.publish([replace(row, cost_lost="about USD 12.40 of 20.10 so far")])
     assert moto_world.row("job", RULE) == {
         "TrainingJobName": {"S": "job"},
         "RuleTarget": {"S": RULE},
@@ -158,6 +160,10 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
         "Reason": {"S": "p95 is 23 %."},
         "Measured": {"N": "0.30000000000000004"},
         "Threshold": {"N": "70"},
+        "Severity": {"S": "high"},
+        "Advice": {"S": "Prefetch."},
+        "AffectedPercent": {"N": "75.5"},
+        "CostLost": {"S": "about USD 12.40 of 20.10 so far"},
         "DataPoints": {"N": "0"},
         "Violations": {"N": "0"},
         "TimesFired": {"N": "0"},
@@ -184,8 +190,9 @@ def test_given_a_row_that_only_the_state_machine_wrote_when_read_then_the_rest_i
         {"Status": "OK", "Reason": "", "FiredAt": "yesterday"},
         {"Status": "OK", "Reason": "", "FiredAt": "2026-01-31T12:00:00"},
         {"Status": "OK", "Reason": "", "DataPoints": "many"},
+        {"Status": "OK", "Reason": "", "Severity": "dire"},
     ],
-    ids=["unknown-status", "no-reason", "no-time", "time-without-offset", "text-for-a-number"],
+    ids=["unknown-status", "no-reason", "no-time", "time-without-offset", "text-for-a-number", "unknown-severity"],
 )
 def test_given_a_row_that_cannot_be_read_when_listed_then_the_error_names_it(
     moto_world: MotoUnderTest, columns: dict[str, str]

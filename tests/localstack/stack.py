@@ -29,6 +29,9 @@ STACK = "TrainGuard"
 QUIET_LOOKS = 3
 _VERDICT = ("Status", "Measured", "Worst", "DataPoints", "Violations", "TimesFired", "EvaluatedThrough", "FiredAt")
 
+SOON = {"CPUBottleneck_patience_s": "50"}
+"""Settings of every job: with patience in seconds a running job is judged before it is ten minutes old."""
+
 
 def deploy_stack(emulator: Emulator, folder: Path) -> Stack:
     """Deploy the template that goes to AWS, with the overlay for the emulator."""
@@ -191,7 +194,7 @@ class Job:
         begin = (int(time.time()) // 60 - int(recorded.ended_s // 60) - 2) * 60 if start is None else start
         self.feed = JobFeed(job=name, recording=recorded, start=begin)
         self._s3 = stack.emulator.client("s3")
-        stack.deployment.create_training_job(self.feed, may_be_stopped=allowed)
+        stack.deployment.create_training_job(self.feed, may_be_stopped=allowed, settings=SOON)
 
     def upload(self, *, until_minute: float) -> list[str]:
         """Upload what the job writes up to that minute; return the keys."""

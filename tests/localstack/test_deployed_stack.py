@@ -11,6 +11,8 @@ import pytest
 
 from tests.localstack.emulator_kit import RUNTIME, invoke, until, zipped
 from tests.localstack.stack import EVENTS, Job, Stack, batch, doorbell
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import RULE_NAMES
 
 if TYPE_CHECKING:
     from emulator.launch import Emulator
@@ -182,7 +184,7 @@ def test_given_an_active_job_when_the_tick_runs_then_the_rows_of_the_whole_job_a
         stack.invoke("tick", json.loads((EVENTS / "tick.json").read_text(encoding="utf-8")))
 
         rows = {target: row for target, row in job.rows().items() if "#" not in target}
-    assert set(rows) == {"LowGPUUtilization", "CPUBottleneck", "StepOutlier", "MaxInitializationTime"}
+    assert set(rows) == {*RULE_NAMES, PROFILER_REPORT}
     assert all(row["Reason"] for row in rows.values())
 
 

@@ -25,6 +25,9 @@ class Fire(msgspec.Struct, rename="camel"):
     report_uri: str
     measured: float | None = None
     threshold: float | None = None
+    severity: str | None = None
+    advice: str | None = None
+    cost: str | None = None
 
 
 class Decision(msgspec.Struct):
@@ -75,6 +78,9 @@ def compose_alert(request: AlertRequest) -> Alert:
         "node": fire.node,
         "fired_at": fire.fired_at,
         "reason": fire.reason,
+        "severity": fire.severity,
+        "advice": fire.advice,
+        "cost": fire.cost,
         "measured": fire.measured,
         "threshold": fire.threshold,
         "stop": {"made": request.stop.made, "decision": request.decision.decision, "why": request.decision.why},
@@ -88,6 +94,7 @@ def compose_alert(request: AlertRequest) -> Alert:
             "",
             fire.reason,
             "",
+            *_matters(fire),
             f"Action: {action}",
             f"Fired at: {fire.fired_at} (node {fire.node}, episode {fire.episode})",
             f"Report: {fire.report_uri}",
@@ -107,6 +114,12 @@ def compose_alert(request: AlertRequest) -> Alert:
         },
         action=action,
     )
+
+
+def _matters(fire: Fire) -> list[str]:
+    """Return lines about how much the fire matters and what to do, as far as that is known."""
+    lines = (("What to do", fire.advice), ("Severity", fire.severity), ("Lost", fire.cost))
+    return [f"{name}: {value[:_DETAIL_LIMIT]}" for name, value in lines if value]
 
 
 def _action(request: AlertRequest) -> str:

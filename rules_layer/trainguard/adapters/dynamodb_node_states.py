@@ -13,6 +13,7 @@ from trainguard.adapters.attribute_values import (
     number_or_none,
     present,
     text,
+    text_or_none,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, decoding
 from trainguard.adapters.frozen import frozen_record
@@ -112,6 +113,9 @@ def _entry_item(entry: OutboxEntry) -> "Item":
             "Measured": number_or_none(entry.measured),
             "Threshold": number_or_none(entry.threshold),
             "Sent": {"BOOL": entry.sent},
+            "Severity": text_or_none(entry.severity),
+            "Advice": text_or_none(entry.advice),
+            "Cost": text_or_none(entry.cost),
         }
     )
 
@@ -149,4 +153,7 @@ def _entry(fire_id: str, columns: Columns) -> OutboxEntry:
         measured=columns.real_or_none("Measured"),
         threshold=columns.real_or_none("Threshold"),
         sent=columns.flag("Sent"),
+        severity=columns.text_or_none("Severity"),
+        advice=columns.text_or_none("Advice"),
+        cost=columns.text_or_none("Cost"),
     )

@@ -16,7 +16,7 @@ from trainguard.adapters.attribute_values import (
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
-from trainguard.records import RuleRow, Status
+from trainguard.records import RuleRow, Severity, Status
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -84,6 +84,10 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "Worst": text_or_none(row.worst),
         "DataPoints": integer(row.data_points),
         "Patience": text_or_none(row.patience),
+        "Severity": text_or_none(row.severity),
+        "Advice": text_or_none(row.advice),
+        "AffectedPercent": number_or_none(row.affected_percent),
+        "CostLost": text_or_none(row.cost_lost),
         "Violations": integer(row.violations),
         "TimesFired": integer(row.times_fired),
         "EvaluatedThrough": None if row.evaluated_through is None else text(iso_from_epoch(row.evaluated_through)),
@@ -102,6 +106,7 @@ def _row(job: str, item: "Item") -> RuleRow:
     target = columns.text("RuleTarget")
     rule, separator, node = target.partition("#")
     with decoding(f"RuleState/{job}/{target}"):
+        severity = columns.text_or_none("Severity")
         through, fired_at = columns.text_or_none("EvaluatedThrough"), columns.text_or_none("FiredAt")
         return RuleRow(
             job=job,
@@ -114,6 +119,10 @@ def _row(job: str, item: "Item") -> RuleRow:
             worst=columns.text_or_none("Worst"),
             data_points=columns.integer_or_none("DataPoints") or 0,
             patience=columns.text_or_none("Patience"),
+            severity=None if severity is None else Severity(severity),
+            advice=columns.text_or_none("Advice"),
+            affected_percent=columns.real_or_none("AffectedPercent"),
+            cost_lost=columns.text_or_none("CostLost"),
             violations=columns.integer_or_none("Violations") or 0,
             times_fired=columns.integer_or_none("TimesFired") or 0,
             evaluated_through=None if through is None else epoch_from_iso(through),

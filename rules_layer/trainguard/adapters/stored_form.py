@@ -8,10 +8,11 @@ REASON_MAX_CHARACTERS = 1024
 
 
 def stored_row(row: RuleRow) -> RuleRow:
-    """Return the row as it reads after a round trip: times to the millisecond, a reason that fits on a screen."""
+    """Return the row as it reads after a round trip: times to the millisecond, texts that fit on a screen."""
     return frozen_record(
         row,
         reason=capped(row.reason),
+        advice=None if row.advice is None else capped(row.advice),
         evaluated_through=to_millisecond(row.evaluated_through),
         fired_at=to_millisecond(row.fired_at),
     )
@@ -28,6 +29,6 @@ def stored_job(record: JobRecord) -> JobRecord:
     )
 
 
-def capped(reason: str) -> str:
-    """Shorten a reason to 1024 characters; an ellipsis shows that there was more."""
-    return reason if len(reason) <= REASON_MAX_CHARACTERS else reason[: REASON_MAX_CHARACTERS - 1] + "…"
+def capped(sentence: str) -> str:
+    """Shorten a sentence to 1024 characters; an ellipsis shows that there was more."""
+    return sentence if len(sentence) <= REASON_MAX_CHARACTERS else sentence[: REASON_MAX_CHARACTERS - 1] + "…"

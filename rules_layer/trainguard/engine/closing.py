@@ -14,7 +14,7 @@ def begin_close(job: JobRecord, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQue
     closing = replace(job, closing=True)
     jobs.update_status(closing)
     known = {record.key for record in nodes.of_job(job.job) if record.key.node != JOB_NODE}
-    tasks.send([close_task(key) for key in sorted(known | _expected(job, known), key=lambda key: key.node_kind)])
+    tasks.send([close_task(key) for key in sorted(known | expected_streams(job, known), key=lambda key: key.node_kind)])
     return closing
 
 
@@ -23,7 +23,8 @@ def close_task(key: NodeKey) -> NodeTask:
     return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close")
 
 
-def _expected(job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
+def expected_streams(job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
+    """Return the streams that a job of so many instances has, be they ``known`` from an object or not."""
     names = [f"algo-{number}" for number in range(1, (job.instance_count or 0) + 1)]
     expected = {NodeKey(job.job, name, "system") for name in names}
     if job.framework_expected or any(key.stream == "framework" for key in known):

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trainguard.engine.episodes import Episode
-from trainguard.engine.slots import Verdict
+from trainguard.engine.slots import Reach, Verdict
 from trainguard.records import JOB_NODE, Status
+from trainguard.rules.units import show_percent
 
 _RANK = {
     Status.FIRED: 6,
@@ -21,10 +22,11 @@ _RANK = {
 }
 
 
-def combine(rule: str, verdicts: Mapping[str, Verdict]) -> Verdict:
+def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
     """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
     if set(verdicts) == {JOB_NODE}:
-        return verdicts[JOB_NODE]
+        whole = verdicts[JOB_NODE]
+        return replace(whole, reach=Reach(nodes_of_job, nodes_of_job, _wasted_nodes(verdicts, nodes_of_job)))
     node = max(sorted(verdicts), key=lambda name: _badness(verdicts[name]))
     worst = verdicts[node]
     nodes = [name for name in verdicts if name != JOB_NODE]
@@ -32,14 +34,46 @@ def combine(rule: str, verdicts: Mapping[str, Verdict]) -> Verdict:
     reason = worst.judgement.reason
     if fired and len(nodes) > 1 and node != JOB_NODE:
         reason = f"{fired} of {len(nodes)} nodes fire; worst {node}: {reason}"
+    reason += _pooled(verdicts)
     judgement = replace(
         worst.judgement,
         reason=reason,
         worst=_worst(node, worst.judgement.worst),
         data_points=sum(each.judgement.data_points for each in verdicts.values()),
+        affected_share=worst.affected_share,
         details={name: dict(verdicts[name].judgement.details) for name in sorted(verdicts)},
     )
-    return Verdict(rule, judgement, _episode([each.episode for each in verdicts.values()]))
+    reach = Reach(_affected(verdicts, len(nodes)), len(nodes), _wasted_nodes(verdicts, len(nodes)))
+    return Verdict(rule, judgement, _episode([each.episode for each in verdicts.values()]), reach=reach)
+
+
+def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
+    """Count the nodes on which the rule fires, or has fired where it does nowhere now; a part of the job is of all."""
+    firing = [name for name, each in verdicts.items() if each.episode.is_open]
+    firing = firing or [name for name, each in verdicts.items() if each.episode.times_fired]
+    return nodes if JOB_NODE in firing else len(firing)
+
+
+def _wasted_nodes(verdicts: Mapping[str, Verdict], nodes: int) -> float | None:
+    """Sum what the finding wasted on the nodes that it fired on; what it wasted of the whole job where that is more."""
+    said = {
+        name: each.judgement.wasted_share
+        for name, each in verdicts.items()
+        if each.episode.times_fired and each.judgement.wasted_share is not None
+    }
+    if not said:
+        return None
+    whole = said.pop(JOB_NODE, 0.0) * nodes
+    return max(sum(said.values()), whole)
+
+
+def _pooled(verdicts: Mapping[str, Verdict]) -> str:
+    """Say the share over all nodes together, where the rule counts something on each: the worst node hides it."""
+    counts = [each.judgement.pooled for each in verdicts.values() if each.judgement.pooled is not None]
+    hits, judged = sum(each[0] for each in counts), sum(each[1] for each in counts)
+    if len(counts) < 2 or not judged:
+        return ""
+    return f" Over {len(counts)} nodes: {hits:,} of {judged:,} points ({show_percent(100.0 * hits / judged)})."
 
 
 def _worst(node: str, series: str | None) -> str | None:
@@ -48,8 +82,11 @@ def _worst(node: str, series: str | None) -> str | None:
     return node if series is None else f"{node}/{series}"
 
 
-def _badness(verdict: Verdict) -> tuple[bool, int, int]:
-    return verdict.episode.is_open, _RANK[verdict.judgement.status], verdict.episode.violations
+def _badness(verdict: Verdict) -> tuple[bool, int, float, float, int]:
+    """Order verdicts of one rule: fired before not, then by what it wastes, affects, and how often it was seen."""
+    judgement, episode = verdict.judgement, verdict.episode
+    wasted, affected = judgement.wasted_share or 0.0, verdict.affected_share or 0.0
+    return episode.is_open, _RANK[judgement.status], wasted, affected, episode.violations
 
 
 def _episode(episodes: Sequence[Episode]) -> Episode:
@@ -59,6 +96,7 @@ def _episode(episodes: Sequence[Episode]) -> Episode:
     return Episode(
         is_open=any(each.is_open for each in episodes),
         violations=sum(each.violations for each in episodes),
+        judged=sum(each.judged for each in episodes),
         times_fired=latest + 1,
         alerted=latest,
         fired_at=max(fired_at, default=None),

@@ -15,7 +15,8 @@ MINUTE_S = 60.0
 class Episode(msgspec.Struct):
     """One rule's firing history on one node; times are event time in epoch seconds.
 
-    ``violations`` counts the event minutes at whose evaluation the condition held.
+    ``violations`` counts the event minutes at whose evaluation the condition held, ``judged`` those at which the rule
+    could tell whether it does.
     """
 
     is_open: bool = False
@@ -25,13 +26,26 @@ class Episode(msgspec.Struct):
     fired_at: float | None = None
     clean_since: float | None = None
     last_violation_minute: int | None = None
+    judged: int = 0
+    last_judged_minute: int | None = None
 
-    def update(self, *, holds: bool, through: float, clear_after_s: float) -> bool:
-        """Take in one evaluation at watermark ``through``; True when it begins an episode."""
+    @property
+    def affected_share(self) -> float | None:
+        """Share, 0 to 1, of the judged evaluations at which the condition held; None while nothing was judged."""
+        return self.violations / self.judged if self.judged else None
+
+    def update(self, *, holds: bool, through: float, clear_after_s: float, judged: bool = True) -> bool:
+        """Take in one evaluation at watermark ``through``; True when it begins an episode.
+
+        ``judged`` says whether the rule could tell: while it warms up, the condition neither holds nor not.
+        """
+        minute = int(through // MINUTE_S)
+        if judged and minute != self.last_judged_minute:
+            self.judged += 1
+            self.last_judged_minute = minute
         if not holds:
             self._clean(through, clear_after_s)
             return False
-        minute = int(through // MINUTE_S)
         if minute != self.last_violation_minute:
             self.violations += 1
             self.last_violation_minute = minute

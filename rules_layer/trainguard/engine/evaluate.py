@@ -20,6 +20,7 @@ from trainguard.engine.system_session import SystemSession
 from trainguard.engine.system_stream import SystemStream
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
+from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeKey, NodeRecord
 from trainguard.telemetry.keys import ProfileRoot
 
@@ -148,6 +149,7 @@ class NodeEvaluator:
             counters=record.counters,
             last_fault=last.state.last_fault,
             expires_at=record.expires_at,
+            account=Account(job.instance_type, job.started_at, last.state.through, 1, plan.prices),
         )
         wanted = None if closed or repeated else last.due
         self._rows.publish([rule_row(context, verdict) for verdict in last.verdicts(closed=closed, of=wanted)])

@@ -17,14 +17,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from trainguard.engine.episodes import fire_id
+from trainguard.engine.episodes import Episode, fire_id
+from trainguard.engine.findings import Finding, finding_of
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.slots import Fire
+from trainguard.engine.slots import Fire, Reach, Verdict
 from trainguard.ports import Executions, Journal, NodeStates
-from trainguard.records import JobRecord, NodeRecord, OutboxEntry
+from trainguard.pricing.cost import Account
+from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry
 from trainguard.telemetry.keys import ProfileRoot
 
 NAME_LIMIT = 80
+ADVICE_LIMIT = 500
 
 
 def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: RulePlan) -> NodeRecord:
@@ -33,6 +36,7 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
     for fire in fires:
         episode = plan.episode_of(fire.rule)
         identity = fire_id(job.arn, fire.rule, episode)
+        finding = _finding(fire, record, job, plan)
         outbox.setdefault(
             identity,
             OutboxEntry(
@@ -44,9 +48,22 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
                 reason=fire.judgement.reason,
                 measured=fire.judgement.measured,
                 threshold=fire.judgement.threshold,
+                severity=finding.severity,
+                advice=None if finding.advice is None else finding.advice[:ADVICE_LIMIT],
+                cost=None if finding.cost is None else str(finding.cost),
             ),
         )
     return replace(record, outbox=outbox)
+
+
+def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
+    """Return what a fire means by itself, on its node or, for a rule over the whole job, on all of them."""
+    nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
+    wasted = fire.judgement.wasted_share
+    reach = Reach(nodes, nodes, None if wasted is None else wasted * nodes)
+    judgement = replace(fire.judgement, affected_share=fire.affected_share)
+    account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
+    return finding_of(Verdict(fire.rule, judgement, Episode(is_open=True), reach=reach), account)
 
 
 def drain(
@@ -83,6 +100,9 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
         "reason": entry.reason,
         "measured": entry.measured,
         "threshold": entry.threshold,
+        "severity": entry.severity,
+        "advice": entry.advice,
+        "cost": entry.cost,
         "firedAt": iso_time(entry.enqueued_at),
     }
 

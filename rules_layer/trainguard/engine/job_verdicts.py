@@ -6,14 +6,17 @@ from dataclasses import replace
 import msgspec
 
 from trainguard.engine.combine import combine
+from trainguard.engine.correlate import add_framework
 from trainguard.engine.episodes import Episode
 from trainguard.engine.framework_stream import MICROSECONDS
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlots, Verdict
 from trainguard.engine.streams import JobStreams
 from trainguard.errors import RuleFailedError
+from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, JobRecord, NodeKey, Status
 from trainguard.rules.judgement import Judgement
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.views import JobView, NodeFacts
 
@@ -58,6 +61,7 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
     Moves the episodes in ``streams.state``.
     """
     by_node = node_verdicts(job, streams)
+    add_framework(by_node, plan, streams)
     view, failed = job_view(job, plan, streams)
     slots = RuleSlots(plan.job, streams.state.slots, plan)
 
@@ -73,20 +77,43 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
         parts = dict(by_node.get(rule, {}))
         if rule in of_job and (parts or rule not in plan.node_rules):
             parts[JOB_NODE] = of_job[rule]
-        verdicts.append(combine(rule, parts) if parts else _without_data(rule, job, plan))
-    known = {verdict.rule for verdict in verdicts}
+        verdicts.append(combine(rule, parts, len(view.nodes)) if parts else _without_data(rule, job, plan))
+    known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}
     verdicts.extend(
         Verdict(name, Judgement(Status.ERROR, str(fault)), Episode())
         for name, fault in plan.faults.items()
         if name not in known
     )
+    verdicts.extend(
+        Verdict(name, Judgement(Status.DISABLED, f"rule_to_invoke is {', '.join(plan.rules)}."), Episode())
+        for name in plan.disabled
+        if name not in plan.faults
+    )
     return verdicts, fires
+
+
+def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
+    """Return what the whole job has to pay for so far, as many nodes as SageMaker or the profile knows."""
+    nodes = len({*streams.system, *streams.framework})
+    return Account(
+        instance_type=job.instance_type,
+        started_at=_started_at(job, streams),
+        through=streams.through,
+        nodes=max(nodes, job.instance_count or 0),
+        prices=plan.prices,
+    )
+
+
+def _started_at(job: JobRecord, streams: JobStreams) -> float | None:
+    """Return the training start as SageMaker says, or the first sample's time if that is earlier."""
+    starts = (job.started_at, *(stream.state.kept.first_sample_at for stream in streams.system.values()))
+    return min((at for at in starts if at is not None), default=None)
 
 
 def _settled(verdict: Verdict) -> Verdict:
     """Count one violation an episode: how often a tick looks at a job is no property of the job."""
     episode = verdict.episode
-    return replace(verdict, episode=msgspec.structs.replace(episode, violations=episode.times_fired))
+    return replace(verdict, episode=msgspec.structs.replace(episode, violations=episode.times_fired, judged=0))
 
 
 def job_view(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[JobView, dict[str, str]]:
@@ -95,12 +122,10 @@ def job_view(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[JobVi
     for node in sorted({*streams.system, *streams.framework}):
         nodes[node], faults = _node_facts(node, plan, streams)
         failed.update(faults)
-    first_samples = (stream.state.kept.first_sample_at for stream in streams.system.values())
     first_steps = (stream.state.first_step_us for stream in streams.framework.values())
-    starts = (job.started_at, *first_samples)
     first_step_us = min((at for at in first_steps if at is not None), default=None)
     view = JobView(
-        started_at=min((at for at in starts if at is not None), default=None),
+        started_at=_started_at(job, streams),
         system_through=streams.system_through,
         first_step_at=None if first_step_us is None else first_step_us / MICROSECONDS,
         framework_expected=job.framework_expected,

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainguard.errors import RuleConfigError
+from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord
+from trainguard.rules.defaults import Defaults
 from trainguard.rules.parameters import resolve_parameters
+from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
 from trainguard.rules.protocol import (
     AnyFrameworkRule,
     AnyJobRule,
@@ -15,7 +18,7 @@ from trainguard.rules.protocol import (
     JoinedRule,
     RuleParameters,
 )
-from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, SYSTEM_RULES
+from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, RULE_NAMES, SYSTEM_RULES
 
 DEFAULT_INTERVAL_S = 0.5
 
@@ -25,7 +28,8 @@ class RulePlan:
     """The rules of one job; ``joined`` holds those of ``job`` that collect from framework events.
 
     ``episodes`` holds the job's current episode number a rule; ``interval_s`` the configured sampling interval, which
-    stands in until the data shows its own.
+    stands in until the data shows its own. ``disabled`` names the rules that do not run because only another was asked
+    for. ``prices`` stands in for the packaged price table.
     """
 
     system: tuple[AnySystemRule, ...]
@@ -36,6 +40,8 @@ class RulePlan:
     faults: Mapping[str, RuleConfigError]
     episodes: Mapping[str, int]
     interval_s: float
+    disabled: tuple[str, ...] = ()
+    prices: PriceTable | None = None
 
     @property
     def node_rules(self) -> frozenset[str]:
@@ -44,7 +50,7 @@ class RulePlan:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Names of all rules, each once."""
+        """Names of all rules that run, each once."""
         return tuple(dict.fromkeys(rule.name for rule in (*self.system, *self.framework, *self.job)))
 
     def parameters_of(self, rule: str) -> Any:
@@ -56,17 +62,29 @@ class RulePlan:
         return self.episodes.get(rule, 0)
 
 
-def plan_rules(job: JobRecord) -> RulePlan:
+def plan_rules(job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
     """Resolve a job's settings against the rules' own parameter classes."""
-    parameters, faults = resolve_parameters(job.rule_settings)
+    parameters, faults = resolve_parameters(job.rule_settings, defaults)
     interval_ms = job.profiling_interval_ms
+    invoked = _invoked(parameters)
+    job_rules = tuple(rule for rule in JOB_RULES if rule.name in invoked)
     return RulePlan(
-        system=tuple(SYSTEM_RULES),
-        framework=tuple(FRAMEWORK_RULES),
-        job=tuple(JOB_RULES),
-        joined=tuple(rule for rule in JOB_RULES if isinstance(rule, JoinedRule)),
+        system=tuple(rule for rule in SYSTEM_RULES if rule.name in invoked),
+        framework=tuple(rule for rule in FRAMEWORK_RULES if rule.name in invoked),
+        job=job_rules,
+        joined=tuple(rule for rule in job_rules if isinstance(rule, JoinedRule)),
         parameters=parameters,
         faults=faults,
         episodes=job.episodes,
         interval_s=DEFAULT_INTERVAL_S if interval_ms is None else interval_ms / 1_000.0,
+        disabled=tuple(rule for rule in RULE_NAMES if rule not in invoked),
+        prices=prices,
     )
+
+
+def _invoked(parameters: Mapping[str, RuleParameters]) -> tuple[str, ...]:
+    """Return the rules that ProfilerReport runs; all of them when its own configuration is at fault."""
+    report = parameters.get(PROFILER_REPORT)
+    if isinstance(report, ProfilerReportParameters) and report.rule_to_invoke != PROFILER_REPORT:
+        return (report.rule_to_invoke,)
+    return RULE_NAMES

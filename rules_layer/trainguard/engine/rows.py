@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 import msgspec
 
+from trainguard.engine.findings import Finding, finding_of
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.session import DEGRADED, HARMLESS_COUNTERS
-from trainguard.engine.slots import Verdict
+from trainguard.engine.slots import Verdict, shown_status
+from trainguard.pricing.cost import Account
 from trainguard.records import RuleRow, Status
 
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """What all rows of one stream share; ``node`` is None for rows of the whole job."""
+    """What all rows of one stream share; ``node`` is None for rows of the whole job, ``account`` is what they cost."""
 
     job: str
     node: str | None
@@ -22,10 +24,11 @@ class RowContext:
     counters: Mapping[str, int]
     last_fault: str | None
     expires_at: int | None
+    account: Account
 
 
-def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
-    """Build the row of a rule.
+def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = None) -> RuleRow:
+    """Build the row of a rule; ``finding`` is what the verdict means among the job's others, where that is known.
 
     While an episode of firing is open the row stays FIRED, also between two evaluations at which the condition holds:
     a row must not flap under the reader's eyes.
@@ -34,6 +37,10 @@ def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
     status, reason = shown_status(verdict), judgement.reason
     if status is not judgement.status:
         reason = f"fired, clean since and not yet over: {reason}"
+    if status is not Status.FIRED:
+        finding = None
+    elif finding is None:
+        finding = finding_of(verdict, context.account)
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
     reason += _counted(unused, context.last_fault)
     return RuleRow(
@@ -47,6 +54,10 @@ def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
         worst=judgement.worst,
         data_points=judgement.data_points,
         patience=judgement.patience,
+        severity=None if finding is None else finding.severity,
+        advice=None if finding is None else finding.advice,
+        affected_percent=None if finding is None else finding.affected_percent,
+        cost_lost=None if finding is None or finding.cost is None else str(finding.cost),
         violations=episode.violations,
         times_fired=episode.times_fired,
         evaluated_through=context.through,
@@ -55,12 +66,6 @@ def rule_row(context: RowContext, verdict: Verdict) -> RuleRow:
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,
     )
-
-
-def shown_status(verdict: Verdict) -> Status:
-    """Return the status that a person is shown: FIRED while an episode is open, unless the rule is at fault."""
-    status = verdict.judgement.status
-    return Status.FIRED if verdict.episode.is_open and status is not Status.ERROR else status
 
 
 def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:

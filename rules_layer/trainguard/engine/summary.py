@@ -5,18 +5,21 @@ Called by the tick every minute, and by the evaluator that closes a job's last s
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.evaluate import ATTEMPTS, expiry
+from trainguard.engine.findings import rank_findings
 from trainguard.engine.fires import NAME_LIMIT, drain, enqueue, job_payload
-from trainguard.engine.job_verdicts import job_verdicts
+from trainguard.engine.job_verdicts import account_of, job_verdicts
 from trainguard.engine.plan import RulePlan, plan_rules
+from trainguard.engine.profiler_report import report_verdict
 from trainguard.engine.rows import RowContext, rule_row
 from trainguard.engine.slots import SHOW_EVERY_S, Fire, Verdict
 from trainguard.engine.streams import JobState, JobStreams, Watched, open_streams
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
-from trainguard.records import JobRecord, NodeRecord, RuleRow
+from trainguard.records import JOB_NODE, JobRecord, NodeRecord, RuleRow
 from trainguard.state.codec import CODEC, encode_state
 
 
@@ -55,8 +58,10 @@ class Summariser:
             self._drain(record, job)
         now = self._timing.now()
         watch(streams, now)
+        failed_before = _failed(streams)
         verdicts, fires = job_verdicts(job, plan, streams)
         finished = job.closing and streams.closed and not _still_to_come(job, streams)
+        account = account_of(job, plan, streams)
         context = RowContext(
             job=job.job,
             node=None,
@@ -65,10 +70,14 @@ class Summariser:
             counters=_summed(streams),
             last_fault=_last_fault(streams),
             expires_at=expiry(streams.through, now) if finished else None,
+            account=account,
         )
-        rows = [rule_row(context, verdict) for verdict in verdicts]
+        rows = job_rows(context, verdicts)
         due = [row for row in rows if self._due(streams.state, row, now) or finished]
         self._save(job, plan, streams, fires)
+        for rule in sorted(_failed(streams) - failed_before):
+            fault = streams.state.slots[rule].fault
+            self._services.journal.count("rule_errors", job=job.job, node=JOB_NODE, reason=f"{rule}: {fault}")
         self._services.rows.publish(due)
         if finished:
             self._finish(job, streams, context.expires_at)
@@ -109,6 +118,20 @@ class Summariser:
         name = f"report-{applied}-{job.job}"[:NAME_LIMIT]
         self._services.executions.start(name, {"kind": "report", **job_payload(job)})
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
+
+
+def job_rows(context: RowContext, verdicts: Sequence[Verdict]) -> list[RuleRow]:
+    """Return the job's row of every rule, and ProfilerReport's: each finding as it stands among the others."""
+    findings = rank_findings(verdicts, context.account)
+    found = {finding.rule: finding for finding in findings}
+    rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in verdicts]
+    top = findings[0] if findings else None
+    return [*rows, rule_row(context, report_verdict(verdicts, findings, context.plan), top)]
+
+
+def _failed(streams: JobStreams) -> set[str]:
+    """Return the rules over the whole job that have raised."""
+    return {rule for rule, slot in streams.state.slots.items() if slot.fault is not None}
 
 
 def _still_to_come(job: JobRecord, streams: JobStreams) -> bool:

@@ -61,6 +61,24 @@ def test_given_an_alert_when_read_by_a_machine_then_id_report_and_numbers_are_th
     assert (document["measured"], document["threshold"], document["schema_version"]) == (34.0, 70.0, "1")
 
 
+def test_given_what_a_fire_means_when_composed_then_text_and_document_say_severity_advice_and_cost() -> None:
+    composed = alert(severity="high", advice="Prefetch.", cost="about USD 12.40 of 20.10 so far")
+    assert "\nWhat to do: Prefetch.\nSeverity: high\nLost: about USD 12.40 of 20.10 so far\nAction: " in composed.text
+    told = {name: composed.document[name] for name in ("severity", "advice", "cost")}
+    assert told == {"severity": "high", "advice": "Prefetch.", "cost": "about USD 12.40 of 20.10 so far"}
+    assert composed.subject == alert().subject
+
+
+def test_given_a_fire_of_an_older_version_when_composed_then_what_it_does_not_say_is_left_out() -> None:
+    composed = alert(severity=None, advice=None, cost=None)
+    assert composed.text == alert().text
+    assert "None" not in composed.text
+
+
+def test_given_advice_of_any_length_when_composed_then_the_text_stays_short() -> None:
+    assert len(alert(advice="x" * 100_000).text) < 2_000
+
+
 @given(st.text(max_size=300), st.text(max_size=100))
 def test_given_any_job_and_rule_name_when_composed_then_the_subject_is_short_printable_ascii(
     job: Any, rule: Any

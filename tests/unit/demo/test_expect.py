@@ -7,23 +7,22 @@ from typing import Any
 import pytest
 
 from demo.live.expect import Check, JobSeen, StackSeen, quiet_job, reported_job, stack, stopped_job
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import RULE_NAMES
 
 URI = "s3://profiles/job/rule-output/TrainGuardReport/report.json"
 STOPPED = "Training job stopped: trainguard:stop-on-fire is 'allowed' on job job, which is in progress."
 REFUSED = "Training job not stopped: its owner has not opted in: job job has no tag trainguard:stop-on-fire."
-ROWS = {
-    "LowGPUUtilization": "OK",
-    "CPUBottleneck": "OK",
-    "StepOutlier": "NOT_APPLICABLE",
-    "MaxInitializationTime": "OK",
-}
+ROWS = {**dict.fromkeys((*RULE_NAMES, PROFILER_REPORT), "OK"), "StepOutlier": "NOT_APPLICABLE"}
+MEANING = {"Severity": "high", "Advice": "Prefetch.", "AffectedPercent": 100, "CostLost": "about USD 1.00"}
+REPORT = {"final": True, "fired": ["LowGPUUtilization"], "findings": [{"rule": "LowGPUUtilization"}]}
 
 Judge = Callable[[JobSeen], list[Check]]
 
 
 def fired(*, stopped: bool) -> JobSeen:
     action = STOPPED if stopped else REFUSED
-    row = {"Status": "FIRED", "Action": action, "AlertId": "f1", "ReportUri": URI}
+    row = {"Status": "FIRED", "Action": action, "AlertId": "f1", "ReportUri": URI, **MEANING}
     alert = {"rule": "LowGPUUtilization", "alert_id": "f1", "action": action, "stop": {"made": stopped}}
     return JobSeen(
         job="job",
@@ -31,8 +30,8 @@ def fired(*, stopped: bool) -> JobSeen:
         cut_short=stopped,
         alerts=(alert,),
         stop_calls=({"error": None},) if stopped else (),
-        rows={"LowGPUUtilization": row, "CPUBottleneck": {"Status": "OK"}},
-        report={"final": True, "fired": ["LowGPUUtilization"]},
+        rows={"LowGPUUtilization": row, "CPUBottleneck": {"Status": "OK"}, "ProfilerReport": {"Status": "FIRED"}},
+        report=REPORT,
         report_uri=URI,
     )
 
@@ -76,6 +75,16 @@ def test_given_all_that_must_be_seen_when_judged_then_nothing_is_missed(judge: J
         (replace(fired(stopped=True), report=None), "report in the bucket"),
         (replace(fired(stopped=True), report={"final": False, "fired": ["LowGPUUtilization"]}), "report is final"),
         (replace(fired(stopped=True), report={"final": True, "fired": []}), "report: rules that fired"),
+        (
+            replace(fired(stopped=True), report={**REPORT, "findings": [{"rule": "BatchSize"}]}),
+            "report: first finding",
+        ),
+        (replace(fired(stopped=True), report={**REPORT, "findings": []}), "report: first finding"),
+        (
+            with_row(fired(stopped=True), "LowGPUUtilization", CostLost=None),
+            "LowGPUUtilization: columns of what it means that are empty",
+        ),
+        (with_row(fired(stopped=True), "ProfilerReport", Status="OK"), "ProfilerReport: Status"),
         (with_row(fired(stopped=True), "LowGPUUtilization", Status="OK"), "LowGPUUtilization: Status"),
         (with_row(fired(stopped=True), "LowGPUUtilization", Action=REFUSED), "LowGPUUtilization: Action"),
         (with_row(fired(stopped=True), "LowGPUUtilization", AlertId="f2"), "LowGPUUtilization: AlertId"),

@@ -47,12 +47,25 @@ def test_given_two_evaluations_of_one_minute_when_the_condition_holds_then_it_is
     assert episode.violations == 2
 
 
+def test_given_nothing_judged_when_asked_then_there_is_no_affected_share() -> None:
+    assert Episode().affected_share is None
+
+
+def test_given_evaluations_when_some_could_not_judge_then_the_affected_share_is_of_those_that_could() -> None:
+    episode = Episode()
+    for minute, judged in enumerate((False, False, True, True, True, True)):
+        episode.update(holds=minute >= 5, through=60.0 * minute, clear_after_s=CLEAR_S, judged=judged)
+        episode.update(holds=minute >= 5, through=60.0 * minute + 30.0, clear_after_s=CLEAR_S, judged=judged)
+    assert (episode.judged, episode.violations, episode.affected_share) == (4, 1, 0.25)
+
+
 @given(st.text(alphabet="x.", max_size=60))
 def test_given_any_history_when_evaluated_then_every_violation_lies_in_an_episode(pattern: Any) -> None:
     episode = Episode()
     began = feed(episode, pattern)
     assert len(began) == episode.times_fired
     assert episode.violations == pattern.count("x")
+    assert episode.judged == len(pattern)
     assert bool(began) == ("x" in pattern)
 
 

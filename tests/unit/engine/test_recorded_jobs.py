@@ -1,5 +1,6 @@
 """Whole recorded jobs through the whole engine: each fault rings its own rule, and nothing else rings."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,23 @@ from demo.recording import Recording
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.records import RuleRow, Status
+from trainguard.rules.max_initialization_time import MaxInitializationTime
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import RULE_NAMES
 
 RECORDINGS = Path(__file__).parents[3] / "events" / "jobs"
-RULES = {"LowGPUUtilization", "CPUBottleneck", "MaxInitializationTime", "StepOutlier"}
+RULES = {*RULE_NAMES, PROFILER_REPORT}
 
 
 def play(name: str, tags: dict[str, str]) -> Network:
     """Deliver a recorded job as it was uploaded, with a tick every five minutes."""
     network = Network()
     network.world.training_jobs.set(describe(tags))
+    deliver(network, name)
+    return network
+
+
+def deliver(network: Network, name: str) -> None:
     recording = Recording.load(RECORDINGS / f"{name}.npz")
     next_tick = float(START)
     for item in recording.objects(JOB, start=START):
@@ -29,7 +38,7 @@ def play(name: str, tags: dict[str, str]) -> Network:
         network.ring(upload, upload.at)
         network.run_until(upload.at, batch_s=1.0)
     network.run_until(upload.at + 2_000.0, batch_s=1.0)
-    return network
+    network.tick()
 
 
 def rows(network: Network) -> dict[str, RuleRow]:
@@ -52,13 +61,63 @@ def test_given_a_recorded_job_when_it_has_ended_then_exactly_its_own_fault_has_f
     network = play(name, {})
     shown = rows(network)
     assert set(shown) == RULES
+    report = shown.pop(PROFILER_REPORT)
     assert {rule for rule, row in shown.items() if row.status is Status.FIRED} == ({fires} if fires else set())
     started = [each["rule"] for each in network.world.executions.started.values() if each["kind"] == "fire"]
     assert started == ([fires] if fires else [])
     for rule, row in shown.items():
         if rule != fires:
-            assert row.status in {Status.OK, Status.WARMING_UP}
+            assert row.status in {Status.OK, Status.WARMING_UP, Status.NOT_APPLICABLE}
             assert row.times_fired == 0
+            assert (row.severity, row.advice, row.affected_percent, row.cost_lost) == (None, None, None, None)
+    if fires is None:
+        assert (report.status, report.times_fired) == (Status.OK, 0)
+    else:
+        assert_it_says_what_it_means(shown[fires], report)
+
+
+def assert_it_says_what_it_means(row: RuleRow, report: RuleRow) -> None:
+    assert row.severity is not None
+    assert row.advice
+    assert row.affected_percent is not None
+    assert 0.0 < row.affected_percent <= 100.0
+    assert (row.cost_lost or "").startswith("about USD ")
+    assert report.reason.startswith(f"{row.rule} ({row.severity.value}): {row.reason}")
+    told = (report.status, report.severity, report.advice, report.affected_percent, report.cost_lost)
+    assert told == (row.status, row.severity, row.advice, row.affected_percent, row.cost_lost)
+
+
+def test_given_one_rule_to_invoke_when_a_job_runs_then_the_others_say_that_they_are_disabled() -> None:
+    shown = rows(play("slow_data_loader", {"trainguard:rule_to_invoke": "lowGPUutilization"}))
+    assert set(shown) == RULES
+    assert shown["LowGPUUtilization"].status is shown[PROFILER_REPORT].status is Status.FIRED
+    others = {rule: row for rule, row in shown.items() if rule not in {"LowGPUUtilization", PROFILER_REPORT}}
+    assert {row.status for row in others.values()} == {Status.DISABLED}
+    assert {row.reason for row in others.values()} == {"rule_to_invoke is LowGPUUtilization."}
+
+
+def test_given_an_instance_type_without_a_price_when_its_job_fires_then_no_money_is_told() -> None:
+    network = Network()
+    network.world.training_jobs.set(replace(describe({}), instance_type="ml.unheard-of.large"))
+    deliver(network, "slow_data_loader")
+    row = rows(network)["LowGPUUtilization"]
+    assert (row.status, row.cost_lost) == (Status.FIRED, None)
+    fires = [each for each in network.world.executions.started.values() if each["kind"] == "fire"]
+    assert [fire["cost"] for fire in fires] == [None]
+
+
+def test_given_a_rule_over_the_job_that_raises_when_the_tick_comes_then_it_is_counted_once_and_its_row_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def judge(*_: object) -> None:
+        raise ZeroDivisionError("no steps")
+
+    monkeypatch.setattr(MaxInitializationTime, "judge", judge)
+    network = play("slow_steps", {})
+    row = rows(network)["MaxInitializationTime"]
+    assert (row.status, row.reason) == (Status.ERROR, "The rule failed: ZeroDivisionError: no steps.")
+    assert network.world.journal.totals["rule_errors"] == 1
+    assert rows(network)["StepOutlier"].status is Status.FIRED
 
 
 def test_given_thresholds_in_tags_when_the_same_job_runs_then_they_decide() -> None:
@@ -75,4 +134,6 @@ def test_given_a_wrong_parameter_in_a_tag_when_the_job_runs_then_that_rule_says_
     assert shown["CPUBottleneck"].status is Status.ERROR
     assert "CPUBottleneck_threshold is '150'" in shown["CPUBottleneck"].reason
     assert shown["NoSuchRule"].status is Status.ERROR
+    assert shown[PROFILER_REPORT].status is Status.FIRED
+    assert "2 in error (CPUBottleneck, NoSuchRule)" in shown[PROFILER_REPORT].reason
     assert shown["LowGPUUtilization"].status is Status.FIRED

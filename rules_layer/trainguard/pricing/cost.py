@@ -1,0 +1,82 @@
+"""What a finding has cost so far: the wasted share of the time that was paid for, in money."""
+
+from dataclasses import dataclass
+
+from trainguard.pricing.table import PriceTable, packaged_prices
+
+HOUR_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Money that a finding has lost, of what was spent so far."""
+
+    lost: float
+    spent: float
+    currency: str
+
+    def __str__(self) -> str:
+        return f"about {self.currency} {self.lost:,.2f} of {self.spent:,.2f} so far"
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What ``nodes`` nodes of a job have cost since it began.
+
+    Attributes
+    ----------
+    hourly : float
+        Price of one node an hour.
+    hours : float
+        Hours that each node was paid for.
+    """
+
+    hourly: float
+    hours: float
+    nodes: int
+    currency: str
+    origin: str
+
+    @property
+    def spent(self) -> float:
+        """All that was paid."""
+        return self.hourly * self.hours * self.nodes
+
+    def lost(self, wasted_nodes: float) -> Cost:
+        """Return the cost of a finding that wasted the time of so many nodes, fractions included."""
+        lost = min(max(wasted_nodes, 0.0), self.nodes) * self.hourly * self.hours
+        return Cost(lost, self.spent, self.currency)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """Why no money can be told."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What has to be paid for: ``nodes`` nodes of one instance type, from ``started_at`` to ``through``, epoch seconds.
+
+    ``prices`` is the table to look into; None stands for the packaged one, which is read only when a bill is asked for.
+    """
+
+    instance_type: str | None
+    started_at: float | None
+    through: float | None
+    nodes: int
+    prices: PriceTable | None = None
+
+    def bill(self) -> Bill | Unpriced:
+        """Return what the nodes have cost, or why that is not known."""
+        if self.instance_type is None:
+            return Unpriced("the job's instance type is not known")
+        if self.started_at is None or self.through is None:
+            return Unpriced("it is not known since when the job has been paid for")
+        table = packaged_prices() if self.prices is None else self.prices
+        hourly = table.hourly(self.instance_type)
+        if hourly is None:
+            return Unpriced(f"no price of {self.instance_type} is known ({table.origin})")
+        hours = max(self.through - self.started_at, 0.0) / HOUR_S
+        return Bill(hourly, hours, self.nodes, table.currency, table.origin)

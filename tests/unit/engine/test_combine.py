@@ -1,0 +1,76 @@
+"""From nodes to the job: the worst node speaks, with what all nodes together say beside it."""
+
+from dataclasses import replace
+from typing import Any
+
+from trainguard.engine.combine import combine
+from trainguard.engine.episodes import Episode
+from trainguard.engine.slots import Reach, Verdict
+from trainguard.records import JOB_NODE, Status
+from trainguard.rules.judgement import Judgement
+
+RULE = "CPUBottleneck"
+
+
+def verdict(*, is_open: bool = False, status: Status = Status.OK, **said: Any) -> Verdict:
+    times_fired = 1 if is_open else 0
+    status = Status.FIRED if is_open else status
+    judgement = Judgement(status, "said so.", data_points=10, **said)
+    return Verdict(
+        RULE, judgement, Episode(is_open=is_open, times_fired=times_fired, alerted=times_fired - 1, judged=5)
+    )
+
+
+def test_given_two_nodes_that_fire_when_combined_then_the_one_that_loses_more_speaks_and_both_are_counted() -> None:
+    parts = {
+        "algo-1": verdict(is_open=True, wasted_share=0.2, affected_share=0.9, worst="gpu0"),
+        "algo-2": verdict(is_open=True, wasted_share=0.6, affected_share=0.7, worst="gpu3"),
+        "algo-3": verdict(wasted_share=0.1),
+        "algo-4": verdict(),
+    }
+    combined = combine(RULE, parts)
+
+    assert combined.judgement.worst == "algo-2/gpu3"
+    assert combined.judgement.reason == "2 of 4 nodes fire; worst algo-2: said so."
+    assert combined.affected_share == 0.7
+    assert combined.reach == Reach(2, 4, 0.2 + 0.6)
+    assert (combined.judgement.data_points, combined.episode.judged) == (40, 20)
+
+
+def test_given_nodes_that_count_points_when_combined_then_the_pooled_share_stands_beside_the_worst() -> None:
+    parts = {"algo-1": verdict(pooled=(60, 100)), "algo-2": verdict(pooled=(0, 1_100))}
+
+    assert combine(RULE, parts).judgement.reason == "said so. Over 2 nodes: 60 of 1,200 points (5 %)."
+    assert combine(RULE, {"algo-1": parts["algo-1"]}).judgement.reason == "said so."
+    assert combine(RULE, {"a": verdict(pooled=(0, 0)), "b": verdict(pooled=(0, 0))}).judgement.reason == "said so."
+
+
+def test_given_an_episode_that_is_over_when_combined_then_the_nodes_that_had_fired_are_the_affected_ones() -> None:
+    ended = verdict(wasted_share=0.3)
+    ended = replace(ended, episode=Episode(times_fired=1))
+
+    assert combine(RULE, {"algo-1": ended, "algo-2": verdict()}).reach == Reach(1, 2, 0.3)
+    assert combine(RULE, {"algo-1": verdict(), "algo-2": verdict()}).reach == Reach(0, 2, None)
+
+
+def test_given_a_part_of_the_whole_job_when_combined_then_it_reaches_over_all_nodes() -> None:
+    whole = verdict(is_open=True, wasted_share=0.25, worst="algo-2")
+    alone = combine(RULE, {JOB_NODE: whole}, nodes_of_job=4)
+    beside = combine(RULE, {"algo-1": verdict(), "algo-2": verdict(), JOB_NODE: whole}, nodes_of_job=2)
+
+    assert alone.reach == Reach(4, 4, 1.0)
+    assert beside.reach == Reach(2, 2, 0.5)
+    assert beside.judgement.worst == "algo-2"
+
+
+def test_given_a_rule_that_fires_nowhere_when_combined_then_errors_speak_before_verdicts_and_those_before_waiting() -> (
+    None
+):
+    parts = {
+        "algo-1": verdict(),
+        "algo-2": verdict(status=Status.ERROR),
+        "algo-3": verdict(status=Status.NOT_APPLICABLE),
+    }
+    assert combine(RULE, parts).judgement.status is Status.ERROR
+    del parts["algo-2"]
+    assert combine(RULE, parts).judgement.status is Status.OK

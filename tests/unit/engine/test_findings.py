@@ -1,0 +1,199 @@
+"""Findings: the gravest first, causes before their symptoms, and a job with one fault names that fault first."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.verdicts import fired, over, quiet
+from trainguard.engine.findings import EXPLAINS, finding_of, rank_findings
+from trainguard.engine.severity import score_of, severity_of
+from trainguard.engine.slots import Reach, Verdict
+from trainguard.pricing.cost import Account
+from trainguard.records import Severity
+from trainguard.rules.registry import RULE_NAMES
+
+FREE = Account(instance_type=None, started_at=None, through=None, nodes=1)
+PRICED = Account(instance_type="ml.p3.2xlarge", started_at=0.0, through=7_200.0, nodes=4)
+LOW = "LowGPUUtilization"
+
+ONE_FAULT = {
+    "cpu_bottleneck": [fired("CPUBottleneck", wasted=0.6), fired(LOW, wasted=0.65)],
+    "cpu_bottleneck_always": [
+        fired("CPUBottleneck", wasted=0.85),
+        fired("BatchSize", wasted=0.9, confidence=0.9),
+        fired("StepOutlier", wasted=0.12),
+        fired(LOW, wasted=0.9),
+    ],
+    "io_bottleneck": [fired("IOBottleneck", wasted=0.6), fired(LOW, wasted=0.65)],
+    "imbalance": [fired("LoadBalancing", wasted=0.53), fired(LOW, wasted=0.56)],
+    "idle_gpu_of_several": [fired("LoadBalancing", wasted=0.25)],
+    "idle_node": [fired(LOW, wasted=1.0)],
+    "small_batch": [fired("BatchSize", wasted=0.7, confidence=0.43), fired(LOW, wasted=0.7)],
+    "low_gpu": [fired(LOW, wasted=0.74), fired("BatchSize", wasted=0.75, confidence=0.2)],
+    "slow_steps": [fired("StepOutlier", wasted=0.15, affected_share=0.17)],
+    "late_first_step": [fired("MaxInitializationTime", wasted=0.8), fired(LOW, wasted=1.0)],
+    "memory_leak": [fired("GPUMemoryIncrease", affected_share=0.6)],
+    "too_few_loaders": [fired("Dataloader", affected_share=1.0), fired(LOW, wasted=0.7)],
+}
+NAMED = {
+    "cpu_bottleneck": "CPUBottleneck",
+    "cpu_bottleneck_always": "CPUBottleneck",
+    "io_bottleneck": "IOBottleneck",
+    "imbalance": "LoadBalancing",
+    "idle_gpu_of_several": "LoadBalancing",
+    "idle_node": LOW,
+    "small_batch": "BatchSize",
+    "low_gpu": LOW,
+    "slow_steps": "StepOutlier",
+    "late_first_step": "MaxInitializationTime",
+    "memory_leak": "GPUMemoryIncrease",
+    "too_few_loaders": "Dataloader",
+}
+
+
+@pytest.mark.parametrize("fault", ONE_FAULT)
+def test_given_a_job_with_one_fault_when_ranked_then_its_rule_is_named_first_in_whatever_order(fault: str) -> None:
+    silent = [quiet(rule) for rule in RULE_NAMES if rule not in {each.rule for each in ONE_FAULT[fault]}]
+    for order in permutations(ONE_FAULT[fault]):
+        found = rank_findings([*silent, *order], FREE)
+        assert found[0].rule == NAMED[fault]
+        assert {each.rule for each in found} == {each.rule for each in ONE_FAULT[fault]}
+        assert found[0].explained_by is None
+
+
+def test_given_a_symptom_when_ranked_then_its_cause_takes_over_its_score_and_the_symptom_says_who_explains_it() -> None:
+    cause, symptom = rank_findings([fired(LOW, wasted=0.6), fired("CPUBottleneck", wasted=0.3)], FREE)
+
+    assert (cause.rule, cause.score, cause.severity) == ("CPUBottleneck", 60.0, Severity.CRITICAL)
+    assert (symptom.rule, symptom.score, symptom.explained_by) == (LOW, 60.0, "CPUBottleneck")
+
+
+def test_given_several_causes_when_ranked_then_only_the_strongest_explains() -> None:
+    found = rank_findings(
+        [fired(LOW, wasted=0.7), fired("Dataloader", affected_share=1.0), fired("IOBottleneck", wasted=0.5)], FREE
+    )
+
+    assert [each.rule for each in found] == ["IOBottleneck", LOW, "Dataloader"]
+    assert [each.explained_by for each in found] == [None, "IOBottleneck", None]
+    assert found[2].score == 25.0
+
+
+def test_given_a_chain_of_causes_when_ranked_then_the_first_cause_comes_first() -> None:
+    chain = [fired(LOW, wasted=0.9), fired("BatchSize", wasted=0.8), fired("IOBottleneck", wasted=0.5)]
+    found = rank_findings(chain, FREE)
+
+    assert [each.rule for each in found] == ["IOBottleneck", "BatchSize", LOW]
+    assert [each.explained_by for each in found] == [None, "IOBottleneck", "BatchSize"]
+    assert {each.score for each in found} == {90.0}
+
+
+@pytest.mark.parametrize(("wasted", "first"), [(0.19, LOW), (0.21, "StepOutlier")])
+def test_given_a_rule_that_costs_little_when_ranked_then_it_explains_nothing_that_costs_much(
+    wasted: float, first: str
+) -> None:
+    found = rank_findings([fired(LOW, wasted=0.6), fired("StepOutlier", wasted=wasted)], FREE)
+
+    assert found[0].rule == first
+
+
+def test_given_a_cause_that_is_over_when_its_symptom_goes_on_then_it_explains_nothing_and_comes_last() -> None:
+    found = rank_findings([over("CPUBottleneck", wasted=0.9), fired(LOW, wasted=0.3)], FREE)
+
+    assert [(each.rule, each.ongoing, each.explained_by) for each in found] == [
+        (LOW, True, None),
+        ("CPUBottleneck", False, None),
+    ]
+
+
+def test_given_rules_that_explain_each_other_when_ranked_then_no_one_explains_itself() -> None:
+    known = set(RULE_NAMES)
+    assert {*EXPLAINS, *(cause for causes in EXPLAINS.values() for cause in causes)} <= known
+
+    def reached(rule: str) -> set[str]:
+        causes = set(EXPLAINS.get(rule, ()))
+        return causes.union(*(reached(cause) for cause in causes))
+
+    assert all(rule not in reached(rule) for rule in EXPLAINS)
+
+
+shares = st.none() | st.floats(0.0, 1.0)
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> Verdict:
+    rule = draw(st.sampled_from(RULE_NAMES))
+    wasted = draw(shares)
+    if draw(st.booleans()):
+        return over(rule, wasted=wasted)
+    return fired(rule, wasted=wasted, affected_share=draw(shares), confidence=draw(shares))
+
+
+@given(st.lists(verdicts(), unique_by=lambda each: each.rule))
+def test_given_any_verdicts_when_ranked_then_scores_fall_and_every_cause_stands_before_its_symptom(
+    given_verdicts: list[Verdict],
+) -> None:
+    found = rank_findings(given_verdicts, PRICED)
+
+    assert {each.rule for each in found} == {each.rule for each in given_verdicts}
+    keys = [(each.ongoing, each.score) for each in found]
+    assert keys == sorted(keys, reverse=True)
+    place = {each.rule: number for number, each in enumerate(found)}
+    for each in found:
+        assert 0.0 <= each.score <= 100.0
+        assert each.severity is severity_of(each.score)
+        if each.explained_by is not None and found[place[each.explained_by]].ongoing is each.ongoing:
+            assert place[each.explained_by] < place[each.rule]
+    unordered = rank_findings(given_verdicts[::-1], PRICED)
+    assert {each.rule: (each.score, each.explained_by is None) for each in unordered} == {
+        each.rule: (each.score, each.explained_by is None) for each in found
+    }
+
+
+@pytest.mark.parametrize(
+    ("score", "level"),
+    [
+        (0.0, Severity.LOW),
+        (9.9, Severity.LOW),
+        (10.0, Severity.MEDIUM),
+        (24.9, Severity.MEDIUM),
+        (25.0, Severity.HIGH),
+        (49.9, Severity.HIGH),
+        (50.0, Severity.CRITICAL),
+        (100.0, Severity.CRITICAL),
+    ],
+)
+def test_given_a_score_when_levelled_then_each_level_begins_at_its_own(score: float, level: Severity) -> None:
+    assert severity_of(score) is level
+
+
+@pytest.mark.parametrize(
+    ("wasted", "affected", "reach", "score"),
+    [
+        (0.4, 1.0, Reach(1, 1, None), 40.0),
+        (None, 0.6, Reach(1, 1, None), 15.0),
+        (None, None, Reach(1, 1, None), 25.0),
+        (0.4, 1.0, Reach(1, 4, None), 25.0),
+        (0.4, 1.0, Reach(4, 4, None), 40.0),
+        (1.7, 1.0, Reach(1, 1, None), 100.0),
+        (-0.1, 1.0, Reach(1, 1, None), 0.0),
+    ],
+)
+def test_given_what_a_rule_says_when_scored_then_it_is_the_wasted_share_or_a_risk_weighed_by_the_nodes(
+    wasted: float | None, affected: float | None, reach: Reach, score: float
+) -> None:
+    assert score_of(wasted_share=wasted, affected_share=affected, reach=reach) == pytest.approx(score)
+
+
+def test_given_a_priced_job_when_a_finding_wastes_half_of_two_nodes_then_it_costs_one_node_s_price() -> None:
+    finding = finding_of(fired(LOW, wasted=0.5, nodes=(2, 4)), PRICED)
+
+    assert finding.nodes == (2, 4)
+    assert finding.affected_percent == 75.0
+    assert str(finding.cost) == "about USD 7.65 of 30.60 so far"
+
+
+def test_given_a_rule_that_cannot_say_what_it_wastes_when_priced_then_there_is_no_money() -> None:
+    assert finding_of(fired("Dataloader"), PRICED).cost is None
+    assert finding_of(fired(LOW, wasted=0.5), FREE).cost is None
