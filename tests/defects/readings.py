@@ -1,0 +1,123 @@
+"""Both readings of one profile: what the original makes of it, and what it should have made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.profile_folder import ProfileFolder
+from trainguard.compatible.replay import Replayed, replay
+from trainguard.engine.job_verdicts import job_verdicts
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.slots import Verdict
+from trainguard.engine.streams import open_streams
+from trainguard.local.engine import evaluate_profile
+from trainguard.local.pool import WorkerPool
+from trainguard.local.profile import Profile, read_profile
+from trainguard.local.sources import open_folder
+from trainguard.records import JobRecord, NodeKey, NodeRecord, Status, Stream
+
+Parameters = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Compatible:
+    """The original's reading."""
+
+    replayed: Replayed
+
+    def of(self, rule: str) -> dict[str, Any]:
+        """Return the five fields of a rule's report."""
+        return self.replayed.reports[rule]
+
+    def details(self, rule: str) -> dict[str, Any]:
+        """Return a rule's Details."""
+        details: dict[str, Any] = self.of(rule)["Details"]
+        return details
+
+    def counts(self, rule: str) -> tuple[int, int, int]:
+        """Return RuleTriggered, Violations and Datapoints."""
+        report = self.of(rule)
+        return report["RuleTriggered"], report["Violations"], report["Datapoints"]
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """TrainGuard's own reading, at the job's end."""
+
+    profile: Profile
+    verdicts: Mapping[str, Verdict]
+    records: Mapping[NodeKey, NodeRecord]
+
+    def status(self, rule: str) -> Status:
+        """Return what the rule says at the job's end."""
+        return self.verdicts[rule].judgement.status
+
+    def times_fired(self, rule: str) -> int:
+        """Return how many episodes of firing the job had."""
+        return self.verdicts[rule].episode.times_fired
+
+    def datapoints(self, rule: str) -> int:
+        """Return how many points or steps the rule has judged."""
+        return self.verdicts[rule].judgement.data_points
+
+    def worst(self, rule: str) -> str | None:
+        """Return which series is worst."""
+        return self.verdicts[rule].judgement.worst
+
+    def reason(self, rule: str) -> str:
+        """Return the rule's sentence."""
+        return self.verdicts[rule].judgement.reason
+
+    def details(self, rule: str, node: str | None = None) -> Any:
+        """Return the rule's details, of one node where that is given."""
+        details = self.verdicts[rule].judgement.details
+        return details if node is None else details[node]
+
+    def counters(self, node: str, stream: Stream) -> Mapping[str, int]:
+        """Return what was counted while a node's objects were read."""
+        return self._record(node, stream).counters
+
+    def through(self, node: str, stream: Stream) -> float | None:
+        """Return up to when a node's stream was judged, epoch seconds."""
+        return self._record(node, stream).through
+
+    def _record(self, node: str, stream: Stream) -> NodeRecord:
+        return self.records[NodeKey(self.profile.root.job, node, stream)]
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """One profile, read twice."""
+
+    compatible: Compatible
+    documented: Documented
+
+
+def both(folder: ProfileFolder, parameters: Parameters | None = None) -> Both:
+    """Read a profile twice, with the same parameters by rule and name beside each reading's own defaults."""
+    return Both(compatible(folder, parameters), documented(folder, parameters))
+
+
+def compatible(folder: ProfileFolder, parameters: Parameters | None = None) -> Compatible:
+    """Replay what the original computes."""
+    return Compatible(replay(open_folder(str(folder.path)), parameters))
+
+
+def documented(folder: ProfileFolder, parameters: Parameters | None = None) -> Documented:
+    """Evaluate as the deployed stack does."""
+    settings = {
+        f"{rule}_{parameter}": str(value)
+        for rule, given in (parameters or {}).items()
+        for parameter, value in given.items()
+    }
+    profile = read_profile(open_folder(str(folder.path)))
+    job = JobRecord(job=profile.root.job, arn="", bucket="", prefix="", rule_settings=settings)
+    with WorkerPool(0) as pool:
+        evaluation = evaluate_profile(job, plan_rules(job), profile, pool)
+    streams = open_streams(job.job, evaluation.plan, evaluation.records)
+    verdicts, _ = job_verdicts(evaluation.job, evaluation.plan, streams)
+    return Documented(
+        profile=profile,
+        verdicts={verdict.rule: verdict for verdict in verdicts},
+        records={record.key: record for record in evaluation.records},
+    )

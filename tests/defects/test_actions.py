@@ -1,0 +1,102 @@
+"""What a fire does to a training job, and what it tells people; the original's rules act by a prefix of names."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from infra.constructs.fire_machine import definition
+from tests.infra.states_language import Ending, Execution
+from tests.support.small_job import describe
+from trainguard.actions.alert import AlertRequest, Decision, Fire, StopResult, compose_alert
+from trainguard.actions.stop import decide_stop
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
+from trainguard.ports import TrainingJobDescription
+from trainguard.records import JobStatus
+
+NOW = 1_795_248_000.0
+
+
+def running(job: str) -> TrainingJobDescription:
+    """Return a job that may be stopped."""
+    arn = f"arn:aws:sagemaker:eu-west-1:111122223333:training-job/{job}"
+    return replace(describe({STOP_TAG: STOP_ALLOWED}), job=job, arn=arn)
+
+
+def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
+    """Let a rule fire on a job, and return the names of the jobs that the fire path stops."""
+    jobs = MemoryWorld().training_jobs
+    for description in known:
+        jobs.set(description)
+
+    def decide(arguments: Any) -> Any:
+        job = arguments["Payload"]["job"]
+        return {"Payload": asdict(decide_stop(job, jobs.describe(job), "enabled", fired_at=NOW, now=NOW))}
+
+    tasks: dict[str, Any] = dict.fromkeys(("MarkFired", "RecordOutcome", "BuildReport", "RecordReport"), lambda _: {})
+    tasks["BuildReport"] = lambda _: {"Payload": {"reportUri": "s3://profiles/report.json", "files": 12}}
+    tasks["DecideStop"] = decide
+    tasks["StopTrainingJob"] = lambda _: {}
+    tasks["ComposeAlert"] = lambda _: {
+        "Payload": {"subject": "", "text": "", "json": "", "attributes": {}, "action": ""}
+    }
+    tasks["PublishAlert"] = lambda _: {"MessageId": "m"}
+    execution = Execution(definition(), tasks)
+    assert execution.run(fire(fired)) == Ending("SUCCEEDED")
+    return [arguments["TrainingJobName"] for arguments in execution.arguments_of("StopTrainingJob")]
+
+
+def fire(job: str) -> dict[str, Any]:
+    """Return the execution's input."""
+    return {
+        "kind": "fire",
+        "job": job,
+        "jobArn": running(job).arn,
+        "bucket": "profiles",
+        "prefix": "",
+        "rule": "LowGPUUtilization",
+        "fireId": "f" * 20,
+        "episode": 0,
+        "node": "algo-1",
+        "reason": "gpu1 is low.",
+        "measured": 34.0,
+        "threshold": 70.0,
+        "firedAt": "2026-11-21T08:20:00.000Z",
+        "reportUri": "s3://profiles/report.json",
+    }
+
+
+def test_given_capitals_in_a_name_when_its_rule_fires_then_exactly_that_job_is_stopped() -> None:
+    assert stopped("BERT-Large-2026", running("BERT-Large-2026"), running("bert-large-2026")) == ["BERT-Large-2026"]
+
+
+def test_given_a_prefix_of_another_name_when_its_rule_fires_then_exactly_that_job_is_stopped() -> None:
+    assert stopped("job-1", running("job-1"), running("job-10"), running("job-100")) == ["job-1"]
+
+
+def test_given_a_list_of_jobs_that_is_old_when_a_job_began_or_ended_since_then_it_is_looked_up_anew() -> None:
+    assert stopped("job-1", running("job-1")) == ["job-1"]
+    assert stopped("job-1", replace(running("job-1"), status=JobStatus.COMPLETED)) == []
+    assert stopped("job-1") == []
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_given_a_message_without_numbers_when_composed_then_it_never_says_none(made: bool) -> None:
+    bare = Fire(
+        job="job-1",
+        job_arn=running("job-1").arn,
+        rule="LowGPUUtilization",
+        fire_id="f" * 20,
+        episode=0,
+        node="algo-1",
+        reason="gpu1 is low.",
+        fired_at="2026-11-21T08:20:00.000Z",
+        report_uri="s3://profiles/report.json",
+    )
+    for error in (None, "AccessDenied"):
+        decision = Decision(stop=True, decision="stop", why="the tag allows it")
+        alert = compose_alert(AlertRequest(bare, decision, StopResult(made, error)))
+        for text in (alert.subject, alert.text, alert.action, *alert.attributes.values()):
+            assert "None" not in text
+            assert text
