@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from demo.recording import Recording
 from demo.uploads import RecordedObject
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.telemetry.keys import FrameworkKey, SystemKey, parse_key
 
 AHEAD_S = 240.0
@@ -132,7 +133,7 @@ class Progress:
 
 
 def is_fire_under_way(rows: Mapping[str, Mapping[str, object]]) -> bool:
-    """Whether a rule has fired and what it led to is not recorded yet.
+    """Whether a rule has fired and what it led to is not recorded yet; ProfilerReport leads to nothing of its own.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def is_fire_under_way(rows: Mapping[str, Mapping[str, object]]) -> bool:
         A job's rows of RuleState, by RuleTarget.
     """
     fired = {target.partition("#")[0] for target, row in rows.items() if row.get("Status") == "FIRED"}
-    return any("Action" not in rows.get(rule, {}) for rule in fired)
+    return any("Action" not in rows.get(rule, {}) for rule in fired - {PROFILER_REPORT})
 
 
 def next_feed(feeds: Iterable[JobFeed], progress: Mapping[str, Progress], held: Collection[str] = ()) -> JobFeed | None:

@@ -187,6 +187,7 @@ def test_given_a_job_that_is_held_when_asked_for_the_next_then_only_others_uploa
         ({"R": {"Status": "FIRED"}}, True),
         ({"R": {"Status": "FIRED", "Action": "stopped"}, "R#algo-1": {"Status": "FIRED"}}, False),
         ({"R": {"Status": "FIRED", "Action": "stopped"}, "Q": {"Status": "FIRED"}}, True),
+        ({"R": {"Status": "FIRED", "Action": "stopped"}, "ProfilerReport": {"Status": "FIRED"}}, False),
     ],
 )
 def test_given_rows_when_a_rule_has_fired_then_it_is_under_way_until_its_action_is_recorded(
