@@ -18,6 +18,9 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE_SOURCE = PROJECT_ROOT / "rules_layer" / "trainguard"
 BUILD_FOLDER = PROJECT_ROOT / "build" / "layers"
 
+COMMAND_LINE = ("cli", "local", "compatible", "__main__.py")
+"""What of the package only the command line uses: no function imports it, and its changes deploy nothing."""
+
 _UNUSED_FOLDERS = ("tests", "__pycache__")
 _UNUSED_FILES = ("*.pyi", "*.pyc", "*.a", "*.h")
 _INSTALLER_NOTES = ("RECORD", "INSTALLER", "REQUESTED")
@@ -53,7 +56,10 @@ def layer_folder(overlay: Overlay, build_folder: Path = BUILD_FOLDER) -> Path:
         site.mkdir(parents=True)
         _install(requirements, overlay, site)
         _trim(site)
-        shutil.copytree(PACKAGE_SOURCE, site / "trainguard", ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        for file in _source_files():
+            target = site / "trainguard" / file.relative_to(PACKAGE_SOURCE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, target)
         try:
             layer.rename(finished)
         except OSError:
@@ -116,7 +122,13 @@ def _input_hash(overlay: Overlay, requirements: str) -> str:
 
 def _source_files() -> list[Path]:
     files = (file for file in PACKAGE_SOURCE.rglob("*") if file.is_file())
-    return sorted(file for file in files if "__pycache__" not in file.parts and file.suffix != ".pyc")
+    return sorted(
+        file
+        for file in files
+        if "__pycache__" not in file.parts
+        and file.suffix != ".pyc"
+        and file.relative_to(PACKAGE_SOURCE).parts[0] not in COMMAND_LINE
+    )
 
 
 def _run_uv(arguments: list[str]) -> str:

@@ -34,6 +34,26 @@ def test_given_the_layer_when_listed_then_it_holds_the_rules_and_the_pinned_depe
     }
 
 
+def test_given_the_layer_when_listed_then_the_command_line_is_not_in_it(site: Path) -> None:
+    held = {entry.name for entry in (site / "trainguard").iterdir()}
+    assert {"rules", "engine", "adapters", "pricing", "__init__.py"} <= held
+    assert not held & set(bundling.COMMAND_LINE)
+    assert (site / "trainguard" / "pricing" / "prices.json").exists()
+
+
+def test_given_a_changed_command_line_when_asked_then_the_layer_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "trainguard"
+    (source / "cli").mkdir(parents=True)
+    (source / "rule.py").write_text("threshold = 70\n", encoding="utf-8")
+    monkeypatch.setattr(bundling, "PACKAGE_SOURCE", source)
+    monkeypatch.setattr(bundling, "_install", lambda *_: None)
+    before = layer_folder(overlay.AWS, tmp_path / "build")
+    (source / "cli" / "main.py").write_text("options = 7\n", encoding="utf-8")
+    assert layer_folder(overlay.AWS, tmp_path / "build") == before
+
+
 def test_given_the_layer_when_its_compiled_modules_are_named_then_they_fit_the_functions(site: Path) -> None:
     modules = list(site.rglob("*.cpython-*.so"))
     tag = overlay.AWS.python_version.replace(".", "")

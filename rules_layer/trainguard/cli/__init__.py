@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: ``trainguard analyze``. No function of the deployed stack imports it."""

@@ -1,0 +1,79 @@
+"""How far an analysis has come: a line on a terminal, nothing at all elsewhere."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+_REDRAW_S = 0.1
+_MB = 1e6
+
+
+class Progress:
+    """Draws a bar that vanishes at the end.
+
+    It is drawn from the calls alone: a thread for it would stand in the way of workers that are forked.
+
+    Parameters
+    ----------
+    console : Console
+    shown : bool
+        Whether to draw anything.
+    """
+
+    def __init__(self, console: Console, *, shown: bool) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
+        self._bar = Bar(*columns, console=console, auto_refresh=False, transient=True, disable=not shown)
+        self._task = self._bar.add_task("reading", total=None, said="")
+        self._objects = self._all_objects = self._size = self._all_size = 0
+        self._window_s = 0.0
+        self._first: float | None = None
+        self._through = 0.0
+        self._drawn = 0.0
+
+    @contextmanager
+    def of_objects(self, objects: int, size: int) -> Iterator[None]:
+        """Begin with so many objects of ``size`` bytes in all."""
+        self._all_objects, self._all_size = objects, size
+        with self._bar:
+            yield
+
+    def applied(self, size: int, through: float | None, /) -> None:
+        """Show objects, bytes and the time that they cover."""
+        self._objects += 1
+        self._size += size
+        if through is not None:
+            self._first = through if self._first is None else self._first
+            self._through = max(self._through, through)
+        covered = _span(max(self._through - (self._first or self._through), 0.0))
+        said = (
+            f"{self._objects:,} of {self._all_objects:,} objects, "
+            f"{self._size / _MB:,.0f} of {self._all_size / _MB:,.0f} MB, {covered} covered"
+        )
+        self._draw(self._size, self._all_size, said)
+
+    @contextmanager
+    def of_windows(self, interval_s: float) -> Iterator[None]:
+        """Begin with windows of ``interval_s`` seconds, whose number is not known yet."""
+        self._window_s = interval_s
+        with self._bar:
+            yield
+
+    def replayed(self, done: int, windows: int, /) -> None:
+        """Show windows and the time that they cover."""
+        self._draw(done, windows, f"{done:,} of {windows:,} windows, {_span(done * self._window_s)} covered")
+
+    def _draw(self, done: int, total: int, said: str) -> None:
+        now = time.monotonic()
+        if now - self._drawn >= _REDRAW_S or done == total:
+            self._drawn = now
+            self._bar.update(self._task, completed=done, total=total, said=said, refresh=True)
+
+
+def _span(seconds: float) -> timedelta:
+    """Return whole seconds, as a person reads them; a window may be longer than any time span."""
+    return timedelta(seconds=round(min(seconds, timedelta.max.total_seconds() - 1.0)))

@@ -1,0 +1,68 @@
+"""The rules' verdicts for a person: a table on a terminal, a line each elsewhere."""
+
+import os
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from trainguard.cli.outcome import Outcome, RuleLine
+from trainguard.records import Status
+
+_STYLES = {
+    Status.FIRED: "bold red",
+    Status.ERROR: "bold magenta",
+    Status.OK: "green",
+    Status.WARMING_UP: "yellow",
+    Status.WAITING_FOR_DATA: "yellow",
+}
+
+
+class _Piped(Console):
+    """A console whose reader may go away: what is left to say is then not said."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on without output."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+def stdout_console() -> Console:
+    """Return the console of the results; colours obey NO_COLOR and are for terminals only."""
+    return _Piped(highlight=False)
+
+
+def show(console: Console, outcome: Outcome) -> None:
+    """Print the verdicts, what was not read, and what the job has cost."""
+    if console.is_terminal:
+        console.print(_table(outcome.rules))
+    else:
+        for line in outcome.rules:
+            said = "\t".join((line.status, line.rule, line.severity or "-", sentences(line)))
+            console.print(said, markup=False, soft_wrap=True)
+    for text in (outcome.verdict, outcome.cost):
+        if text is not None:
+            console.print(text, markup=False, soft_wrap=True)
+    if outcome.unread:
+        counted = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in outcome.unread.items())
+        console.print(f"Not used: {counted}.", markup=False, soft_wrap=True)
+
+
+def sentences(line: RuleLine) -> str:
+    """Return the reason, the advice and the cost of one rule's verdict."""
+    cost = None if line.cost is None else f"It has cost {line.cost}."
+    return " ".join(part for part in (line.reason, line.advice, cost) if part)
+
+
+def _table(lines: Sequence[RuleLine]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("status", no_wrap=True)
+    table.add_column("rule", no_wrap=True)
+    table.add_column("severity", no_wrap=True)
+    table.add_column("reason and advice", overflow="fold")
+    for line in lines:
+        style = _STYLES.get(Status(line.status), "dim")
+        status = f"[{style}]{line.status}[/]"
+        table.add_row(status, line.rule, line.severity or "", escape(sentences(line)))
+    return table

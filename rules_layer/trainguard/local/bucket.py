@@ -1,0 +1,89 @@
+"""A prefix in S3 as the place of a profile."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from botocore.exceptions import BotoCoreError
+
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.errors import PortUnavailableError, ProfileSourceError
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, only_root
+from trainguard.ports import ListedObject, ProfileObjects
+from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
+
+SCHEME = "s3://"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketSource:
+    """A profile in S3: ``prefix`` ends in a slash, or is empty."""
+
+    objects: ProfileObjects
+    bucket: str
+    prefix: str
+    sizes: Mapping[str, int]
+
+    @property
+    def place(self) -> str:
+        """The profile's URI."""
+        return f"{SCHEME}{self.bucket}/{self.prefix}".rstrip("/")
+
+    @property
+    def job(self) -> str:
+        """The name above ``profiler-output`` in the prefix."""
+        parts = self.prefix.rstrip("/").split("/")
+        return parts[-2] if len(parts) > 1 else ""
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all objects, in order."""
+        return list(self.sizes)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of an object as it was listed."""
+        return self.sizes[name]
+
+    def read(self, name: str) -> bytes:
+        """Return an object's content."""
+        return self.objects.get(self.bucket, self.prefix + name, MAX_OBJECT_BYTES)
+
+
+def open_bucket(place: str) -> BucketSource:
+    """Find the profile at, directly in, or below ``s3://bucket/prefix``, as `open_folder` does on disk.
+
+    Raises
+    ------
+    ProfileSourceError
+        When the prefix cannot be listed (no such bucket, no credentials), is empty, or lies above several profiles.
+    NoProfileError
+        When there is no profile in it.
+    """
+    bucket, _, path = place.removeprefix(SCHEME).partition("/")
+    if not bucket:
+        raise ProfileSourceError(place, "names no bucket, expected s3://bucket/prefix")
+    prefix = f"{path.strip('/')}/" if path.strip("/") else ""
+    try:
+        objects = S3ProfileObjects(client=Clients().s3)
+        listed = list(objects.list(bucket, prefix, ""))
+    except (BotoCoreError, PortUnavailableError) as fault:
+        raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault
+    if not listed:
+        raise ProfileSourceError(place, "holds no object, expected a profile")
+    root = only_root(place, sorted(_roots(prefix, listed)))
+    sizes = {each.key.removeprefix(root): each.size for each in listed if each.key.startswith(root)}
+    return BucketSource(objects, bucket, root, sizes)
+
+
+def _roots(prefix: str, listed: Iterable[ListedObject]) -> set[str]:
+    """Return the prefixes of the profiles among listed objects: the place itself if it is one, else those below."""
+    found = set()
+    for each in listed:
+        folders = each.key.removeprefix(prefix).split("/")[:-1]
+        if folders and folders[0] in STREAMS:
+            return {prefix}
+        if PROFILER_OUTPUT in folders[:-1] and RESULTS not in folders:
+            place = folders.index(PROFILER_OUTPUT)
+            if folders[place + 1] in STREAMS:
+                found.add(prefix + "/".join(folders[: place + 1]) + "/")
+    direct = f"{prefix}{PROFILER_OUTPUT}/"
+    return {direct} if direct in found else found

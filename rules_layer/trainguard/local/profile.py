@@ -1,0 +1,185 @@
+"""A profile's files sorted out by their names: which object of which node they are, and what is not read.
+
+As the original's readers do, names alone are looked at: the hour folder does not matter, and a copy may be compressed
+(``.json.gz``). Each object gets the key that the grammar of the deployed stack knows.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from trainguard.errors import ForeignKeyError, NoProfileError, ObjectMissingError
+from trainguard.local.sources import ProfileSource
+from trainguard.ports import ListedObject
+from trainguard.telemetry.keys import (
+    EndKey,
+    FrameworkKey,
+    ProfileKey,
+    ProfileRoot,
+    SystemKey,
+    TraceKey,
+    hour_folder,
+    parse_key,
+    parse_trace_key,
+    system_key,
+)
+
+ANY_JOB = "profile"
+_JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
+_MICROSECONDS = 1_000_000
+_COPIED_AT = float("inf")
+"""A file's own time says when it was copied: none is too early for the time in its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Files of one node by key: its minutes, in order, and its framework objects."""
+
+    minutes: dict[str, SystemKey] = field(default_factory=dict)
+    framework: dict[str, FrameworkKey] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile's objects.
+
+    Attributes
+    ----------
+    source : ProfileSource
+    root : ProfileRoot
+        Where the keys would lie in a bucket.
+    files : mapping of str to str
+        Names in the source, by key.
+    nodes : mapping of str to Node
+        In order of their names.
+    shared : tuple of str
+        Keys of TensorFlow's traces, which may be of any node, and of the metadata that says of which.
+    foreign : tuple of str
+        Names that nothing reads.
+    ended : bool
+        Whether the marks of the job's end are there.
+    """
+
+    source: ProfileSource
+    root: ProfileRoot
+    files: Mapping[str, str]
+    nodes: Mapping[str, Node]
+    shared: tuple[str, ...]
+    foreign: tuple[str, ...]
+    ended: bool
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of all objects of nodes."""
+        return sum(self.size_of(key) for node in self.nodes.values() for key in (*node.minutes, *node.framework))
+
+    @property
+    def instances(self) -> int | None:
+        """How many instances the job had, if its nodes are called as SageMaker calls them; None says unknown."""
+        count = len(self.nodes)
+        return count if set(self.nodes) == {f"algo-{number}" for number in range(1, count + 1)} else None
+
+    @property
+    def objects(self) -> int:
+        """How many objects of nodes there are."""
+        return sum(len(node.minutes) + len(node.framework) for node in self.nodes.values())
+
+    def size_of(self, key: str) -> int:
+        """Return the bytes of one object."""
+        return self.source.size(self.files[key])
+
+
+class NodeObjects:
+    """The objects of one node as a bucket, read only: what the engine's listings are made from.
+
+    Parameters
+    ----------
+    profile : Profile
+    node : str
+    read : callable
+        Returns the content of a file by its name in the source.
+    """
+
+    def __init__(self, profile: Profile, node: str, read: Callable[[str], bytes]) -> None:
+        self._profile = profile
+        self._read = read
+        own = profile.nodes.get(node, Node())
+        self._minutes = own.minutes
+        self._keys = sorted({*own.minutes, *own.framework, *profile.shared})
+
+    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
+        """Return an object's bytes; none of system metrics, which are read where they are parsed."""
+        if key in self._minutes:
+            return b""
+        if bucket != self._profile.source.place or key not in self._profile.files:
+            raise ObjectMissingError(bucket, key)
+        return self._read(self._profile.files[key])[: max_bytes + 1]
+
+    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
+        if bucket != self._profile.source.place:
+            return
+        for key in self._keys[max(bisect_left(self._keys, prefix), bisect_right(self._keys, start_after)) :]:
+            if not key.startswith(prefix):
+                return
+            yield ListedObject(key, _COPIED_AT, self._profile.size_of(key))
+
+    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
+        """Refuse: a profile is only read."""
+        raise NotImplementedError(f"{key}: a local profile is only read")
+
+
+def read_profile(source: ProfileSource) -> Profile:
+    """Sort out the files of a source.
+
+    Raises
+    ------
+    NoProfileError
+        When none of them is a profile object.
+    """
+    root = ProfileRoot("", source.job if _JOB_NAME.fullmatch(source.job) else ANY_JOB)
+    files: dict[str, str] = {}
+    nodes: defaultdict[str, Node] = defaultdict(Node)
+    shared, foreign = [], []
+    ended = False
+    for name in source.names():
+        key, parsed = _identify(root, name)
+        if isinstance(parsed, EndKey):
+            ended = True
+        elif parsed is None or key in files:
+            foreign.append(name)
+        else:
+            files[key] = name
+            if isinstance(parsed, SystemKey):
+                nodes[parsed.node].minutes[key] = parsed
+            elif isinstance(parsed, FrameworkKey):
+                nodes[parsed.node].framework[key] = parsed
+            if not isinstance(parsed, SystemKey) and not key.startswith(root.framework):
+                shared.append(key)
+    if not nodes:
+        raise NoProfileError(source.place)
+    return Profile(source, root, files, dict(sorted(nodes.items())), tuple(shared), tuple(foreign), ended)
+
+
+def _identify(root: ProfileRoot, name: str) -> tuple[str, ProfileKey | TraceKey | None]:
+    """Return the key of a file and what it says; None for a file that is no profile object."""
+    file = name.rpartition("/")[2]
+    plain = file.removesuffix(".gz") if file.endswith(".json.gz") else file
+    folder = {"system": root.system, "framework": root.framework}.get(name.partition("/")[0])
+    if folder is not None and (parsed := _parsed(f"{folder}{hour_folder(0)}/{plain}")):
+        if isinstance(parsed, SystemKey):
+            return system_key(root, parsed.node, parsed.minute), parsed
+        if isinstance(parsed, FrameworkKey):
+            return f"{folder}{hour_folder(parsed.end_us // _MICROSECONDS)}/{plain}", parsed
+    key = f"{root.prefix}{root.job}/profiler-output/{name}"
+    return key, _parsed(key) or parse_trace_key(key)
+
+
+def _parsed(key: str) -> ProfileKey | None:
+    try:
+        return parse_key(key)
+    except ForeignKeyError:
+        return None

@@ -1,0 +1,154 @@
+"""Where a profile lies, and the folder as such a place: finds the one ``profiler-output`` at, in or below it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from trainguard.errors import NoProfileError, ProfileSourceError
+from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
+
+PROFILER_OUTPUT = "profiler-output"
+STREAMS = ("system", "framework")
+RESULTS = "rule-output"
+_SHOWN_ROOTS = 3
+
+Root = TypeVar("Root", str, Path)
+
+
+class ProfileSource(Protocol):
+    """The files of one profile; a name is a path below ``profiler-output/`` with slashes."""
+
+    @property
+    def place(self) -> str:
+        """The path or URI of ``profiler-output``, as a person reads it."""
+        ...
+
+    @property
+    def job(self) -> str:
+        """The name of the folder that holds ``profiler-output``: the training job's, in the layout of S3."""
+        ...
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all files, in order."""
+        ...
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file as it was listed."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content, at most one byte more than a profile object may have."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSource:
+    """A profile on disk: ``sizes`` holds the bytes of each file."""
+
+    root: Path
+    sizes: Mapping[str, int]
+
+    @property
+    def place(self) -> str:
+        """The folder's path."""
+        return str(self.root)
+
+    @property
+    def job(self) -> str:
+        """The name of the folder above."""
+        return self.root.resolve().parent.name
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all files, in order."""
+        return list(self.sizes)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file as it was listed."""
+        return self.sizes[name]
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content; raises ProfileSourceError."""
+        try:
+            return read_file(self.root / name)
+        except OSError as fault:
+            raise ProfileSourceError(str(self.root / name), f"cannot be read: {fault.strerror or fault}") from fault
+
+
+def read_file(file: Path) -> bytes:
+    """Return a file's content, at most one byte more than a profile object may have."""
+    with file.open("rb", buffering=0) as opened:
+        # Reading all of a file asks for its size; a number of bytes would be set aside first.
+        small = os.fstat(opened.fileno()).st_size <= MAX_OBJECT_BYTES
+        return opened.readall() if small else opened.read(MAX_OBJECT_BYTES + 1)
+
+
+def open_folder(place: str) -> FolderSource:
+    """Find the profile at a path.
+
+    The path is a folder that directly holds ``system/`` or ``framework/``, or contains such a ``profiler-output``, or
+    lies above exactly one.
+
+    Raises
+    ------
+    ProfileSourceError
+        When the path does not exist, cannot be read, or lies above several profiles.
+    NoProfileError
+        When there is no profile in it.
+    """
+    folder = Path(place)
+    if not folder.exists():
+        raise ProfileSourceError(place, "does not exist, expected a folder or s3://bucket/prefix")
+    if not folder.is_dir():
+        raise ProfileSourceError(place, "is no folder")
+    try:
+        root = folder if _holds_streams(folder) else only_root(place, _roots_below(folder))
+        files = _files(root)
+    except OSError as fault:
+        raise ProfileSourceError(place, f"cannot be read: {fault}") from fault
+    return FolderSource(root, files)
+
+
+def _holds_streams(folder: Path) -> bool:
+    return any((folder / stream).is_dir() for stream in STREAMS)
+
+
+def _roots_below(folder: Path) -> list[Path]:
+    """Return the ``profiler-output`` folders below one; what results hold is no profile."""
+    direct = folder / PROFILER_OUTPUT
+    if direct.is_dir() and _holds_streams(direct):
+        return [direct]
+    found = []
+    for parent, folders, _ in os.walk(folder, onerror=_refuse):
+        folders[:] = sorted(name for name in folders if name != RESULTS)
+        if PROFILER_OUTPUT in folders:
+            folders.remove(PROFILER_OUTPUT)
+            if _holds_streams(Path(parent) / PROFILER_OUTPUT):
+                found.append(Path(parent) / PROFILER_OUTPUT)
+    return found
+
+
+def _refuse(fault: OSError) -> None:
+    """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
+    raise fault
+
+
+def _files(root: Path) -> dict[str, int]:
+    sizes = {}
+    for parent, _, files in os.walk(root, onerror=_refuse):
+        for name in files:
+            file = Path(parent) / name
+            if file.is_file():
+                sizes[file.relative_to(root).as_posix()] = file.stat().st_size
+    return dict(sorted(sizes.items()))
+
+
+def only_root(place: str, roots: Sequence[Root]) -> Root:
+    """Return the one profile that was found at a place; raises when there is none, or a choice."""
+    if not roots:
+        raise NoProfileError(place)
+    if len(roots) > 1:
+        shown = ", ".join(str(root) for root in roots[:_SHOWN_ROOTS]) + (", …" if len(roots) > _SHOWN_ROOTS else "")
+        raise ProfileSourceError(place, f"holds {len(roots)} profiles ({shown}), expected one: name it")
+    return roots[0]

@@ -1,0 +1,140 @@
+"""One engine: the deployed evaluator, object by object and tick by tick, and the local one say the same of a job."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from demo.recording import Recording
+from tests.support import small_job
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, START, Upload, describe
+from trainguard.engine.job_verdicts import job_verdicts
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.slots import Verdict
+from trainguard.engine.streams import open_streams
+from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.pool import WorkerPool
+from trainguard.local.profile import read_profile
+from trainguard.local.sources import open_folder
+from trainguard.records import JobRecord, JobStatus, NodeRecord
+from trainguard.report.build import REPORT_NAME, build_report
+from trainguard.telemetry.keys import ProfileRoot, SystemKey, parse_key, system_key
+
+RECORDINGS = sorted((Path(__file__).parents[2] / "events" / "jobs").glob("*.npz"))
+
+
+def recorded(path: Path) -> list[Upload]:
+    """Return a recorded job's objects as they are uploaded."""
+    objects = Recording.load(path).objects(JOB, start=START)
+    return [Upload(item.appears_at, item.key, item.body) for item in objects]
+
+
+def delivered(uploads: list[Upload], tags: dict[str, str]) -> Network:
+    """Deliver a job as it was uploaded, with a tick every minute, to its end."""
+    network = Network()
+    nodes = {parsed.node for each in uploads if isinstance(parsed := parse_key(each.key), SystemKey)}
+    description = replace(describe(tags), instance_count=len(nodes))
+    network.world.training_jobs.set(description)
+    next_tick = float(START)
+    for upload in uploads:
+        while upload.at > next_tick:
+            network.run_until(next_tick, batch_s=1.0)
+            network.tick()
+            next_tick += 60.0
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=1.0)
+    network.world.training_jobs.set(replace(description, status=JobStatus.COMPLETED))
+    for _ in range(30):
+        network.run_until(network.now + 60.0, batch_s=1.0)
+        network.tick()
+    return network
+
+
+def on_disk(uploads: list[Upload], folder: Path) -> Path:
+    """Write a job's objects into a folder as S3 would hold them."""
+    for upload in uploads:
+        file = folder / upload.key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(upload.body)
+    return folder / JOB
+
+
+def evaluated(place: Path, job: JobRecord, workers: int) -> Evaluation:
+    """Evaluate a folder, knowing of the job what the deployed stack knows."""
+    known = replace(job, episodes={}, closing=False)
+    with WorkerPool(workers) as pool:
+        return evaluate_profile(known, plan_rules(known), read_profile(open_folder(str(place))), pool)
+
+
+def verdicts(job: JobRecord, records: tuple[NodeRecord, ...] | list[NodeRecord]) -> list[Verdict]:
+    plan = plan_rules(job)
+    return job_verdicts(job, plan, open_streams(job.job, plan, records))[0]
+
+
+def assert_same(network: Network, local: Evaluation) -> None:
+    """Compare the verdicts with their episodes, the items' states, and the reports' bytes."""
+    items = network.world.nodes.of_job(JOB)
+    assert all(item.closed for item in items if item.key.stream != "job")
+    assert verdicts(local.job, local.records) == verdicts(network.job(), items)
+    assert dict(local.job.episodes) == dict(network.job().episodes)
+    stored = {item.key: item.state for item in items if item.key.stream != "job"}
+    assert {item.key: item.state for item in local.records if item.key.stream != "job"} == stored
+    there = build_report(network.job(), items, now=0.0)
+    here = build_report(local.job, local.records, now=0.0)
+    assert {name for name in here if name != REPORT_NAME}
+    for name in there:
+        if name != REPORT_NAME:
+            assert here[name] == there[name], name
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_given_a_recorded_job_when_both_engines_have_judged_it_then_verdicts_and_reports_are_equal(
+    path: Path, tmp_path: Path
+) -> None:
+    uploads = recorded(path)
+    network = delivered(uploads, {})
+    local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=2)
+    assert_same(network, local)
+
+
+def test_given_two_nodes_and_many_processes_when_both_engines_have_judged_them_then_all_is_equal(
+    tmp_path: Path,
+) -> None:
+    uploads = small_job.uploads(low=True)
+    network = delivered(uploads, small_job.SETTINGS)
+    local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=0)
+    assert any(verdict.episode.times_fired for verdict in verdicts(local.job, local.records))
+    assert_same(network, local)
+
+
+def gpu_minutes(levels: list[int]) -> list[Upload]:
+    """Return a node's minutes at 5 s, with one core and one GPU at about the minute's level."""
+    uploads = []
+    for index, level in enumerate(levels):
+        minute = START + 60 * index
+        lines = []
+        for tick in range(12):
+            time, value = minute + 5.0 * tick + 0.5, float(level + tick % 5)
+            for name, dimension in (("cpu0", "CPUUtilization"), ("gpu0", "GPUUtilization")):
+                fields = {"Type": name[:3], "Name": name, "Dimension": dimension, "Value": value}
+                lines.append(json.dumps({**fields, "NodeId": "algo-1", "Timestamp": time}) + "\n")
+        uploads.append(
+            Upload(minute + 60.5, system_key(ProfileRoot("", JOB), "algo-1", minute), "".join(lines).encode())
+        )
+    return uploads
+
+
+def test_given_an_episode_that_ends_and_another_when_both_engines_have_judged_them_then_they_count_two_fires(
+    tmp_path: Path,
+) -> None:
+    uploads = gpu_minutes([40] * 12 + [90] * 20 + [40] * 12 + [90] * 20 + [40] * 4)
+    tags = {"trainguard:LowGPUUtilization_window": "20", "trainguard:LowGPUUtilization_patience": "20"}
+    network = delivered(uploads, tags)
+    local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=2)
+    low = next(each for each in verdicts(local.job, local.records) if each.rule == "LowGPUUtilization")
+    assert low.episode.times_fired == 2
+    assert local.job.episodes["LowGPUUtilization"] == 2
+    assert_same(network, local)

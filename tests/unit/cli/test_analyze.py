@@ -1,0 +1,312 @@
+"""`trainguard analyze` as a function of its words: what it writes, prints and exits with."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.support.small_job import JOB, uploads
+from tests.unit.local.places import write
+from trainguard.cli import files
+from trainguard.cli.main import app
+from trainguard.compatible.step_outlier import StepOutlier
+from trainguard.rules.registry import RULE_NAMES
+
+FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
+LOW = {"LowGPUUtilization": {"window": 20, "patience": 20}}
+"""With these the small job fires LowGPUUtilization."""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("jobs"))
+
+
+def analyze(*words: object) -> Result:
+    return CliRunner().invoke(app, ["analyze", *(str(word) for word in words)])
+
+
+def params(folder: Path, document: object) -> Path:
+    file = folder / "params.json"
+    file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    return file
+
+
+def reports(out: Path) -> dict[str, dict[str, Any]]:
+    return {file.stem: json.loads(file.read_text("utf-8")) for file in (out / "profiler-reports").iterdir()}
+
+
+def written(out: Path) -> list[str]:
+    return sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("reading", ["documented", "compatible"])
+def test_given_a_profile_when_analysed_then_each_rule_has_a_report_with_the_five_fields_in_order(
+    job: Path, tmp_path: Path, reading: str
+) -> None:
+    result = analyze(job, "--reading", reading, "--out", tmp_path / "new" / "out")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = reports(tmp_path / "new" / "out")
+    assert set(found) == set(RULE_NAMES)
+    assert all(list(report) == FIELDS for report in found.values())
+    others = {name for name in written(tmp_path / "new" / "out") if not name.startswith("profiler-reports/")}
+    assert others == ({"report.json"} if reading == "documented" else set())
+    assert found["LowGPUUtilization"]["Datapoints"] > 0
+    for rule in RULE_NAMES:
+        assert rule in result.stdout
+
+
+def test_given_fires_when_analysed_then_the_exit_code_says_so_only_if_it_was_asked_to(
+    job: Path, tmp_path: Path
+) -> None:
+    given = ("--out", tmp_path, "--params", params(tmp_path, LOW))
+    assert analyze(job, *given).exit_code == 0
+    assert analyze(job, *given, "--fail-on-fire").exit_code == 1
+    assert analyze(job, *given, "--fail-on-fire", "--json").exit_code == 1
+    short = write(tmp_path / "short", uploads()[:12])
+    assert analyze(short, *given, "--fail-on-fire").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        LOW,
+        {"LowGPUUtilization_window": 20, "LowGPUUtilization_patience": 20},
+        {"LowGPUUtilization": {"window": 20}, "LowGPUUtilization_patience": 20},
+        {"lowgpuutilization": {"window": "20"}, "LOWGPUUTILIZATION_patience": "20"},
+    ],
+)
+@pytest.mark.parametrize("reading", ["documented", "compatible"])
+def test_given_parameters_nested_or_flat_when_analysed_then_they_are_the_rules(
+    job: Path, tmp_path: Path, document: object, reading: str
+) -> None:
+    result = analyze(job, "--reading", reading, "--out", tmp_path, "--params", params(tmp_path, document))
+    assert result.exit_code == 0
+    shown = reports(tmp_path)["LowGPUUtilization"]["RuleParameters"].split("\n")
+    assert {"window:20", "patience:20"} <= set(shown)
+
+
+@pytest.mark.parametrize(
+    ("reading", "defaults", "threshold"),
+    [
+        ("documented", None, "0.5"),
+        ("documented", "shipped", "0.2"),
+        ("compatible", None, "0.2"),
+        ("compatible", "documented", "0.5"),
+    ],
+)
+def test_given_a_reading_and_a_set_of_defaults_when_analysed_then_the_defaults_are_of_that_set(
+    job: Path, tmp_path: Path, reading: str, defaults: str | None, threshold: str
+) -> None:
+    chosen = () if defaults is None else ("--defaults", defaults)
+    assert analyze(job, "--reading", reading, "--out", tmp_path, *chosen).exit_code == 0
+    assert f"threshold:{threshold}" in reports(tmp_path)["LoadBalancing"]["RuleParameters"].split("\n")
+
+
+@pytest.mark.parametrize("reading", ["documented", "compatible"])
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"NoSuchRule": {"patience": 1}}, "NoSuchRule"),
+        ({"NoSuchRule_patience": 1}, "NoSuchRule"),
+        ({"LowGPUUtilization": {"patients": 1}}, "patients"),
+        ({"LowGPUUtilization_patience": "many"}, "many"),
+        ({"LowGPUUtilization": {"patience": [1]}}, "patience"),
+        ({"LowGPUUtilization": {"patience": 1}, "LowGPUUtilization_patience": 2}, "patience"),
+        ('{"LowGPUUtilization": ', "JSON"),
+        ("[1, 2]", "object"),
+    ],
+)
+def test_given_parameters_that_cannot_be_used_when_analysed_then_it_is_refused_in_words(
+    job: Path, tmp_path: Path, reading: str, document: object, said: str
+) -> None:
+    out = tmp_path / "out"
+    result = analyze(job, "--reading", reading, "--out", out, "--params", params(tmp_path, document))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not out.exists()
+
+
+def test_given_a_value_beyond_its_range_when_read_as_documented_then_it_is_refused(job: Path, tmp_path: Path) -> None:
+    file = params(tmp_path, {"LowGPUUtilization_threshold_p95": 150})
+    result = analyze(job, "--out", tmp_path / "out", "--params", file)
+    assert result.exit_code == 2
+    assert "a number from 0 to 100" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--params", "--prices"])
+def test_given_a_file_that_is_not_there_when_analysed_then_it_is_refused(
+    job: Path, tmp_path: Path, option: str
+) -> None:
+    result = analyze(job, "--out", tmp_path / "out", option, tmp_path / "nowhere.json")
+    assert result.exit_code == 2
+    assert "nowhere.json" in result.stderr
+    assert "No such file" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--reading", "exact"],
+        ["--defaults", "mine"],
+        ["--no-such-option"],
+        ["another-source"],
+    ],
+)
+def test_given_arguments_that_are_none_when_analysed_then_it_is_refused(
+    job: Path, tmp_path: Path, words: Sequence[str]
+) -> None:
+    result = analyze(job, "--out", tmp_path / "out", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error" in result.stderr
+
+
+def test_given_no_output_folder_when_analysed_then_it_is_refused(job: Path) -> None:
+    assert analyze(job).exit_code == 2
+
+
+@pytest.mark.parametrize("reading", ["documented", "compatible"])
+@pytest.mark.parametrize("source", ["nowhere", "empty", "notes", "gs://bucket/prefix"])
+def test_given_a_source_without_a_profile_when_analysed_then_it_is_refused(
+    tmp_path: Path, source: str, reading: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes" / "profiler-output" / "system").mkdir(parents=True)
+    (tmp_path / "notes" / "profiler-output" / "system" / "notes.txt").write_text("nothing", encoding="utf-8")
+    place = source if "://" in source else tmp_path / source
+    result = analyze(place, "--reading", reading, "--out", tmp_path / "out")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "expected a" in result.stderr
+    assert not list((tmp_path / "out").rglob("*.json"))
+
+
+def test_given_an_output_folder_that_cannot_be_when_analysed_then_it_is_refused_before_anything_is_read(
+    job: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    result = analyze(job, "--out", tmp_path / "file" / "out")
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr
+
+
+def test_given_json_asked_for_when_analysed_then_stdout_holds_one_document_and_nothing_else(
+    job: Path, tmp_path: Path
+) -> None:
+    result = analyze(job, "--out", tmp_path, "--params", params(tmp_path, LOW), "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    document = json.loads(result.stdout)
+    assert document["source"].endswith(f"{JOB}/profiler-output")
+    assert (document["reading"], document["defaults"], document["healthy"]) == ("documented", "documented", False)
+    lines = {line["rule"]: line for line in document["rules"]}
+    assert set(lines) == set(RULE_NAMES)
+    low = lines["LowGPUUtilization"]
+    assert low["status"] == "FIRED"
+    assert low["rule"] in document["fired"]
+    assert all(low[name] for name in ("reason", "advice", "severity", "worst", "parameters"))
+    assert low["times_fired"] == 1
+    assert sorted(document["files"]) == [name for name in written(tmp_path) if name != "params.json"]
+
+
+def test_given_json_asked_for_when_read_as_compatible_then_it_says_what_that_reading_says(
+    job: Path, tmp_path: Path
+) -> None:
+    result = analyze(job, "--reading", "compatible", "--out", tmp_path, "--json")
+    document = json.loads(result.stdout)
+    assert (document["reading"], document["defaults"]) == ("compatible", "shipped")
+    found = reports(tmp_path)
+    assert {line["rule"]: line["data_points"] for line in document["rules"]} == {
+        rule: report["Datapoints"] for rule, report in found.items()
+    }
+
+
+def test_given_an_instance_type_and_prices_when_analysed_then_findings_cost_money(job: Path, tmp_path: Path) -> None:
+    table = {"source": "mine", "date": "2026-01-01", "region": "here", "currency": "EUR", "per_hour": {"ml.x": 100.0}}
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps(table), encoding="utf-8")
+    words = ("--out", tmp_path / "out", "--params", params(tmp_path, LOW), "--json", "--instance-type", "ml.x")
+    document = json.loads(analyze(job, *words, "--prices", prices).stdout)
+    assert "EUR 100 an hour (mine, here, 2026-01-01)" in document["cost"]
+    assert "EUR" in next(line["cost"] for line in document["rules"] if line["rule"] == "LowGPUUtilization")
+    assert "No money is told" in json.loads(analyze(job, *words).stdout)["cost"]
+
+
+def test_given_a_job_without_framework_metrics_when_they_are_expected_then_its_rules_wait_for_them(
+    tmp_path: Path,
+) -> None:
+    place = write(tmp_path / "jobs")
+    for file in place.rglob("*timeline.json"):
+        file.unlink()
+
+    def status(*words: str) -> str:
+        document = json.loads(analyze(place, "--out", tmp_path / "out", "--json", *words).stdout)
+        return next(str(line["status"]) for line in document["rules"] if line["rule"] == "StepOutlier")
+
+    assert status() == "NOT_APPLICABLE"
+    assert status("--framework-expected") == "WAITING_FOR_DATA"
+
+
+def test_given_files_of_other_kinds_when_analysed_then_they_are_counted(tmp_path: Path) -> None:
+    place = write(tmp_path / "jobs")
+    (place / "profiler-output" / "notes.txt").write_text("mine", encoding="utf-8")
+    result = analyze(place, "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "1 files of other kinds" in result.stdout
+
+
+def test_given_reports_from_before_when_analysed_again_then_they_are_replaced_whole(job: Path, tmp_path: Path) -> None:
+    analyze(job, "--out", tmp_path)
+    before = written(tmp_path)
+    stale = tmp_path / "profiler-reports" / "BatchSize.json"
+    stale.write_text("{" * 100_000, encoding="utf-8")
+    analyze(job, "--out", tmp_path)
+    assert written(tmp_path) == before
+    assert list(json.loads(stale.read_text("utf-8"))) == FIELDS
+
+
+def test_given_a_write_that_is_cut_off_when_files_are_written_then_the_old_file_stands_and_no_rest_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write_files(tmp_path, {"a/one.json": b"old"})
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_files(tmp_path, {"a/one.json": b"new"})
+    assert written(tmp_path) == ["a/one.json"]
+    assert (tmp_path / "a" / "one.json").read_bytes() == b"old"
+
+
+def test_given_a_rule_that_raises_when_read_as_compatible_then_it_is_in_error_and_the_others_have_reports(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(StepOutlier, "observe", fail)
+    result = analyze(job, "--reading", "compatible", "--out", tmp_path, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = {line["rule"]: line for line in json.loads(result.stdout)["rules"]}
+    assert set(lines) == set(RULE_NAMES)
+    assert lines["StepOutlier"]["status"] == "ERROR"
+    assert "ZeroDivisionError: by nothing" in lines["StepOutlier"]["reason"]
+    assert set(reports(tmp_path)) == set(RULE_NAMES) - {"StepOutlier"}
+
+
+def test_given_a_file_that_the_disk_does_not_give_when_analysed_then_compatible_refuses_and_documented_counts_it(
+    tmp_path: Path,
+) -> None:
+    place = write(tmp_path / "jobs")
+    torn = min(place.rglob("system/**/*.json"))
+    torn.unlink()
+    torn.symlink_to("/proc/self/mem")  # a file that opens, and gives an error when it is read
+    result = analyze(place, "--reading", "compatible", "--out", tmp_path / "out")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{torn.name}' cannot be read: " in result.stderr.replace("\n", "")
+    assert not list((tmp_path / "out").rglob("*.json"))
+    assert "1 bad objects" in analyze(place, "--out", tmp_path / "out").stdout

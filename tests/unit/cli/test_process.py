@@ -1,0 +1,178 @@
+"""`trainguard` as a process: its streams, its exit codes, an interrupt, a reader that goes away."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from demo.synthesis import minute_of_node
+from tests.unit.local.places import write
+from trainguard.telemetry.keys import hour_folder
+
+COMMAND = [sys.executable, "-m", "trainguard", "analyze"]
+START = 1_795_248_000
+TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("jobs"))
+
+
+@pytest.fixture(scope="module")
+def long_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a profile that takes seconds to analyse: 1,000 minutes, which are one file under many names."""
+    folder = tmp_path_factory.mktemp("long")
+    body = folder / "minute"
+    body.write_bytes(minute_of_node(cores=16, minute=START))
+    for minute in range(START, START + 60_000, 60):
+        place = folder / "profiler-output" / "system" / "incremental" / hour_folder(minute)
+        place.mkdir(parents=True, exist_ok=True)
+        os.link(body, place / f"{minute}.algo-1.json")
+    return folder
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *(str(word) for word in words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)  # noqa: S603, PLW1510
+
+
+def test_given_pipes_when_a_job_is_analysed_then_there_is_no_progress_and_no_colour(job: Path, tmp_path: Path) -> None:
+    done = run(job, "--out", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "LowGPUUtilization" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert "objects" not in done.stdout
+
+
+def test_given_json_asked_for_when_a_job_is_analysed_then_stdout_parses(job: Path, tmp_path: Path) -> None:
+    done = run(job, "--out", tmp_path, "--json", "--reading", "compatible")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)["rules"]) == 11
+
+
+def test_given_no_profile_when_analysed_then_stderr_says_so_and_the_exit_code_is_2(tmp_path: Path) -> None:
+    done = run(tmp_path, "--out", tmp_path / "out")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("trainguard: source ")
+    assert done.stderr.count("\n") == 1
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, int]]:
+    """Yield both ends of a terminal of 200 columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+
+
+def shown(words: list[str], environment: dict[str, str]) -> str:
+    """Run a command on a terminal; return what it showed."""
+    with terminal() as (ours, theirs):
+        process = subprocess.Popen(words, stdout=theirs, stderr=theirs, env=os.environ | environment)  # noqa: S603
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                text += os.read(ours, 65_536)
+            except OSError:  # the other end was closed
+                break
+        assert process.wait(TIMEOUT_S) == 0
+        return text.decode()
+
+
+def test_given_a_terminal_when_a_job_is_analysed_then_it_shows_objects_bytes_and_time_covered(
+    job: Path, tmp_path: Path
+) -> None:
+    text = shown([*COMMAND, str(job), "--out", str(tmp_path)], {"TERM": "xterm-256color", "NO_COLOR": ""})
+    count = len(list(job.rglob("*.json")))
+    assert f"{count} of {count} objects" in text
+    assert "0:13:" in text
+    assert "covered" in text
+    assert "\x1b[1;31m" in text or "\x1b[32m" in text
+
+
+def test_given_a_terminal_when_a_job_is_read_as_compatible_then_it_shows_windows_and_time_covered(
+    job: Path, tmp_path: Path
+) -> None:
+    words = [*COMMAND, str(job), "--out", str(tmp_path), "--reading", "compatible"]
+    text = shown(words, {"TERM": "xterm-256color", "NO_COLOR": "1"})
+    found = re.search(r"(\d+) of \1 windows, 0:(\d\d):00 covered", text)
+    assert found is not None
+    assert int(found[1]) == int(found[2])
+
+
+def test_given_a_terminal_without_colour_when_a_job_is_analysed_then_there_is_none(job: Path, tmp_path: Path) -> None:
+    text = shown([*COMMAND, str(job), "--out", str(tmp_path)], {"TERM": "xterm-256color", "NO_COLOR": "1"})
+    assert "\x1b[32m" not in text
+    assert "\x1b[1;31m" not in text
+    assert "LowGPUUtilization" in text
+
+
+@pytest.mark.parametrize("reading", ["documented", "compatible"])
+def test_given_an_interrupt_when_a_job_is_analysed_then_it_ends_with_130_and_leaves_nothing_half_written(
+    long_job: Path, tmp_path: Path, reading: str
+) -> None:
+    out = tmp_path / "out"
+    words = [*COMMAND, str(long_job), "--out", str(out), "--reading", reading]
+    process = subprocess.Popen(  # noqa: S603
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not out.exists():
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the command and its workers
+    _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_given_a_reader_that_goes_away_when_the_verdicts_are_printed_then_there_is_no_traceback(
+    job: Path, tmp_path: Path, how: list[str]
+) -> None:
+    process = subprocess.Popen(  # noqa: S603
+        [*COMMAND, str(job), "--out", str(tmp_path), *how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(TIMEOUT_S) == 0
+    assert process.stderr.read() == ""
+    assert (tmp_path / "report.json").exists()
+
+
+def test_given_help_asked_for_when_it_is_shown_then_nothing_of_the_engine_was_imported() -> None:
+    code = "import sys, trainguard.cli.main; print([n for n in ('numpy', 'botocore', 'msgspec') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.strip() == "[]"
+
+
+def test_given_a_fault_that_nobody_thought_of_when_a_job_is_analysed_then_the_exit_code_is_not_that_of_a_fire(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import sys, trainguard.cli.analyze as analyze, trainguard.cli.main as main\n"
+        "analyze.analyze_command = lambda request: request.nothing\n"
+        f"sys.argv = ['trainguard', 'analyze', '.', '--out', {str(tmp_path)!r}, '--fail-on-fire']\n"
+        "main.run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)  # noqa: S603, PLW1510
+    assert (done.returncode, done.stdout) == (70, "")
+    assert "AttributeError" in done.stderr

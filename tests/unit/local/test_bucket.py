@@ -1,0 +1,116 @@
+"""A profile in S3, on moto: found as on disk, fetched ahead, and its errors in words."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+from moto import mock_aws
+
+from tests.support.small_job import BUCKET, JOB, uploads
+from trainguard.adapters.clients import Clients
+from trainguard.engine.plan import plan_rules
+from trainguard.errors import NoProfileError, ObjectMissingError, ProfileSourceError
+from trainguard.local.ahead import fetched
+from trainguard.local.bucket import open_bucket
+from trainguard.local.engine import evaluate_profile
+from trainguard.local.pool import WorkerPool
+from trainguard.local.profile import read_profile
+from trainguard.records import JobRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_s3 import S3Client
+
+KNOWN = JobRecord(JOB, "unknown", "", "")
+OBJECTS = uploads()[:24]
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3Client]":
+    """Return a client of an S3 that holds the small job under ``jobs/``."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        client = Clients().s3
+        client.create_bucket(Bucket=BUCKET)
+        for upload in OBJECTS:
+            client.put_object(Bucket=BUCKET, Key=f"jobs/{upload.key}", Body=upload.body)
+        yield client
+
+
+@pytest.mark.parametrize("path", [f"jobs/{JOB}/profiler-output/", f"jobs/{JOB}", "jobs/", ""])
+def test_given_a_prefix_at_or_above_a_profile_when_opened_then_it_is_found(s3: "S3Client", path: str) -> None:
+    source = open_bucket(f"s3://{BUCKET}/{path}")
+    assert source.place == f"s3://{BUCKET}/jobs/{JOB}/profiler-output"
+    assert source.job == JOB
+    names = {upload.key.removeprefix(f"{JOB}/profiler-output/"): upload.body for upload in OBJECTS}
+    assert set(source.names()) == set(names)
+    some = next(name for name in names if name.endswith(".json"))
+    assert (source.read(some), source.size(some)) == (names[some], len(names[some]))
+
+
+def test_given_a_prefix_that_is_only_the_beginning_of_a_name_when_opened_then_it_holds_nothing(s3: "S3Client") -> None:
+    with pytest.raises(ProfileSourceError, match="holds no object"):
+        open_bucket(f"s3://{BUCKET}/jobs/{JOB[:-2]}")
+
+
+def test_given_two_profiles_under_a_prefix_when_opened_then_the_error_names_them(s3: "S3Client") -> None:
+    s3.put_object(Bucket=BUCKET, Key="jobs/other/profiler-output/system/training_job_end.ts", Body=b"")
+    with pytest.raises(ProfileSourceError, match="holds 2 profiles"):
+        open_bucket(f"s3://{BUCKET}/jobs")
+
+
+def test_given_results_of_the_managed_service_when_opened_then_they_are_no_profile(s3: "S3Client") -> None:
+    s3.put_object(Bucket=BUCKET, Key="r/job/rule-output/x/profiler-output/system/incremental/1.json", Body=b"")
+    with pytest.raises(NoProfileError):
+        open_bucket(f"s3://{BUCKET}/r")
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("s3://", "names no bucket"), ("s3://no-such-bucket-here/x", "NoSuchBucket")]
+)
+def test_given_a_bucket_that_is_not_there_when_opened_then_the_error_says_so(
+    s3: "S3Client", place: str, said: str
+) -> None:
+    with pytest.raises(ProfileSourceError, match=said):
+        open_bucket(place)
+
+
+def test_given_no_credentials_when_opened_then_the_error_says_so(
+    s3: "S3Client", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    with pytest.raises(ProfileSourceError, match="credentials"):
+        open_bucket(f"s3://{BUCKET}/jobs")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_given_an_object_that_vanishes_when_evaluated_then_it_is_counted_and_the_others_are_used(
+    s3: "S3Client", workers: int
+) -> None:
+    profile = read_profile(open_bucket(f"s3://{BUCKET}/jobs"))
+    gone = next(iter(profile.nodes["algo-1"].minutes))
+    s3.delete_object(Bucket=BUCKET, Key=f"jobs/{gone}")
+    with WorkerPool(workers) as pool:
+        evaluation = evaluate_profile(KNOWN, plan_rules(KNOWN), profile, pool)
+    counters = {record.key.node_kind: record.counters for record in evaluation.records}
+    assert counters["algo-1#system"]["bad_objects"] == 1
+    assert counters["algo-2#system"]["lines"] > 0
+    assert counters["algo-1#framework"]["events"] > 0
+
+
+def test_given_items_when_fetched_then_they_come_in_order_and_an_error_comes_where_its_item_would() -> None:
+    def read(item: int) -> int:
+        if item == 30:
+            raise ObjectMissingError("bucket", str(item))
+        return item
+
+    results = fetched(read, range(60))
+    assert [next(results) for _ in range(30)] == list(range(30))
+    with pytest.raises(ObjectMissingError):
+        next(results)

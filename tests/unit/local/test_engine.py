@@ -1,0 +1,147 @@
+"""The local engine: the same items whatever parses them, and bad objects that cost themselves and no other."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import small_job
+from tests.support.small_job import JOB, MINUTES, START, uploads
+from tests.unit.local.places import write
+from trainguard.engine.plan import plan_rules
+from trainguard.errors import WorkerDiedError
+from trainguard.local import ahead
+from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.pool import WorkerPool
+from trainguard.local.profile import read_profile
+from trainguard.local.schedule import schedule
+from trainguard.local.sources import open_folder
+from trainguard.records import JobRecord, NodeKey
+from trainguard.telemetry.system import Samples
+
+SETTINGS = {name.partition(":")[2]: value for name, value in small_job.SETTINGS.items()}
+KNOWN = JobRecord(JOB, f"unknown:{JOB}", "", "", rule_settings=SETTINGS)
+
+
+def evaluate(place: Path, workers: int = 0, watch: Any = None) -> Evaluation:
+    with WorkerPool(workers) as pool:
+        return evaluate_profile(KNOWN, plan_rules(KNOWN), read_profile(open_folder(str(place))), pool, watch)
+
+
+def states(evaluation: Evaluation) -> dict[NodeKey, tuple[bytes, dict[str, int]]]:
+    return {record.key: (record.state, dict(record.counters)) for record in evaluation.records}
+
+
+def test_given_a_profile_when_parsed_here_or_by_workers_then_the_items_are_the_same(tmp_path: Path) -> None:
+    place = write(tmp_path)
+    alone = states(evaluate(place))
+    assert states(evaluate(place, workers=2)) == alone
+    assert len(alone) == 5
+
+
+def test_given_compressed_files_when_evaluated_then_only_the_count_of_them_differs(tmp_path: Path) -> None:
+    plain = states(evaluate(write(tmp_path / "plain")))
+    packed = write(tmp_path / "packed")
+    for file in list(packed.rglob("*.json")):
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    for key, (state, counters) in states(evaluate(packed)).items():
+        assert state == plain[key][0]
+        assert {name: count for name, count in counters.items() if name != "gzip_objects"} == plain[key][1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("damage", [b"\x1f\x8bno gzip", None])
+def test_given_an_object_that_cannot_be_read_when_evaluated_then_it_is_counted_and_the_others_are_used(
+    tmp_path: Path, workers: int, damage: bytes | None
+) -> None:
+    place = write(tmp_path)
+    broken = sorted(place.rglob("*.algo-1.json"))[5]
+    if damage is None:
+        broken.unlink()
+        broken.symlink_to("/proc/self/mem")
+    else:
+        broken.write_bytes(damage)
+    records = {record.key.node_kind: record for record in evaluate(place, workers).records}
+    assert records["algo-1#system"].counters["bad_objects"] == 1
+    assert "bad_objects" not in records["algo-2#system"].counters
+    assert records["algo-1#system"].through == pytest.approx(START + 60 * MINUTES - 10, abs=5)
+
+
+def test_given_a_missing_minute_when_evaluated_then_it_is_a_gap(tmp_path: Path) -> None:
+    place = write(tmp_path)
+    sorted(place.rglob("*.algo-2.json"))[5].unlink()
+    records = {record.key.node_kind: record for record in evaluate(place).records}
+    assert records["algo-2#system"].counters["gaps"] == 1
+    assert "gaps" not in records["algo-1#system"].counters
+
+
+def test_given_only_framework_objects_when_evaluated_then_their_streams_are_judged(tmp_path: Path) -> None:
+    place = write(tmp_path, [upload for upload in uploads() if "/framework/" in upload.key])
+    assert {record.key.stream for record in evaluate(place).records} == {"framework", "job"}
+
+
+def test_given_a_tensorflow_trace_when_evaluated_then_its_events_are_read_with_the_times_of_its_metadata(
+    tmp_path: Path,
+) -> None:
+    place = write(tmp_path, uploads()[:12])
+    before = {record.key.node_kind: record for record in evaluate(place).records}["algo-1#framework"]
+    step = place / "profiler-output" / "framework" / "tensorflow" / "detailed_profiling" / "2026112117" / "000000010"
+    run = step / "plugins" / "profile" / "2026_11_21_17_00_00"
+    run.mkdir(parents=True)
+    start_us, end_us = START * 1_000_000, (START + 100) * 1_000_000
+    (step / f"algo-1_{start_us}_{end_us}.metadata").write_bytes(b"")
+    events = [{"ph": "X", "name": "MatMul", "pid": 1, "tid": 1, "ts": 1_000, "dur": 50}]
+    body = gzip.compress(json.dumps({"traceEvents": events}).encode())
+    (run / "algo-1.trace.json.gz").write_bytes(body)
+    after = {record.key.node_kind: record for record in evaluate(place).records}["algo-1#framework"]
+    assert after.counters["events"] == before.counters["events"] + 1
+    assert "bad_objects" not in after.counters
+
+
+def test_given_a_profile_when_evaluated_then_the_watcher_is_told_of_each_object(tmp_path: Path) -> None:
+    place = write(tmp_path)
+    told: list[tuple[int, float | None]] = []
+    evaluate(place, watch=lambda size, through: told.append((size, through)))
+    files = list(place.rglob("*.json"))
+    assert sorted(size for size, _ in told) == sorted(file.stat().st_size for file in files)
+    assert max(through or 0.0 for _, through in told) > START + 60 * (MINUTES - 1)
+
+
+def test_given_a_profile_when_scheduled_then_each_object_comes_once_and_in_the_order_of_its_stream(
+    tmp_path: Path,
+) -> None:
+    profile = read_profile(open_folder(str(write(tmp_path))))
+    planned = schedule(profile)
+    minutes, framework = [key for key, _ in planned.minutes(profile)], planned.framework()
+    assert sorted([*minutes, *framework]) == sorted(profile.files)
+    for node in profile.nodes.values():
+        assert [key for key in minutes if key in node.minutes] == sorted(node.minutes)
+        ends = [(node.framework[key].end_us, key) for key in framework if key in node.framework]
+        assert ends == sorted(ends)
+
+
+def test_given_nodes_when_scheduled_then_they_go_on_minute_by_minute_together(tmp_path: Path) -> None:
+    planned = schedule(read_profile(open_folder(str(write(tmp_path)))))
+    assert len(planned.ticks) >= MINUTES
+    assert all(set(due.minutes) in ({"algo-1", "algo-2"}, set()) for due in planned.ticks)
+    assert all(len(keys) == 1 for due in planned.ticks for keys in due.minutes.values())
+    assert not planned.left.minutes
+    assert planned.left.framework
+
+
+def die(task: ahead.SystemTask) -> Samples | ahead.Unreadable:
+    del task
+    os._exit(3)
+
+
+@pytest.mark.timeout(20)
+def test_given_a_worker_that_dies_when_evaluated_then_it_is_an_error_and_not_a_bad_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "read_samples", die)
+    with pytest.raises(WorkerDiedError, match="exit code 3"):
+        evaluate(write(tmp_path), workers=2)

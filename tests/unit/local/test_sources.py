@@ -1,0 +1,53 @@
+"""Where a profile is found: at a place, directly in it, or below it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.local.places import write
+from trainguard.errors import NoProfileError, ProfileSourceError
+from trainguard.local.sources import open_folder
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return write(tmp_path / "jobs")
+
+
+@pytest.mark.parametrize("place", ["small-job/profiler-output", "small-job", "."])
+def test_given_a_place_at_or_above_a_profile_when_opened_then_it_is_found(job: Path, place: str) -> None:
+    source = open_folder(str(job.parent / place))
+    assert Path(source.place).resolve() == job / "profiler-output"
+    assert source.job == "small-job"
+    names = source.names()
+    assert list(names) == sorted(names)
+    assert "system/training_job_end.ts" in names
+    name = next(name for name in names if name.startswith("framework/pevents/"))
+    assert source.read(name) == (job / "profiler-output" / name).read_bytes()
+    assert source.size(name) == len(source.read(name))
+
+
+def test_given_the_managed_services_results_when_a_folder_is_opened_then_they_are_no_profile(job: Path) -> None:
+    results = job / "rule-output" / "ProfilerReport-1" / "profiler-output" / "system"
+    results.mkdir(parents=True)
+    assert Path(open_folder(str(job.parent)).place) == job / "profiler-output"
+
+
+def test_given_two_profiles_below_a_folder_when_opened_then_the_error_names_them(job: Path) -> None:
+    (job.parent / "other" / "profiler-output" / "framework").mkdir(parents=True)
+    with pytest.raises(ProfileSourceError, match=r"holds 2 profiles \(.*other.*small-job.*name it"):
+        open_folder(str(job.parent))
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("nowhere", "does not exist"), ("file.json", "is no folder"), ("empty", "holds no profile")],
+)
+def test_given_a_place_without_a_profile_when_opened_then_the_error_says_why(
+    tmp_path: Path, place: str, said: str
+) -> None:
+    (tmp_path / "empty" / "profiler-output").mkdir(parents=True)
+    (tmp_path / "file.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ProfileSourceError, match=said) as caught:
+        open_folder(str(tmp_path / place))
+    assert isinstance(caught.value, NoProfileError) == (place == "empty")
