@@ -54,8 +54,8 @@ def analyze_command(request: Request) -> int:
         stderr.print(f"trainguard: {fault}", markup=False, soft_wrap=True)
         return REFUSED
     if request.as_json:
-        about = {"reading": request.reading, "defaults": _defaults(request), "source": place, "out": str(request.out)}
-        _print_bytes(json_document(outcome, **about))
+        places = {"source": _text(place), "out": _text(str(request.out))}
+        _print_bytes(json_document(outcome, reading=request.reading, defaults=_defaults(request), **places))
     else:
         console = stdout_console()
         show(console, outcome)
@@ -100,6 +100,11 @@ def _open(place: str) -> ProfileSource:
     from trainguard.local.bucket import open_bucket
 
     return open_bucket(place)
+
+
+def _text(path: str) -> str:
+    """Return a path as text; a question mark for each byte of it that is none."""
+    return path.encode("utf-8", "replace").decode()
 
 
 def _print_bytes(document: bytes) -> None:

@@ -20,6 +20,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_SOURCE = typer.Argument(
+    metavar="SOURCE",
+    help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output.",
+    show_default=False,
+)
+_PARAMS = typer.Option(
+    "--params",
+    metavar="FILE",
+    help='JSON: {"LowGPUUtilization": {"patience": 100}} or {"LowGPUUtilization_patience": 100}.',
+    show_default=False,
+)
+
 
 class Reading(StrEnum):
     """How the rules are read: as the documentation promises, or as the managed service computes."""
@@ -42,14 +54,7 @@ def trainguard() -> None:
 
 @app.command()
 def analyze(  # noqa: PLR0913 -- an option is a parameter here
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output.",
-            show_default=False,
-        ),
-    ],
+    source: Annotated[str, _SOURCE],
     *,
     out: Annotated[
         Path,
@@ -62,15 +67,7 @@ def analyze(  # noqa: PLR0913 -- an option is a parameter here
         DefaultsOf | None,
         typer.Option("--defaults", help="Defaults of parameters; each reading has its own.", show_default=False),
     ] = None,
-    params: Annotated[
-        Path | None,
-        typer.Option(
-            "--params",
-            metavar="FILE",
-            help='JSON: {"LowGPUUtilization": {"patience": 100}} or {"LowGPUUtilization_patience": 100}.',
-            show_default=False,
-        ),
-    ] = None,
+    params: Annotated[Path | None, _PARAMS] = None,
     instance_type: Annotated[
         str | None,
         typer.Option(metavar="TYPE", help="For example ml.g5.12xlarge: says what findings cost.", show_default=False),

@@ -5,9 +5,11 @@ events for each phase (B9). What a file needs of them is left open here and fill
 """
 
 import gzip
+import math
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -19,6 +21,9 @@ from trainguard.compatible.source import FrameworkName, Parser
 from trainguard.telemetry.snapshots import FloatArray
 
 NOTHING = -1
+MAX_TRACE_BYTES = 256 * 1024 * 1024
+"""A TensorFlow trace of its largest kind, a million events, unpacked; what is larger is skipped whole."""
+
 UNKNOWN = "Unknown"
 """The name of a phase that no file has named."""
 
@@ -159,6 +164,14 @@ def _scalar(value: Any) -> Any:
     return str(value) if isinstance(value, list | dict) else value
 
 
+def _time(written: float) -> float:
+    """Return a time; one that no float holds lies beyond all windows."""
+    try:
+        return float(written)
+    except OverflowError:
+        return math.inf if written > 0 else -math.inf
+
+
 class _Index(dict[Any, int]):
     """Numbers values as they are met."""
 
@@ -209,7 +222,7 @@ class _Reading:
                 return False
             self.phase_names[event.pid] = UNKNOWN if event.args.name is UNSET else str(event.args.name)
         if event.args is not None and isinstance(event.args.start_time_since_epoch_in_micros, int | float):
-            self.origin_us = float(event.args.start_time_since_epoch_in_micros)
+            self.origin_us = _time(event.args.start_time_since_epoch_in_micros)
         return True
 
     def _end(self, event: _Event, phase_id: _PhaseId, ts: float) -> None:
@@ -257,11 +270,13 @@ class _Reading:
         origins = np.array(rows.origins, dtype=np.float64)
         origin_open = np.isnan(origins)
         starts = np.array(rows.starts, dtype=np.float64)
+        with np.errstate(over="ignore"):  # such a start lies beyond all windows
+            starts += np.where(origin_open, 0.0, origins)
         return FrameworkFile(
             name=name.name,
             parser=name.parser,
             node=name.node,
-            starts=starts + np.where(origin_open, 0.0, origins),
+            starts=starts,
             durations=np.array(rows.durations, dtype=np.float64),
             origin_open=origin_open,
             phases=np.array(rows.phases, dtype=np.int32),
@@ -296,10 +311,18 @@ _TRACE = msgspec.json.Decoder(_Trace)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError, EOFError, zlib.error)
 
 
+def _unzip(body: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=BytesIO(body)) as packed:
+        text = packed.read(MAX_TRACE_BYTES)
+        if packed.read(1):
+            raise OSError(f"over {MAX_TRACE_BYTES} bytes unpacked")
+    return text
+
+
 def _decode(body: bytes, *, tensorflow: bool) -> tuple[Iterable[_Event], int, bool]:
     """Return the events, how many were bad, and whether the file could be read at all."""
     try:
-        text = bytes(_TRACE.decode(gzip.decompress(body)).events) if tensorflow else body
+        text = bytes(_TRACE.decode(_unzip(body)).events) if tensorflow else body
         try:
             return _EVENTS.decode(text), 0, True
         except msgspec.ValidationError:

@@ -3,7 +3,7 @@
 As lenient as the container: any finite number will do, and a number as text is one.
 """
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -98,6 +98,6 @@ def _number(rule: str, parameter: str, value: Any) -> int | float:
                 break
             except ValueError:
                 continue
-    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
         raise RuleConfigError(rule, parameter, value, "a finite number")
     return number

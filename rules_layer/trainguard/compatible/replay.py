@@ -12,17 +12,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from trainguard.compatible.ahead import FileMap, FilesAhead
 from trainguard.compatible.framework_reader import FrameworkFile, read_framework_file
 from trainguard.compatible.framework_stream import FrameworkStream
-from trainguard.compatible.parameters import Settings, resolve_compatible_parameters, resolve_scan_interval_us
+from trainguard.compatible.parameters import (
+    REPORT,
+    SCAN_INTERVAL,
+    Settings,
+    resolve_compatible_parameters,
+    resolve_scan_interval_us,
+)
 from trainguard.compatible.rule import AnyCompatibleRule, Window
 from trainguard.compatible.rules import RULES
 from trainguard.compatible.source import Catalogue, FrameworkName, ProfileSource, catalogue
 from trainguard.compatible.system_reader import SystemFile, read_system_file
 from trainguard.compatible.system_stream import SystemStream
+from trainguard.errors import RuleConfigError
 
 TIME_BUFFER_US = 180_000_000
+MAX_WINDOWS = 1_000_000
+"""Almost two years of minutes. A file's name may hold any time, and a window takes time even if nothing is in it."""
 
 Progress = Callable[[int, int], None]
 K = TypeVar("K")
@@ -42,6 +53,8 @@ class Replayed:
         The first window's start and the last one's end, epoch microseconds; equal without a window.
     skipped : Counter
         Files, lines and events that were not used, by reason.
+    failed : dict
+        What a sub-rule raised, by its name; it has no report, and the others go on, where the original ends.
     """
 
     reports: dict[str, dict[str, Any]]
@@ -49,6 +62,7 @@ class Replayed:
     first_us: int
     through_us: int
     skipped: Counter[str]
+    failed: dict[str, str]
 
 
 def replay(
@@ -78,35 +92,66 @@ def replay(
     EmptyProfileError
         When there is no system file.
     RuleConfigError
-        For settings that cannot be used.
+        For settings that cannot be used, and for over a million windows.
     """
     given: Mapping[str, Mapping[str, Any]] = settings or {}
     parameters = resolve_compatible_parameters(given, documented=documented_defaults)
     interval_us = resolve_scan_interval_us(given)
     files = catalogue(source.names())
     first_us = files.first_us
-    starts = range(first_us, files.latest_us, interval_us)
-    rules = [rule(parameters[rule.name], first_us) for rule in RULES]
+    starts = _window_starts(files, interval_us)
+    rules = _Rules([rule(parameters[rule.name], first_us) for rule in RULES])
     windows = _Windows(files, source, file_map)
-    for number, start_us in enumerate(starts, start=1):
-        window = windows.cut(start_us, start_us + interval_us)
-        for rule in rules:
-            rule.observe(window)
-        if progress is not None:
-            progress(number, len(starts))
+    with np.errstate(over="ignore", invalid="ignore"):  # hostile numbers become infinite; there is nobody to warn
+        for number, start_us in enumerate(starts, start=1):
+            rules.observe(windows.cut(start_us, start_us + interval_us))
+            if progress is not None:
+                progress(number, len(starts))
+        reports = rules.reports()
     return Replayed(
-        reports=_reports(rules),
+        reports=reports,
         windows=len(starts),
         first_us=first_us,
         through_us=first_us + len(starts) * interval_us,
         skipped=+(files.skipped + windows.skipped()),
+        failed=rules.failed,
     )
 
 
-def _reports(rules: Sequence[AnyCompatibleRule]) -> dict[str, dict[str, Any]]:
-    for rule in rules:
-        rule.finish()
-    return {rule.name: rule.report() for rule in rules}
+def _window_starts(files: Catalogue, interval_us: int) -> range:
+    """Return the windows' starts, epoch microseconds."""
+    starts = range(files.first_us, files.latest_us, interval_us)
+    if len(starts) > MAX_WINDOWS:
+        span_us = files.latest_us - files.first_us
+        least = -(-span_us // MAX_WINDOWS)
+        expected = f"at least {least}: the times in the files' names are {span_us / 1e6:.0f} s apart"
+        raise RuleConfigError(REPORT, SCAN_INTERVAL, interval_us, expected)
+    return starts
+
+
+class _Rules:
+    """The sub-rules, of which none takes the others down."""
+
+    def __init__(self, rules: Sequence[AnyCompatibleRule]) -> None:
+        self._rules = rules
+        self.failed: dict[str, str] = {}
+
+    def observe(self, window: Window) -> None:
+        for rule in self._rules:
+            self._try(rule, partial(rule.observe, window))
+
+    def reports(self) -> dict[str, dict[str, Any]]:
+        for rule in self._rules:
+            self._try(rule, rule.finish)
+        return {rule.name: rule.report() for rule in self._rules if rule.name not in self.failed}
+
+    def _try(self, rule: AnyCompatibleRule, step: Callable[[], None]) -> None:
+        if rule.name in self.failed:
+            return
+        try:
+            step()
+        except Exception as fault:
+            self.failed[rule.name] = f"{type(fault).__name__}: {fault}"
 
 
 class _Windows:

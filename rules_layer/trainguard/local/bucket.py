@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from botocore.exceptions import BotoCoreError
-
+from trainguard.adapters.aws_errors import translated
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.errors import PortUnavailableError, ProfileSourceError
@@ -63,9 +62,10 @@ def open_bucket(place: str) -> BucketSource:
         raise ProfileSourceError(place, "names no bucket, expected s3://bucket/prefix")
     prefix = f"{path.strip('/')}/" if path.strip("/") else ""
     try:
-        objects = S3ProfileObjects(client=Clients().s3)
+        with translated("S3", "client"):
+            objects = S3ProfileObjects(client=Clients().s3)
         listed = list(objects.list(bucket, prefix, ""))
-    except (BotoCoreError, PortUnavailableError) as fault:
+    except PortUnavailableError as fault:
         raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault
     if not listed:
         raise ProfileSourceError(place, "holds no object, expected a profile")

@@ -129,7 +129,7 @@ def _build(
             raise RuleConfigError(rule, setting, value, f"either {parameter} or {parameter}_s, not both")
         converted = _convert(rule, setting, value, fields[parameter])
         if parameter == "scan_interval_us":
-            converted = math.ceil(converted / MINUTE_US) * MINUTE_US
+            converted = -(-converted // MINUTE_US) * MINUTE_US
         if parameter == "rule_to_invoke":
             converted = _invoked(rule, setting, converted)
         values[parameter] = converted

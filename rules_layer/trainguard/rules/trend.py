@@ -49,5 +49,7 @@ def theil_sen_slope(series: FloatArray) -> FloatArray:
     float64[G]
     """
     earlier, later = np.triu_indices(series.shape[1], 1)
-    slopes: FloatArray = np.median((series[:, later] - series[:, earlier]) / (later - earlier), axis=1)
-    return slopes
+    slopes = np.sort((series[:, later] - series[:, earlier]) / (later - earlier), axis=1)
+    pairs = slopes.shape[1]
+    median: FloatArray = (slopes[:, (pairs - 1) // 2] + slopes[:, pairs // 2]) / 2.0
+    return median

@@ -47,7 +47,8 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
     busiest = int(np.argmax(np.bincount(samples.series)))
     times = np.sort(samples.times[samples.series == busiest])
     if times.size >= 2:
-        distance = float(np.median(np.diff(times)))
+        distances = np.sort(np.diff(times))
+        distance = float(distances[(distances.size - 1) // 2] + distances[distances.size // 2]) / 2.0
     elif last_time is not None:
         distance = float(times[0]) - last_time
         if previous_s is not None and distance >= previous_s:

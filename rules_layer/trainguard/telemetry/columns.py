@@ -52,7 +52,7 @@ def build_columns(
     rows = _complete(trace, marks, tally)
     starts = _origins(metadata, rows.began_at, bounds) + np.array([event.ts for event in rows.events], dtype=np.float64)
     durations = np.array(rows.durations, dtype=np.float64)
-    valid = (starts >= bounds.earliest_us) & (durations >= 0) & (starts + durations <= bounds.latest_us)
+    valid = (starts >= bounds.earliest_us) & (durations >= 0) & (durations <= bounds.latest_us - starts)
     events = rows.events
     if not valid.all():
         tally["bad_events"] += int(np.count_nonzero(~valid))

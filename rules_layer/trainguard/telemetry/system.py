@@ -34,7 +34,9 @@ _DIMENSIONS = {
 }
 _HOST_MEMORY = "MemoryUsedPercent"
 _UNREAD_DIMENSIONS = frozenset({"Platform", ""})
-_MAX_BYTES = float(np.finfo(np.float64).max)
+_MAX_BYTES = 1e15
+"""A petabyte a second: beyond every network, and small enough for the sum of all its devices."""
+
 _IGNORED = -1
 _UNKNOWN = -2
 _TOO_MANY_SERIES = -3

@@ -2,6 +2,7 @@
 
 import zlib
 from collections import Counter
+from functools import lru_cache
 
 import msgspec
 
@@ -69,4 +70,9 @@ def _gunzip(key: str, body: bytes, tally: Counter[str]) -> bytes:
 
 def printable(name: str) -> str:
     """Return a name from telemetry as it may stand in rows, reports and mails: short, on one line."""
-    return "".join(character if character.isprintable() else "?" for character in name[:MAX_NAME_LENGTH])
+    return _on_one_line(name[:MAX_NAME_LENGTH])
+
+
+@lru_cache(maxsize=4_096)
+def _on_one_line(name: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in name)

@@ -63,6 +63,16 @@ def test_given_json_asked_for_when_a_job_is_analysed_then_stdout_parses(job: Pat
     assert len(json.loads(done.stdout)["rules"]) == 11
 
 
+def test_given_a_folder_whose_name_is_no_text_when_analysed_as_json_then_stdout_parses(
+    job: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / os.fsdecode(b"job\xff")
+    place.symlink_to(job)
+    done = run(place, "--out", tmp_path / os.fsdecode(b"out\xff"), "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["source"].endswith("job?/profiler-output")
+
+
 def test_given_no_profile_when_analysed_then_stderr_says_so_and_the_exit_code_is_2(tmp_path: Path) -> None:
     done = run(tmp_path, "--out", tmp_path / "out")
     assert (done.returncode, done.stdout) == (2, "")

@@ -4,6 +4,8 @@ import pickle
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from tests.unit.compatible.profiles import FIRST_US, STEP, Profile, event, origin, phase, replayed, report, ts
 from trainguard.compatible.framework_reader import FrameworkFile, read_framework_file
 from trainguard.compatible.framework_stream import FrameworkStream, FrameworkWindow
@@ -216,3 +218,26 @@ def test_given_a_parsed_file_when_pickled_then_it_comes_back() -> None:
     expected = shown(window(FrameworkStream(Counter()), parsed))
     assert shown(window(FrameworkStream(Counter()), copy)) == expected
     assert copy.loaders == parsed.loaders
+
+
+def test_given_an_origin_that_no_number_holds_when_replayed_then_its_events_are_in_no_window() -> None:
+    profile = Profile().minutes(2)
+    lost = event(STEP, 1, 10, 1)
+    beyond = origin() | {"args": {"start_time_since_epoch_in_micros": 10**400}}
+    profile.trace(90, [origin(), phase(1, STEP), event(STEP, 1, 20, 1), beyond, lost])
+
+    result = replayed(profile)
+
+    assert result.reports["MaxInitializationTime"]["Datapoints"] == 1
+
+
+def test_given_a_trace_that_unpacks_without_end_when_read_then_it_is_skipped_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = json.dumps({"traceEvents": [phase(7, "/device:GPU:0")]}).encode()
+    name = FrameworkName(0, "x.trace.json.gz", Parser.TENSORFLOW, "algo-1", 0)
+    assert read_framework_file((name, gzip.compress(body[:5]) + gzip.compress(body[5:]))).readable
+
+    monkeypatch.setattr("trainguard.compatible.framework_reader.MAX_TRACE_BYTES", len(body))
+    assert read_framework_file((name, gzip.compress(body))).readable
+    assert not read_framework_file((name, gzip.compress(body + b" "))).readable

@@ -69,6 +69,8 @@ def test_given_a_mode_when_resolved_then_it_is_a_text_or_none(mode: str | None) 
         ({"CPUBottleneck": {"threshold": float("nan")}}, "nan"),
         ({"CPUBottleneck": {"threshold": "inf"}}, "'inf'"),
         ({"CPUBottleneck": {"threshold": [1]}}, "\\[1\\]"),
+        ({"CPUBottleneck": {"threshold": 10**400}}, "a finite number"),
+        ({"ProfilerReport": {"scan_interval_us": -(10**400)}}, "a finite number"),
         ({"CPUBottleneck": {"scan_interval_us": "x"}}, "scan_interval_us"),
         ({"StepOutlier": {"mode": 5}}, "mode"),
         ({"ProfilerReport": {"scan_interval_us": 0}}, "scan_interval_us"),

@@ -16,9 +16,10 @@ from tests.unit.compatible.profiles import (
     replayed,
     report,
 )
-from trainguard.compatible.replay import replay
+from trainguard.compatible.low_gpu_utilization import LowGPUUtilization
+from trainguard.compatible.replay import MAX_WINDOWS, replay
 from trainguard.compatible.source import Parser, catalogue
-from trainguard.errors import EmptyProfileError
+from trainguard.errors import EmptyProfileError, RuleConfigError
 
 MEMORY = "MemoryUsedPercent"
 A = TypeVar("A")
@@ -217,3 +218,64 @@ def test_given_whole_numbers_when_replayed_then_the_reports_are_those_of_floats(
 
     assert whole.reports["LowGPUUtilization"]["RuleTriggered"] == 2
     assert json.dumps(whole.reports) == json.dumps(floats.reports)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "system/incremental/2023111422/0000000001.algo-1.json",
+        "framework/pevents/2023111422/5_1-algo-1_pythontimeline.json",
+    ],
+)
+def test_given_a_name_of_another_century_when_replayed_then_its_windows_are_refused(name: str) -> None:
+    profile = Profile().minutes(3).trace(170, [origin()])
+    profile.files[name] = b"[]"
+
+    with pytest.raises(RuleConfigError, match=r"scan_interval_us.*1700000\d{3} s apart"):
+        replay(profile)
+
+
+@pytest.mark.parametrize(("over", "refused"), [(0, False), (1, True)])
+def test_given_a_scan_interval_when_it_makes_more_than_a_million_windows_then_it_is_refused(
+    over: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainguard.compatible.replay.MAX_WINDOWS", 180)
+    assert MAX_WINDOWS == 1_000_000
+    settings = {"ProfilerReport": {"scan_interval_us": 1_000_000 - over}}
+
+    if refused:
+        with pytest.raises(RuleConfigError, match="expected at least 1000000"):
+            replay(Profile().minutes(3), settings)
+    else:
+        assert replay(Profile().minutes(3), settings).windows == 180
+
+
+@pytest.mark.parametrize("step", ["observe", "finish"])
+def test_given_a_rule_that_raises_when_replayed_then_the_others_reports_are_as_ever(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = Profile().minute(0, [ram(5, 10), ram(65, 20)]).minutes(3)
+    expected = replay(profile).reports
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(LowGPUUtilization, step, fail)
+    result = replay(profile)
+
+    assert result.failed == {"LowGPUUtilization": "ZeroDivisionError: by nothing"}
+    assert result.reports == {rule: of for rule, of in expected.items() if rule != "LowGPUUtilization"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_given_numbers_near_the_largest_when_replayed_then_no_rule_fails_and_nobody_is_warned() -> None:
+    dimensions = ("CPUUtilization", "GPUUtilization", "GPUMemoryUtilization", "I/OWaitPercentage", "Algorithm")
+    samples = [(of, f"x{at % 3}", at / 4, 1.7e308) for at in range(4, 400) for of in (*dimensions, MEMORY)]
+    steps = [event(STEP, 1, 1 + at / 4, 0.2, step_num=at) | {"dur": 1.7e308} for at in range(200)]
+    steps += [event("DataLoaderIter", 2, 1, 1) | {"ts": at, "dur": 1.7e308} for at in (-1e308, 0)]
+    steps += [event("DataLoaderIter", 2, 1, 1, pid=1)]
+    profile = Profile().minute(0, samples).minutes(4)
+    profile.trace(90, [origin(), phase(1, STEP), phase(2, "DataLoaderIter"), *steps])
+
+    settings = {"StepOutlier": {"stddev": -1, "n_outliers": 0}, "GPUMemoryIncrease": {"patience": 1, "window": 5}}
+    assert replay(profile, settings).failed == {}

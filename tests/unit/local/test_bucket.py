@@ -1,12 +1,15 @@
 """A profile in S3, on moto: found as on disk, fetched ahead, and its errors in words."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from moto import mock_aws
 
 from tests.support.small_job import BUCKET, JOB, uploads
+from tests.unit.local.places import write
 from trainguard.adapters.clients import Clients
+from trainguard.compatible.replay import replay
 from trainguard.engine.plan import plan_rules
 from trainguard.errors import NoProfileError, ObjectMissingError, ProfileSourceError
 from trainguard.local.ahead import fetched
@@ -14,6 +17,7 @@ from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
+from trainguard.local.sources import open_folder
 from trainguard.records import JobRecord
 
 if TYPE_CHECKING:
@@ -77,6 +81,14 @@ def test_given_a_bucket_that_is_not_there_when_opened_then_the_error_says_so(
         open_bucket(place)
 
 
+def test_given_a_profile_of_the_environment_that_is_not_there_when_opened_then_the_error_says_so(
+    s3: "S3Client", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(ProfileSourceError, match="nobody"):
+        open_bucket(f"s3://{BUCKET}/jobs")
+
+
 def test_given_no_credentials_when_opened_then_the_error_says_so(
     s3: "S3Client", monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +114,14 @@ def test_given_an_object_that_vanishes_when_evaluated_then_it_is_counted_and_the
     assert counters["algo-1#system"]["bad_objects"] == 1
     assert counters["algo-2#system"]["lines"] > 0
     assert counters["algo-1#framework"]["events"] > 0
+
+
+def test_given_a_bucket_when_replayed_as_compatible_then_the_reports_are_those_of_the_folder(
+    s3: "S3Client", tmp_path: Path
+) -> None:
+    in_folder = replay(open_folder(str(write(tmp_path, OBJECTS))))
+    assert replay(open_bucket(f"s3://{BUCKET}/jobs")).reports == in_folder.reports
+    assert in_folder.windows > 0
 
 
 def test_given_items_when_fetched_then_they_come_in_order_and_an_error_comes_where_its_item_would() -> None:

@@ -61,8 +61,18 @@ def test_given_an_event_of_a_wrong_type_in_a_whole_array_when_read_then_it_alone
     assert events.tally["bad_events"] == 1
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    "bad", [step(1, dur=-5), step(1, ts=-2 * ORIGIN_US), step(1, ts=1e300), step(1, dur=1e300), step(1, ts=61_000_000)]
+    "bad",
+    [
+        step(1, dur=-5),
+        step(1, ts=-2 * ORIGIN_US),
+        step(1, ts=1e300),
+        step(1, dur=1e300),
+        step(1, ts=61_000_000),
+        step(1, ts=1.7e308, dur=1.7e308),
+        step(1, ts=-1.7e308, dur=1.7e308),
+    ],
 )
 def test_given_impossible_times_when_read_then_the_step_is_counted_and_left_out(bad: Any) -> None:
     events = read(body(META, step(0), bad))

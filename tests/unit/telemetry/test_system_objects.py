@@ -48,6 +48,7 @@ def test_given_lines_in_any_order_when_read_then_the_series_have_one_order() -> 
         (line()[:-20], "bad_lines", 1),
         (line(value=-0.5), "values_out_of_range", 1),
         (line(value=101.5), "values_out_of_range", 1),
+        (line(dimension="Algorithm", name="TransmitBytesPerSecond", value=1.1e15), "values_out_of_range", 1),
         (line().replace(b"50.0", b"1e999"), "bad_lines", 1),
         (line(node="algo-2"), "wrong_node", 1),
         (line(dimension="Temperature"), "unknown_dimensions", 1),
