@@ -65,7 +65,10 @@ class FrameworkStream:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
         view = self.view(closed=closed)
         return self._rules.verdicts(
-            lambda rule, state, parameters: rule.judge(state, view, parameters), interval_s=self._plan.interval_s, of=of
+            lambda rule, state, parameters: rule.judge(state, view, parameters),
+            interval_s=self._plan.interval_s,
+            closed=closed,
+            of=of,
         )
 
     def degrade(self) -> str | None:
@@ -110,6 +113,7 @@ class FrameworkStream:
             lambda rule, state, parameters: rule.judge(state, view, parameters),
             through=self.state.through or 0.0,
             interval_s=self._plan.interval_s,
+            closed=closed,
         )
 
     def view(self, *, closed: bool) -> FrameworkView:

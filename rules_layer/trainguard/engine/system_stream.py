@@ -89,6 +89,7 @@ class SystemStream:
             lambda rule, rule_state, parameters: rule.judge(rule_state, view, parameters),
             through=self.state.through,
             interval_s=self._interval_s,
+            closed=closed,
         )
         self._kept.trim()
         return fires
@@ -108,11 +109,15 @@ class SystemStream:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
         view = self.view(closed=closed)
         return self._rules.verdicts(
-            lambda rule, state, parameters: rule.judge(state, view, parameters), interval_s=self._interval_s, of=of
+            lambda rule, state, parameters: rule.judge(state, view, parameters),
+            interval_s=self._interval_s,
+            closed=closed,
+            of=of,
         )
 
     def degrade(self) -> str | None:
         """Make the state smaller at a named cost; None when nothing is left to give up."""
+        self._rules.forget()
         return self._kept.degrade()
 
     def store(self) -> SystemState:
