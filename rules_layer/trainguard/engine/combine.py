@@ -14,8 +14,8 @@ from trainguard.rules.units import show_percent
 _RANK = {
     Status.FIRED: 6,
     Status.ERROR: 5,
-    Status.WARMING_UP: 4,
-    Status.OK: 3,
+    Status.OK: 4,
+    Status.WARMING_UP: 3,
     Status.WAITING_FOR_DATA: 2,
     Status.NOT_APPLICABLE: 1,
     Status.DISABLED: 0,
@@ -35,6 +35,8 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
     if fired and len(nodes) > 1 and node != JOB_NODE:
         reason = f"{fired} of {len(nodes)} nodes fire; worst {node}: {reason}"
     reason += _pooled(verdicts)
+    if node != JOB_NODE and worst.judgement.status is not Status.WARMING_UP:
+        reason += _unjudged({name: verdicts[name] for name in nodes})
     judgement = replace(
         worst.judgement,
         reason=reason,
@@ -76,17 +78,26 @@ def _pooled(verdicts: Mapping[str, Verdict]) -> str:
     return f" Over {len(counts)} nodes: {hits:,} of {judged:,} points ({show_percent(100.0 * hits / judged)})."
 
 
+def _unjudged(verdicts: Mapping[str, Verdict]) -> str:
+    """Say how many nodes warm up, and why the first of them does, where another node speaks for the job."""
+    waiting = [name for name in sorted(verdicts) if verdicts[name].judgement.status is Status.WARMING_UP]
+    if not waiting:
+        return ""
+    return f" {len(waiting)} of {len(verdicts)} nodes not judged: {verdicts[waiting[0]].judgement.reason}"
+
+
 def _worst(node: str, series: str | None) -> str | None:
     if node == JOB_NODE:
         return series
     return node if series is None else f"{node}/{series}"
 
 
-def _badness(verdict: Verdict) -> tuple[bool, int, float, float, int]:
+def _badness(verdict: Verdict) -> tuple[bool, bool, bool, int, float, float, int]:
     """Order verdicts of one rule: fired before not, then by what it wastes, affects, and how often it was seen."""
     judgement, episode = verdict.judgement, verdict.episode
     wasted, affected = judgement.wasted_share or 0.0, verdict.affected_share or 0.0
-    return episode.is_open, _RANK[judgement.status], wasted, affected, episode.violations
+    in_error, has_fired = judgement.status is Status.ERROR, episode.times_fired > 0
+    return episode.is_open, in_error, has_fired, _RANK[judgement.status], wasted, affected, episode.violations
 
 
 def _episode(episodes: Sequence[Episode]) -> Episode:

@@ -4,6 +4,7 @@ Low GPUs are what most faults look like. A rule that names the reason comes befo
 both fire, the strongest rule that explains a symptom takes over its score, and the symptom follows it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from trainguard.engine.severity import score_of, severity_of
 from trainguard.engine.slots import Verdict, shown_status
 from trainguard.pricing.cost import Account, Bill, Cost
 from trainguard.records import Severity, Status
+from trainguard.rules.judgement import IdleNode
 
 _BOTTLENECKS = ("CPUBottleneck", "IOBottleneck")
 EXPLAINS: Mapping[str, tuple[str, ...]] = {
@@ -27,8 +29,15 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
 }
 """By symptom, the rules that name a reason for it."""
 
+EXPLAINS_IDLE_NODE: Mapping[str, tuple[str, ...]] = {"never used": ("MaxInitializationTime",)}
+"""The same of a node that does nothing at all: that it hangs is no matter of load, batches or balance."""
+
 EXPLAINED_SHARE = 1.0 / 3.0
-"""A rule that says what its finding wastes explains a symptom only if that is this share of what the symptom wastes."""
+"""A rule that says what its finding wastes explains a symptom only if that is this share of what the symptom wastes.
+
+Either on the worst node or over all nodes: a node that makes the others wait wastes little of their sum, and what is
+found by comparing nodes wastes little of their mean.
+"""
 
 SURE_FROM = 1.0 / 3.0
 """A rule that says how sure it is explains a symptom only from here on."""
@@ -39,7 +48,8 @@ class Finding:
     """A rule that has fired on a job.
 
     ``ongoing`` says whether its episode is still open; ``nodes`` are how many nodes it was found on and how many were
-    judged; ``confidence`` is as in the rule's judgement; ``explained_by`` is the rule that names the reason for it.
+    judged; ``wasted_nodes`` is how many nodes' whole time it cost; ``confidence`` is as in the rule's judgement,
+    as is ``idle_node``; ``explained_by`` is the rule that names the reason for it.
     """
 
     rule: str
@@ -53,7 +63,9 @@ class Finding:
     reason: str
     advice: str | None
     cost: Cost | None
+    wasted_nodes: float | None = None
     confidence: float | None = None
+    idle_node: IdleNode | None = None
     explained_by: str | None = None
 
     @property
@@ -85,7 +97,9 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
         nodes=(reach.affected, reach.nodes),
         reason=judgement.reason,
         advice=judgement.advice,
+        wasted_nodes=wasted,
         confidence=judgement.confidence,
+        idle_node=judgement.idle_node,
         cost=bill.lost(wasted) if isinstance(bill, Bill) and wasted is not None else None,
     )
 
@@ -117,6 +131,8 @@ def _cause_of(symptom: Finding, found: Mapping[str, Finding]) -> str | None:
     A finding that is not sure explains nothing; it is itself explained by what it would else explain.
     """
     rules = EXPLAINS.get(symptom.rule, ())
+    if symptom.idle_node is not None:
+        rules = EXPLAINS_IDLE_NODE.get(symptom.idle_node, ())
     if not symptom.is_sure:
         rules += tuple(look for look, reasons in EXPLAINS.items() if symptom.rule in reasons)
     causes = [found[rule] for rule in rules if rule in found and _explains(found[rule], symptom)]
@@ -126,6 +142,7 @@ def _cause_of(symptom: Finding, found: Mapping[str, Finding]) -> str | None:
 def _explains(cause: Finding, symptom: Finding) -> bool:
     if not cause.is_sure or (symptom.ongoing and not cause.ongoing):
         return False
-    if cause.wasted_share is None or symptom.wasted_share is None:
+    if symptom.idle_node or cause.wasted_share is None or symptom.wasted_share is None:
         return True
-    return cause.wasted_share >= EXPLAINED_SHARE * symptom.wasted_share
+    of_nodes = (cause.wasted_nodes or 0.0) >= EXPLAINED_SHARE * (symptom.wasted_nodes or math.inf)
+    return of_nodes or cause.wasted_share >= EXPLAINED_SHARE * symptom.wasted_share

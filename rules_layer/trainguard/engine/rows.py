@@ -35,8 +35,6 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
     """
     judgement, episode = verdict.judgement, verdict.episode
     status, reason = shown_status(verdict), judgement.reason
-    if status is not judgement.status:
-        reason = f"fired, clean since and not yet over: {reason}"
     if status is not Status.FIRED:
         finding = None
     elif finding is None:

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from trainguard.engine.episodes import Episode
+from trainguard.engine.last_seen import LastSeen
 from trainguard.engine.plan import RulePlan
 from trainguard.errors import RuleConfigError, RuleFailedError
 from trainguard.records import Status
@@ -30,7 +31,8 @@ class RuleSlot(msgspec.Struct):
     """What is stored of one rule on one stream.
 
     ``data`` is the rule's own state, encoded apart so that a rule which this version does not know keeps it.
-    ``shown`` and ``shown_at`` are the status and watermark at which its row was last due.
+    ``shown`` and ``shown_at`` are the status and watermark at which its row was last due. ``began_at`` and ``through``
+    are the watermarks of the first and the last evaluation; ``seen`` is what the rule said when it last held.
     """
 
     data: bytes = b""
@@ -38,6 +40,17 @@ class RuleSlot(msgspec.Struct):
     fault: str | None = None
     shown: str | None = None
     shown_at: float | None = None
+    began_at: float | None = None
+    through: float = 0.0
+    seen: LastSeen | None = None
+
+    def note(self, judgement: Judgement, through: float) -> None:
+        """Take note of an evaluation at watermark ``through``, and of what was said if the condition holds."""
+        if self.began_at is None:
+            self.began_at = through
+        self.through = through
+        if judgement.status is Status.FIRED:
+            self.seen = LastSeen.of(judgement, at=through, began_at=self.began_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,8 @@ class RuleSlots(Generic[R]):
         self._slots = stored
         self._plan = plan
         self._states: dict[str, Any] = {}
+        self._latest: dict[str, tuple[Judgement, float]] = {}
+        self._latest_closed = False
         self.due: set[str] = set()
         self.raised: list[str] = []
         for rule in rules:
@@ -119,14 +134,22 @@ class RuleSlots(Generic[R]):
                 continue
             self._states[rule.name] = stored_state
 
-    def run(self, observe: Observe[R] | None, judge: Judge[R], *, through: float, interval_s: float) -> list[Fire]:
-        """Show each rule something new, then let it judge; return the fires that began."""
+    def run(
+        self, observe: Observe[R] | None, judge: Judge[R], *, through: float, interval_s: float, closed: bool = False
+    ) -> list[Fire]:
+        """Show each rule something new, then let it judge; return the fires that began.
+
+        ``closed`` says that it is judged as a stream that has ended.
+        """
         fires: list[Fire] = []
+        self._latest_closed = closed
         for rule in self._rules:
             slot = self._slots[rule.name]
             judgement, clear_after_s = self._step(rule, slot, observe, judge, interval_s)
+            self._latest[rule.name] = judgement, clear_after_s
             if judgement.status is not Status.ERROR:
                 holds = judgement.status is Status.FIRED
+                slot.note(judgement, through)
                 judged = judgement.status in JUDGED
                 slot.episode.update(holds=holds, through=through, clear_after_s=clear_after_s, judged=judged)
                 if holds and slot.episode.alerted < self._plan.episode_of(rule.name):
@@ -170,15 +193,29 @@ class RuleSlots(Generic[R]):
             slot.shown, slot.shown_at = judgement.status.value, through
             self.due.add(rule)
 
-    def verdicts(self, judge: Judge[R], *, interval_s: float, of: Collection[str] | None = None) -> list[Verdict]:
-        """Judge the rules' states as they are, without moving an episode; ``of`` names the rules, None means all."""
+    def verdicts(
+        self, judge: Judge[R], *, interval_s: float, closed: bool = False, of: Collection[str] | None = None
+    ) -> list[Verdict]:
+        """Judge the rules' states as they are, without moving an episode; ``of`` names the rules, None means all.
+
+        What was judged in the last run, and is asked for in the same way, is not judged again.
+        """
+        if closed is not self._latest_closed:
+            self.forget()
         verdicts = []
         for rule in self._rules:
             if of is None or rule.name in of:
                 slot = self._slots[rule.name]
-                judgement, clear_after_s = self._step(rule, slot, None, judge, interval_s)
+                judged = self._latest.get(rule.name)
+                judgement, clear_after_s = judged or self._step(rule, slot, None, judge, interval_s)
+                if slot.seen is not None and judgement.status not in {Status.FIRED, Status.ERROR}:
+                    judgement = slot.seen.told_with(judgement, slot.through)
                 verdicts.append(Verdict(rule.name, judgement, slot.episode, clear_after_s))
         return verdicts
+
+    def forget(self) -> None:
+        """Let the next verdicts be judged anew: what rules are shown has changed."""
+        self._latest.clear()
 
     def state_of(self, rule: str) -> Any:
         """Return a rule's state; RuleFailedError when it failed on this stream."""

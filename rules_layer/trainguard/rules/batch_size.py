@@ -134,6 +134,7 @@ class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
             sentence += f"; this has lasted for {lasting:,} points ({show_duration(lasting * view.interval_s)})"
             if not fired:
                 sentence += f", and counts from {LASTING_WINDOWS * window:,} points on"
+        seen = state.low / state.judged if state.judged else None
         return Judgement(
             Status.FIRED if fired else Status.OK,
             f"{sentence}.",
@@ -142,8 +143,8 @@ class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
             worst=usage.gpus[busiest],
             data_points=view.kept_total,
             advice=_advice(usage, view) if fired else None,
-            affected_share=state.low / state.judged if state.judged else None,
-            wasted_share=idle_share_of_paid(view, view.ever_active) if fired else None,
+            affected_share=seen,
+            wasted_share=idle_share_of_paid(view, view.ever_active, seen or 0.0) if fired else None,
             confidence=usage.room(parameters) if fired else None,
             details=details,
         )

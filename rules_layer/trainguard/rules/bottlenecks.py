@@ -19,7 +19,7 @@ from trainguard.rules.judgement import Judgement
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.spans import patience_in_points, warming_up_reason
-from trainguard.rules.units import points_in, show_percent
+from trainguard.rules.units import points_in, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
@@ -190,14 +190,15 @@ class BottleneckRule(SystemRule[P, BottleneckState], Generic[P]):
         recently = covered and recent.percent > parameters.threshold >= whole.percent
         measured = recent if recently else whole
         fired = measured.percent > parameters.threshold
-        wasted = share_of_paid(view, kept.lost / 10_000.0 * view.interval_s) if fired else None
+        lost_s = kept.lost / 10_000.0 * view.interval_s
+        wasted = share_of_paid(view, lost_s) if fired else None
         return Judgement(
             Status.FIRED if fired else Status.OK,
             self._reason(measured, view, parameters, recently=recently),
             measured=measured.percent,
             threshold=parameters.threshold,
             data_points=kept.judged,
-            advice=_advice(self.remedy(), view, wasted) if fired else None,
+            advice=_advice(self.remedy(), view, lost_s) if fired else None,
             affected_share=whole.percent / 100.0,
             wasted_share=wasted,
             pooled=(kept.bottlenecked, kept.judged),
@@ -275,7 +276,5 @@ def _needed(view: NodeView, parameters: BottleneckParameters) -> int:
     return max(patience, points_in(MIN_JUDGED_S, view.interval_s))
 
 
-def _advice(remedy: str, view: NodeView, wasted: float | None) -> str:
-    if wasted is None:
-        return f"{remedy}."
-    return f"{remedy}: the wait has cost {show_percent(100.0 * wasted)} of the GPU time of {view.node}."
+def _advice(remedy: str, view: NodeView, lost_s: float) -> str:
+    return f"{remedy}: the wait has cost as much as {show_duration(lost_s)} of the whole node {view.node}."

@@ -185,6 +185,8 @@ def _advice(load: _Load) -> str:
     processes = load.processes
     target = max(load.cores // len(processes), 1)
     declared = sorted({process.declared for process in processes} - {UNKNOWN})
+    if any(number >= target if load.too_few else number <= target for number in declared):
+        declared = []  # what was set up is not what was seen
     now = f" from {'/'.join(map(str, declared[:4]))}" if declared else ""
     each = f" in each of the {len(processes)} training processes" if len(processes) > 1 else ""
     verb = "Raise" if load.too_few else "Lower"

@@ -84,7 +84,7 @@ def jensen_shannon(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _compare(means: FloatArray, others: FloatArray, first: FloatArray, second: FloatArray) -> Comparison:
-    unlike = np.abs(first - second).sum(axis=-1) / 2.0
+    unlike = np.minimum(np.abs(first - second).sum(axis=-1) / 2.0, 1.0)
     return Comparison(means, others, jensen_shannon(first, second), unlike)
 
 

@@ -25,7 +25,7 @@ from trainguard.rules.protocol import (
     WindowPoints,
 )
 from trainguard.rules.quantiles import column_boxes, column_quantiles
-from trainguard.rules.spans import patience_in_points, sampled_enough, window_in_points
+from trainguard.rules.spans import never_active_reason, patience_in_points, sampled_enough, window_in_points
 from trainguard.rules.trend import mann_kendall_z, theil_sen_slope
 from trainguard.rules.units import show_duration, show_number, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
@@ -230,7 +230,7 @@ def _increases(state: GPUMemoryIncreaseState, increase: float) -> list[_Increase
         if jump > increase:
             found.append(_Increase(gpu, growth, "jump", jump, JUMP_WINDOWS))
         elif z > TREND_Z and rise > increase:
-            found.append(_Increase(gpu, growth, "trend", rise, len(growth.floors) * growth.stride, z))
+            found.append(_Increase(gpu, growth, "trend", rise, (len(growth.floors) - 1) * growth.stride, z))
         elif late > increase:
             found.append(_Increase(gpu, growth, "late", late, recent))
         else:
@@ -239,12 +239,16 @@ def _increases(state: GPUMemoryIncreaseState, increase: float) -> list[_Increase
 
 
 def _trends(state: GPUMemoryIncreaseState) -> Iterator[tuple[str, float, float]]:
-    """Mann-Kendall's Z and the rise in percentage points of every GPU with MIN_FLOORS floors, equal lengths at once."""
+    """Mann-Kendall's Z and the rise in percentage points of every GPU with MIN_FLOORS floors, equal lengths at once.
+
+    A rise is never more than the newest floor is above the lowest: the median slope of what began or ended on the way
+    goes beyond, and what has fallen back grows no more.
+    """
     for length in range(MIN_FLOORS, MAX_FLOORS + 1):
         names = [gpu for gpu, growth in state.gpus.items() if len(growth.floors) == length]
         if names:
             floors = np.array([state.gpus[gpu].floors for gpu in names], dtype=np.float64)
-            rises = theil_sen_slope(floors) * (length - 1) / TENTHS
+            rises = np.minimum(theil_sen_slope(floors) * (length - 1), floors[:, -1] - floors.min(axis=1)) / TENTHS
             yield from zip(names, mann_kendall_z(floors).tolist(), rises.tolist(), strict=True)
 
 
@@ -264,6 +268,8 @@ def _warming_up(view: NodeView, window: int, parameters: GPUMemoryIncreaseParame
         reason += f"; about {show_duration((needed - view.kept_total) * view.interval_s)} left"
         if needed * view.interval_s > LONG_WAIT_S:
             reason += f" at a sampling interval of {view.interval_s:g} s: better give patience_s and window_s"
+    if view.first_active_at is None and view.closed:
+        reason = never_active_reason(view).removesuffix(".")
     progress = f"{min(view.kept_total, needed)}/{needed}"
     return Judgement(Status.WARMING_UP, f"{reason}.", data_points=view.kept_total, patience=progress)
 
@@ -271,14 +277,13 @@ def _warming_up(view: NodeView, window: int, parameters: GPUMemoryIncreaseParame
 def _sentence(worst: _Increase, view: NodeView, window_s: float, parameters: GPUMemoryIncreaseParameters) -> str:
     growth = worst.growth
     where = f"{worst.gpu} on {view.node}: memory activity"
-    floor = show_percent(growth.floor / TENTHS)
+    floor = show_percent((growth.floors[-1] if worst.kind == "trend" else growth.floor) / TENTHS)
     threshold = f"threshold {show_number(parameters.increase)}"
     amount = f"{show_number(worst.points)} percentage points ({threshold})"
     span = show_duration(worst.windows * window_s)
     if worst.kind == "trend":
-        first, last = (show_percent(level / TENTHS) for level in (growth.floors[0], growth.floors[-1]))
         return (
-            f"{where} grows: its floor rose by {amount} in {span}, from {first} to {last}; "
+            f"{where} grows: its floor rose by {amount} in {span} and is {floor} now; "
             f"Mann-Kendall Z is {show_number(worst.z or 0.0)} (threshold {TREND_Z:g})"
         )
     if worst.kind == "late":
@@ -301,7 +306,7 @@ def _advice(worst: _Increase, window_s: float) -> str:
         )
     hourly = _hourly(worst, window_s)
     return (
-        f"It grows by {show_number(hourly)} percentage points an hour, and at that rate {worst.gpu} is at 100 % in "
+        f"It grew by {show_number(hourly)} percentage points an hour, and at that rate {worst.gpu} is at 100 % in "
         f"{show_duration(3_600.0 * room / hourly)}: look for tensors that are kept from step to step (losses "
         f"summed with their graph, growing lists and caches), save checkpoints, or take GPUs with more memory; "
         f"{METRIC}."
@@ -309,9 +314,8 @@ def _advice(worst: _Increase, window_s: float) -> str:
 
 
 def _hourly(increase: _Increase, window_s: float) -> float:
-    """Percentage points an hour of training; floors lie one stride apart, so n of them span n - 1 strides."""
-    windows = increase.windows - increase.growth.stride if increase.kind == "trend" else increase.windows
-    return increase.points / (max(windows, 1) * window_s / 3_600.0)
+    """Percentage points an hour of training."""
+    return increase.points / (max(increase.windows, 1) * window_s / 3_600.0)
 
 
 def _details(increases: list[_Increase], view: NodeView, window: int, window_s: float) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from trainguard.records import Status
+
+IdleNode = Literal["never used", "idle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Judgement:
     start that the finding cost, as far as the rule can say; None for a risk that has cost nothing yet. ``pooled``, of a
     rule that counts points, is in how many the condition was seen and how many were judged; nodes' counts add up.
     ``confidence``, 0 to 1, says how sure the rule is that it names the reason, where another rule may name a better
-    one; None of a rule that has no doubt.
+    one; None of a rule that has no doubt. ``idle_node`` says that the finding is of a node that does nothing at all.
     """
 
     status: Status
@@ -36,4 +38,5 @@ class Judgement:
     wasted_share: float | None = None
     pooled: tuple[int, int] | None = None
     confidence: float | None = None
+    idle_node: IdleNode | None = None
     details: Mapping[str, Any] = field(default_factory=dict)

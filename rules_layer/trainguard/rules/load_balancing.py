@@ -17,7 +17,7 @@ from trainguard.rules.divergence import MAX_DISTANCE, Comparison, compare_pairs,
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.protocol import JobRule, NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
-from trainguard.rules.spans import patience_in_points
+from trainguard.rules.spans import never_active_reason, patience_in_points
 from trainguard.rules.units import show_duration, show_number, show_percent
 from trainguard.rules.views import JobView, NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray, IntArray
@@ -40,6 +40,7 @@ REMEDY = (
     "split data and model evenly (one process a GPU, equal shards, equal batches), and do not let one process also "
     "load, gather or evaluate for the others"
 )
+REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace it if it is slow with the same work"
 
 
 class LoadBalancingParameters(RuleParameters, frozen=True, kw_only=True):
@@ -131,7 +132,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         apart = _apart(compared, parameters)
         row, column = _worst(compared, apart)
         rest = names[1 - row] if len(names) == 2 else f"the other {len(names) - 1} nodes together"
-        pair = _Pair(names[row], rest, row, column)
+        pair = _Pair(names[row], rest, row, column, f"look at what is different on {names[row]}: {REMEDY_OF_NODES}")
         judgement = _judgement(compared, apart, pair, _wasted_share(judged, compared), parameters)
         details = {
             "workloads": dict(zip(names, two_point_bins(counts).tolist(), strict=True)),
@@ -204,7 +205,9 @@ def _wasted_share(loads: list[_Load], compared: Comparison) -> float:
 
 def _warming_up(view: NodeView, points: int, needed: int, details: dict[str, Any]) -> Judgement:
     reason = f"{view.node} has {points:,} of the {needed:,} points that a comparison takes"
-    if view.first_active_at is None:
+    if view.first_active_at is None and view.closed:
+        reason = never_active_reason(view).removesuffix(".")
+    elif view.first_active_at is None:
         reason = f"no GPU of {view.node} has been active yet, {show_duration(view.idle_run_s)} after its first sample"
     elif view.closed:
         reason += "; its stream has ended, too early for a verdict"
@@ -225,6 +228,7 @@ class _Pair:
     other: str
     row: int
     column: int
+    remedy: str = REMEDY
 
 
 def _judgement(
@@ -252,7 +256,7 @@ def _judgement(
         f"{reason}.",
         measured=distance,
         threshold=parameters.threshold,
-        advice=f"{cost}: {start}{REMEDY}.",
+        advice=f"{cost}: {start}{pair.remedy}.",
         affected_share=float(compared.unlike[pair.row, pair.column]),
         wasted_share=wasted,
     )

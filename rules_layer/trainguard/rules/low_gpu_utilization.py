@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.judgement import IdleNode, Judgement
 from trainguard.rules.paid_time import idle_share_of_paid, share_of_paid
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule, WindowPoints
 from trainguard.rules.quantiles import column_quantiles, counted_boxes
@@ -168,6 +168,7 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
         if len(fired) > 1:
             sentence += f"; {len(fired)} GPUs of {view.node} are low"
         fluctuating = worst.kind == "fluctuating"
+        seen = state.low / state.judged if state.judged else None
         return Judgement(
             Status.FIRED if fired else Status.OK,
             f"{sentence}.",
@@ -176,8 +177,8 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
             worst=worst.gpu,
             data_points=view.kept_total,
             advice=_advice(worst, view) if fired else None,
-            affected_share=state.low / state.judged if state.judged else None,
-            wasted_share=idle_share_of_paid(view, _chosen(view, fired)) if fired else None,
+            affected_share=seen,
+            wasted_share=idle_share_of_paid(view, _chosen(view, fired), seen or 0.0) if fired else None,
             details=details,
         )
 
@@ -211,6 +212,7 @@ def _warming_up(
 
 def _judge_idle(view: NodeView, details: dict[str, Any]) -> Judgement:
     idle = show_duration(view.idle_run_s)
+    kind: IdleNode
     if view.first_active_at is None:
         kind, reason = "never used", f"no GPU of {view.node} was used in the {idle} since its first sample"
         advice = f"Check that the script places the model on the GPUs of {view.node}: {idle} were paid for without use."
@@ -229,6 +231,7 @@ def _judge_idle(view: NodeView, details: dict[str, Any]) -> Judgement:
         advice=advice,
         affected_share=idle_share,
         wasted_share=idle_share,
+        idle_node=kind,
         details={**details, "finding": kind},
     )
 

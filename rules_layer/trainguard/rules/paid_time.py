@@ -16,14 +16,15 @@ def share_of_paid(view: NodeView, lost_s: float) -> float | None:
     return min(max(lost_s / (view.through - view.first_sample_at + view.interval_s), 0.0), 1.0)
 
 
-def idle_share_of_paid(view: NodeView, gpus: BoolArray) -> float | None:
+def idle_share_of_paid(view: NodeView, gpus: BoolArray, seen: float = 1.0) -> float | None:
     """Return what ``gpus`` (bool[G]) left undone in the kept points, as a share of the ever-active GPUs' paid time.
 
-    A GPU at 30 % leaves 70 % undone. None while nothing was kept.
+    A GPU at 30 % leaves 70 % undone. What was found in a share ``seen``, 0 to 1, of the kept points cannot have cost
+    more than that share of them. None while nothing was kept.
     """
     counts = view.gpu_histogram[gpus]
     active = int(np.count_nonzero(view.ever_active))
     if not active or not counts.any():
         return None
     undone = float((counts * (100 - np.arange(counts.shape[1]))).sum()) / 100.0 / active
-    return share_of_paid(view, undone * view.interval_s)
+    return share_of_paid(view, min(undone, seen * view.kept_total) * view.interval_s)

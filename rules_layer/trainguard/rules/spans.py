@@ -46,9 +46,16 @@ def sampled_enough(window: FloatArray) -> BoolArray:
     return enough
 
 
+def never_active_reason(view: NodeView) -> str:
+    """Why there is no verdict on a node whose stream has ended before any of its GPUs was active."""
+    return f"no GPU of {view.node} was active in the {show_duration(view.idle_run_s)} until its stream ended."
+
+
 def warming_up_reason(points: int, patience: int, view: NodeView) -> str:
     """How far a node is from its first verdict, which comes with more than ``patience`` points."""
     progress = f"{view.node} has {points:,} of the {patience:,} points of patience"
+    if view.first_active_at is None and view.closed:
+        return never_active_reason(view)
     if view.closed:
         return f"{progress}; its stream has ended, too early for a verdict."
     if view.first_active_at is None:

@@ -63,6 +63,28 @@ def test_given_a_part_of_the_whole_job_when_combined_then_it_reaches_over_all_no
     assert beside.judgement.worst == "algo-2"
 
 
+def test_given_a_node_that_warms_up_when_the_others_are_judged_then_they_speak_and_it_is_named() -> None:
+    parts = {
+        "algo-1": verdict(),
+        "algo-2": verdict(status=Status.WARMING_UP),
+        JOB_NODE: verdict(status=Status.WARMING_UP),
+    }
+    combined = combine(RULE, parts).judgement
+
+    assert (combined.status, combined.worst) == (Status.OK, "algo-1")
+    assert combined.reason == "said so. 1 of 2 nodes not judged: said so."
+    assert combine(RULE, {"algo-2": parts["algo-2"]}).judgement.status is Status.WARMING_UP
+    assert combine(RULE, {"algo-2": parts["algo-2"], "algo-3": parts["algo-2"]}).judgement.reason == "said so."
+
+
+def test_given_an_episode_that_is_over_when_another_node_lost_nothing_then_the_one_that_had_fired_speaks() -> None:
+    ended = replace(verdict(affected_share=0.1), episode=Episode(times_fired=1))
+
+    assert combine(RULE, {"algo-1": verdict(affected_share=0.9), "algo-2": ended}).judgement.worst == "algo-2"
+    parts = {"algo-1": verdict(status=Status.ERROR), "algo-2": ended}
+    assert combine(RULE, parts).judgement.status is Status.ERROR
+
+
 def test_given_a_rule_that_fires_nowhere_when_combined_then_errors_speak_before_verdicts_and_those_before_waiting() -> (
     None
 ):

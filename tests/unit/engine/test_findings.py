@@ -30,6 +30,27 @@ ONE_FAULT = {
     "imbalance": [fired("LoadBalancing", wasted=0.53), fired(LOW, wasted=0.56)],
     "idle_gpu_of_several": [fired("LoadBalancing", wasted=0.25)],
     "idle_node": [fired(LOW, wasted=1.0)],
+    "one_slow_node_of_four": [
+        fired("LoadBalancing", wasted=0.125, nodes=(4, 4)),
+        fired(LOW, wasted=0.55, nodes=(1, 4)),
+        fired("BatchSize", wasted=0.55, nodes=(1, 4), confidence=0.2),
+    ],
+    "one_dead_node_of_four": [
+        fired(LOW, wasted=1.0, nodes=(1, 4), idle_node="never used"),
+        fired("LoadBalancing", wasted=0.25, nodes=(4, 4)),
+    ],
+    "one_starved_node_holds_up_three": [
+        fired("CPUBottleneck", wasted=0.6, nodes=(1, 4)),
+        fired(LOW, wasted=0.65, nodes=(4, 4)),
+    ],
+    "start_up_without_gpus": [
+        fired("MaxInitializationTime", wasted=0.08),
+        fired(LOW, wasted=0.4, idle_node="never used"),
+    ],
+    "hang_after_a_bottleneck": [
+        fired(LOW, wasted=0.5, idle_node="idle"),
+        fired("IOBottleneck", wasted=0.4),
+    ],
     "small_batch": [fired("BatchSize", wasted=0.7, confidence=0.43), fired(LOW, wasted=0.7)],
     "low_gpu": [fired(LOW, wasted=0.74), fired("BatchSize", wasted=0.75, confidence=0.2)],
     "slow_steps": [fired("StepOutlier", wasted=0.15, affected_share=0.17)],
@@ -44,6 +65,11 @@ NAMED = {
     "imbalance": "LoadBalancing",
     "idle_gpu_of_several": "LoadBalancing",
     "idle_node": LOW,
+    "one_slow_node_of_four": "LoadBalancing",
+    "one_dead_node_of_four": LOW,
+    "one_starved_node_holds_up_three": "CPUBottleneck",
+    "start_up_without_gpus": "MaxInitializationTime",
+    "hang_after_a_bottleneck": LOW,
     "small_batch": "BatchSize",
     "low_gpu": LOW,
     "slow_steps": "StepOutlier",
@@ -77,7 +103,7 @@ def test_given_several_causes_when_ranked_then_only_the_strongest_explains() -> 
 
     assert [each.rule for each in found] == ["IOBottleneck", LOW, "Dataloader"]
     assert [each.explained_by for each in found] == [None, "IOBottleneck", None]
-    assert found[2].score == 25.0
+    assert found[2].score == 24.0
 
 
 def test_given_a_chain_of_causes_when_ranked_then_the_first_cause_comes_first() -> None:
@@ -172,8 +198,8 @@ def test_given_a_score_when_levelled_then_each_level_begins_at_its_own(score: fl
     ("wasted", "affected", "reach", "score"),
     [
         (0.4, 1.0, Reach(1, 1, None), 40.0),
-        (None, 0.6, Reach(1, 1, None), 15.0),
-        (None, None, Reach(1, 1, None), 25.0),
+        (None, 0.6, Reach(1, 1, None), 14.4),
+        (None, None, Reach(1, 1, None), 24.0),
         (0.4, 1.0, Reach(1, 4, None), 25.0),
         (0.4, 1.0, Reach(4, 4, None), 40.0),
         (1.7, 1.0, Reach(1, 1, None), 100.0),

@@ -251,7 +251,7 @@ def test_given_half_of_the_gpus_that_wait_when_it_fires_then_only_their_time_is_
     assert result.last.affected_share == pytest.approx(90 / 121)
     assert result.last.wasted_share == pytest.approx(0.96 * 0.5 * 90 / 121)
     assert result.last.advice is not None
-    assert result.last.advice.endswith("the wait has cost 35.7 % of the GPU time of algo-1.")
+    assert result.last.advice.endswith("the wait has cost as much as 43.2 min of the whole node algo-1.")
 
 
 def test_given_start_up_before_a_bottleneck_when_it_fires_then_the_waste_is_a_share_of_all_paid_time() -> None:

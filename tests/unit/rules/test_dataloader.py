@@ -228,6 +228,7 @@ def test_given_too_many_when_it_fires_then_the_advice_is_to_lower_them() -> None
     judgement = judge(read([setup(None, pinned=True), *events]))
 
     assert judgement.advice == "Lower num_workers to about 8, one loader process a core of 8."
+    assert judge(read([setup(4, pinned=True), *events])).advice == judgement.advice
     assert judgement.threshold == 200.0
     assert judgement.affected_share == 0.75
 

@@ -208,13 +208,29 @@ def test_given_a_trend_when_it_fires_then_the_advice_has_its_rate_and_when_it_re
     result = play(windows(*range(20, 32), parameters=hourly), hourly, interval_s=180.0, a_minute=1)
 
     assert result.last.reason == (
-        "gpu0 on algo-1: memory activity grows: its floor rose by 11 percentage points (threshold 10) in 12 h, from "
-        "20 % to 31 %; Mann-Kendall Z is 4.5 (threshold 3.09)."
+        "gpu0 on algo-1: memory activity grows: its floor rose by 11 percentage points (threshold 10) in 11 h and is "
+        "31 % now; Mann-Kendall Z is 4.5 (threshold 3.09)."
     )
     assert result.last.advice is not None
     assert result.last.advice.startswith(
-        "It grows by 1 percentage points an hour, and at that rate gpu0 is at 100 % in 69 h"
+        "It grew by 1 percentage points an hour, and at that rate gpu0 is at 100 % in 69 h"
     )
+
+
+def test_given_a_leak_that_began_and_ended_on_the_way_when_it_fires_then_it_rose_by_what_its_floor_did() -> None:
+    result = play(windows(*[20] * 4, *range(20, 80, 4), *[80] * 4))
+
+    assert result.kinds() == {"trend"}
+    assert result.last.measured == 60.0
+    assert "rose by 60 percentage points" in result.last.reason
+    assert "is 80 % now" in result.last.reason
+
+
+def test_given_a_slow_sawtooth_when_it_has_fallen_back_then_it_grows_no_more() -> None:
+    result = play(windows(*range(20, 44, 2), 20))
+
+    assert result.kinds() == {"trend"}
+    assert result.last.status is Status.OK
 
 
 def test_given_a_late_rise_when_it_fires_then_the_reason_says_since_when() -> None:

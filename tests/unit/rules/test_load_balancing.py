@@ -246,6 +246,8 @@ def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_na
         "(threshold 0.5, at most 0.83)."
     )
     assert said.worst == "algo-2"
+    assert said.advice is not None
+    assert "look at what is different on algo-2: its share of the data, its network" in said.advice
     assert said.details["distances"]["algo-2"] == pytest.approx(MAX_DISTANCE)
     assert said.details["distances"]["algo-3"] < 0.5
     assert said.details["means"] == {"algo-1": 90.0, "algo-2": 30.0, "algo-3": 90.0}
@@ -377,7 +379,14 @@ def test_given_any_histograms_when_compared_then_the_distance_is_that_of_its_def
     assert d.max() <= MAX_DISTANCE + 1e-12
     assert np.all(d[:, :, np.newaxis] <= d[:, np.newaxis, :] + d[np.newaxis].swapaxes(1, 2) + 1e-6)
     assert bins.sum() == counts.sum()
-    assert np.all((compared.unlike >= 0.0) & (compared.unlike <= 1.0 + 1e-12))
+    assert np.all((compared.unlike >= 0.0) & (compared.unlike <= 1.0))
+
+
+def test_given_loads_without_a_common_value_when_compared_then_the_unlike_share_is_no_more_than_all() -> None:
+    for seed in range(50):
+        counts = np.random.default_rng(seed).integers(1, 1_000, (2, 101))
+        counts[0, 50:] = counts[1, :50] = 0
+        assert compare_pairs(counts).unlike.max() <= 1.0
 
 
 @given(histograms)

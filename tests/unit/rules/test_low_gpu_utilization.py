@@ -320,6 +320,14 @@ def test_given_start_up_and_a_late_onset_when_it_fires_then_the_shares_are_of_ju
     assert result.last.wasted_share == pytest.approx(80.0 * 0.7 / 156.0)
 
 
+def test_given_a_fault_of_the_newest_minutes_when_it_fires_then_it_has_cost_no_more_than_that_time() -> None:
+    result = judge(minutely([90.0] * 300 + [30.0] * 61), A_POINT_A_MINUTE, closed=False)
+
+    assert result.last.status is Status.FIRED
+    assert result.last.affected_share == pytest.approx(43.0 / 341.0, abs=0.01)
+    assert result.last.wasted_share == pytest.approx(43.0 / 341.0, abs=0.01)
+
+
 def test_given_fluctuation_when_it_fires_then_the_advice_is_to_look_for_what_the_gpu_waits_for() -> None:
     result = judge(series(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0)), closed=False)
 
@@ -335,6 +343,7 @@ def test_given_a_node_that_hangs_when_it_fires_then_the_idle_time_is_the_waste()
 
     assert hung.wasted_share == hung.affected_share == pytest.approx(29.0 / 60.0)
     assert unused.wasted_share == pytest.approx(29.0 / 30.0)
+    assert (hung.idle_node, unused.idle_node) == ("idle", "never used")
     assert (
         hung.advice
         == "Check whether the job hangs on algo-1, and stop it if it does: 29 min were paid for without use."
