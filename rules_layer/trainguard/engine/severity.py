@@ -1,8 +1,8 @@
 """How much a verdict matters: a score from 0 to 100, and the level that it falls into.
 
 The score is the share of the paid time that a finding wastes, in percent. A finding that has cost nothing yet, or whose
-rule cannot say, counts as a risk: just under a quarter of the time in which it was seen. One node alone counts half of what it
-wastes, because in synchronous training the others wait for it; the other half grows with the nodes affected.
+rule cannot say, counts as a risk: just under a quarter of the time in which it was seen. One node alone counts half of
+what it wastes, because in synchronous training the others wait for it; the other half grows with the nodes affected.
 """
 
 from trainguard.engine.slots import Reach
