@@ -91,7 +91,11 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Pat
 
 @pytest.fixture(scope="module")
 def measured(profiles: dict[int, Path], tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """Measure everything, ``documented`` as the best of some rounds: the machine's noise only ever adds."""
+    """Measure everything, ``documented`` in some rounds.
+
+    The machine's noise only ever adds to a time, so the best counts; looking now and then only ever misses a peak, so
+    the highest counts.
+    """
     out = str(tmp_path_factory.mktemp("out"))
     starts: dict[Case, float] = {}
     seconds: dict[tuple[Case, int], float] = {}
@@ -106,7 +110,8 @@ def measured(profiles: dict[int, Path], tmp_path_factory: pytest.TempPathFactory
                 seconds[case, hours] = min(seconds.get((case, hours), math.inf), took)
     for hours, profile in profiles.items():
         for case in CASES:
-            peaks[case, hours] = peak_bytes(command(case, profile, out), case.cores)
+            rounds = ROUNDS if case.reading == "documented" else 1
+            peaks[case, hours] = max(peak_bytes(command(case, profile, out), case.cores) for _ in range(rounds))
     beyond = {(case, hours): took - starts[case] for (case, hours), took in seconds.items()}
     return Measured(parses, beyond, peaks)
 

@@ -13,6 +13,7 @@ other while that one waits to write too. A worker that dies closes its pipe, whi
 for; a main process that dies closes them all, and the workers end.
 """
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -128,6 +129,8 @@ class WorkerPool:
 
     def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("fork" if _can_fork() else "spawn")
+        if workers and _forks(context):
+            gc.freeze()  # a collection would touch, and so copy, every page that a fork shares
         self._workers: list[_Worker] = []
         for _ in range(workers):
             self._workers.append(_Worker(context, [each.connection for each in self._workers]))
