@@ -1,141 +1,28 @@
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
-from zlib import compress
+from dataclasses import replace
 
-import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.support.node_snapshots import node_snapshots
+from tests.unit.rules.memory_replay import (
+    DEFAULTS,
+    HOUR,
+    RULE,
+    SMALL,
+    autoregressive,
+    minutes,
+    noise,
+    play,
+    ramp,
+    sawtooth,
+    windows,
+    with_evaluations,
+)
 from tests.unit.rules.node_replay import replay, series
 from trainguard.records import Status
 from trainguard.rules.gpu_memory_increase import (
-    GPUMemoryIncrease,
     GPUMemoryIncreaseParameters,
-    GPUMemoryIncreaseState,
 )
-from trainguard.rules.judgement import Judgement
-from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import FloatArray
-
-RULE = GPUMemoryIncrease()
-DEFAULTS = GPUMemoryIncreaseParameters()
-SMALL = GPUMemoryIncreaseParameters(window=20, patience=20)
-START = 1_700_000_040.0
-HOUR = 7_200
-"""Points an hour at 0.5 s."""
-
-
-@dataclass(frozen=True)
-class Played:
-    """What the rule said after each minute, by kept points, and its state at the end."""
-
-    points: tuple[int, ...]
-    judgements: tuple[Judgement, ...]
-    state: GPUMemoryIncreaseState
-
-    @property
-    def last(self) -> Judgement:
-        return self.judgements[-1]
-
-    @property
-    def fired_at(self) -> list[int]:
-        return [at for at, said in zip(self.points, self.judgements, strict=True) if said.status is Status.FIRED]
-
-    def kinds(self, gpu: str = "gpu0") -> set[str | None]:
-        said = (each.details[gpu]["kind"] for each in self.judgements if gpu in each.details)
-        return {kind for kind in said if kind is not None}
-
-
-def minutes(memory: FloatArray, *, interval_s: float, a_minute: int, held: int) -> Iterator[NodeMinute]:
-    """Cut memory (float64[T] or [T, G]) of a node that is always busy into minutes of ``a_minute`` points."""
-    matrix = memory[:, np.newaxis] if memory.ndim == 1 else memory
-    gpus = matrix.shape[1]
-    for begin in range(0, len(matrix), a_minute):
-        end = min(begin + a_minute, len(matrix))
-        oldest = max(begin - held, 0)
-        times: FloatArray = START + np.arange(oldest, end, dtype=np.float64) * interval_s
-        busy = np.full((end - oldest, gpus), 90.0)
-        view = NodeView(
-            node="algo-1",
-            through=float(times[-1]),
-            first_sample_at=START,
-            first_active_at=START,
-            interval_s=interval_s,
-            gpu_names=tuple(f"gpu{index}" for index in range(gpus)),
-            ever_active=np.ones(gpus, dtype=np.bool_),
-            kept_total=end,
-            kept_times=times,
-            kept_gpu_utilization=busy,
-            kept_gpu_memory=matrix[oldest:end],
-            kept_cpu_mean=np.full(end - oldest, 20.0),
-            idle_run_s=0.0,
-            gpu_histogram=np.full((gpus, 101), end, dtype=np.int64),
-            closed=False,
-        )
-        seen = np.ones(end - begin, dtype=np.bool_)
-        snapshots = node_snapshots(times[begin - oldest :], busy[begin - oldest :], gpu_memory=matrix[begin:end])
-        yield NodeMinute(snapshots=snapshots, active=seen, started=seen, fresh=end - begin, view=view)
-
-
-def play(
-    memory: FloatArray,
-    parameters: GPUMemoryIncreaseParameters = SMALL,
-    *,
-    interval_s: float = 0.5,
-    a_minute: int | None = None,
-    held: int | None = None,
-) -> Played:
-    """Show the rule a series of whole percents, a minute at a time or, where that is less, a window."""
-    state, points, judgements = RULE.state_type(), [], []
-    window = RULE.window_points(parameters, interval_s)
-    kept = window if held is None else held
-    cut = min(round(60.0 / interval_s), window) if a_minute is None else a_minute
-    whole = np.clip(np.rint(memory), 0.0, 100.0)
-    for minute in minutes(whole, interval_s=interval_s, a_minute=cut, held=kept):
-        RULE.observe(state, minute, parameters)
-        judgements.append(RULE.judge(state, minute.view, parameters))
-        points.append(minute.view.kept_total)
-    return Played(tuple(points), tuple(judgements), state)
-
-
-def windows(*levels: float | tuple[float, float], parameters: GPUMemoryIncreaseParameters = SMALL) -> FloatArray:
-    """Patience at the first level, then a window a level; a pair is the level's floor and the rest of its window."""
-    pairs = [level if isinstance(level, tuple) else (level, level) for level in levels]
-    parts = [np.where(np.arange(parameters.window) < 3, low, rest) for low, rest in pairs]
-    return np.concatenate([np.full(parameters.patience, pairs[0][1]), *parts]).astype(np.float64)
-
-
-def noise(hours: float, level: float, spread: float = 3.0, *, seed: int = 0) -> FloatArray:
-    return np.random.default_rng(seed).normal(level, spread, int(hours * HOUR))
-
-
-def autoregressive(hours: float, weight: float, spread: float) -> FloatArray:
-    shocks = noise(hours, 0.0, spread * np.sqrt(1.0 - weight**2))
-    values = np.empty_like(shocks)
-    last = 0.0
-    for index, shock in enumerate(shocks.tolist()):
-        last = weight * last + shock
-        values[index] = last
-    return 50.0 + values
-
-
-def sawtooth(hours: float, points: int, low: float = 20.0, high: float = 80.0) -> FloatArray:
-    phase = np.arange(int(hours * HOUR)) % points / points
-    return low + (high - low) * phase + noise(hours, 0.0, 1.0)
-
-
-def with_evaluations(hours: float, every: int, *, share: float = 0.15) -> FloatArray:
-    """Training at 60 %, and evaluations at 25 % that take ``share`` of the time."""
-    evaluating = np.arange(int(hours * HOUR)) % every >= (1.0 - share) * every
-    return np.where(evaluating, 25.0, 60.0) + noise(hours, 0.0, 2.0)
-
-
-def ramp(hours: float, first: float, last: float) -> FloatArray:
-    return np.linspace(first, last, int(hours * HOUR))
 
 
 @pytest.mark.parametrize(
@@ -315,48 +202,6 @@ def test_given_patience_and_window_in_seconds_when_judged_then_they_are_converte
     assert RULE.clear_after_s(in_seconds, 0.5) == 30.0
 
 
-@pytest.mark.parametrize("a_minute", [7, 60, 600])
-def test_given_any_cut_into_minutes_when_all_is_applied_then_the_state_is_the_same(a_minute: int) -> None:
-    memory = np.column_stack([noise(0.5, 50.0, 9.0, seed=seed) for seed in range(3)])
-
-    states = [play(memory, a_minute=points).state for points in (1, a_minute)]
-
-    assert msgspec.msgpack.encode(states[0]) == msgspec.msgpack.encode(states[1])
-
-
-def test_given_a_gpu_that_appears_late_when_it_jumps_then_its_patience_begins_with_its_first_sample() -> None:
-    late = np.full(220, np.nan)
-    late[50:] = 30.0
-    late[150:] = 70.0
-    steady = np.full(220, 50.0)
-
-    result = play(np.column_stack([steady, late]), a_minute=1)
-
-    # Patience lasts from point 50 to 70; the first window after it is 80 to 100, the jump shows in 160 to 180.
-    assert result.fired_at[0] == 180
-    assert result.judgements[179].worst == "gpu1"
-    assert result.state.gpus["gpu1"].since == 50
-    assert len(result.state.gpus["gpu1"].floors) == len(result.state.gpus["gpu0"].floors) - 3
-
-
-def test_given_missing_samples_when_judged_then_those_that_are_there_count_and_too_few_are_no_window() -> None:
-    wide = GPUMemoryIncreaseParameters(window=80, patience=20)
-    memory = windows(40, 40, 40, 70, 70, parameters=wide)
-    row = np.arange(len(memory))
-    a_third, a_fifth = np.where(row % 3 == 0, memory, np.nan), np.where(row % 5 == 0, memory, np.nan)
-
-    assert play(a_third, wide).kinds() == {"jump"}
-    assert play(a_fifth, wide).last.reason.endswith("but too few of the newest have samples of GPU memory.")
-    assert play(np.full(500, np.nan), wide).last.status is Status.WARMING_UP
-
-
-def test_given_an_item_that_was_degraded_when_a_window_is_only_partly_held_then_its_rest_is_judged() -> None:
-    wide = GPUMemoryIncreaseParameters(window=200, patience=0)
-    memory = windows(40, 40, 40, 70, 70, parameters=wide)
-
-    assert play(memory, wide, a_minute=60, held=30).kinds() == {"jump"}
-
-
 def test_given_several_gpus_that_jump_when_judged_then_the_worst_speaks_and_all_are_counted() -> None:
     memory = np.column_stack([windows(40, 40, 40, 60), windows(40, 40, 40, 75), windows(40, 40, 40, 40)])
 
@@ -392,14 +237,6 @@ def test_given_details_when_judged_then_quantiles_are_of_the_newest_window_and_t
     assert (details["floors"], details["floor_s"]) == ([40.0, 40.0, 40.0, 40.0, 31.0], 10.0)
 
 
-def test_given_24_floors_when_more_come_then_neighbours_are_merged_by_their_minimum() -> None:
-    levels = list(range(50, 74))
-    state = play(windows(*levels, 80, 81, 82)).state.gpus["gpu0"]
-
-    assert state.floors == [10 * level for level in [*levels[::2], 80]]
-    assert (state.stride, state.pending, state.lowest, state.earlier_floor) == (2, 1, 820, 730)
-
-
 def test_given_a_node_without_data_or_gpus_when_judged_then_it_waits_and_then_does_not_apply() -> None:
     view = next(minutes(np.empty((5, 0)), interval_s=0.5, a_minute=5, held=5)).view
 
@@ -424,39 +261,3 @@ def test_given_a_short_job_when_it_ends_then_it_says_that_there_is_no_verdict() 
 
     assert result.last.status is Status.WARMING_UP
     assert result.last.reason.endswith("its stream has ended, too early for a verdict.")
-
-
-def test_given_8_noisy_gpus_for_3_days_when_stored_then_the_state_is_small() -> None:
-    rng = np.random.default_rng(5)
-    memory = rng.normal(50.0, 6.0, (72 * 120, 8)).clip(0.0, 100.0)
-
-    # A point every 30 s, so that three days take 432 windows of 20 points.
-    state = play(memory, interval_s=30.0, a_minute=200).state
-
-    assert max(len(growth.floors) for growth in state.gpus.values()) <= 24
-    assert len(compress(msgspec.msgpack.encode(state), 6)) <= 500
-
-
-levels = st.one_of(st.integers(0, 100).map(float), st.just(float("nan")))
-
-
-@given(
-    values=st.lists(st.tuples(st.integers(1, 30), levels, levels), min_size=1, max_size=12), a_minute=st.integers(1, 90)
-)
-def test_given_any_series_when_stored_after_every_minute_then_state_and_verdicts_stay_the_same(
-    values: list[tuple[int, float, float]], a_minute: int
-) -> None:
-    memory = np.repeat([[first, second] for _, first, second in values], [count for count, _, _ in values], axis=0)
-    parameters = GPUMemoryIncreaseParameters(window=20, patience=5)
-    held, stored = RULE.state_type(), msgspec.msgpack.encode(RULE.state_type())
-
-    for minute in minutes(memory, interval_s=1.0, a_minute=a_minute, held=20):
-        restored: Any = msgspec.msgpack.decode(stored, type=RULE.state_type)
-        RULE.observe(held, minute, parameters)
-        RULE.observe(restored, minute, parameters)
-        stored = msgspec.msgpack.encode(restored)
-        said = RULE.judge(held, minute.view, parameters)
-        assert stored == msgspec.msgpack.encode(held)
-        assert RULE.judge(restored, minute.view, parameters) == said
-        assert (said.advice is not None) == (said.status is Status.FIRED)
-    assert play(memory, parameters, interval_s=1.0, a_minute=1).state == held

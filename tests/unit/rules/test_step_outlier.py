@@ -1,62 +1,12 @@
-from collections.abc import Iterable
-
 import msgspec
 import numpy as np
 import pytest
 
-from tests.support import framework_traces
+from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, TRAIN, VIEW, batches, folded, judge, slow_every, steady
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
-from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
-from trainguard.rules.step_overlap import StepOverlap
-from trainguard.rules.step_series import MAX_SERIES, StepOutlierState
+from trainguard.rules.step_outlier import StepOutlierParameters
+from trainguard.rules.step_series import MAX_SERIES
 from trainguard.rules.views import FrameworkView
-from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.snapshots import FloatArray
-from trainguard.telemetry.steps import StepBatch
-
-RULE = StepOutlier()
-DEFAULTS = StepOutlierParameters()
-TRAIN = "Step:ModeKeys.TRAIN"
-EVAL = "Step:ModeKeys.EVAL"
-VIEW = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=False)
-START_US = 1_700_000_000_000_000
-
-
-def batches(
-    seconds: FloatArray, *, process: str = "algo-1-905", mode: str = TRAIN, size: int = 600
-) -> Iterable[StepBatch]:
-    """Cut the steps of one process into objects."""
-    durations = np.rint(seconds * 1e6).astype(np.int64)
-    starts = START_US + np.cumsum(durations) - durations
-    for begin in range(0, len(durations), size):
-        part = slice(begin, begin + size)
-        numbers = tuple(str(number) for number in range(begin, min(begin + size, len(durations))))
-        yield StepBatch(process, mode, starts[part], durations[part], numbers)
-
-
-def judge(
-    *streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS, view: FrameworkView = VIEW
-) -> Judgement:
-    return RULE.judge(folded(*streams, parameters=parameters), view, parameters)
-
-
-def folded(*streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS) -> StepOutlierState:
-    state = RULE.state_type()
-    for stream in streams:
-        for batch in stream:
-            RULE.observe(state, FrameworkEvents((batch,)), parameters)
-    return state
-
-
-def steady(count: int, *, seed: int = 11) -> FloatArray:
-    return np.random.default_rng(seed).normal(0.4, 0.012, count)
-
-
-def slow_every(seconds: FloatArray, every: int, factor: float) -> FloatArray:
-    slowed = seconds.copy()
-    slowed[every - 1 :: every] *= factor
-    return slowed
 
 
 @pytest.mark.parametrize("count", [1_000, 10_000, 100_000])
@@ -319,103 +269,3 @@ def test_given_slow_steps_in_a_row_when_it_fires_then_no_distance_is_named() -> 
     seconds[300:330] = 4.0
 
     assert "they come" not in (judge(batches(seconds)).advice or "")
-
-
-def timeline_of_steps(first: int, *, every: int, culprit_s: float) -> FrameworkEvents:
-    """60 steps of 0.4 s in an object; each ``every``th waits in the loader, each runs an operator for half of it."""
-    events = []
-    for number in range(first, first + 60):
-        at = number * 2.0
-        slow = culprit_s if number % every == 0 else 0.0
-        duration = 0.4 + slow
-        if slow:
-            events.append(framework_traces.event("DataLoaderIter", "DataLoaderIter::GetNext", at + 0.4, slow + 0.3))
-        events.append(framework_traces.event("cpu_functions", "aten::mm", at, duration / 2.0, tid=1))
-        events.append(framework_traces.event("cpu_functions", "aten::outer", at - 0.1, duration + 0.2, tid=1))
-        events.append(framework_traces.step(number, at, duration))
-    return framework_traces.read(events)
-
-
-def test_given_events_during_slow_steps_when_judged_then_their_overlap_is_compared_with_ordinary_steps() -> None:
-    state = RULE.state_type()
-    for first in range(0, 600, 60):
-        RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=1.2), DEFAULTS)
-
-    judgement = RULE.judge(state, VIEW, DEFAULTS)
-
-    rows = {row["event"]: row for row in judgement.details["framework"]["events"]}
-    assert rows["DataLoaderIter"]["slow_steps_percent"] == pytest.approx(75.0, rel=1e-3)
-    assert rows["DataLoaderIter"]["ordinary_steps_percent"] == 0.0
-    assert rows["aten::mm"]["slow_steps_percent"] == pytest.approx(50.0, rel=1e-3)
-    assert rows["aten::mm"]["ordinary_steps_percent"] == pytest.approx(50.0, rel=1e-3)
-    assert rows["aten::outer"]["slow_steps_percent"] == pytest.approx(100.0 * 1.0 / 1.8, rel=1e-3)
-    assert rows["aten::outer"]["ordinary_steps_percent"] == pytest.approx(100.0 * 0.4 / 0.6, rel=1e-3)
-    assert "Step:ModeKeys.TRAIN" not in rows
-    assert judgement.details["framework"]["events"][0]["event"] == "DataLoaderIter"
-    assert judgement.advice == (
-        "Look at DataLoaderIter: it takes 75 % of the steps over 799.4 ms and 0 % of the others; they come every "
-        "20 steps."
-    )
-
-
-def test_given_no_slow_step_when_judged_then_there_is_nothing_to_compare() -> None:
-    state = RULE.state_type()
-    for first in range(0, 600, 60):
-        RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=0.0), DEFAULTS)
-
-    framework = RULE.judge(state, VIEW, DEFAULTS).details["framework"]
-
-    assert framework["events"] == []
-    assert framework["ordinary_steps_s"] == pytest.approx(0.4 * 420)
-
-
-def test_given_events_with_names_without_end_when_stored_then_the_comparison_stays_bounded() -> None:
-    state = RULE.state_type()
-    for first in range(0, 900, 60):
-        events = [
-            framework_traces.step(number, number * 2.0, 0.4 if number % 9 else 1.5)
-            for number in range(first, first + 60)
-        ]
-        events += [
-            framework_traces.event(
-                "cpu_functions", f"op-{first}-{number}", (first + number % 60) * 2.0, 0.3, tid=number
-            )
-            for number in range(300)
-        ]
-        RULE.observe(state, framework_traces.read(events), DEFAULTS)
-
-    assert len(state.overlap.slow.names) <= 64
-    assert len(state.overlap.ordinary.names) <= 64
-    assert state.overlap.slow.other_us > 0
-
-
-def test_given_more_processes_than_there_is_room_for_when_events_are_compared_then_the_comparison_is_given_up() -> None:
-    state = RULE.state_type()
-    for first in range(0, 300, 60):
-        RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=1.2), DEFAULTS)
-    assert state.overlap != StepOverlap()
-
-    for number in range(MAX_SERIES):
-        for batch in batches(steady(10), process=f"algo-1-{number:04d}"):
-            RULE.observe(state, FrameworkEvents((batch,)), DEFAULTS)
-
-    assert state.refused
-    assert state.overlap == StepOverlap()
-
-
-@pytest.mark.parametrize(("slow_share", "named"), [(0.55, False), (0.65, True)])
-def test_given_an_event_that_grows_when_it_fires_then_it_is_named_from_ten_points_on(
-    slow_share: float, named: bool
-) -> None:
-    state = RULE.state_type()
-    for first in range(0, 600, 60):
-        events = []
-        for number in range(first, first + 60):
-            duration, share = (1.6, slow_share) if number % 20 == 0 else (0.4, 0.5)
-            events.append(framework_traces.event("cpu_functions", "aten::mm", number * 2.0, duration * share, tid=1))
-            events.append(framework_traces.step(number, number * 2.0, duration))
-        RULE.observe(state, framework_traces.read(events), DEFAULTS)
-
-    advice = RULE.judge(state, VIEW, DEFAULTS).advice or ""
-
-    assert advice.startswith("Look at aten::mm: it takes 65 %" if named else "Look at what runs")

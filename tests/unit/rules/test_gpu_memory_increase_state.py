@@ -1,0 +1,106 @@
+from typing import Any
+from zlib import compress
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.rules.memory_replay import (
+    RULE,
+    minutes,
+    noise,
+    play,
+    windows,
+)
+from trainguard.records import Status
+from trainguard.rules.gpu_memory_increase import (
+    GPUMemoryIncreaseParameters,
+)
+
+
+@pytest.mark.parametrize("a_minute", [7, 60, 600])
+def test_given_any_cut_into_minutes_when_all_is_applied_then_the_state_is_the_same(a_minute: int) -> None:
+    memory = np.column_stack([noise(0.5, 50.0, 9.0, seed=seed) for seed in range(3)])
+
+    states = [play(memory, a_minute=points).state for points in (1, a_minute)]
+
+    assert msgspec.msgpack.encode(states[0]) == msgspec.msgpack.encode(states[1])
+
+
+def test_given_a_gpu_that_appears_late_when_it_jumps_then_its_patience_begins_with_its_first_sample() -> None:
+    late = np.full(220, np.nan)
+    late[50:] = 30.0
+    late[150:] = 70.0
+    steady = np.full(220, 50.0)
+
+    result = play(np.column_stack([steady, late]), a_minute=1)
+
+    # Patience lasts from point 50 to 70; the first window after it is 80 to 100, the jump shows in 160 to 180.
+    assert result.fired_at[0] == 180
+    assert result.judgements[179].worst == "gpu1"
+    assert result.state.gpus["gpu1"].since == 50
+    assert len(result.state.gpus["gpu1"].floors) == len(result.state.gpus["gpu0"].floors) - 3
+
+
+def test_given_missing_samples_when_judged_then_those_that_are_there_count_and_too_few_are_no_window() -> None:
+    wide = GPUMemoryIncreaseParameters(window=80, patience=20)
+    memory = windows(40, 40, 40, 70, 70, parameters=wide)
+    row = np.arange(len(memory))
+    a_third, a_fifth = np.where(row % 3 == 0, memory, np.nan), np.where(row % 5 == 0, memory, np.nan)
+
+    assert play(a_third, wide).kinds() == {"jump"}
+    assert play(a_fifth, wide).last.reason.endswith("but too few of the newest have samples of GPU memory.")
+    assert play(np.full(500, np.nan), wide).last.status is Status.WARMING_UP
+
+
+def test_given_an_item_that_was_degraded_when_a_window_is_only_partly_held_then_its_rest_is_judged() -> None:
+    wide = GPUMemoryIncreaseParameters(window=200, patience=0)
+    memory = windows(40, 40, 40, 70, 70, parameters=wide)
+
+    assert play(memory, wide, a_minute=60, held=30).kinds() == {"jump"}
+
+
+def test_given_24_floors_when_more_come_then_neighbours_are_merged_by_their_minimum() -> None:
+    levels = list(range(50, 74))
+    state = play(windows(*levels, 80, 81, 82)).state.gpus["gpu0"]
+
+    assert state.floors == [10 * level for level in [*levels[::2], 80]]
+    assert (state.stride, state.pending, state.lowest, state.earlier_floor) == (2, 1, 820, 730)
+
+
+def test_given_8_noisy_gpus_for_3_days_when_stored_then_the_state_is_small() -> None:
+    rng = np.random.default_rng(5)
+    memory = rng.normal(50.0, 6.0, (72 * 120, 8)).clip(0.0, 100.0)
+
+    # A point every 30 s, so that three days take 432 windows of 20 points.
+    state = play(memory, interval_s=30.0, a_minute=200).state
+
+    assert max(len(growth.floors) for growth in state.gpus.values()) <= 24
+    assert len(compress(msgspec.msgpack.encode(state), 6)) <= 500
+
+
+levels = st.one_of(st.integers(0, 100).map(float), st.just(float("nan")))
+
+
+@given(
+    values=st.lists(st.tuples(st.integers(1, 30), levels, levels), min_size=1, max_size=12), a_minute=st.integers(1, 90)
+)
+def test_given_any_series_when_stored_after_every_minute_then_state_and_verdicts_stay_the_same(
+    values: list[tuple[int, float, float]], a_minute: int
+) -> None:
+    memory = np.repeat([[first, second] for _, first, second in values], [count for count, _, _ in values], axis=0)
+    parameters = GPUMemoryIncreaseParameters(window=20, patience=5)
+    held, stored = RULE.state_type(), msgspec.msgpack.encode(RULE.state_type())
+
+    for minute in minutes(memory, interval_s=1.0, a_minute=a_minute, held=20):
+        restored: Any = msgspec.msgpack.decode(stored, type=RULE.state_type)
+        RULE.observe(held, minute, parameters)
+        RULE.observe(restored, minute, parameters)
+        stored = msgspec.msgpack.encode(restored)
+        said = RULE.judge(held, minute.view, parameters)
+        assert stored == msgspec.msgpack.encode(held)
+        assert RULE.judge(restored, minute.view, parameters) == said
+        assert (said.advice is not None) == (said.status is Status.FIRED)
+    assert play(memory, parameters, interval_s=1.0, a_minute=1).state == held

@@ -1,0 +1,140 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, START, Upload, describe
+from tests.unit.rules.gpu_loads import (
+    DEFAULTS,
+    JOB_RULE,
+    RULE,
+    across,
+    counted,
+    nothing,
+    view_of,
+)
+from trainguard.records import Status
+from trainguard.rules.divergence import MAX_DISTANCE
+from trainguard.rules.views import JobView
+from trainguard.telemetry.keys import hour_folder
+
+
+def test_given_equal_nodes_when_compared_then_it_stays_silent() -> None:
+    views = [view_of(f"algo-{node}", counted(88, 90, 92), counted(88, 90, 94)) for node in range(1, 5)]
+
+    said = across(*views)
+
+    assert said.status is Status.OK
+    assert (said.data_points, said.measured) == (4 * 999, 0.0)
+
+
+def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_named() -> None:
+    said = across(
+        view_of("algo-1", counted(90), counted(90)),
+        view_of("algo-2", counted(30)),
+        view_of("algo-3", *[counted(90)] * 8),
+    )
+
+    assert said.status is Status.FIRED
+    assert said.reason == (
+        "algo-2 is at 30 % on average, the other 2 nodes together at 90 %; the distance of their histograms is 0.83 "
+        "(threshold 0.5, at most 0.83)."
+    )
+    assert said.worst == "algo-2"
+    assert said.advice is not None
+    assert "look at what is different on algo-2: its share of the data, its network" in said.advice
+    assert said.details["distances"]["algo-2"] == pytest.approx(MAX_DISTANCE)
+    assert said.details["distances"]["algo-3"] < 0.5
+    assert said.details["means"] == {"algo-1": 90.0, "algo-2": 30.0, "algo-3": 90.0}
+    assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
+
+
+def test_given_nodes_whose_gpus_differ_alike_when_compared_then_the_nodes_are_equal() -> None:
+    uneven = (counted(100), counted(0))
+
+    assert across(view_of("algo-1", *uneven), view_of("algo-2", *uneven)).status is Status.OK
+
+
+def test_given_a_node_that_was_never_used_when_it_has_idled_for_over_20_minutes_then_it_fires() -> None:
+    working = view_of("algo-1", counted(90, points=4_000))
+
+    short = across(working, view_of("algo-2", nothing(), idle_run_s=1_200.0))
+    long = across(working, view_of("algo-2", nothing(), idle_run_s=1_260.0))
+
+    assert short.status is Status.WARMING_UP
+    assert long.status is Status.FIRED
+    assert (long.worst, long.details["means"]["algo-2"]) == ("algo-2", 0.0)
+    assert long.wasted_share == pytest.approx(0.5)
+
+
+def test_given_nodes_without_gpus_or_points_when_compared_then_they_are_left_out() -> None:
+    slow, fast = view_of("algo-1", counted(30)), view_of("algo-2", counted(90))
+
+    alone = across(slow, view_of("algo-3"))
+    few = across(slow, view_of("algo-2", counted(90, points=200)))
+    three = across(slow, fast, view_of("algo-3"), view_of("algo-4", counted(10, points=200)))
+
+    assert alone.status is Status.NOT_APPLICABLE
+    assert alone.reason == "the job has only one node with GPUs, and so none to compare."
+    assert few.reason == "algo-2 has 200 of the 500 points that a comparison takes; about 150 s left."
+    assert across(view_of("algo-3")).reason == "the job has no node with GPUs, and so none to compare."
+    assert three.status is Status.FIRED
+    assert set(three.details["means"]) == {"algo-1", "algo-2"}
+    assert JOB_RULE.judge(JobView(0.0, None, None, True, True, False, {}), DEFAULTS).status is Status.NOT_APPLICABLE
+
+
+def test_given_both_rules_when_an_episode_is_kept_then_it_ends_after_the_same_time() -> None:
+    assert RULE.clear_after_s(DEFAULTS, 0.5) == JOB_RULE.clear_after_s(DEFAULTS, 0.5) == 5_400.0
+    assert RULE.window_points(DEFAULTS, 0.5) == 0
+
+
+def minute_of_gpus(node: int, index: int, *levels: float) -> Upload:
+    """Return the object of one minute at 1 s of a node whose GPUs stand at ``levels``."""
+    minute = START + 60 * index
+    lines = [
+        {"Type": "gpu", "Name": f"gpu{gpu}", "Dimension": "GPUUtilization", "Value": level, "NodeId": f"algo-{node}"}
+        | {"Timestamp": minute + second + 0.01}
+        for second in range(60)
+        for gpu, level in enumerate(levels)
+    ]
+    key = f"{JOB}/profiler-output/system/incremental/{hour_folder(minute)}/{minute}.algo-{node}.json"
+    return Upload(minute + 60.5, key, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def deliver(*levels: tuple[float, ...]) -> Network:
+    """Deliver ten minutes of nodes with these GPUs, with a tick after each."""
+    network = Network()
+    network.world.training_jobs.set(replace(describe({}), profiling_interval_ms=1_000, framework_profiling=False))
+    for index in range(10):
+        for node, gpus in enumerate(levels, start=1):
+            upload = minute_of_gpus(node, index, *gpus)
+            network.put(upload)
+            network.ring(upload, upload.at)
+        network.run_until(START + 60.0 * index + 90.0, batch_s=0.0)
+        network.tick()
+    return network
+
+
+def test_given_two_nodes_of_one_gpu_when_one_is_slow_then_the_job_fires_once_and_its_nodes_do_not_apply() -> None:
+    network = deliver((90.0,), (30.0,))
+
+    shown = {row.node: row for row in network.world.rows.of_job(JOB) if row.rule == "LoadBalancing"}
+    started = [each for each in network.world.executions.started.values() if each["rule"] == "LoadBalancing"]
+
+    assert shown[None].status is Status.FIRED
+    assert (shown[None].worst, shown[None].times_fired) == ("algo-2", 1)
+    assert shown[None].reason.startswith("algo-2 is at 30 % on average, algo-1 at 90 %")
+    assert {shown["algo-1"].status, shown["algo-2"].status} == {Status.NOT_APPLICABLE}
+    assert len(started) == 1
+
+
+def test_given_two_nodes_with_the_same_imbalance_when_delivered_then_a_node_speaks_for_the_job() -> None:
+    network = deliver((90.0, 30.0), (90.0, 30.0))
+
+    shown = {row.node: row for row in network.world.rows.of_job(JOB) if row.rule == "LoadBalancing"}
+
+    assert shown[None].status is Status.FIRED
+    assert shown[None].worst == "algo-1/gpu1"
+    assert shown[None].reason.startswith("2 of 2 nodes fire; worst algo-1: gpu1 of algo-1 is at 30 % on average")
+    assert len([each for each in network.world.executions.started.values() if each["rule"] == "LoadBalancing"]) == 1
