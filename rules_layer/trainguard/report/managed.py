@@ -1,6 +1,6 @@
 """The files of the managed service's report: one a rule, with its five fields."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainguard.engine.plan import RulePlan
@@ -8,6 +8,25 @@ from trainguard.engine.rows import parameters_shown
 from trainguard.engine.slots import Verdict
 from trainguard.report.encode import encode_report
 from trainguard.rules.registry import RULE_NAMES
+
+MANAGED_ORDER: Mapping[str, tuple[str, ...]] = {
+    "BatchSize": ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
+    "CPUBottleneck": ("threshold", "cpu_threshold", "gpu_threshold", "patience"),
+    "Dataloader": ("min_threshold", "max_threshold"),
+    "GPUMemoryIncrease": ("increase", "patience", "window"),
+    "IOBottleneck": ("threshold", "io_threshold", "gpu_threshold", "patience"),
+    "LoadBalancing": ("threshold", "patience"),
+    "LowGPUUtilization": ("threshold_p95", "threshold_p5", "window", "patience"),
+    "MaxInitializationTime": ("threshold",),
+    "StepOutlier": ("threshold", "mode", "n_outliers", "stddev"),
+}
+"""The parameters that the managed service shows of each rule; who reads its report takes them by position."""
+
+ALIASES = {("StepOutlier", "threshold"): "stddev"}
+"""Parameters that are shown under a second name."""
+
+UNSHOWN = frozenset({"scan_interval_us"})
+"""What every rule accepts and none uses."""
 
 
 def managed_files(verdicts: Sequence[Verdict], plan: RulePlan) -> dict[str, bytes]:
@@ -25,11 +44,25 @@ def _managed(verdict: Verdict, plan: RulePlan) -> dict[str, Any]:
     RuleTriggered counts episodes of firing, Violations evaluations at which the condition held, Datapoints judged
     snapshots or steps.
     """
-    shown = parameters_shown(plan, verdict.rule)
     return {
         "RuleTriggered": verdict.episode.times_fired,
         "Violations": verdict.episode.violations,
         "Details": verdict.judgement.details,
         "Datapoints": verdict.judgement.data_points,
-        "RuleParameters": "\n".join(f"{name}:{value}" for name, value in shown.items()),
+        "RuleParameters": parameters_text(verdict.rule, parameters_shown(plan, verdict.rule)),
     }
+
+
+def parameters_text(rule: str, shown: Mapping[str, float | int | str | None]) -> str:
+    """Return ``name:value``, a line each: the managed parameters at their places, then what is set and added here."""
+    if not shown:
+        return ""
+    managed = [(name, shown[ALIASES.get((rule, name), name)]) for name in MANAGED_ORDER.get(rule, ())]
+    places = {name for name, _ in managed} | UNSHOWN
+    added = [(name, value) for name, value in shown.items() if name not in places and value is not None]
+    return "\n".join(f"{name}:{_shown(value)}" for name, value in (*managed, *added))
+
+
+def _shown(value: float | int | str | None) -> str:
+    """Write a whole number as one: 70, not 70.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
