@@ -1,8 +1,8 @@
 """BatchSize: nodes whose CPUs, GPUs and GPU memory all leave room.
 
-Kept defects: the memory box's whiskers use the utilisation's p25 (B16); ``last_timestamp`` is the first window's
-start in every window (B17); the number of cores is counted over all nodes (B29); ``Datapoints`` is the last node's
-(B30); state is never dropped (B23). A node without GPUs is not judged, where the original raises (B29).
+Kept defects: the memory box's whiskers use the utilisation's p25; ``last_timestamp`` is the first window's start in
+every window; the number of cores is counted over all nodes; ``Datapoints`` is the last node's; state is never dropped.
+A node without GPUs is not judged, where the original raises.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Which framework events were under way at bottlenecks and during outlier steps.
 
 Kept defects: each query adds an event's full duration, so one that covers 50 bottlenecks counts 50 times; operators
-include their children; the labels of ``ratio`` are swapped (B15).
+include their children; the labels of ``ratio`` are swapped.
 """
 
 from itertools import pairwise

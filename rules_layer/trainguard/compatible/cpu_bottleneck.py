@@ -1,9 +1,9 @@
 """CPUBottleneck: snapshots in which a GPU waits while a core is busy.
 
-Kept defects: snapshots are known by their time alone, so nodes of one time make bottlenecks that no node has (B24);
-CPU and GPU samples over 20 ms apart are two snapshots (B25); one idle GPU and one busy core suffice (B26); ``ratio``
-has its labels swapped (B15); correlation adds an event's full duration for every bottleneck that it covers (B26);
-samples on a window's edge are used twice (B3).
+Kept defects: snapshots are known by their time alone, so nodes of one time make bottlenecks that no node has; CPU and
+GPU samples over 20 ms apart are two snapshots; one idle GPU and one busy core suffice; ``ratio`` has its labels
+swapped; correlation adds an event's full duration for every bottleneck that it covers; samples on a window's edge are
+used twice.
 """
 
 from collections.abc import Mapping

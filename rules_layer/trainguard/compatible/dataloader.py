@@ -1,8 +1,8 @@
 """Dataloader: how many processes load data at a time, against the number of cores.
 
-Kept defects, all B28: the rule counts as triggered once at most; lifetimes of workers are mixed with times of
-GetNext; the main process counts as a loader; processes of all nodes are held against one number of cores; prefetching
-is unknown after any PyTorch event; TensorFlow iterators are not looked at; the median is cut to an int.
+Kept defects: the rule counts as triggered once at most; lifetimes of workers are mixed with times of GetNext; the main
+process counts as a loader; processes of all nodes are held against one number of cores; prefetching is unknown after
+any PyTorch event; TensorFlow iterators are not looked at; the median is cut to an int.
 """
 
 from collections.abc import Mapping

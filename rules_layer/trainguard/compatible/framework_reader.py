@@ -1,7 +1,7 @@
 """One framework file: a Chrome trace to columns, in the order in which the original's parser appends its events.
 
 The parser keeps three things from file to file: the origin of time, the names of phases, and a stack of open ``B``
-events for each phase (B9). What a file needs of them is left open here and filled in by ``framework_stream``.
+events for each phase. What a file needs of them is left open here and filled in by ``framework_stream``.
 """
 
 import gzip

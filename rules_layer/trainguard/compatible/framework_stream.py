@@ -1,8 +1,8 @@
 """Framework files to windows: the events that a query for [s, e] returns, in the original's order.
 
 A query reads its files again from the first to the last, parser by parser; origins, phase names and stacks of open
-events live on from file to file and from query to query (B9). Nothing of that matters for files that name their own
-origin and phases and close what they open, which are taken as they are.
+events live on from file to file and from query to query. Nothing of that matters for files that name their own origin
+and phases and close what they open, which are taken as they are.
 """
 
 from collections import Counter
@@ -220,7 +220,7 @@ def _renumbered(column: NDArray[np.int32], numbers: list[int]) -> IntArray:
 
 
 def _cut(events: _Events, start_us: int, end_us: int) -> _Events:
-    """Keep what neither ends before the window nor starts after it; a closed window, so an edge is in two (B3)."""
+    """Keep what neither ends before the window nor starts after it; a closed window, so an edge is in two."""
     columns = events.columns
     inside = (columns[_END] >= start_us) & (columns[_START] <= end_us)
     if inside.all():

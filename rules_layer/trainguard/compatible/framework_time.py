@@ -109,7 +109,7 @@ class FrameworkTime:
         return keys
 
     def shares(self, *, labels_swapped: bool) -> dict[str, Any]:
-        """Return all of the report's keys; ``labels_swapped`` gives CPU phases the GPU phases' ratios (B15)."""
+        """Return all of the report's keys; ``labels_swapped`` gives CPU phases the GPU phases' ratios."""
         cpu, gpu = self.operators[Kind.CPU], self.operators[Kind.GPU]
         cpu_percent, cpu_total = _operator_shares(cpu)
         gpu_percent, gpu_total = _operator_shares(gpu)
@@ -136,7 +136,7 @@ def whole(number: float) -> float:
 
 
 def _percent(numbers: list[float]) -> list[float]:
-    """Shares of the sum in percent; 0 of nothing, where the original divides by zero (B34)."""
+    """Shares of the sum in percent; 0 of nothing, where the original divides by zero."""
     total = sum(numbers)
     return [number / total * 100.0 if total else 0.0 for number in numbers]
 

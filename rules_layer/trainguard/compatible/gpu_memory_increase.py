@@ -1,9 +1,9 @@
 """GPUMemoryIncrease: the mean of a GPU's newest memory values against that of the ones before.
 
 Kept defects: the second mean is of one value less and leaves the newest two out, so a jump must exceed increase *
-window / 2 points, fires many times, and a slow leak never does (B20); a window below 2 has no second mean and never
-fires; ``Datapoints`` is the count of the last GPU seen (B30); beyond 1e6 values of a GPU all state is dropped (B23,
-without its KeyError).
+window / 2 points, fires many times, and a slow leak never does; a window below 2 has no second mean and never fires;
+``Datapoints`` is the count of the last GPU seen; beyond 1e6 values of a GPU all state is dropped (without its
+KeyError).
 """
 
 from collections.abc import Iterable, Mapping

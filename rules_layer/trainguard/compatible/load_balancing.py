@@ -1,8 +1,8 @@
 """LoadBalancing: histograms of GPU utilisation, which were once compared.
 
 Kept defects: the loop over pairs of GPUs compares the last GPU with itself, so the rule never triggers, whatever its
-threshold (B12); values of 99 and 100 % are in no bin (B13); ``Datapoints`` is the count of the last GPU seen (B30);
-beyond 1e6 values of a GPU all state is dropped (B23).
+threshold; values of 99 and 100 % are in no bin; ``Datapoints`` is the count of the last GPU seen; beyond 1e6 values of
+a GPU all state is dropped.
 """
 
 from collections.abc import Mapping

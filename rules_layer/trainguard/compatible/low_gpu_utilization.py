@@ -1,8 +1,8 @@
 """LowGPUUtilization: GPUs whose 95th percentile is low, or whose 5th is while the 95th is high.
 
-Kept defects: a 95th percentile equal to the threshold is neither (B30); ``Datapoints`` is the last GPU's; a GPU that
-is never used counts as under-utilised; start-up and idle tail count; beyond 1e6 values of a GPU all state is dropped
-and patience starts again (B23, without its KeyError).
+Kept defects: a 95th percentile equal to the threshold is neither; ``Datapoints`` is the last GPU's; a GPU that is never
+used counts as under-utilised; start-up and idle tail count; beyond 1e6 values of a GPU all state is dropped and
+patience starts again (without the original's KeyError).
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """MaxInitializationTime: whether the first step came in time, and when the job began and ended.
 
 Kept defects: the rule's own window start stays at the first window's, so no time ever passes and the rule fires only
-for a threshold below 0 (B18); ``last`` is the start of the step encountered last, in stream order (B33); ``job_end``
-lacks the last minute (B1). An event without ``step_num`` counts, where the original raises (B34).
+for a threshold below 0; ``last`` is the start of the step encountered last, in stream order; ``job_end`` lacks the last
+minute. An event without ``step_num`` counts, where the original raises.
 """
 
 from collections.abc import Mapping

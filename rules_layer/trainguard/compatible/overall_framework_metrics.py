@@ -1,9 +1,8 @@
 """OverallFrameworkMetrics: how the whole job's framework time is shared out.
 
-Kept defects: "others" is the time since the first step less all phases, the previous "others" among them, by the
-number of GPU phases: about half of the true share, and negative with several processes (B14); an event that spans a
-window's edge is added twice (B3); operators include their children. A step without ``step_num`` is added, where the
-original raises (B34).
+Kept defects: "others" is the time since the first step less all phases, the previous "others" among them, by the number
+of GPU phases: about half of the true share, and negative with several processes; an event that spans a window's edge is
+added twice; operators include their children. A step without ``step_num`` is added, where the original raises.
 """
 
 import bisect

@@ -1,8 +1,8 @@
 """OverallSystemUsage: percentiles of what each node used, over the whole job.
 
-Kept defects: samples of one time are added, so one on a window's edge, which is in two windows, counts double (B3);
-the numbers of cores and GPUs are counted over all nodes (B29); ``Datapoints`` is the first node's count of CPU times;
-beyond 1e6 of them all series are dropped, and ``Details`` keep the old numbers until new ones come.
+Kept defects: samples of one time are added, so one on a window's edge, which is in two windows, counts double; the
+numbers of cores and GPUs are counted over all nodes; ``Datapoints`` is the first node's count of CPU times; beyond 1e6
+of them all series are dropped, and ``Details`` keep the old numbers until new ones come.
 """
 
 from collections.abc import Callable
@@ -126,7 +126,7 @@ class OverallSystemUsage(CompatibleRule[OverallSystemUsageParameters]):
 
 
 def _share(number: np.float64, divisor: int) -> float:
-    """Divide, floor at 0 and round as numpy does; infinite where GPU memory comes without GPUUtilization (B29)."""
+    """Divide, floor at 0 and round as numpy does; infinite where GPU memory comes without GPUUtilization."""
     if number <= 0:
         return 0.0
     return float(np.round(number / divisor, _DECIMALS)) if divisor else float("inf")

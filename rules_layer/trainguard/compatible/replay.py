@@ -1,8 +1,8 @@
 """The whole replay: one window after the other through the eleven sub-rules, as ProfilerReport runs them.
 
 Windows are closed, as long as the scan interval, and begin at the first file's time; there are windows as long as one
-starts before the newest file of the stream that ends first, so the last minute is lost (B1, B2). Files are looked for
-up to three minutes around a window.
+starts before the newest file of the stream that ends first, so the last minute is lost. Files are looked for up to
+three minutes around a window.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""Where a rule that checks after every value drops its state within a window (B23)."""
+"""Where a rule that checks after every value drops its state within a window."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

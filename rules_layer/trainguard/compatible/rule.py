@@ -11,7 +11,7 @@ from trainguard.compatible.framework_stream import FrameworkWindow
 from trainguard.compatible.system_stream import SystemWindow
 
 MAX_DATAPOINTS = 1_000_000
-"""Beyond so many values of a series most rules drop their state (B23)."""
+"""Beyond so many values of a series most rules drop their state."""
 
 STEP_NAME = "Step:ModeKeys"
 """What the name of every training step contains."""

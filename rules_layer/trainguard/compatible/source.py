@@ -1,7 +1,7 @@
 """Which files of a profile are read, and when they say that they were written.
 
 Only names are looked at. The original's grammar is kept with its gaps: nodes must be called ``algo-<n>``, and
-``.json.tmp`` passes as a system file (B7); a TensorFlow trace without ``.metadata`` has time 0 (B11).
+``.json.tmp`` passes as a system file; a TensorFlow trace without ``.metadata`` has time 0.
 """
 
 import re
@@ -100,7 +100,7 @@ class Catalogue:
 
     @property
     def latest_us(self) -> int:
-        """Up to where data counts as complete: the newest file of the stream that ends first (B2)."""
+        """Up to where data counts as complete: the newest file of the stream that ends first."""
         latest = self.system[-1].time_us
         newest = self.framework_times_us[-1] if self.framework_times_us else 0
         return min(latest, newest) if newest else latest
@@ -112,7 +112,7 @@ def catalogue(names: Sequence[str]) -> Catalogue:
     Raises
     ------
     EmptyProfileError
-        When there is no system file: the original would wait for one without end (B10).
+        When there is no system file: the original would wait for one without end.
     """
     skipped: Counter[str] = Counter()
     system, framework, times = [], [], []
@@ -154,7 +154,7 @@ def _framework_name(name: str, names: Sequence[str]) -> tuple[int | None, Framew
 
 
 def _tensorflow_times(name: str, names: Sequence[str]) -> tuple[int, int]:
-    """Start and end of a trace, from the first ``<node>_<start>_<end>.metadata`` of its step folder (B11)."""
+    """Start and end of a trace, from the first ``<node>_<start>_<end>.metadata`` of its step folder."""
     folder = "/".join(name.split("/")[:-_LEVELS_BELOW_STEP_FOLDER]) + "/"
     found = sorted(other for other in names if other.startswith(folder) and other.endswith(".metadata"))
     if not found:

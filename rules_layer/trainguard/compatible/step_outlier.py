@@ -1,9 +1,9 @@
 """StepOutlier: steps that lasted longer than mean + stddev * standard deviation, over the whole job.
 
 Kept defects: outliers of earlier windows are counted again in every window, and any long healthy job has more than
-``n_outliers`` (B21); only a process's last mode is shown, even if another triggered, and a step's interval is looked
-up by its number alone (B22); ``mode`` adds events and excludes none (B27); a step that spans a window's edge counts
-twice (B3). A step without ``step_num`` counts without one, where the original raises (B34).
+``n_outliers``; only a process's last mode is shown, even if another triggered, and a step's interval is looked up by
+its number alone; ``mode`` adds events and excludes none; a step that spans a window's edge counts twice. A step without
+``step_num`` counts without one, where the original raises.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """One system file: JSON lines to columns, in the order of the lines.
 
-A line that cannot be read costs itself alone, and is counted; the original dies of it (B8, B31).
+A line that cannot be read costs itself alone, and is counted; the original dies of it.
 """
 
 from dataclasses import dataclass
