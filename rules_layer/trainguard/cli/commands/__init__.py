@@ -1,0 +1,1 @@
+"""The commands as typer sees them: options and help, and nothing that takes time to import."""

@@ -1,0 +1,59 @@
+"""``trainguard analyze``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import (
+    AsJson,
+    DefaultsOf,
+    FrameworkExpected,
+    InstanceType,
+    Params,
+    Prices,
+    Reading,
+    Source,
+)
+
+
+def analyze(  # noqa: PLR0913 -- an option is a parameter here
+    source: Source,
+    *,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="Folder for profiler-reports/<Rule>.json.", show_default=False),
+    ],
+    reading: Annotated[
+        Reading, typer.Option("--reading", help="What the documentation promises, or what the managed service does.")
+    ] = Reading.DOCUMENTED,
+    defaults: Annotated[
+        DefaultsOf | None,
+        typer.Option("--defaults", help="Defaults of parameters; each reading has its own.", show_default=False),
+    ] = None,
+    params: Params = None,
+    instance_type: InstanceType = None,
+    prices: Prices = None,
+    framework_expected: FrameworkExpected = False,
+    fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the profile of a job that has ended by all rules, and write their reports.
+
+    Exit code 0: the analysis ran, whatever it found. 1: a rule fired and --fail-on-fire was given. 2: it could not run.
+    """
+    from trainguard.cli.analyze import Request, analyze_command
+
+    request = Request(
+        source=source,
+        out=out,
+        reading=reading.value,
+        defaults=None if defaults is None else defaults.value,
+        params=params,
+        instance_type=instance_type,
+        prices=prices,
+        framework_expected=framework_expected,
+        fail_on_fire=fail_on_fire,
+        as_json=as_json,
+    )
+    raise typer.Exit(analyze_command(request))

@@ -1,0 +1,69 @@
+"""Options that several commands have, said once."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output.",
+        show_default=False,
+    ),
+]
+Params = Annotated[
+    Path | None,
+    typer.Option(
+        "--params",
+        metavar="FILE",
+        help='JSON: {"LowGPUUtilization": {"patience": 100}} or {"LowGPUUtilization_patience": 100}.',
+        show_default=False,
+    ),
+]
+InstanceType = Annotated[
+    str | None,
+    typer.Option(
+        "--instance-type",
+        metavar="TYPE",
+        help="For example ml.g5.12xlarge: says what findings cost.",
+        show_default=False,
+    ),
+]
+Prices = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices", metavar="FILE", help="A price table in place of the one that comes along.", show_default=False
+    ),
+]
+FrameworkExpected = Annotated[
+    bool, typer.Option("--framework-expected", help="The job should have written framework metrics.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+Stack = Annotated[str, typer.Option("--stack", envvar="TRAINGUARD_STACK", help="The deployed CloudFormation stack.")]
+Region = Annotated[
+    str | None,
+    typer.Option("--region", metavar="REGION", help="Its Region; else that of the credentials.", show_default=False),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="The credentials' profile; else the usual.", show_default=False),
+]
+
+DEFAULT_STACK = "TrainGuard"
+
+
+class Reading(StrEnum):
+    """How the rules are read: as the documentation promises, or as the managed service computes."""
+
+    DOCUMENTED = "documented"
+    COMPATIBLE = "compatible"
+
+
+class DefaultsOf(StrEnum):
+    """Whose defaults parameters have that are not given."""
+
+    DOCUMENTED = "documented"
+    SHIPPED = "shipped"
