@@ -47,8 +47,10 @@ class BucketSource:
         return self.objects.get(self.bucket, self.prefix + name, MAX_OBJECT_BYTES)
 
 
-def open_bucket(place: str) -> BucketSource:
+def open_bucket(place: str, clients: Clients | None = None) -> BucketSource:
     """Find the profile at, directly in, or below ``s3://bucket/prefix``, as `open_folder` does on disk.
+
+    It is read through ``clients``; by default with the credentials and the Region of the environment.
 
     Raises
     ------
@@ -63,7 +65,7 @@ def open_bucket(place: str) -> BucketSource:
     prefix = f"{path.strip('/')}/" if path.strip("/") else ""
     try:
         with translated("S3", "client"):
-            objects = S3ProfileObjects(client=Clients().s3)
+            objects = S3ProfileObjects(client=(clients or Clients()).s3)
         listed = list(objects.list(bucket, prefix, ""))
     except PortUnavailableError as fault:
         raise ProfileSourceError(place, f"cannot be listed: {fault}") from fault

@@ -18,7 +18,7 @@ from trainguard.local.ahead import BodiesAhead, SamplesAhead
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile
 from trainguard.local.schedule import schedule
-from trainguard.local.sessions import AnySession, open_session
+from trainguard.local.sessions import AnySession, Tap, open_session
 from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, Stream
 from trainguard.state.codec import CODEC, encode_state
 
@@ -36,7 +36,13 @@ class Evaluation:
 
 
 def evaluate_profile(
-    job: JobRecord, plan: RulePlan, profile: Profile, pool: WorkerPool, watch: Watcher | None = None
+    job: JobRecord,
+    plan: RulePlan,
+    profile: Profile,
+    pool: WorkerPool,
+    watch: Watcher | None = None,
+    *,
+    tap: Tap | None = None,
 ) -> Evaluation:
     """Evaluate a job that has ended, by the ``documented`` reading.
 
@@ -50,6 +56,8 @@ def evaluate_profile(
     pool : WorkerPool
         Parses the system metrics.
     watch : Watcher, optional
+    tap : Tap, optional
+        Is shown what the objects hold, for example to draw time lines of it.
 
     Raises
     ------
@@ -58,7 +66,7 @@ def evaluate_profile(
     WorkerDiedError
         When a parsing process ended without an answer.
     """
-    return _LocalEngine(job, plan, profile, pool, watch).run()
+    return _LocalEngine(job, plan, profile, pool, watch, tap).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +81,20 @@ class _LocalEngine:
     """One evaluation under way; job and plan share the episodes, so that the tick can raise them."""
 
     def __init__(
-        self, job: JobRecord, plan: RulePlan, profile: Profile, pool: WorkerPool, watch: Watcher | None
+        self,
+        job: JobRecord,
+        plan: RulePlan,
+        profile: Profile,
+        pool: WorkerPool,
+        watch: Watcher | None,
+        tap: Tap | None,
     ) -> None:
         self._episodes = dict(job.episodes)
         self._job = replace(job, episodes=self._episodes)
         self._plan = replace(plan, episodes=self._episodes)
         self._profile = profile
         self._watch = watch
+        self._tap = tap
         self._schedule = schedule(profile)
         self._samples = SamplesAhead(profile, self._schedule.minutes(profile), pool)
         self._bodies = BodiesAhead(profile.source, [profile.files[key] for key in self._schedule.framework()])
@@ -112,7 +127,7 @@ class _LocalEngine:
     def _stream(self, key: NodeKey) -> _Running:
         if key not in self._running:
             record = NodeRecord(key)
-            session = open_session(record, self._profile, self._plan, self._samples, self._bodies)
+            session = open_session(record, self._profile, self._plan, self._samples, self._bodies, self._tap)
             self._running[key] = _Running(session, session.apply(drain=True, modified_before=None))
             self._records[key] = replace(record, cursors={NEWEST: 0})
         return self._running[key]

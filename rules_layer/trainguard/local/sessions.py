@@ -1,8 +1,11 @@
-"""A node's streams over a local profile: the deployed sessions, whose system metrics come parsed."""
+"""A node's streams over a local profile: the deployed sessions, whose system metrics come parsed.
+
+A tap is shown what every object of them holds, so that one read and parse serves more than the rules.
+"""
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from trainguard.engine.framework_session import FrameworkSession
 from trainguard.engine.listing import ProfileListing
@@ -13,26 +16,50 @@ from trainguard.engine.system_session import SystemSession
 from trainguard.local.ahead import BodiesAhead, SamplesAhead, Unreadable
 from trainguard.local.profile import NodeObjects, Profile
 from trainguard.records import NodeRecord
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.system import Samples
 
 AnySession = SystemSession | FrameworkSession
 
 
+class Tap(Protocol):
+    """Is shown each object that could be read, once, in the order in which it is applied."""
+
+    def samples(self, node: str, samples: Samples) -> None:
+        """Take one object of system metrics."""
+        ...
+
+    def events(self, node: str, events: FrameworkEvents) -> None:
+        """Take one framework object."""
+        ...
+
+
 def open_session(
-    record: NodeRecord, profile: Profile, plan: RulePlan, samples: SamplesAhead, bodies: BodiesAhead
+    record: NodeRecord,
+    profile: Profile,
+    plan: RulePlan,
+    samples: SamplesAhead,
+    bodies: BodiesAhead,
+    tap: Tap | None = None,
 ) -> AnySession:
     """Open a stream that has not begun."""
     node = record.key.node
     objects = NodeObjects(profile, node, bodies.read)
     listing = ProfileListing(objects=objects, bucket=profile.source.place, root=profile.root, node=node)
     if record.key.stream == "system":
-        return _ParsedSystemSession(record, listing, plan, samples)
-    return FrameworkSession(record, listing, plan)
+        return _ParsedSystemSession(record, listing, plan, samples, tap)
+    return (
+        FrameworkSession(record, listing, plan) if tap is None else _TappedFrameworkSession(record, listing, plan, tap)
+    )
 
 
 class _ParsedSystemSession(SystemSession):
-    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, samples: SamplesAhead) -> None:
+    def __init__(
+        self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, samples: SamplesAhead, tap: Tap | None
+    ) -> None:
         super().__init__(record, listing, plan)
         self._samples = samples
+        self._tap = tap
 
     def _use(
         self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
@@ -46,3 +73,18 @@ class _ParsedSystemSession(SystemSession):
             return outcome
 
         return super()._use(key, parsed, fold)
+
+    def _fold(self, samples: Samples) -> tuple[Counter[str], list[Fire]]:
+        if self._tap is not None:
+            self._tap.samples(self.record.key.node, samples)
+        return super()._fold(samples)
+
+
+class _TappedFrameworkSession(FrameworkSession):
+    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, tap: Tap) -> None:
+        super().__init__(record, listing, plan)
+        self._tap = tap
+
+    def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
+        self._tap.events(self.record.key.node, events)
+        return super()._fold(end_us, events)

@@ -1,0 +1,47 @@
+"""The rows of a job that was evaluated at once: those that the deployed stack leaves at the job's end."""
+
+from trainguard.engine.job_verdicts import account_of, job_verdicts
+from trainguard.engine.rows import RowContext, rule_row
+from trainguard.engine.streams import JobStreams, open_streams
+from trainguard.engine.summary import job_rows
+from trainguard.local.engine import Evaluation
+from trainguard.pricing.cost import Account
+from trainguard.records import NodeKey, RuleRow
+
+
+def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]:
+    """Return the rows of every node, then those of the whole job, ProfilerReport's last.
+
+    ``expires_at`` (epoch seconds) says of each row that its job is closed, and when it may be deleted.
+    """
+    job, plan = evaluation.job, evaluation.plan
+    streams = open_streams(job.job, plan, evaluation.records)
+    rows = [row for key in streams.records for row in _node_rows(evaluation, streams, key, expires_at)]
+    verdicts, _ = job_verdicts(job, plan, streams)
+    context = RowContext(
+        job=job.job,
+        node=None,
+        plan=plan,
+        through=streams.through,
+        counters=streams.counters,
+        last_fault=streams.last_fault,
+        expires_at=expires_at,
+        account=account_of(job, plan, streams),
+    )
+    return [*rows, *job_rows(context, verdicts)]
+
+
+def _node_rows(evaluation: Evaluation, streams: JobStreams, key: NodeKey, expires_at: int) -> list[RuleRow]:
+    job, plan = evaluation.job, evaluation.plan
+    stream = streams.system[key.node] if key.stream == "system" else streams.framework[key.node]
+    context = RowContext(
+        job=job.job,
+        node=key.node,
+        plan=plan,
+        through=stream.state.through,
+        counters=streams.records[key].counters,
+        last_fault=stream.state.last_fault,
+        expires_at=expires_at,
+        account=Account(job.instance_type, job.started_at, stream.state.through, 1, plan.prices),
+    )
+    return [rule_row(context, verdict) for verdict in stream.verdicts(closed=True)]

@@ -1,0 +1,158 @@
+"""Time lines of a local profile: beside the rules on the same read and parse, or in a pass of their own."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from trainguard.engine.listing import ProfileListing
+from trainguard.errors import PortUnavailableError
+from trainguard.local.ahead import BodiesAhead, SamplesAhead, Unreadable
+from trainguard.local.engine import Watcher
+from trainguard.local.pool import WorkerPool
+from trainguard.local.profile import NodeObjects, Profile
+from trainguard.local.schedule import schedule
+from trainguard.telemetry.assemble import SAMPLING_INTERVALS_S, estimate_interval_s
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.keys import MINUTE_S, FrameworkKey
+from trainguard.telemetry.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, Samples
+from trainguard.timeline.axis import axis_for
+from trainguard.timeline.digest import NodeDigest
+from trainguard.timeline.objects import read_framework
+from trainguard.timeline.shown import TimeAxis
+
+_MICROSECONDS = 1_000_000
+_FIRST_OBJECT_S = 10 * MINUTE_S
+"""How long before its end the first framework object of a job without system metrics is taken to begin."""
+
+_LOOKED_AT = 2
+"""Objects of a node: the first one may hold a few seconds."""
+
+
+class TimelineTap:
+    """Folds what it is shown into one digest a node; see `trainguard.local.sessions.Tap`."""
+
+    def __init__(self, axis: TimeAxis) -> None:
+        self._axis = axis
+        self._digests: dict[str, NodeDigest] = {}
+
+    @property
+    def digests(self) -> list[NodeDigest]:
+        """One of each node that was met, in order of their names."""
+        return [self._digests[node] for node in sorted(self._digests)]
+
+    def samples(self, node: str, samples: Samples) -> None:
+        """Take one object of system metrics."""
+        self._of(node).add_samples(samples)
+
+    def events(self, node: str, events: FrameworkEvents) -> None:
+        """Take one framework object."""
+        self._of(node).add_events(events)
+
+    def _of(self, node: str) -> NodeDigest:
+        if node not in self._digests:
+            self._digests[node] = NodeDigest(node, self._axis)
+        return self._digests[node]
+
+
+def digest_profile(
+    profile: Profile, pool: WorkerPool, watch: Watcher | None = None, *, axis: TimeAxis | None = None
+) -> list[NodeDigest]:
+    """Digest a profile without judging it.
+
+    Objects of which nothing can be read are left out: the rules' pass counts them.
+
+    Parameters
+    ----------
+    profile : Profile
+    pool : WorkerPool
+        Parses the system metrics.
+    watch : Watcher, optional
+    axis : TimeAxis, optional
+        `profile_axis` by default.
+
+    Raises
+    ------
+    PortUnavailableError
+        When the source did not answer.
+    WorkerDiedError
+        When a parsing process ended without an answer.
+    """
+    tap = TimelineTap(profile_axis(profile) if axis is None else axis)
+    planned = schedule(profile)
+    minutes = planned.minutes(profile)
+    parsed = SamplesAhead(profile, minutes, pool)
+    for key, minute in minutes:
+        samples = parsed.take(key)
+        if not isinstance(samples, Unreadable):
+            tap.samples(minute.node, samples)
+        if watch is not None:
+            watch(profile.size_of(key), float(minute.minute))
+    for key, framework, events in _framework(profile, planned.framework()):
+        if events is not None:
+            tap.events(framework.node, events)
+        if watch is not None:
+            watch(profile.size_of(key), framework.end_us / _MICROSECONDS)
+    return tap.digests
+
+
+def profile_axis(profile: Profile, *, started_at: float | None = None, ended_at: float | None = None) -> TimeAxis:
+    """Return the axis for a profile: from its first object, or the job's start, to its last, or the job's end.
+
+    How many GPUs a node has, and how often they are sampled, is taken from the first objects of the first, the middle
+    and the last node.
+
+    Parameters
+    ----------
+    profile : Profile
+    started_at, ended_at : float, optional
+        The job's, epoch seconds, where they are known.
+    """
+    minutes = [key.minute for node in profile.nodes.values() for key in node.minutes.values()]
+    ends = [key.end_us / _MICROSECONDS for node in profile.nodes.values() for key in node.framework.values()]
+    starts = [minute - MINUTE_BEFORE_S for minute in minutes] or [end - _FIRST_OBJECT_S for end in ends]
+    stops = [*(minute + MINUTE_AFTER_S for minute in minutes), *ends]
+    start = min([*starts, *([] if started_at is None else [started_at])])
+    stop = max([*stops, *([] if ended_at is None else [ended_at])])
+    nodes = len(profile.nodes)
+    gpus, interval_s = _sampling(profile)
+    return axis_for(start, stop, gpus * nodes, nodes, interval_s=interval_s)
+
+
+def _sampling(profile: Profile) -> tuple[int, float]:
+    """Return how many GPUs a node has, and the seconds between their samples."""
+    names = list(profile.nodes)
+    order = [
+        (key, parsed)
+        for name in sorted({names[0], names[len(names) // 2], names[-1]})
+        for key, parsed in list(profile.nodes[name].minutes.items())[:_LOOKED_AT]
+    ]
+    ahead = SamplesAhead(profile, order, WorkerPool(0))
+    taken = [ahead.take(key) for key, _ in order]
+    read = [samples for samples in taken if not isinstance(samples, Unreadable) and samples.table]
+    gpus = [sum(series.kind == "gpu" for series in samples.table) for samples in read]
+    estimates = (estimate_interval_s(samples, None, None) for samples in read)
+    known = [interval_s for interval_s in estimates if interval_s is not None]
+    return max(gpus, default=0), median(known) if known else SAMPLING_INTERVALS_S[-1 if read else 0]
+
+
+def _framework(profile: Profile, keys: list[str]) -> Iterator[tuple[str, FrameworkKey, FrameworkEvents | None]]:
+    """Yield the framework objects in order, None where nothing can be read of one."""
+    bodies = BodiesAhead(profile.source, [profile.files[key] for key in keys])
+    listings = {
+        node: ProfileListing(
+            objects=NodeObjects(profile, node, bodies.read), bucket=profile.source.place, root=profile.root, node=node
+        )
+        for node in profile.nodes
+    }
+    parsed = {key: each for node in profile.nodes.values() for key, each in node.framework.items()}
+    for key in keys:
+        yield key, parsed[key], _read(listings[parsed[key].node], key, parsed[key])
+
+
+def _read(listing: ProfileListing, key: str, parsed: FrameworkKey) -> FrameworkEvents | None:
+    try:
+        return read_framework(listing, key, parsed)
+    except PortUnavailableError:
+        raise
+    except Exception:
+        # As in the rules' pass, which counts and names it, an object costs itself and no other.
+        return None

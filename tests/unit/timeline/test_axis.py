@@ -1,0 +1,63 @@
+"""The axis of a job: the finest that people read and that a report has room for."""
+
+import pytest
+
+from trainguard.timeline.axis import BUCKETS_S, MAX_BUCKETS, MAX_CELLS, NODE_CELLS, axis_for
+
+START = 1_795_248_017.25
+HOUR_S, DAY_S = 3_600.0, 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("hours", "gpus", "nodes", "bucket_s"),
+    [
+        (0.5, 8, 1, 1),
+        (1.0, 8, 1, 2),
+        (8.0, 16, 2, 10),
+        (24.0, 16, 2, 30),
+        (72.0, 1_024, 128, 900),
+        (28 * 24.0, 1, 1, 900),
+        (0.5, 0, 128, 5),
+    ],
+)
+def test_given_a_job_when_its_axis_is_chosen_then_a_bucket_is_as_fine_as_there_is_room(
+    hours: float, gpus: int, nodes: int, bucket_s: int
+) -> None:
+    axis = axis_for(START, START + hours * HOUR_S, gpus, nodes)
+    assert axis.bucket_s == bucket_s
+    assert axis.buckets <= MAX_BUCKETS
+    assert axis.buckets * (gpus + NODE_CELLS * nodes) <= MAX_CELLS
+
+
+def test_given_an_axis_when_looked_at_then_it_begins_on_the_grid_and_holds_both_ends() -> None:
+    axis = axis_for(START, START + HOUR_S, 8)
+    assert axis.start % axis.bucket_s == 0
+    assert axis.start <= START < axis.start + axis.bucket_s
+    last = axis.start + (axis.buckets - 1) * axis.bucket_s
+    assert last <= START + HOUR_S < last + axis.bucket_s
+
+
+@pytest.mark.parametrize(("interval_s", "bucket_s"), [(0.1, 1), (0.5, 1), (1.0, 2), (5.0, 10), (60.0, 120)])
+def test_given_a_sampling_interval_when_the_axis_is_chosen_then_a_bucket_holds_two_samples(
+    interval_s: float, bucket_s: int
+) -> None:
+    assert axis_for(START, START + 600, 8, interval_s=interval_s).bucket_s == bucket_s
+
+
+def test_given_the_lengths_of_buckets_when_days_are_cut_then_they_begin_on_the_grid() -> None:
+    assert all(DAY_S % bucket_s == 0 for bucket_s in BUCKETS_S)
+
+
+@pytest.mark.parametrize("years", [10, 250])
+@pytest.mark.parametrize("gpus", [1, 10_000, 10_000_000])
+def test_given_hostile_times_or_sizes_when_the_axis_is_chosen_then_it_is_bounded(years: int, gpus: int) -> None:
+    end = START + years * 365 * DAY_S
+    axis = axis_for(START, end, gpus)
+    assert axis.buckets <= max(2, min(MAX_BUCKETS, MAX_CELLS // gpus))
+    assert axis.start + axis.buckets * axis.bucket_s > end
+    assert axis.bucket_s % DAY_S == 0
+
+
+def test_given_an_end_before_the_start_when_the_axis_is_chosen_then_it_has_the_starts_bucket() -> None:
+    axis = axis_for(START, START - 100, 8)
+    assert (axis.buckets, axis.bucket_s) == (1, 1)

@@ -1,0 +1,154 @@
+"""Digests to what a report shows: rounding, gaps, the part of the axis, what is thinned and what is said of it."""
+
+import pytest
+
+from tests.unit.timeline.samples import EVAL, START, Row, axis, digest, samples, steps
+from trainguard.errors import TimelinePartError
+from trainguard.timeline.build import GPUS_WITH_BANDS, build_timelines
+from trainguard.timeline.digest import NodeDigest
+from trainguard.timeline.shown import Mark, Timelines
+from trainguard.timeline.shown_steps import FEWEST_SLOWEST, MAX_PROCESSES, SLOWEST_OF_ALL
+from trainguard.timeline.steps import KEPT_SLOWEST
+
+
+def build(*digests: NodeDigest, started_at: float | None = None, ended_at: float | None = None) -> Timelines:
+    return build_timelines(digests, marks=[], started_at=started_at, ended_at=ended_at)
+
+
+def test_given_a_node_when_built_then_every_series_is_shown_with_none_where_nothing_was_collected() -> None:
+    rows: list[Row] = []
+    for at, value in ((1.0, 10.0), (2.0, 20.24), (25.0, 60.0)):
+        rows += [(at, kind, "gpu0", value) for kind in ("gpu", "gpu_memory", "host_memory")]
+        rows += [(at, "cpu", "cpu0", value), (at, "cpu", "cpu1", 3 * value / 2), (at, "io_wait", "cpu0", value)]
+    shown = build(digest(samples(rows)))
+    (node,) = shown.nodes
+    (gpu,) = node.gpus
+    assert shown.axis.buckets == 3
+    assert gpu.utilization.mean == [15.1, None, 60.0]
+    assert (gpu.utilization.low, gpu.utilization.high) == ([10.0, None, 60.0], [20.2, None, 60.0])
+    assert gpu.memory == gpu.utilization == node.host_memory
+    assert node.cpu is not None
+    assert node.io_wait is not None
+    assert (node.cpu.mean, node.cpu.low, node.cpu.high) == ([18.9, None, 75.0], None, [30.4, None, 90.0])
+    assert node.io_wait.mean == gpu.utilization.mean
+
+
+def test_given_a_metric_that_was_not_collected_when_built_then_it_is_none() -> None:
+    (node,) = build(digest(samples([(1.0, "gpu", "gpu0", 5.0)]))).nodes
+    assert (node.cpu, node.io_wait, node.host_memory, node.network, node.gpus[0].memory) == (None,) * 5
+
+
+def test_given_two_network_devices_when_built_then_their_means_are_added() -> None:
+    rows: list[Row] = [(1.0, "network", "in", 1e9), (2.0, "network", "in", 3e9), (2.0, "network", "out", 500.0)]
+    (node,) = build(digest(samples([*rows, (15.0, "network", "out", 7.0), (35.0, "network", "in", 0.0)]))).nodes
+    assert node.network is not None
+    assert node.network.mean == [2_000_000_500, 7, None, 0]
+
+
+def test_given_empty_buckets_at_both_ends_when_built_then_the_axis_is_cut_to_what_is_used() -> None:
+    shown = build(digest(samples([(31.0, "gpu", "gpu0", 5.0), (52.0, "gpu", "gpu0", 5.0)])))
+    assert (shown.axis.start, shown.axis.bucket_s, shown.axis.buckets) == (START + 30.0, 10.0, 3)
+
+
+def test_given_the_jobs_start_and_end_when_built_then_the_axis_reaches_from_one_to_the_other() -> None:
+    node = digest(samples([(31.0, "gpu", "gpu0", 5.0)]))
+    shown = build(node, started_at=START + 12.0, ended_at=START + 79.0)
+    assert (shown.axis.start, shown.axis.buckets) == (START + 10.0, 7)
+    assert shown.nodes[0].gpus[0].utilization.mean == [None, None, 5.0, None, None, None, None]
+    beyond = build(node, started_at=START - 1e6, ended_at=START + 1e6)
+    assert (beyond.axis.start, beyond.axis.buckets) == (START, 10)
+
+
+def test_given_nothing_when_built_then_the_axis_stays_and_the_node_is_empty() -> None:
+    shown = build(digest())
+    assert shown.axis == axis()
+    assert (shown.nodes[0].gpus, shown.steps, shown.phases, shown.left_out) == ([], [], [], [])
+
+
+def test_given_parts_of_nodes_in_any_order_when_built_then_each_node_is_whole_and_algo_2_before_algo_10() -> None:
+    parts = [
+        digest(samples([(second, "gpu", "gpu0", 10.0 + second)]), node=node)
+        for second in (3.0, 1.0)
+        for node in ("algo-10", "algo-2")
+    ]
+    before = [part.encode() for part in parts]
+    shown = build(*parts)
+    assert [node.node for node in shown.nodes] == ["algo-2", "algo-10"]
+    assert [node.gpus[0].utilization.mean for node in shown.nodes] == [[12.0], [12.0]]
+    assert [part.encode() for part in parts] == before
+
+
+def test_given_steps_when_built_then_durations_are_seconds_and_the_slowest_are_in_order_of_time() -> None:
+    job = digest(steps([1.0, 2.0, 15.0], [0.5, 0.25, 2.0]), steps([3.0], [1.0], mode=EVAL))
+    (evaluation, train) = build(job).steps
+    assert (train.node, train.process, train.steps) == ("algo-1", "algo-1-100", 3)
+    assert (train.mean_s, train.low_s, train.high_s) == ([0.375, 2.0], [0.25, 2.0], [0.5, 2.0])
+    assert [(step.at - START, step.step, step.duration_s) for step in train.slowest] == [
+        (1.0, "0", 0.5),
+        (2.0, "1", 0.25),
+        (15.0, "2", 2.0),
+    ]
+    assert (evaluation.mode, evaluation.mean_s) == (EVAL, [1.0, None])
+
+
+def test_given_fires_when_built_then_their_marks_are_passed_on() -> None:
+    mark = Mark(at=START + 1e6, rule="LowGPUUtilization", node="algo-1", gpu="gpu0")
+    assert build_timelines([digest()], marks=[mark], started_at=None, ended_at=None).marks == [mark]
+
+
+@pytest.mark.parametrize("gpus", [GPUS_WITH_BANDS, GPUS_WITH_BANDS + 1])
+def test_given_many_gpus_when_built_then_the_least_busy_ones_keep_their_band_and_all_their_mean(gpus: int) -> None:
+    rows = [(1.0, "gpu", f"gpu{number}", 99.0 - number) for number in range(gpus)]
+    shown = build(digest(samples(rows[:20])), digest(samples(rows[20:]), node="algo-2"))
+    listed = [gpu for node in shown.nodes for gpu in node.gpus]
+    without = [gpu.gpu for gpu in listed if gpu.utilization.low is None or gpu.utilization.high is None]
+    assert len(listed) == gpus
+    assert all(gpu.utilization.mean != [None] for gpu in listed)
+    assert without == ([] if gpus == GPUS_WITH_BANDS else ["gpu0"])
+    assert bool(shown.left_out) is (gpus > GPUS_WITH_BANDS)
+
+
+def test_given_many_processes_when_built_then_those_that_lost_most_time_are_shown_and_the_others_named() -> None:
+    even = [digest(steps([1.0, 2.0], [0.5, 0.5], process=f"p{rank:02}"), node=f"algo-{rank}") for rank in range(40)]
+    spike = digest(steps([1.0, 12.0], [0.5, 0.9], process="spike"), node="spike")
+    slow = digest(steps([1.0, 2.0], [0.6, 0.6], process="slow"), node="slow")
+    busy = digest(steps([index / 10 for index in range(50)], [0.49] * 50, process="busy"), node="busy")
+    shown = build(*even, spike, slow, busy)
+    processes = [each.process for each in shown.steps]
+    assert len(processes) == MAX_PROCESSES
+    assert {"spike", "slow"} <= set(processes)
+    assert "busy" not in processes
+    (sentence,) = shown.left_out
+    assert sentence.endswith("left out: busy, p30, p31, p32, p33, p34, p35, p36, p37, p38, p39.")
+
+
+def test_given_many_series_when_built_then_fewer_slow_steps_are_shown_of_each() -> None:
+    starts, durations = [index / 10 for index in range(300)], [1.0 + index for index in range(300)]
+    alone = build(digest(steps(starts, durations))).steps
+    crowd = build(digest(*(steps(starts, durations, process=f"p{rank}") for rank in range(25)))).steps
+    assert len(alone[0].slowest) == KEPT_SLOWEST
+    assert {len(each.slowest) for each in crowd} == {SLOWEST_OF_ALL // 25}
+    assert crowd[0].slowest[0].duration_s == 300 - SLOWEST_OF_ALL // 25 + 1
+    assert SLOWEST_OF_ALL // 25 > FEWEST_SLOWEST
+
+
+def test_given_what_has_no_place_when_built_then_it_is_said_how_much_on_which_nodes() -> None:
+    crowded = digest(samples((1.0, "gpu", f"gpu{number}", 5.0) for number in range(66)))
+    early = [digest(samples([(-5.0, "gpu", "gpu0", 5.0)]), node=f"algo-{number}") for number in range(2, 9)]
+    shown = build(crowded, *early)
+    assert "7 samples or steps on algo-2, algo-3, algo-4, algo-5, algo-6 and 2 more lie outside" in shown.left_out[1]
+    assert "2 samples or steps on algo-1 are of more devices" in shown.left_out[2]
+
+
+def test_given_more_phases_than_can_be_shown_when_built_then_it_is_said() -> None:
+    long = axis(1_000, 1)
+    training = steps(list(range(0, 1_000, 2)), [0.5] * 500)
+    shown = build(digest(training, steps(list(range(1, 1_000, 2)), [0.4] * 500, mode=EVAL), on=long))
+    assert shown.left_out == ["Phases are told apart by stretches of 2 s: there are more than can be shown."]
+
+
+def test_given_no_digest_or_two_axes_when_built_then_it_is_refused() -> None:
+    with pytest.raises(TimelinePartError, match="at least one"):
+        build()
+    with pytest.raises(TimelinePartError, match=r"algo-2.*buckets=11"):
+        build(digest(), digest(node="algo-2", on=axis(11)))
