@@ -13,15 +13,33 @@ from trainguard.timeline.shown import Timelines
 SCHEMA_VERSION: Literal["2"] = "2"
 
 Scope = Literal["state", "full"]
+Level = Literal["healthy", "attention", "unhealthy", "unknown"]
 Parameter = float | int | str | None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Three sentences, read first: is the job healthy, what is the one thing to change, what does leaving it cost."""
+    """Three sentences, read first: is the job healthy, what is the one thing to change, what does leaving it cost.
+
+    Attributes
+    ----------
+    level : {"healthy", "attention", "unhealthy", "unknown"}
+        The first sentence in a word. ``healthy`` only when all rules that apply have judged all nodes and none has
+        fired; ``attention`` for what is small, over or a risk; ``unknown`` while something was not judged.
+    rule : str or None
+        The rule whose finding is the thing to change.
+    wasted_share : float or None
+        Share, 0 to 1, of the paid time of all nodes that the finding and what it explains have cost.
+    lost : float or None
+        The same in money, in the currency of the report's ``cost``.
+    """
 
     health: str
     change: str
     cost: str
+    level: Level = "unknown"
+    rule: str | None = None
+    wasted_share: float | None = None
+    lost: float | None = None
 
 
 class Money(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +97,22 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     gpus : int
         How many GPUs wrote metrics, all nodes together.
+    started_at, ended_at : str or None
+        As SageMaker says; where it does not, or where a sample is earlier, the first sample; where it does not, and the
+        job has ended, the last one.
+    duration_s : float or None
+        From the start to the end, of a job that has not ended to ``evaluated_through``.
     evaluated_through : str or None
         How far the rules have judged.
     initialization, training_loop, finalization : Span or None
         From the job's start to its first step, from there to the end of its last step, and on to the job's end; None
-        for a job without steps.
+        for a job without steps, the last one also while the job runs.
     steps : int or None
         How many steps its training processes took, all together.
+    data_covered : str
+        What was collected, in a sentence.
+    data_missing : list of str
+        What was not, a sentence each: nodes that never wrote, gaps, lines that could not be used.
     """
 
     name: str
@@ -102,12 +129,22 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     training_loop: Span | None
     finalization: Span | None
     steps: int | None
+    data_covered: str = ""
+    data_missing: list[str] = msgspec.field(default_factory=list)
 
 
 class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """What was collected of one node's stream, and what was missing or not used, by the name of its fault.
 
-    ``share`` is that of the stream's minutes that was applied, 0 to 1; None of a stream without a minute grid.
+    Attributes
+    ----------
+    first_at : str or None
+        Its first sample; of framework events the first step.
+    share : float or None
+        Share, 0 to 1, of the minutes from the first to the last that could be used; None of framework events, which
+        have no minute grid.
+    counters : dict of str to int
+        How much was read, was missing (``gaps``, in minutes) or was not used, by the name of its fault.
     """
 
     node: str
@@ -132,8 +169,10 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A rule's verdict with all that it was made of.
 
     ``parameters`` are those in force; ``changed`` names those that are not the default. ``recommendation`` is one
-    sentence for this case: the advice of a rule that has fired, or what to know of one that has not. ``details`` are
-    the rule's own numbers, by node where it judges nodes; the rule's page says what they mean.
+    sentence for this case: the advice of a rule that has fired, or what to know of one that has not. ``unit`` is that
+    of ``measured`` and ``threshold``; a plain number has none. ``times_fired`` counts episodes, the last of which began
+    at ``fired_at``. ``details`` are the rule's own numbers, by node where it judges nodes; the rule's page says what
+    they mean.
     """
 
     rule: str
@@ -163,6 +202,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         Made from the rules' state alone, within seconds of a fire; or with the profile read again, with time lines.
     final : bool
         Whether the job has ended and all of it was judged.
+    healthy : bool
+        Whether the verdict's level is ``healthy``: nothing has fired, and nothing was left unjudged.
     summary : str
         The findings in one sentence, and how many rules judged.
     rules : list of RuleEntry

@@ -1,0 +1,96 @@
+"""Facts of a job that no verdict says: read from what the rules remember. None is what no rule has looked at."""
+
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from trainguard.engine.framework_stream import MICROSECONDS
+from trainguard.errors import RuleFailedError
+from trainguard.report.judged import JudgedJob
+from trainguard.rules.dataloader import Dataloader
+from trainguard.rules.framework_classes import EventClass
+from trainguard.rules.loader_series import DataloaderState
+from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics, OverallFrameworkMetricsState
+from trainguard.rules.overall_system_usage import OverallSystemUsage, OverallSystemUsageState
+from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
+from trainguard.rules.step_series import StepOutlierState
+from trainguard.state.usage_counts import PERCENT_BINS
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def usage(judged: JudgedJob) -> dict[str, OverallSystemUsageState]:
+    """Return what was counted of each node's use."""
+    return _states(judged, OverallSystemUsage.name, OverallSystemUsageState)
+
+
+def gpu_use(judged: JudgedJob) -> float | None:
+    """Return the mean utilization of all GPUs over all points, start-up, pauses and tail included, in percent."""
+    busy = total = 0.0
+    for node, state in usage(judged).items():
+        counts = state.percents.get("GPU")
+        if counts is not None:
+            table = counts.table() * len(judged.streams.system[node].state.gpu_names)
+            busy += float(table @ np.arange(PERCENT_BINS))
+            total += float(table.sum())
+    return busy / total if total else None
+
+
+def first_step_at(judged: JudgedJob) -> float | None:
+    """Return the start of the earliest step, epoch seconds."""
+    starts = (stream.state.first_step_us for stream in judged.streams.framework.values())
+    first_us = min((at for at in starts if at is not None), default=None)
+    return None if first_us is None else first_us / MICROSECONDS
+
+
+def last_step_end(judged: JudgedJob) -> float | None:
+    """Return the end of the last step, epoch seconds."""
+    states = _states(judged, OverallFrameworkMetrics.name, OverallFrameworkMetricsState).values()
+    ends_us = [loop.last_us for state in states for loop in state.loops if loop.first_us is not None]
+    return max(ends_us) / MICROSECONDS if ends_us else None
+
+
+def steps(judged: JudgedJob) -> int | None:
+    """Return how many steps all processes took in all modes; None also where only one mode's were counted."""
+    parameters = judged.plan.parameters.get(StepOutlier.name)
+    if not isinstance(parameters, StepOutlierParameters) or parameters.mode not in {None, "None"}:
+        return None
+    states = _states(judged, StepOutlier.name, StepOutlierState).values()
+    counted = (each.steps_not_judged + sum(s.steps + s.dropped for s in each.series) for each in states)
+    return sum(counted) or None
+
+
+def has_operators(judged: JudgedJob) -> bool | None:
+    """Tell whether operators were profiled."""
+    states = _states(judged, OverallFrameworkMetrics.name, OverallFrameworkMetricsState).values()
+    if not states:
+        return None
+    return any(state.table(of).total_us for state in states for of in (EventClass.CPU, EventClass.GPU))
+
+
+def has_loader_events(judged: JudgedJob) -> bool | None:
+    """Tell whether a data loader has written events."""
+    if Dataloader.name not in {rule.name for rule in judged.plan.joined}:
+        return None
+    states = []
+    for node in judged.framework_nodes:
+        try:
+            states.append(judged.streams.framework[node].collected(Dataloader.name))
+        except RuleFailedError:
+            return None  # the rule is in error, and its row says so
+    loads = [each for each in states if isinstance(each, DataloaderState)]
+    return any(each.processes or each.prefetch is not None for each in loads) if loads else None
+
+
+def _states(judged: JudgedJob, rule: str, state_type: type[S]) -> dict[str, S]:
+    """Return the states of a rule over nodes, by node; where it has failed there is none."""
+    found: dict[str, S] = {}
+    if rule not in judged.plan.node_rules or rule in judged.plan.faults:
+        return found
+    for streams in (judged.streams.system, judged.streams.framework):
+        for node, stream in streams.items():
+            slot = stream.state.slots.get(rule)
+            if slot is not None and slot.fault is None and isinstance(state := stream.state_of(rule), state_type):
+                found[node] = state
+    return found

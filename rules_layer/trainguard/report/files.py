@@ -1,0 +1,45 @@
+"""The files of a report, in the order in which they are to be written: whoever finds the last one finds the rest."""
+
+from trainguard.errors import ReportPageError
+from trainguard.report.build import BuiltReport
+from trainguard.report.document import Report
+from trainguard.report.encode import encode_document
+from trainguard.report.links import REPORT_JSON, REPORT_PAGE
+
+CONTENT_TYPES = {".json": "application/json", ".html": "text/html; charset=utf-8"}
+
+
+def report_files(built: BuiltReport, *, page: bool = True) -> dict[str, bytes]:
+    """Return the files of a report by their names under the report's prefix, ``report.json`` last.
+
+    Parameters
+    ----------
+    built : BuiltReport
+    page : bool
+        Whether to make ``report.html`` too.
+
+    Raises
+    ------
+    ReportPageError
+        When the page cannot be made; it holds the other files, so that they can be written before it is raised on.
+    """
+    document = encode_document(built.report)
+    if not page:
+        return {**built.managed, REPORT_JSON: document}
+    try:
+        body = _render(built.report)
+    except Exception as fault:
+        # Whatever a page fails of, the numbers are made and must not be lost for it.
+        raise ReportPageError(built.report.job.name, fault, {**built.managed, REPORT_JSON: document}) from fault
+    return {**built.managed, REPORT_PAGE: body, REPORT_JSON: document}
+
+
+def content_type(name: str) -> str:
+    """Return the type that S3 and browsers are told; KeyError for a file that no report has."""
+    return CONTENT_TYPES[name[name.rindex(".") :]]
+
+
+def _render(report: Report) -> bytes:
+    from trainguard.report.html.render import render_report  # noqa: PLC0415 -- JSON alone takes no templates
+
+    return render_report(report).encode()

@@ -1,0 +1,172 @@
+"""All jobs of a deployment as one typed document: what ``fleet.json`` holds and ``fleet.html`` shows.
+
+Times are ISO 8601 in UTC, shares from 0 to 1, money in the currency of ``totals``. Its JSON schema is published; a
+change that a reader must know of raises SCHEMA_VERSION.
+"""
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA_VERSION: Literal["1"] = "1"
+
+
+class FleetTotals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All jobs together.
+
+    ``judged`` are jobs of which at least one rule could say something, ``with_findings`` those on which one has fired.
+    ``instance_hours`` is what was paid for, as far as a job's times are known; ``wasted_share`` is the part of it that
+    the jobs' gravest losses make up. ``unpriced`` jobs have no part in ``spent`` and ``lost``.
+    """
+
+    jobs: int
+    active: int
+    judged: int
+    with_findings: int
+    fires: int
+    stops: int
+    instance_hours: float
+    wasted_share: float | None
+    spent: float | None
+    lost: float | None
+    currency: str
+    unpriced: int
+
+
+class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One job.
+
+    Findings overlap, so ``wasted_share`` (of the job's paid time) is that of the finding that wasted most, and ``lost``
+    its price; None where no finding could say, 0 where none was made.
+    """
+
+    job: str
+    status: str
+    active: bool
+    instance_type: str | None
+    instance_count: int | None
+    started_at: str | None
+    instance_hours: float | None
+    wasted_share: float | None
+    lost: float | None
+    spent: float | None
+    severity: str | None
+    fired: list[str]
+    summary: str
+    report: str | None
+    console: str | None
+
+
+class FleetRest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The jobs that are not told one by one."""
+
+    jobs: int
+    with_findings: int
+    lost: float | None
+
+
+class FleetRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule over all jobs; ``lost`` is what its findings have cost, ``worst`` the job on which they wasted most."""
+
+    rule: str
+    jobs_judged: int
+    jobs_fired: int
+    jobs_in_error: int
+    times_fired: int
+    lost: float | None
+    worst: str | None
+
+
+class HeatRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job's line in the table of jobs and rules: a word for each of ``rules``, in their order.
+
+    The word is the finding's severity, ``over`` for one that is over, else the rule's status; empty without a row.
+    """
+
+    job: str
+    cells: list[str]
+
+
+class Heat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which rules fired where: the jobs with findings, the most wasteful first."""
+
+    rules: list[str]
+    rows: list[HeatRow]
+    left_out: int
+
+
+class FleetWeek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The jobs that began in one week; ``monday`` is its first day."""
+
+    monday: str
+    jobs: int
+    with_findings: int
+    share: float
+    wasted_share: float | None
+    spent: float | None
+    lost: float | None
+
+
+class FleetInstanceType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The jobs of one instance type; ``instance_type`` None stands for those of which it is not known."""
+
+    instance_type: str | None
+    jobs: int
+    with_findings: int
+    instance_hours: float
+    wasted_share: float | None
+    spent: float | None
+    lost: float | None
+
+
+class Unjudged(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job of which no rule could say anything, and why."""
+
+    job: str
+    status: str
+    why: str
+
+
+class StopMade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A training job that was stopped by a rule's fire."""
+
+    job: str
+    rule: str
+    at: str | None
+    action: str
+
+
+class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All jobs of a deployment.
+
+    Attributes
+    ----------
+    since : str or None
+        Jobs that did nothing after it are left out.
+    jobs : list of FleetJob
+        The most wasteful first; bounded, ``rest`` are the others.
+    rules : list of FleetRule
+        Those that fired on most jobs first.
+    weeks : list of FleetWeek
+        In order of time.
+    unjudged, stops : list
+        Bounded; how many there are in all stands in ``totals`` and ``notes``.
+    notes : list of str
+        What was left out, and how numbers are to be read, in sentences.
+    """
+
+    schema_version: Literal["1"] = SCHEMA_VERSION
+    generated_at: str
+    since: str | None
+    stack: str
+    region: str
+    totals: FleetTotals
+    jobs: list[FleetJob]
+    rest: FleetRest
+    rules: list[FleetRule]
+    heat: Heat
+    weeks: list[FleetWeek]
+    instance_types: list[FleetInstanceType]
+    unjudged: list[Unjudged]
+    stops: list[StopMade]
+    notes: list[str]

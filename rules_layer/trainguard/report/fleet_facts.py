@@ -1,0 +1,121 @@
+"""What one job's item and rows say for the fleet: what it wasted, what fired, whether it was judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from trainguard.ports import StoredRow
+from trainguard.pricing.cost import HOUR_S, Account, Bill
+from trainguard.pricing.table import PriceTable
+from trainguard.records import JobRecord, RuleRow, Severity, Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """One job with its rows of the whole job; ``prices`` None stands for the packaged table."""
+
+    job: JobRecord
+    rows: Mapping[str, StoredRow]
+    prices: PriceTable | None = None
+
+    @classmethod
+    def of(cls, job: JobRecord, rows: Sequence[StoredRow], prices: PriceTable | None = None) -> "JobFacts":
+        """Leave the rows of nodes aside."""
+        return cls(job, {each.row.rule: each for each in rows if each.row.node is None}, prices)
+
+    @cached_property
+    def rules(self) -> Mapping[str, RuleRow]:
+        """The rows of the rules, without the one that sums them up."""
+        return {rule: each.row for rule, each in self.rows.items() if rule != PROFILER_REPORT}
+
+    @property
+    def report(self) -> RuleRow | None:
+        """The row that sums the rules up."""
+        return self.rows[PROFILER_REPORT].row if PROFILER_REPORT in self.rows else None
+
+    @cached_property
+    def fired(self) -> list[RuleRow]:
+        """The rows of rules that have fired, what wasted most first, then the gravest."""
+        rows = (row for row in self.rules.values() if has_fired(row))
+        return sorted(rows, key=lambda row: (-(row.wasted_percent or 0.0), -gravity(row.severity), row.rule))
+
+    @property
+    def judged(self) -> bool:
+        """Whether at least one rule could say something."""
+        return bool(self.fired) or (self.report is not None and self.report.data_points > 0)
+
+    @property
+    def began_at(self) -> float | None:
+        """When the job began, as far as it is known: epoch seconds."""
+        known = (self.job.started_at, self.job.created_at)
+        return next((at for at in known if at is not None), None)
+
+    @property
+    def last_at(self) -> float | None:
+        """When the job last did something that was noted: epoch seconds."""
+        known = (self.job.ended_at, self.job.last_object_at, self.through, self.began_at)
+        return max((at for at in known if at is not None), default=None)
+
+    @property
+    def through(self) -> float | None:
+        """How far the rules have judged, epoch seconds."""
+        row = self.report
+        return self.job.last_object_at if row is None else row.evaluated_through
+
+    @property
+    def hours(self) -> float | None:
+        """Instance hours that were judged: all nodes from the job's start on."""
+        if self.job.started_at is None or self.through is None:
+            return None
+        return max(self.through - self.job.started_at, 0.0) / HOUR_S * self.nodes
+
+    @property
+    def nodes(self) -> int:
+        """How many instances the job has; one where that is not known."""
+        return self.job.instance_count or 1
+
+    @cached_property
+    def wasted_share(self) -> float | None:
+        """What its most wasteful finding cost of the paid time, 0 to 1; findings overlap, so they are not added up."""
+        said = [row.wasted_percent for row in self.fired if row.wasted_percent is not None]
+        if said:
+            return max(said) / 100.0
+        return 0.0 if self.judged and not self.fired else None
+
+    @cached_property
+    def spent(self) -> float | None:
+        """What the judged time has cost; None where no price is known."""
+        bill = Account(self.job.instance_type, self.job.started_at, self.through, self.nodes, self.prices).bill()
+        return bill.spent if isinstance(bill, Bill) else None
+
+    def lost_by(self, row: RuleRow) -> float | None:
+        """Return what a finding has cost; None where it or the price is not known."""
+        if self.spent is None or row.wasted_percent is None:
+            return None
+        return self.spent * row.wasted_percent / 100.0
+
+    @property
+    def lost(self) -> float | None:
+        """What the most wasteful finding has cost."""
+        return None if self.spent is None or self.wasted_share is None else self.spent * self.wasted_share
+
+    @property
+    def severity(self) -> Severity | None:
+        """The gravest severity of what goes on."""
+        return max((row.severity for row in self.fired if row.severity is not None), key=gravity, default=None)
+
+    @property
+    def wasted_hours(self) -> float | None:
+        """Instance hours that the most wasteful finding cost."""
+        return None if self.hours is None or self.wasted_share is None else self.hours * self.wasted_share
+
+
+def has_fired(row: RuleRow) -> bool:
+    """Whether a rule has fired, be it on one node and not alerted yet, or over by now."""
+    return row.times_fired > 0 or row.status is Status.FIRED
+
+
+def gravity(severity: Severity | None) -> int:
+    """Return how grave a severity is, 0 for none."""
+    return 0 if severity is None else 1 + list(Severity).index(severity)

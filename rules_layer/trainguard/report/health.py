@@ -1,0 +1,105 @@
+"""The first sentence of a report: is the job healthy, as far as that was judged."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.engine.findings import Finding
+from trainguard.records import Severity
+from trainguard.report.causes import group_of, in_words, joined_with, looks_low, other_roots, wasted_share
+from trainguard.report.document import Level
+from trainguard.report.facts import gpu_use
+from trainguard.report.judged import JudgedJob
+from trainguard.report.unjudged import Judged
+from trainguard.report.words import counted, listed
+from trainguard.rules.units import show_percent
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a job is, in a word and in a sentence."""
+
+    level: Level
+    sentence: str
+
+
+def health_of(judged: JudgedJob, rules: Judged, root: Finding | None) -> Health:
+    """Say how a job is; ``root`` is the finding that matters most."""
+    if root is not None:
+        return _with_findings(judged, rules, root)
+    if not rules.judged:
+        return Health("unknown", f"{_nothing_to_say(judged, rules)}.")
+    use = _use(judged)
+    missing = rules.in_words(ended=judged.ended)
+    if not rules.complete:
+        found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
+        return Health("unknown", f"{found}; {use}." if use else f"{found}.")
+    others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply)" if rules.not_applicable else ""
+    healthy = (
+        f"This job {'was' if judged.ended else 'is'} healthy: {_rules(rules.judged, 'finds', 'find')} nothing wrong"
+    )
+    return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
+
+
+def _with_findings(judged: JudgedJob, rules: Judged, root: Finding) -> Health:
+    group = group_of(root, judged.findings)
+    level, opening = _opening(judged, root, group)
+    said = f"{opening} {_found(judged, root, group)} ({root.rule}, {_marked(root)})"
+    others = other_roots(root, judged.findings)
+    if others:
+        said += f"; also found: {listed([f'{each.rule} ({_marked(each)})' for each in others])}"
+    return Health(level, f"{'; '.join([said, *rules.faults])}.")
+
+
+def _opening(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> tuple[Level, str]:
+    if not (root.ongoing or judged.ended):
+        return "attention", "Nothing is seen of it now, but earlier in this job"
+    tense = "was" if judged.ended else "is"
+    if wasted_share(group, judged.account.nodes) is None:
+        return "attention", f"This job {tense} at risk:"
+    if root.severity is Severity.LOW:
+        return "attention", f"This job {'had' if judged.ended else 'has'} a small fault:"
+    return "unhealthy", f"This job {tense} not healthy:"
+
+
+def _found(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> str:
+    """Say what was found; where GPUs were not busy, how busy they were."""
+    verdict = judged.verdict_of(root.rule)
+    if verdict is None:
+        return f"{root.rule} fired"
+    use = _use(judged)
+    return joined_with(use, root, verdict) if use and looks_low(group) else in_words(root, verdict)
+
+
+def _marked(finding: Finding) -> str:
+    """For example ``high, on 3 of 8 nodes, over now``."""
+    affected, of = finding.nodes
+    where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
+    return f"{finding.severity.value}{where}{'' if finding.ongoing else ', over now'}"
+
+
+def _nothing_to_say(judged: JudgedJob, rules: Judged) -> str:
+    """Say why there is no verdict at all."""
+    missing = rules.in_words(ended=judged.ended)
+    if not missing:
+        return "Nothing can be said of this job: no rule applies to what it wrote"
+    return f"Nothing can be said of this job: {missing}" if judged.ended else f"Nothing can be said yet: {missing}"
+
+
+def _but(judged: JudgedJob) -> str:
+    return "but not all was judged" if judged.ended else "but not all is judged yet"
+
+
+def _rules(rules: Sequence[str], one: str = "", many: str = "") -> str:
+    """For example ``the 8 rules that apply find``; a single one by name."""
+    verb = one if len(rules) == 1 else many
+    said = rules[0] if len(rules) == 1 else counted(len(rules), "rule")
+    return f"{said} {verb}".strip()
+
+
+def _use(judged: JudgedJob) -> str:
+    """Say how busy the GPUs were; empty where that was not counted."""
+    use = gpu_use(judged)
+    if use is None:
+        return ""
+    gpus = "its GPU was" if judged.gpus == 1 else f"its {judged.gpus:,} GPUs were"
+    return f"{gpus} {show_percent(use)} busy on average"

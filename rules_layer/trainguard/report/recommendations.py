@@ -1,0 +1,80 @@
+"""What to do about each rule's verdict, in one sentence for this case."""
+
+from collections.abc import Callable, Mapping
+
+from trainguard.engine.slots import Verdict, shown_status
+from trainguard.records import Status
+from trainguard.report.judged import JudgedJob
+from trainguard.report.verdict import smaller_instance
+from trainguard.report.words import clause
+from trainguard.rules.overall_system_usage import OverallSystemUsage
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES
+from trainguard.rules.spans import patience_in_points
+from trainguard.rules.step_outlier import MIN_STEPS, StepOutlier
+from trainguard.rules.step_series import WARM_UP_STEPS
+from trainguard.rules.units import show_duration
+
+OF_FRAMEWORK = frozenset(rule.name for rule in (*FRAMEWORK_RULES, *JOB_RULES)) - {"LoadBalancing"}
+
+
+def recommendation(verdict: Verdict, judged: JudgedJob) -> str | None:
+    """Return the rule's own advice, or what to know of a rule that has not fired; None where there is nothing to do."""
+    judgement, status = verdict.judgement, shown_status(verdict)
+    if status is Status.ERROR:
+        return _of_error(verdict, judged)
+    if judgement.advice is not None:
+        return judgement.advice
+    return _SAID[status](verdict, judged) if status in _SAID else None
+
+
+def _of_ok(verdict: Verdict, judged: JudgedJob) -> str | None:
+    under_used = verdict.rule == OverallSystemUsage.name and smaller_instance(judged) is not None
+    return "Try the job on a smaller instance." if under_used else None
+
+
+def _of_disabled(*_: object) -> str:
+    return f"Set rule_to_invoke to {PROFILER_REPORT} to have it judged with the others."
+
+
+def _of_error(verdict: Verdict, judged: JudgedJob) -> str:
+    if verdict.rule in judged.plan.faults:
+        return f"Correct this setting: {clause(verdict.judgement.reason)}."
+    return (
+        f"Report this fault of TrainGuard: {clause(verdict.judgement.reason)}. The other rules are not touched by it."
+    )
+
+
+def _of_framework(verdict: Verdict, judged: JudgedJob) -> str | None:
+    if verdict.rule not in OF_FRAMEWORK or judged.framework_nodes:
+        return None
+    return "Collect framework metrics next time: what was not collected says how."
+
+
+def _of_short_job(verdict: Verdict, judged: JudgedJob) -> str | None:
+    """Say which setting lets a job of this length be judged, where it is the length that was lacking."""
+    if not judged.ended:
+        return None
+    if verdict.rule == StepOutlier.name:
+        needed = MIN_STEPS + WARM_UP_STEPS
+        return f"It needs more than {needed} steps of a process: nothing to do for a job that has fewer."
+    parameters = judged.plan.parameters.get(verdict.rule)
+    patience = getattr(parameters, "patience", None)
+    points = verdict.judgement.data_points
+    if patience is None or not points:
+        return None
+    needed = patience_in_points(patience, getattr(parameters, "patience_s", None), judged.interval_s)
+    if points > needed:
+        return None
+    return (
+        f"Lower {verdict.rule}_patience for jobs as short as this one: it is {needed:,} points, which are "
+        f"{show_duration(needed * judged.interval_s)} at a point every {judged.interval_s:g} s; there were {points:,}."
+    )
+
+
+_SAID: Mapping[Status, Callable[[Verdict, JudgedJob], str | None]] = {
+    Status.DISABLED: _of_disabled,
+    Status.NOT_APPLICABLE: _of_framework,
+    Status.OK: _of_ok,
+    Status.WARMING_UP: _of_short_job,
+}

@@ -1,0 +1,54 @@
+"""The JSON schema of ``report.json``, made from the document's types.
+
+``python -m trainguard.report.schema > docs/schemas/report-2.json`` renews the published copy.
+"""
+
+import re
+import sys
+from typing import Any
+
+import msgspec
+
+from trainguard.report.document import SCHEMA_VERSION, Report
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+IDENTITY = f"urn:trainguard:report:{SCHEMA_VERSION}"
+_REFERENCE = "#/$defs/{name}"
+_FIELDS = re.compile(r"^    (?P<names>\w[\w, ]*) : .*\n(?P<text>(?:        .*\n?)+)", re.MULTILINE)
+
+
+def report_schema(document: type[msgspec.Struct] = Report, *, identity: str = IDENTITY) -> dict[str, Any]:
+    """Return the schema: every field is always there, and no other is."""
+    (reference,), types = msgspec.json.schema_components([document], ref_template=_REFERENCE)
+    for described in types.values():
+        if "properties" in described:
+            described["required"] = list(described["properties"])
+            described["additionalProperties"] = False
+            _describe_fields(described)
+    return {
+        "$schema": DIALECT,
+        "$id": identity,
+        "title": "Report of a training job",
+        **reference,
+        "$defs": dict(sorted(types.items())),
+    }
+
+
+def encode_schema(schema: dict[str, Any]) -> bytes:
+    """Encode a schema for people and for tools."""
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
+
+
+def _describe_fields(described: dict[str, Any]) -> None:
+    """Move what a docstring says of single fields to them."""
+    text = described.get("description", "")
+    summary, _, attributes = text.partition("Attributes\n")
+    for match in _FIELDS.finditer(f"{attributes}\n"):
+        for name in match["names"].split(", "):
+            if name in described["properties"]:
+                described["properties"][name]["description"] = " ".join(match["text"].split())
+    described["description"] = " ".join(summary.split())
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(encode_schema(report_schema()))

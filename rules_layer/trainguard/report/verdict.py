@@ -1,0 +1,74 @@
+"""The three sentences that are read first: is the job healthy, what to change, what leaving it costs."""
+
+from trainguard.engine.findings import Finding
+from trainguard.pricing.cost import Bill
+from trainguard.records import Status
+from trainguard.report.causes import group_of, root_of, wasted_share
+from trainguard.report.document import Level, Verdict
+from trainguard.report.health import health_of
+from trainguard.report.judged import JudgedJob
+from trainguard.report.unjudged import Judged, unjudged
+from trainguard.report.waste import cost_sentence
+from trainguard.report.words import clause
+from trainguard.rules.overall_system_usage import OverallSystemUsage
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+SMALLER_INSTANCE = "a smaller instance may do."
+"""How OverallSystemUsage ends what it says of a node that is under-utilised."""
+
+
+def verdict_of(judged: JudgedJob) -> Verdict:
+    """Say of a job what matters most."""
+    root, rules = root_of(judged.findings), unjudged(judged)
+    share = None if root is None else wasted_share(group_of(root, judged.findings), judged.account.nodes)
+    health = health_of(judged, rules, root)
+    bill = judged.account.bill()
+    return Verdict(
+        health=health.sentence,
+        change=_without_finding(judged, rules, health.level) if root is None else _with_finding(root),
+        cost=cost_sentence(judged, root, share, judgeable=bool(rules.judged)),
+        level=health.level,
+        rule=None if root is None else root.rule,
+        wasted_share=share,
+        lost=round(share * bill.spent, 2) if share is not None and isinstance(bill, Bill) else None,
+    )
+
+
+def _with_finding(root: Finding) -> str:
+    return root.advice or f"Look at what {root.rule} says: {root.reason}"
+
+
+def _without_finding(judged: JudgedJob, rules: Judged, level: Level) -> str:
+    """Say what to do about a job on which nothing was found."""
+    fault = _setting_at_fault(judged)
+    if fault is not None:
+        return f"Correct this setting: {clause(fault)}."
+    if rules.failed:
+        verdict = judged.verdict_of(rules.failed[0])
+        reason = "" if verdict is None else f": {clause(verdict.judgement.reason)}"
+        return f"Report this fault of TrainGuard, {rules.failed[0]} could not judge{reason}."
+    if not rules.judged:
+        return "Nothing can be advised: there is no verdict." if judged.ended else "Nothing can be advised yet."
+    nothing = (
+        "Nothing needs to be changed"
+        if level == "healthy"
+        else "Nothing needs to be changed, as far as that was judged"
+    )
+    saving = smaller_instance(judged)
+    return f"{nothing}." if saving is None else f"{nothing}, but it may be had for less: {saving}"
+
+
+def _setting_at_fault(judged: JudgedJob) -> str | None:
+    faults = judged.plan.faults
+    rule = next((rule for rule in faults if rule != PROFILER_REPORT), PROFILER_REPORT)
+    return str(faults[rule]) if rule in faults else None
+
+
+def smaller_instance(judged: JudgedJob) -> str | None:
+    """Return what OverallSystemUsage says where it finds every node with GPUs under-utilised, of the first of them."""
+    said = [
+        each.judgement.reason
+        for each in judged.by_node.get(OverallSystemUsage.name, {}).values()
+        if each.judgement.status is Status.OK
+    ]
+    return said[0] if said and all(reason.endswith(SMALLER_INSTANCE) for reason in said) else None

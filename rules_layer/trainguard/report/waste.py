@@ -1,0 +1,93 @@
+"""The third sentence of a report: what it costs to leave things as they are."""
+
+from dataclasses import dataclass
+
+from trainguard.engine.findings import Finding
+from trainguard.pricing.cost import Bill, Unpriced
+from trainguard.report.judged import JudgedJob
+from trainguard.report.words import show_money, show_share
+from trainguard.rules.max_initialization_time import MaxInitializationTime
+
+DAY_H = 24.0
+NEXT_TIME = "a repeat of this job as it is wastes as much again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Waste:
+    """``share``, 0 to 1, of the nodes' paid time, in words and in money."""
+
+    share: float
+    bill: Bill | Unpriced
+    gpus: bool
+
+    @property
+    def amount(self) -> str:
+        """For example ``68 % of the GPU time``."""
+        return f"{show_share(self.share)} of the {'GPU time' if self.gpus else 'paid time'}"
+
+    def money(self, ended: bool) -> str:
+        """For example ``USD 41.20 of the USD 60.58 spent so far``."""
+        if isinstance(self.bill, Unpriced):
+            return f"in money that is not known, because {self.bill.why}"
+        lost, spent = (show_money(each, self.bill.currency) for each in (self.share * self.bill.spent, self.bill.spent))
+        return f"{lost} of the {spent} spent{'' if ended else ' so far'}"
+
+    def rate(self, share: float, how_long: str) -> str:
+        """Say what a day and an hour cost from now on; empty where no price is known."""
+        if isinstance(self.bill, Unpriced):
+            return ""
+        hourly, currency = share * self.bill.hourly * self.bill.nodes, self.bill.currency
+        return f", and {show_money(DAY_H * hourly, currency)} a day ({show_money(hourly, currency)} an hour) {how_long}"
+
+
+def cost_sentence(judged: JudgedJob, root: Finding | None, share: float | None, *, judgeable: bool) -> str:
+    """Say what leaving things as they are costs.
+
+    Parameters
+    ----------
+    judged : JudgedJob
+    root : Finding or None
+        The thing to change.
+    share : float or None
+        Share, 0 to 1, of the nodes' paid time that it and what it explains have wasted; None for a risk.
+    judgeable : bool
+        Whether any rule could judge.
+    """
+    bill = judged.account.bill()
+    if root is None:
+        return _without_finding(bill, judged, judgeable=judgeable)
+    if share is None:
+        nothing = "It cost nothing" if judged.ended else "Leaving it has cost nothing yet"
+        return f"{nothing} that the profile shows, but it is a risk; {_spent(bill, judged)}."
+    return _of_waste(_Waste(share, bill, judged.gpus > 0), judged, root)
+
+
+def _of_waste(waste: _Waste, judged: JudgedJob, root: Finding) -> str:
+    if judged.ended:
+        return f"It cost {waste.amount}: {waste.money(ended=True)}; {NEXT_TIME}."
+    so_far = f"{waste.amount}: {waste.money(ended=False)}"
+    if not root.ongoing:
+        return f"It has cost {so_far}; it is over and costs no more."
+    if root.rule != MaxInitializationTime.name:
+        return f"Leaving it costs {so_far}{waste.rate(waste.share, 'at this rate')}."
+    if _step_seen(judged):
+        return f"It has cost {so_far}; {NEXT_TIME}."
+    return f"Leaving it costs {so_far}{waste.rate(1.0, 'until the first step')}."
+
+
+def _step_seen(judged: JudgedJob) -> bool:
+    verdict = judged.verdict_of(MaxInitializationTime.name)
+    return verdict is not None and bool(verdict.judgement.details.get("step_seen"))
+
+
+def _without_finding(bill: Bill | Unpriced, judged: JudgedJob, *, judgeable: bool) -> str:
+    spent = _spent(bill, judged)
+    if not judgeable:
+        return f"What is wasted cannot be said; {spent}."
+    return f"Nothing that was found costs anything; {spent}."
+
+
+def _spent(bill: Bill | Unpriced, judged: JudgedJob) -> str:
+    if isinstance(bill, Unpriced):
+        return f"what was spent is not known, because {bill.why}"
+    return f"{show_money(bill.spent, bill.currency)} {'was spent' if judged.ended else 'has been spent so far'}"

@@ -1,0 +1,109 @@
+"""Jobs judged by hand: what the parts of a report are written from, without a profile."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trainguard.engine.findings import rank_findings
+from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.slots import RuleSlot, Verdict
+from trainguard.engine.streams import JobState, JobStreams
+from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.pricing.cost import Account
+from trainguard.records import JOB_NODE, JobRecord, JobStatus, NodeKey, NodeRecord
+from trainguard.report.judged import JudgedJob
+from trainguard.rules.overall_system_usage import OverallSystemUsage, OverallSystemUsageState
+from trainguard.state.kept import KeptState
+from trainguard.state.usage_counts import PercentCounts
+
+HOUR_S = 3_600.0
+START = 1_795_248_000.0
+P3 = "ml.p3.2xlarge"
+"""USD 3.825 an hour."""
+
+JOB = JobRecord(
+    "bert", "arn:bert", "profiles", "", JobStatus.IN_PROGRESS, instance_type=P3, instance_count=1, started_at=START
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A node of a job: its GPUs, how busy they were (percent), and what was read and not read of it."""
+
+    name: str = "algo-1"
+    gpus: int = 1
+    use: float | None = 31.0
+    hours: float = 10.0
+    interval_s: float | None = 0.5
+    counters: Mapping[str, int] = field(default_factory=dict)
+    cursors: Mapping[str, int] = field(default_factory=dict)
+    closed: bool = False
+    silent: bool = False
+    framework: FrameworkState | None = None
+
+
+def judged_job(
+    *verdicts: Verdict,
+    job: JobRecord = JOB,
+    nodes: Sequence[Node] = (Node(),),
+    by_node: Mapping[str, Mapping[str, Verdict]] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> JudgedJob:
+    """Return a job with such verdicts, of which the account is of ten hours by default."""
+    job = replace(job, rule_settings=settings or {})
+    plan = plan_rules(job)
+    records = {record.key: record for node in nodes for record in _records(node)}
+    streams = JobStreams(
+        system={node.name: SystemStream(node.name, _system(node), plan) for node in nodes},
+        framework={
+            node.name: FrameworkStream(node.name, node.framework, plan) for node in nodes if node.framework is not None
+        },
+        records=records,
+        own=NodeRecord(NodeKey(job.job, JOB_NODE, "job")),
+        state=JobState(),
+    )
+    account = Account(job.instance_type, job.started_at, streams.through, max(len(nodes), job.instance_count or 0))
+    return JudgedJob(
+        job=job,
+        plan=plan,
+        streams=streams,
+        verdicts=verdicts,
+        by_node={} if by_node is None else by_node,
+        findings=rank_findings(verdicts, account),
+        account=account,
+    )
+
+
+def ended(job: JobRecord = JOB, *, hours: float = 10.0) -> JobRecord:
+    """Return a job that has ended after so many hours."""
+    return replace(job, status=JobStatus.COMPLETED, closing=True, ended_at=START + hours * HOUR_S)
+
+
+def _records(node: Node) -> list[NodeRecord]:
+    through = None if node.silent else START + node.hours * HOUR_S
+    shared: dict[str, Any] = {"through": through, "closed": node.closed}
+    system = NodeRecord(
+        NodeKey(JOB.job, node.name, "system"), 1, cursors=node.cursors, counters=node.counters, **shared
+    )
+    framework = NodeRecord(NodeKey(JOB.job, node.name, "framework"), 1, **shared)
+    return [system] if node.framework is None else [system, framework]
+
+
+def _system(node: Node) -> SystemState:
+    if node.silent:
+        return SystemState()
+    usage = OverallSystemUsageState(snapshots=100)
+    if node.use is not None:
+        usage.percents["GPU"] = PercentCounts()
+        usage.percents["GPU"].add(np.full(100, node.use))
+    return SystemState(
+        interval_s=node.interval_s,
+        gpu_names=[f"gpu{index}" for index in range(node.gpus)],
+        kept=KeptState(first_sample_at=START),
+        through=START + node.hours * HOUR_S,
+        slots={OverallSystemUsage.name: RuleSlot(data=msgspec.msgpack.encode(usage))},
+    )

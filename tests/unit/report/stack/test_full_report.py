@@ -1,0 +1,259 @@
+"""The full report, made by the machine as it is deployed over stores in memory: what it shows, and what it survives."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.report_runs import FOLDER, ReportRun, finished_world
+from tests.support.small_job import BUCKET, JOB, START
+from trainguard.adapters.memory.faults import Fault
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.records import JobRecord
+from trainguard.report.stack import plan
+from trainguard.report.stack.parts import DAY_S, MAX_PARTS
+
+PARTS = f"{FOLDER}parts/"
+
+
+@pytest.fixture(scope="module")
+def done() -> MemoryWorld:
+    """Return the stores of a job that has ended."""
+    return finished_world()
+
+
+@pytest.fixture
+def world(done: MemoryWorld) -> MemoryWorld:
+    """Return stores that hold the same, for one test alone."""
+    fresh = MemoryWorld()
+    for listed in done.objects.list(BUCKET, "", ""):
+        fresh.objects.now = listed.last_modified
+        fresh.objects.put(BUCKET, listed.key, done.objects.get(BUCKET, listed.key, 10_000_000), "application/json")
+    fresh.jobs.register(the_job(done))
+    for record in done.nodes.of_job(JOB):
+        fresh.nodes.save(replace(record, version=0))
+    return fresh
+
+
+def the_job(world: MemoryWorld) -> JobRecord:
+    job = world.jobs.load(JOB)
+    assert job is not None
+    return job
+
+
+def keys(world: MemoryWorld, prefix: str = FOLDER) -> list[str]:
+    return [listed.key.removeprefix(prefix) for listed in world.objects.list(BUCKET, prefix, "")]
+
+
+def report(world: MemoryWorld) -> Any:
+    return json.loads(world.objects.get(BUCKET, f"{FOLDER}report.json", 100_000_000))
+
+
+def made(world: MemoryWorld, **given: Any) -> tuple[ReportRun, Any]:
+    """Run an execution that must succeed; return it and the report."""
+    run = ReportRun(world, **given)
+    ending = run.run()
+    assert ending.status == "SUCCEEDED", ending.cause
+    return run, report(world)
+
+
+def test_given_a_job_that_ended_when_its_report_is_made_then_it_has_time_lines_of_every_node_and_no_parts_are_left(
+    world: MemoryWorld,
+) -> None:
+    run, document = made(world)
+    lines = document["timelines"]
+    assert (document["scope"], document["final"]) == ("full", True)
+    assert [node["node"] for node in lines["nodes"]] == ["algo-1", "algo-2"]
+    assert all(len(node["gpus"]) == 2 for node in lines["nodes"])
+    assert {(steps["node"], steps["process"]) for steps in lines["steps"]} == {
+        (f"algo-{node}", f"algo-{node}-{pid}") for node in (1, 2) for pid in (70, 71)
+    }
+    assert lines["left_out"] == []
+    assert lines["axis"]["start"] <= START < lines["axis"]["start"] + lines["axis"]["bucket_s"]
+    assert {"report.json", "report.html"} <= set(keys(world))
+    assert keys(world, PARTS) == []
+    assert (run.calls("DigestProfile"), run.calls("BuildReport"), run.calls("DropParts")) == (2, 1, 1)
+
+
+def test_given_functions_that_have_little_time_when_a_report_is_made_then_it_is_the_same(world: MemoryWorld) -> None:
+    _, whole = made(world)
+    run, pieces = made(world, name="report-2", looks=9)
+    assert run.calls("DigestProfile") > 4
+    assert pieces == whole
+
+
+def test_given_more_items_than_an_inline_map_takes_when_a_report_is_made_then_it_is_the_same(
+    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, few = made(world)
+    assert run.calls("DigestMany") == 0
+    monkeypatch.setattr(plan, "INLINE_ITEMS", 1)
+    run, many = made(world, name="report-2")
+    assert run.calls("DigestMany") == 1
+    assert many == few
+
+
+def test_given_a_node_whose_digest_always_fails_when_a_report_is_made_then_it_is_named_and_the_others_are_shown(
+    world: MemoryWorld,
+) -> None:
+    run, document = made(world, lost={"algo-2"})
+    assert run.calls("DigestProfile") == 1 + 4
+    assert document["timelines"]["left_out"] == ["algo-2 on 2026-11-21: the profile could not be read."]
+    first, second = document["timelines"]["nodes"]
+    assert any(value is not None for value in first["gpus"][0]["utilization"]["mean"])
+    assert second["gpus"] == []
+
+
+def test_given_a_digest_that_fails_half_way_when_a_report_is_made_then_what_was_read_is_shown_and_the_rest_named(
+    world: MemoryWorld,
+) -> None:
+    run = ReportRun(world, looks=15)
+    planned = run.plan({"job": JOB, "run": run.name})
+    for item in planned["items"]:
+        left = item
+        while left["more"] and not (item["node"] == "algo-2" and left["part"] == 2):
+            left = run.digest(left)
+    run.build({"job": JOB, "run": run.name})
+    (sentence,) = report(world)["timelines"]["left_out"]
+    assert sentence.startswith("algo-2 on 2026-11-21: system metrics could not be read after 2026-11-21T")
+
+
+def test_given_an_item_that_never_ends_when_digested_then_it_ends_after_so_many_parts(world: MemoryWorld) -> None:
+    run, document = made(world, looks=0)
+    assert run.calls("DigestProfile") == 2 * MAX_PARTS
+    assert document["timelines"]["left_out"] == [
+        f"{node} on 2026-11-21: system metrics, and a part of the framework events, could not be read."
+        for node in ("algo-1", "algo-2")
+    ]
+
+
+def test_given_parts_that_are_damaged_or_of_another_chain_when_gathered_then_each_costs_itself_alone(
+    world: MemoryWorld,
+) -> None:
+    run = ReportRun(world, looks=9)
+    for item in run.plan({"job": JOB, "run": run.name})["items"]:
+        left = item
+        while left["more"]:
+            left = run.digest(left)
+    parts = keys(world, f"{PARTS}report-1/nodes/")
+    world.objects.put(BUCKET, f"{PARTS}report-1/nodes/{parts[1]}", b"damaged", "application/octet-stream")
+    other = world.objects.get(BUCKET, f"{PARTS}report-1/nodes/algo-2/2026-11-21.000", 10_000_000)
+    world.objects.put(BUCKET, f"{PARTS}report-1/nodes/algo-2/2026-11-21.001", other, "application/octet-stream")
+    run.build({"job": JOB, "run": run.name})
+    assert [sentence.split(" on ")[0] for sentence in report(world)["timelines"]["left_out"]] == ["algo-1", "algo-2"]
+
+
+def test_given_an_object_that_cannot_be_read_when_a_report_is_made_then_it_is_counted(world: MemoryWorld) -> None:
+    key = next(key for key in keys(world, "") if "/system/incremental/" in key)
+    world.objects.put(BUCKET, key, b"\x1f\x8bbroken", "application/json")
+    _, document = made(world)
+    assert document["timelines"]["left_out"] == ["1 objects could not be read; the coverage says why."]
+
+
+@pytest.mark.parametrize("calls", range(0, 140, 7))
+def test_given_a_function_that_dies_anywhere_when_it_is_called_again_then_the_report_is_whole(
+    world: MemoryWorld, calls: int
+) -> None:
+    _, whole = made(world)
+    world.faults.crash_after(calls)
+    _, document = made(world, name="report-2", looks=30)
+    assert document == whole
+    assert keys(world, PARTS) == []
+
+
+def test_given_a_store_that_fails_for_long_when_a_report_is_planned_then_state_alone_is_reported_and_it_fails_visibly(
+    world: MemoryWorld,
+) -> None:
+    world.faults.schedule("ReportObjects.folders", Fault.FAIL_BEFORE, times=4)
+    run = ReportRun(world)
+    ending = run.run()
+    assert ending.status == "FAILED"
+    assert ending.cause is not None
+    assert ending.cause.startswith("PlanReport: PortUnavailableError")
+    assert (report(world)["scope"], run.calls("DigestProfile"), run.calls("DropParts")) == ("state", 0, 0)
+
+
+def test_given_a_report_that_is_there_when_another_cannot_be_planned_on_request_then_it_is_not_replaced_by_less(
+    world: MemoryWorld,
+) -> None:
+    _, before = made(world)
+    world.faults.schedule("ReportObjects.folders", Fault.FAIL_BEFORE, times=4)
+    run = ReportRun(world, name="report-2", at_end=False)
+    assert run.run().status == "FAILED"
+    assert run.calls("BuildReport") == 0
+    assert report(world) == before
+
+
+def test_given_a_page_that_cannot_be_written_when_a_report_is_made_then_its_parts_are_kept(
+    world: MemoryWorld,
+) -> None:
+    world.faults.schedule("ProfileObjects.put", Fault.FAIL_BEFORE, nth=4, times=1_000)
+    run = ReportRun(world)
+    ending = run.run()
+    assert ending.cause is not None
+    assert ending.cause.startswith("BuildReport: PortUnavailableError")
+    assert len(keys(world, PARTS)) == 3
+
+
+def test_given_a_job_that_no_table_knows_when_asked_for_then_the_execution_fails_and_names_it() -> None:
+    ending = ReportRun(MemoryWorld()).run()
+    assert ending.status == "FAILED"
+    assert ending.cause is not None
+    assert ending.cause.startswith(f"PlanReport: UnknownJobError: job '{JOB}' is not known")
+
+
+def test_given_a_job_whose_state_has_expired_when_asked_for_then_the_execution_fails_and_nothing_is_overwritten(
+    world: MemoryWorld,
+) -> None:
+    _, before = made(world)
+    gone = MemoryWorld()
+    gone.objects = world.objects
+    gone.jobs.register(replace(the_job(world), last_object_at=float(START)))
+    ending = ReportRun(gone, name="report-2").run()
+    assert ending.status == "FAILED"
+    assert ending.cause is not None
+    assert "StateGoneError: job 'small-job' has no state any more" in ending.cause
+    assert report(world) == before
+
+
+def test_given_a_job_that_wrote_nothing_when_its_report_is_made_then_it_is_of_state_and_succeeds(
+    world: MemoryWorld,
+) -> None:
+    empty = MemoryWorld()
+    empty.jobs.register(replace(the_job(world), last_object_at=None))
+    run, document = made(empty)
+    assert (document["scope"], run.calls("DigestProfile")) == ("state", 0)
+
+
+def test_given_a_job_that_paused_for_days_when_planned_then_days_without_folders_are_no_items(
+    world: MemoryWorld,
+) -> None:
+    job = replace(the_job(world), ended_at=START + 5.0 * DAY_S)
+    later = MemoryWorld()
+    later.objects, later.nodes = world.objects, world.nodes
+    later.jobs.register(job)
+    later.objects.put(BUCKET, f"{JOB}/profiler-output/system/incremental/2026112600/x", b"", "application/json")
+    planned = ReportRun(later).plan({"job": JOB, "run": "a-run"})
+    days = [START // DAY_S + number for number in (0, 1, 4, 5)]
+    assert [item["day"] // DAY_S for item in planned["items"]] == days * 2
+
+
+def test_given_training_before_the_first_sample_and_after_the_last_when_planned_then_the_axis_has_it(
+    world: MemoryWorld,
+) -> None:
+    longer = MemoryWorld()
+    longer.objects, longer.nodes = world.objects, world.nodes
+    longer.jobs.register(replace(the_job(world), started_at=START - 600.0, ended_at=START + 7_200.0))
+    axis = ReportRun(longer).plan({"job": JOB, "run": "a-run"})["items"][0]["axis"]
+    assert axis["start"] <= START - 600 < axis["start"] + axis["bucket_s"]
+    end = axis["start"] + axis["bucket_s"] * axis["buckets"]
+    assert end - axis["bucket_s"] <= START + 7_200 < end
+
+
+def test_given_a_job_of_two_nodes_when_planned_then_each_node_and_day_is_one_item(world: MemoryWorld) -> None:
+    planned = ReportRun(world).plan({"job": JOB, "run": "a-run"})
+    assert [(item["node"], item["day"], item["more"]) for item in planned["items"]] == [
+        (node, START - START % DAY_S, True) for node in ("algo-1", "algo-2")
+    ]
+    assert planned["count"] == 2

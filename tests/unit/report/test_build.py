@@ -1,0 +1,89 @@
+"""A whole report: from state and with time lines it says the same, and what the time lines add and lack."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.reports_of_jobs import JudgedProfile, judge, small
+from tests.support.small_job import MINUTES, START
+from trainguard.engine.findings import rank_findings
+from trainguard.engine.fires import iso_time
+from trainguard.engine.job_verdicts import account_of, job_verdicts
+from trainguard.engine.profiler_report import report_verdict
+from trainguard.engine.streams import open_streams
+from trainguard.records import JobRecord
+from trainguard.report.build import build_report
+from trainguard.report.document import Report
+
+LOW = {"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> JudgedProfile:
+    job = JobRecord(
+        "small-job", "arn:small", "profiles", "", instance_type="ml.g5.12xlarge", rule_settings=LOW, instance_count=2
+    )
+    return judge(small(tmp_path_factory.mktemp("job")), job)
+
+
+def without_times(report: Report) -> Report:
+    """Leave out what the scopes differ in."""
+    rest = [each for each in report.not_collected if each.what != "Time lines"]
+    return msgspec.structs.replace(report, scope="state", timelines=None, not_collected=rest)
+
+
+def test_given_both_scopes_when_built_then_all_but_the_time_lines_is_equal(judged: JudgedProfile) -> None:
+    state, full = judged.state(), judged.full()
+    assert (state.report.scope, state.report.timelines) == ("state", None)
+    assert full.report.scope == "full"
+    assert without_times(state.report) == without_times(full.report)
+    assert state.managed == full.managed
+    assert "Time lines" in {each.what for each in state.report.not_collected}
+
+
+def test_given_a_job_when_built_then_it_says_what_the_profiler_report_s_row_says(judged: JudgedProfile) -> None:
+    evaluation = judged.evaluation
+    streams = open_streams(evaluation.job.job, evaluation.plan, evaluation.records)
+    verdicts, _ = job_verdicts(evaluation.job, evaluation.plan, streams)
+    findings = rank_findings(verdicts, account_of(evaluation.job, evaluation.plan, streams))
+    row = report_verdict(verdicts, findings, evaluation.plan)
+    report = judged.state().report
+    assert report.summary == row.judgement.reason
+    assert report.fired == [each.rule for each in verdicts if each.episode.times_fired]
+    assert [each.rule for each in report.rules][: len(findings)] == [each.rule for each in findings]
+    assert {each.rule for each in report.rules} == {each.rule for each in verdicts}
+    assert (report.final, report.healthy, report.job.gpus) == (True, False, 4)
+    assert report.rules[0].changed == ["window", "patience"]
+
+
+def test_given_fires_when_built_with_time_lines_then_they_are_marked_when_and_where_they_began(
+    judged: JudgedProfile,
+) -> None:
+    report = judged.full().report
+    assert report.timelines is not None
+    entries = {each.rule: each for each in report.rules}
+    marks = {(mark.rule, mark.node): mark for mark in report.timelines.marks}
+    assert {rule for rule, _ in marks} == set(report.fired)
+    low = marks["LowGPUUtilization", "algo-1"]
+    assert iso_time(low.at) == entries["LowGPUUtilization"].fired_at
+    assert START < low.at < START + 60 * MINUTES
+    assert low.gpu in {"gpu0", "gpu1"}
+    assert ("LowGPUUtilization", "algo-2") not in marks
+
+
+def test_given_parts_that_are_lost_when_built_then_they_are_named_in_either_scope(judged: JudgedProfile) -> None:
+    evaluation, lost = judged.evaluation, "algo-2 on 2026-11-21: the profile could not be read."
+    job, items = evaluation.job, evaluation.records
+    full = build_report(job, items, now=0.0, plan=evaluation.plan, digests=judged.digests[:1], missing=[lost]).report
+    assert full.timelines is not None
+    assert full.timelines.left_out[0] == lost
+    none = build_report(job, items, now=0.0, plan=evaluation.plan, missing=[lost]).report
+    (entry,) = (each for each in none.not_collected if each.what == "Time lines")
+    assert lost.removesuffix(".") in entry.unknown
+
+
+def test_given_a_folder_without_prices_when_built_then_the_cost_says_why(tmp_path: Path) -> None:
+    report = judge(small(tmp_path), JobRecord("small-job", "arn", "profiles", "")).state().report
+    assert (report.cost.spent, report.cost.note) == (None, "No money is told: the job's instance type is not known.")
+    assert report.job.duration_s == pytest.approx(60 * MINUTES, abs=10.0)

@@ -1,0 +1,314 @@
+"""The fleet's document and page: what wastes most, which rules fire, the trend; bounded and safe."""
+
+import json
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from tests.support.fleets import HOUR_S, MONDAY, P3, Rows, found, hostile, job, many, quiet, with_rows
+from trainguard.ports import StoredRow
+from trainguard.pricing.table import PriceTable
+from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
+from trainguard.report.fleet import HEAT_ROWS, JOBS_SHOWN, Fleet, build_fleet, stop_was_made
+from trainguard.report.fleet_document import FleetReport
+from trainguard.report.fleet_files import encode_fleet, fleet_schema
+from trainguard.report.html.fleet import render_fleet
+from trainguard.report.schema import encode_schema
+
+FLEET = Fleet(stack="TrainGuard", region="eu-west-1")
+NOW = MONDAY + 100 * HOUR_S
+WEEK_S = 7 * 24 * HOUR_S
+PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "fleet-1.json"
+MOST_BYTES = 3_000_000
+MOST_SECONDS = 5.0
+HOSTILE = "</script></table><script>hacked()</script><img src=x onerror=hacked()>\"'&\u202e{{7*7}}"
+
+
+def fleet_of(*jobs: tuple[JobRecord, Rows], fleet: Fleet = FLEET) -> FleetReport:
+    return build_fleet(fleet, jobs, now=NOW)
+
+
+def test_given_jobs_when_summed_up_then_the_most_money_lost_is_on_top() -> None:
+    small, large, fine = job("small", hours=2.0), job("large", nodes=4), job("fine")
+    report = fleet_of(
+        with_rows(fine, quiet(fine, "BatchSize")),
+        with_rows(small, found(small, wasted=90.0)),
+        with_rows(large, found(large, wasted=50.0), found(large, "StepOutlier", wasted=20.0)),
+    )
+    assert [each.job for each in report.jobs] == ["large", "small", "fine"]
+    top = report.jobs[0]
+    assert (top.wasted_share, top.instance_hours, top.spent, top.lost) == (0.5, 40.0, 153.0, 76.5)
+    assert top.fired == ["LowGPUUtilization", "StepOutlier"]
+    assert (report.jobs[2].lost, report.jobs[2].wasted_share, report.jobs[2].severity) == (0.0, 0.0, None)
+    totals = report.totals
+    assert (totals.jobs, totals.active, totals.judged, totals.with_findings, totals.fires) == (3, 0, 3, 2, 3)
+    assert (totals.instance_hours, totals.spent, totals.lost) == (52.0, 198.9, 83.39)
+    assert totals.wasted_share == round((20.0 + 1.8) / 52.0, 4)
+    assert (totals.currency, totals.unpriced) == ("USD", 0)
+
+
+def test_given_findings_that_overlap_when_summed_up_then_a_job_loses_what_the_worst_one_cost_alone() -> None:
+    of = job()
+    report = fleet_of(with_rows(of, found(of, wasted=60.0), found(of, "CPUBottleneck", wasted=55.0)))
+    assert report.jobs[0].wasted_share == 0.6
+    assert report.totals.lost == 22.95
+    assert {rule.rule: rule.lost for rule in report.rules} == {"LowGPUUtilization": 22.95, "CPUBottleneck": 21.04}
+
+
+@pytest.mark.parametrize(
+    ("changes", "hours"),
+    [
+        ({"instance_type": None}, 10.0),
+        ({"instance_type": "ml.unheard-of.large"}, 10.0),
+        ({"started_at": None}, None),
+        ({"last_object_at": None}, None),
+    ],
+)
+def test_given_a_job_without_a_price_when_summed_up_then_it_is_ranked_by_what_it_wasted(
+    changes: dict[str, object], hours: float | None
+) -> None:
+    of, fine = replace(job("unpriced"), **changes), replace(job("fine"), **changes)  # type: ignore[arg-type]
+    report = fleet_of(with_rows(fine), with_rows(of, found(of)))
+    assert [each.job for each in report.jobs] == ["unpriced", "fine"]
+    assert (report.jobs[0].lost, report.jobs[0].spent, report.jobs[0].instance_hours) == (None, None, hours)
+    assert report.jobs[0].wasted_share == 0.6
+    assert (report.totals.lost, report.totals.unpriced) == (None, 2)
+    assert any("No money is told of 2 of 2 jobs" in note for note in report.notes)
+
+
+def test_given_a_rule_that_cannot_say_what_it_wastes_when_summed_up_then_nothing_is_made_up() -> None:
+    of = job()
+    report = fleet_of(with_rows(of, found(of, "GPUMemoryIncrease", wasted=None, severity=Severity.MEDIUM)))
+    told = report.jobs[0]
+    assert (told.wasted_share, told.lost, told.severity) == (None, None, "medium")
+    assert (report.totals.wasted_share, report.totals.lost, report.totals.with_findings) == (None, None, 1)
+
+
+def test_given_prices_when_summed_up_then_money_is_in_theirs() -> None:
+    prices = PriceTable(source="mine", date="2026-01-01", region="here", currency="EUR", per_hour={P3: 100.0})
+    of = job()
+    report = fleet_of(with_rows(of, found(of)), fleet=replace(FLEET, prices=prices))
+    assert (report.totals.currency, report.totals.lost) == ("EUR", 600.0)
+    assert report.notes[0] == "Prices: mine, here, 2026-01-01."
+
+
+def test_given_replays_and_old_jobs_when_summed_up_then_they_are_passed_over() -> None:
+    new, old = job("new"), job("old", began=MONDAY - WEEK_S)
+    runs = job("runs", began=MONDAY - WEEK_S, status=JobStatus.IN_PROGRESS)
+    again = job("new@replay-20261123T000000Z")
+    jobs = [with_rows(each) for each in (new, old, runs, again)]
+    since = replace(FLEET, since=MONDAY)
+    assert {each.job for each in fleet_of(*jobs, fleet=since).jobs} == {"new", "runs"}
+    assert {each.job for each in fleet_of(*jobs).jobs} == {"new", "old", "runs"}
+    assert fleet_of(*jobs, fleet=since).since == "2026-11-23T00:00:00.000Z"
+    edge = job("edge", began=MONDAY - HOUR_S, hours=1.0)
+    assert since.wants(edge)
+    assert not since.wants(replace(edge, last_object_at=None, ended_at=MONDAY - 0.001))
+
+
+def test_given_rules_when_summed_up_then_those_that_fired_on_most_jobs_come_first() -> None:
+    one, two, three = job("one"), job("two", nodes=2), job("three")
+    report = fleet_of(
+        with_rows(one, found(one, "CPUBottleneck", times=3), quiet(one, "BatchSize", Status.ERROR)),
+        with_rows(two, found(two, "CPUBottleneck", severity=None), found(two, "StepOutlier", wasted=None)),
+        with_rows(three, quiet(three, "CPUBottleneck"), quiet(three, "StepOutlier", Status.NOT_APPLICABLE)),
+    )
+    assert [rule.rule for rule in report.rules] == ["CPUBottleneck", "StepOutlier", "BatchSize"]
+    cpu, steps, batch = report.rules
+    assert (cpu.jobs_fired, cpu.jobs_judged, cpu.times_fired, cpu.worst) == (2, 3, 4, "two")
+    assert (steps.jobs_fired, steps.jobs_judged, steps.lost) == (1, 1, None)
+    assert (batch.jobs_fired, batch.jobs_judged, batch.jobs_in_error, batch.worst) == (0, 0, 1, None)
+
+
+def test_given_jobs_with_findings_when_summed_up_then_each_rule_s_word_is_in_its_cell() -> None:
+    one, two = job("one"), job("two")
+    report = fleet_of(
+        with_rows(one, found(one, "CPUBottleneck", severity=Severity.CRITICAL), quiet(one, "StepOutlier")),
+        with_rows(two, found(two, "StepOutlier", wasted=1.0, severity=None), found(two, "CPUBottleneck", wasted=2.0)),
+    )
+    assert report.heat.rules == ["CPUBottleneck", "StepOutlier"]
+    assert [(row.job, row.cells) for row in report.heat.rows] == [
+        ("one", ["critical", "OK"]),
+        ("two", ["high", "over"]),
+    ]
+
+
+def test_given_weeks_when_summed_up_then_jobs_are_in_that_of_their_start_and_no_week_is_left_out() -> None:
+    times = (MONDAY, MONDAY - 0.001, MONDAY - 2 * WEEK_S, MONDAY + WEEK_S - 0.001)
+    jobs = [job(f"job-{number}", began=at, hours=1.0) for number, at in enumerate(times)]
+    report = fleet_of(with_rows(jobs[0], found(jobs[0])), *(with_rows(each) for each in jobs[1:]))
+    weeks = {week.monday: (week.jobs, week.with_findings, week.share) for week in report.weeks}
+    assert weeks == {"2026-11-09": (1, 0, 0.0), "2026-11-16": (1, 0, 0.0), "2026-11-23": (2, 1, 0.5)}
+    assert list(weeks) == sorted(weeks)
+    assert report.weeks[-1].lost == 2.29
+    gap = fleet_of(with_rows(jobs[0]), with_rows(jobs[2]))
+    assert [(week.monday, week.jobs) for week in gap.weeks] == [("2026-11-09", 1), ("2026-11-16", 0), ("2026-11-23", 1)]
+
+
+def test_given_instance_types_when_summed_up_then_the_most_lost_comes_first() -> None:
+    one, two = job("one"), job("two", instance_type=None)
+    report = fleet_of(with_rows(two), with_rows(one, found(one)))
+    assert [(each.instance_type, each.jobs, each.lost) for each in report.instance_types] == [
+        (P3, 1, 22.95),
+        (None, 1, None),
+    ]
+
+
+def test_given_jobs_without_a_verdict_when_summed_up_then_they_are_told_with_why() -> None:
+    waits, gone = job("waits"), job("gone", status=JobStatus.FAILED)
+    jobs: list[tuple[JobRecord, Rows]] = [with_rows(waits, judged=0), (gone, [])]
+    report = fleet_of(*jobs)
+    told = {each.job: (each.status, each.why) for each in report.unjudged}
+    assert told == {
+        "waits": ("Completed", "No rule has fired."),
+        "gone": ("Failed", "No row of it is there: none was written yet, or they have expired."),
+    }
+    assert report.totals.judged == 0
+    assert report.jobs[0].wasted_share is None
+
+
+@pytest.mark.parametrize(
+    ("action", "made"),
+    [
+        ("Training job stopped: the owner allows it.", True),
+        ("alert sent without its details; training job stopped", True),
+        ("alert failed (PublishAlert: x); training job stopped: yes", True),
+        ("alert failed (PublishAlert: x); training job stopped: no", False),
+        ("Training job not stopped: it is not tagged.", False),
+        ("Stopping the training job failed: AccessDenied: the training job stopped: maybe", False),
+        ("alert sent without its details", False),
+        (None, False),
+    ],
+)
+def test_given_what_was_done_when_read_then_it_says_whether_the_job_was_stopped(action: str | None, made: bool) -> None:
+    assert stop_was_made(action) is made
+    of = job()
+    report = fleet_of(with_rows(of, found(of, action=action)))
+    told = [(stop.job, stop.rule, stop.action) for stop in report.stops]
+    assert told == ([(of.job, "LowGPUUtilization", action)] if made else [])
+    assert report.totals.stops == len(told)
+
+
+def test_given_a_job_when_its_report_was_written_then_it_is_linked() -> None:
+    done, runs, fired = (
+        job("done"),
+        job("runs", status=JobStatus.IN_PROGRESS),
+        job("fired", status=JobStatus.IN_PROGRESS),
+    )
+    written = replace(found(fired), report_uri="s3://profiles/x")
+    told = {each.job: each for each in fleet_of(with_rows(done), with_rows(runs), with_rows(fired, written)).jobs}
+    assert told["done"].report == "s3://profiles/jobs/done/rule-output/TrainGuardReport/report.html"
+    assert (told["done"].console or "").startswith("https://eu-west-1.console.aws.amazon.com/s3/object/profiles?")
+    assert told["runs"].report is None
+    assert told["fired"].report is not None
+
+
+def test_given_the_published_schema_when_compared_then_it_is_what_the_code_makes() -> None:
+    made = encode_schema(fleet_schema())
+    assert PUBLISHED.read_bytes() == made, (
+        "python -m trainguard.report.fleet_files > docs/schemas/fleet-1.json renews it"
+    )
+
+
+@pytest.mark.parametrize("jobs", [[], many(40), [hostile(HOSTILE)], [(job("gone"), [])]])
+def test_given_fleets_when_encoded_then_they_validate_and_come_back(jobs: list[tuple[JobRecord, Rows]]) -> None:
+    report = fleet_of(*jobs)
+    body = encode_fleet(report)
+    jsonschema.validate(json.loads(body), json.loads(PUBLISHED.read_bytes()))
+    assert msgspec.json.decode(body, type=FleetReport) == report
+
+
+def test_given_a_field_that_the_schema_does_not_know_when_validated_then_it_is_refused() -> None:
+    document = json.loads(encode_fleet(fleet_of(*many(3))))
+    document["totals"]["jbos"] = 3
+    with pytest.raises(jsonschema.ValidationError, match="jbos"):
+        jsonschema.validate(document, json.loads(PUBLISHED.read_bytes()))
+
+
+class Page(HTMLParser):
+    """What a page holds: elements, ids, links, text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for each, attributes in self.tags if each == tag]
+
+
+def test_given_a_fleet_when_rendered_then_all_its_parts_are_there_and_its_links_lead_somewhere() -> None:
+    of, waits = job(), job("waits")
+    report = fleet_of(with_rows(of, found(of, action="Training job stopped: allowed.")), with_rows(waits, judged=0))
+    page = Page(render_fleet(report))
+    titles = [attributes["id"] for attributes in page.of("section")]
+    assert titles == ["verdict", "jobs", "heat", "rules", "trend", "instances", "stops", "unjudged", "notes"]
+    ids = [attributes["id"] for _, attributes in page.tags if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+    links = [attributes["href"] or "" for attributes in page.of("a")]
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+    assert {link.split("/")[2] for link in links if not link.startswith("#")} == {"eu-west-1.console.aws.amazon.com"}
+    assert (
+        "1 of 1 judged jobs have findings. They wasted at least 60 % of the instance hours, USD 22.95 of USD"
+        in page.text
+    )
+    assert page.of("script") == []
+
+
+def test_given_nothing_when_rendered_then_no_section_is_empty() -> None:
+    page = Page(render_fleet(fleet_of()))
+    assert [attributes["id"] for attributes in page.of("section")] == ["verdict", "notes"]
+    assert "none of 0 jobs was judged" in page.text
+
+
+def test_given_hostile_texts_when_rendered_then_they_are_shown_and_not_run() -> None:
+    page = Page(render_fleet(fleet_of(hostile(HOSTILE))))
+    assert page.of("script") == page.of("img") == []
+    assert all(not name.startswith("on") and name != "style" for _, attributes in page.tags for name in attributes)
+    assert all((each["href"] or "").startswith(("#", "https://")) for each in page.of("a"))
+    assert "hacked()" in page.text
+    assert "49" not in page.text.replace("&#49;", "")
+    assert "\u202e" not in page.text
+
+
+def test_given_a_console_link_of_another_kind_when_rendered_then_it_is_none() -> None:
+    report = fleet_of(with_rows(job(), found(job())))
+    bad = msgspec.structs.replace(report.jobs[0], console="javascript:hacked()")
+    page = Page(render_fleet(msgspec.structs.replace(report, jobs=[bad])))
+    assert all((each["href"] or "").startswith("#") for each in page.of("a"))
+
+
+def test_given_five_thousand_jobs_when_reported_then_the_page_is_small_and_soon_there() -> None:
+    jobs = many(5_000)
+    began = time.perf_counter()
+    report = build_fleet(FLEET, jobs, now=NOW)
+    page, body = render_fleet(report).encode(), encode_fleet(report)
+    took = time.perf_counter() - began
+    assert len(page) < MOST_BYTES
+    assert len(body) < MOST_BYTES
+    assert took < MOST_SECONDS
+    assert (len(report.jobs), report.rest.jobs) == (JOBS_SHOWN, 5_000 - JOBS_SHOWN)
+    assert len(report.heat.rows) == HEAT_ROWS
+    assert report.totals.jobs == 5_000
+    lost = sum(each.lost or 0.0 for each in report.jobs) + (report.rest.lost or 0.0)
+    assert lost == pytest.approx(report.totals.lost, abs=0.01 * JOBS_SHOWN)
+
+
+def test_given_a_row_that_only_the_fire_path_wrote_when_summed_up_then_the_job_has_a_finding() -> None:
+    of = job(status=JobStatus.IN_PROGRESS)
+    row = RuleRow(of.job, "BatchSize", None, Status.FIRED, "Small.", fired_at=MONDAY)
+    report = fleet_of((of, [StoredRow(row, fire_id="f1")]))
+    assert (report.totals.with_findings, report.unjudged) == (1, [])
+    assert report.jobs[0].fired == ["BatchSize"]

@@ -1,0 +1,101 @@
+"""The job as a whole: parts of its time are told where both ends were seen, and never made up."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.support.judged_jobs import HOUR_S, JOB, START, Node, ended, judged_job
+from trainguard.engine.framework_stream import FrameworkState
+from trainguard.engine.slots import RuleSlot
+from trainguard.records import JobRecord, JobStatus
+from trainguard.report.document import Span
+from trainguard.report.job_summary import job_summary
+from trainguard.rules.framework_loop import ProcessLoop
+from trainguard.rules.overall_framework_metrics import OverallFrameworkMetricsState
+from trainguard.rules.step_outlier import StepOutlier
+from trainguard.rules.step_series import StepOutlierState, StepSeries
+
+
+def at_us(seconds: float) -> int:
+    return int((START + seconds) * 1_000_000)
+
+
+def stepping(first_s: float = 600.0, last_s: float = 9 * HOUR_S) -> FrameworkState:
+    """Return a framework stream with steps in between, whose second process has none."""
+    loops = [ProcessLoop("algo-1-7", at_us(first_s), at_us(last_s), 5), ProcessLoop("algo-1-8")]
+    series = [
+        StepSeries("algo-1-7", "Step:ModeKeys.TRAIN", dropped=100, steps=900),
+        StepSeries("algo-1-7", "Step:ModeKeys.EVAL", dropped=20),
+    ]
+    return FrameworkState(
+        through=START + 10 * HOUR_S,
+        first_step_us=at_us(first_s),
+        slots={
+            "OverallFrameworkMetrics": RuleSlot(msgspec.msgpack.encode(OverallFrameworkMetricsState(loops=loops))),
+            StepOutlier.name: RuleSlot(msgspec.msgpack.encode(StepOutlierState(series=series, steps_not_judged=3))),
+        },
+    )
+
+
+def test_given_steps_when_summarised_then_the_three_parts_of_its_time_make_up_the_job() -> None:
+    summary = job_summary(judged_job(job=ended(), nodes=[Node(framework=stepping(), gpus=8)]))
+    parts = (summary.initialization, summary.training_loop, summary.finalization)
+    assert [part and part.duration_s for part in parts] == [600.0, 31_800.0, HOUR_S]
+    assert sum(part.share or 0.0 for part in parts if part) == pytest.approx(1.0)
+    assert summary.initialization == Span(
+        start="2026-11-21T08:00:00.000Z", end="2026-11-21T08:10:00.000Z", duration_s=600.0, share=600.0 / 36_000.0
+    )
+    assert (summary.steps, summary.gpus, summary.duration_s) == (1_023, 8, 36_000.0)
+
+
+def test_given_a_job_that_runs_when_summarised_then_it_has_no_end() -> None:
+    summary = job_summary(judged_job(nodes=[Node(framework=stepping())]))
+    assert (summary.ended_at, summary.finalization, summary.duration_s) == (None, None, 36_000.0)
+    assert summary.training_loop is not None
+
+
+@pytest.mark.parametrize("framework", [None, FrameworkState(through=START)])
+def test_given_no_step_when_summarised_then_no_part_is_made_up(framework: FrameworkState | None) -> None:
+    summary = job_summary(judged_job(job=ended(), nodes=[Node(framework=framework)]))
+    assert (summary.initialization, summary.training_loop, summary.finalization, summary.steps) == (None,) * 4
+
+
+def test_given_clocks_that_differ_when_summarised_then_no_part_is_negative() -> None:
+    job = replace(ended(), ended_at=START + HOUR_S)
+    summary = job_summary(judged_job(job=job, nodes=[Node(framework=stepping(-5.0, 2 * HOUR_S))]))
+    assert (summary.initialization, summary.finalization) == (
+        Span(start="2026-11-21T08:00:00.000Z", end="2026-11-21T08:00:00.000Z", duration_s=0.0, share=0.0),
+        Span(start="2026-11-21T10:00:00.000Z", end="2026-11-21T10:00:00.000Z", duration_s=0.0, share=0.0),
+    )
+    assert summary.training_loop is not None
+    assert summary.training_loop.share == 1.0
+
+
+@pytest.mark.parametrize("settings", [{"rule_to_invoke": "LowGPUUtilization"}, {"StepOutlier_mode": "TRAIN"}])
+def test_given_steps_that_no_rule_has_counted_in_all_when_summarised_then_their_number_is_not_known(
+    settings: dict[str, str],
+) -> None:
+    assert job_summary(judged_job(nodes=[Node(framework=stepping())], settings=settings)).steps is None
+
+
+def test_given_rules_that_did_not_run_when_summarised_then_what_they_would_have_seen_is_not_known() -> None:
+    settings = {"rule_to_invoke": "LowGPUUtilization"}
+    summary = job_summary(judged_job(job=ended(), nodes=[Node(framework=stepping())], settings=settings))
+    assert summary.initialization is not None
+    assert (summary.training_loop, summary.finalization) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("job", "end"),
+    [
+        (replace(JOB, closing=True), "2026-11-21T18:00:00.000Z"),
+        (replace(JOB, status=JobStatus.FAILED), "2026-11-21T18:00:00.000Z"),
+        (ended(hours=11.0), "2026-11-21T19:00:00.000Z"),
+        (JOB, None),
+    ],
+)
+def test_given_what_sagemaker_says_when_summarised_then_the_end_is_that_or_the_last_thing_written(
+    job: JobRecord, end: str | None
+) -> None:
+    assert job_summary(judged_job(job=job, nodes=[Node(closed=True)])).ended_at == end

@@ -1,0 +1,144 @@
+"""Every rule's entry: order, units, parameters that were changed, recommendations, numbers for people."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.judged_jobs import JOB, Node, ended, judged_job
+from tests.support.verdicts import fired, over, quiet
+from trainguard.engine.framework_stream import FrameworkState
+from trainguard.engine.slots import Verdict
+from trainguard.records import JobRecord, Status
+from trainguard.report.document import RuleEntry
+from trainguard.report.rule_entries import rule_entries
+
+
+def entry(verdict: Verdict, job: JobRecord = JOB, node: Node | None = None, **settings: str) -> RuleEntry:
+    (found,) = rule_entries(judged_job(verdict, job=job, nodes=[node or Node()], settings=settings))
+    return found
+
+
+def saying(verdict: Verdict, **said: Any) -> Verdict:
+    return replace(verdict, judgement=replace(verdict.judgement, **said))
+
+
+def test_given_verdicts_when_listed_then_findings_are_first_by_rank_and_the_others_by_status() -> None:
+    listed = rule_entries(
+        judged_job(
+            quiet("OverallSystemUsage", Status.DISABLED),
+            quiet("Dataloader", Status.NOT_APPLICABLE),
+            quiet("StepOutlier", Status.WAITING_FOR_DATA),
+            quiet("BatchSize", Status.WARMING_UP),
+            quiet("LoadBalancing"),
+            over("IOBottleneck", wasted=0.9),
+            fired("LowGPUUtilization", wasted=0.6),
+            fired("CPUBottleneck", wasted=0.5),
+            quiet("GPUMemoryIncrease", Status.ERROR),
+        )
+    )
+    assert [(each.rule, each.status) for each in listed] == [
+        ("CPUBottleneck", "FIRED"),
+        ("LowGPUUtilization", "FIRED"),
+        ("IOBottleneck", "OK"),
+        ("GPUMemoryIncrease", "ERROR"),
+        ("LoadBalancing", "OK"),
+        ("BatchSize", "WARMING_UP"),
+        ("StepOutlier", "WAITING_FOR_DATA"),
+        ("Dataloader", "NOT_APPLICABLE"),
+        ("OverallSystemUsage", "DISABLED"),
+    ]
+    assert [each.severity for each in listed[:4]] == ["critical", "critical", "critical", None]
+
+
+@pytest.mark.parametrize(
+    ("rule", "details", "unit"),
+    [
+        ("LowGPUUtilization", {"algo-1": {"gpus": {}}}, "%"),
+        ("LowGPUUtilization", {"algo-1": {"finding": "idle"}}, "min"),
+        ("LowGPUUtilization", {"algo-1": {}, "algo-2": {"finding": "idle"}}, "%"),
+        ("MaxInitializationTime", {}, "min"),
+        ("GPUMemoryIncrease", {}, "percentage points"),
+        ("LoadBalancing", {}, None),
+        ("Dataloader", {}, "% of the cores"),
+        ("StepOutlier", {"algo-1": {"series": []}}, "steps"),
+        ("StepOutlier", {"algo-1": {"series": [(True, 30, 10)]}}, "steps"),
+        ("StepOutlier", {"algo-1": {"series": [(True, 3, 10)]}}, "%"),
+        ("StepOutlier", {"algo-1": {"series": [(False, 3, 10)]}}, "steps"),
+    ],
+)
+def test_given_a_measure_when_listed_then_it_has_its_unit(rule: str, details: dict[str, Any], unit: str | None) -> None:
+    names = ("fired", "number_of_outliers", "plausible_outliers")
+    for node in details.values():
+        if "series" in node:
+            node["series"] = [dict(zip(names, each, strict=True)) for each in node["series"]]
+    verdict = fired(rule, measured=5.0, threshold=10.0, worst="algo-1/gpu0", details=details)
+    assert entry(verdict).unit == unit
+    assert entry(saying(verdict, measured=None)).unit is None
+
+
+def test_given_numbers_with_the_clock_s_noise_when_listed_then_they_are_rounded_for_people() -> None:
+    details = {
+        "initialization_s": 44.99825692176819,
+        "at": (1.00000001, {"x": 1_700_277_419.000991}),
+    }
+    found = entry(fired("MaxInitializationTime", measured=0.7499709486961365, threshold=20.0, details=details))
+    assert found.measured == 0.749971
+    assert found.details == {"initialization_s": 44.998257, "at": [1.0, {"x": 1_700_277_419.000991}]}
+
+
+def test_given_settings_when_listed_then_what_differs_from_the_documented_default_is_named() -> None:
+    found = entry(fired("BatchSize"), BatchSize_window="100", BatchSize_patience="100")
+    assert found.changed == ["window"]
+    assert found.parameters["window"] == 100
+    assert entry(fired("BatchSize")).changed == []
+    wrong = entry(quiet("BatchSize", Status.ERROR), BatchSize_window="-3")
+    assert (wrong.changed, wrong.parameters) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "job", "said"),
+    [
+        (fired("CPUBottleneck", advice="Prefetch."), JOB, "Prefetch."),
+        (saying(quiet("Dataloader", Status.NOT_APPLICABLE), advice="End it."), JOB, "End it."),
+        (quiet("CPUBottleneck"), JOB, None),
+        (quiet("CPUBottleneck", Status.WAITING_FOR_DATA), JOB, None),
+        (quiet("CPUBottleneck", Status.WARMING_UP), JOB, None),
+        (quiet("CPUBottleneck", Status.NOT_APPLICABLE), JOB, None),
+        (quiet("LoadBalancing", Status.NOT_APPLICABLE), JOB, None),
+        (quiet("StepOutlier", Status.NOT_APPLICABLE), JOB, "Collect framework metrics next time: what was not "),
+        (quiet("StepOutlier", Status.WARMING_UP), ended(), "It needs more than 200 steps of a process: nothing"),
+        (quiet("CPUBottleneck", Status.DISABLED), JOB, "Set rule_to_invoke to ProfilerReport to have it judged"),
+        (quiet("CPUBottleneck", Status.ERROR), JOB, "Report this fault of TrainGuard: CPUBottleneck is quiet."),
+        (
+            saying(quiet("LowGPUUtilization", Status.WARMING_UP), data_points=400),
+            ended(),
+            "Lower LowGPUUtilization_patience for jobs as short as this one: it is 1,000 points, which are 8.3 min at",
+        ),
+        (saying(quiet("LowGPUUtilization", Status.WARMING_UP), data_points=1_400), ended(), None),
+        (saying(quiet("LowGPUUtilization", Status.WARMING_UP), data_points=400), JOB, None),
+    ],
+)
+def test_given_a_verdict_when_listed_then_it_is_recommended_what_to_do_if_there_is_something_to_do(
+    verdict: Verdict, job: JobRecord, said: str | None
+) -> None:
+    found = entry(verdict, job).recommendation
+    assert found is None if said is None else (found or "").startswith(said)
+
+
+def test_given_a_wrong_setting_when_listed_then_its_correction_is_recommended() -> None:
+    reason = "BatchSize: parameter BatchSize_window is '-3', expected a whole number from 1 to 2000"
+    found = entry(saying(quiet("BatchSize", Status.ERROR), reason=reason), BatchSize_window="-3")
+    assert found.recommendation == f"Correct this setting: {reason}."
+
+
+def test_given_framework_metrics_when_a_rule_still_does_not_apply_then_more_of_them_are_not_recommended() -> None:
+    node = Node(framework=FrameworkState(through=1.0))
+    assert entry(quiet("Dataloader", Status.NOT_APPLICABLE), node=node).recommendation is None
+
+
+def test_given_an_instance_that_is_too_large_when_listed_then_the_overview_recommends_a_smaller_one() -> None:
+    verdict = saying(quiet("OverallSystemUsage"), reason="algo-1 is under-utilised; a smaller instance may do.")
+    judged = judged_job(verdict, by_node={"OverallSystemUsage": {"algo-1": verdict}})
+    assert [each.recommendation for each in rule_entries(judged)] == ["Try the job on a smaller instance."]
+    assert entry(verdict).recommendation is None

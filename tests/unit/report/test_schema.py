@@ -1,0 +1,148 @@
+"""The published JSON schema: it is what the code makes, every report keeps it, and nothing else does."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.support import report_samples, reports_of_jobs
+from tests.support.reports_of_jobs import HOSTILE, RECORDED, judge
+from trainguard.records import JobRecord, JobStatus
+from trainguard.report.build import BuiltReport, build_report
+from trainguard.report.document import Report
+from trainguard.report.encode import encode_document
+from trainguard.report.files import report_files
+from trainguard.report.schema import encode_schema, report_schema
+
+PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "report-2.json"
+JOBS: dict[str, Callable[[Path], Path]] = {
+    **{name: partial(reports_of_jobs.recorded, name) for name in RECORDED},
+    "small and low": reports_of_jobs.small,
+    "small": partial(reports_of_jobs.small, low=False),
+    "without GPUs": reports_of_jobs.cpu_only,
+    "torn": reports_of_jobs.torn,
+    "hostile": reports_of_jobs.hostile,
+}
+SAMPLES = [
+    report_samples.healthy_report,
+    report_samples.bad_report,
+    report_samples.state_report,
+    report_samples.hostile_report,
+]
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    schema = json.loads(PUBLISHED.read_text("utf-8"))
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def document(built: BuiltReport) -> Any:
+    return json.loads(report_files(built, page=False)["report.json"])
+
+
+def faults(validator: Draft202012Validator, found: Any) -> list[str]:
+    return [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(found)]
+
+
+def test_given_the_types_when_the_schema_is_made_then_it_is_the_published_one() -> None:
+    assert PUBLISHED.read_bytes() == encode_schema(report_schema()), (
+        "renew it: python -m trainguard.report.schema > docs/schemas/report-2.json"
+    )
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_given_a_job_when_its_reports_are_made_then_both_keep_the_schema(
+    validator: Draft202012Validator, name: str, tmp_path: Path
+) -> None:
+    judged = judge(JOBS[name](tmp_path))
+    for scope, built in (("state", judged.state()), ("full", judged.full())):
+        found = document(built)
+        assert faults(validator, found) == []
+        assert found["scope"] == scope
+        assert (found["timelines"] is None) == (scope == "state")
+
+
+@pytest.mark.parametrize("make", SAMPLES)
+def test_given_a_report_made_by_hand_when_encoded_then_it_keeps_the_schema(
+    validator: Draft202012Validator, make: Callable[[], Report]
+) -> None:
+    assert faults(validator, json.loads(encode_document(make()))) == []
+
+
+def test_given_hostile_names_when_reported_then_they_are_data_in_the_document_and_text_on_the_page(
+    validator: Draft202012Validator, tmp_path: Path
+) -> None:
+    job = JobRecord(HOSTILE, HOSTILE, "profiles", HOSTILE, JobStatus.FAILED, instance_type=HOSTILE, instance_count=3)
+    judged = judge(reports_of_jobs.hostile(tmp_path), job)
+    found = document(judged.full())
+    assert faults(validator, found) == []
+    assert (found["job"]["name"], found["job"]["instance_type"]) == (HOSTILE, HOSTILE)
+    page = report_files(judged.full())["report.html"].decode()
+    assert "<script>alert" not in page
+    assert "<img src=x" not in page
+
+
+def test_given_a_job_before_its_first_object_when_reported_then_it_keeps_the_schema_and_says_so(
+    validator: Draft202012Validator,
+) -> None:
+    job = JobRecord("bert", "arn", "profiles", "", JobStatus.IN_PROGRESS, instance_type="ml.p3.2xlarge")
+    for known in (job, replace(job, instance_count=2, started_at=1.0, closing=True, instance_type=None)):
+        found = document(build_report(known, [], now=2.0))
+        assert faults(validator, found) == []
+        assert found["verdict"]["level"] == "unknown"
+        assert found["healthy"] is False
+
+
+def objects_of(found: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every object that is one of our types: counters, parameters and details have names of their own."""
+    if isinstance(found, dict):
+        yield path, found
+        for name, each in found.items():
+            if name not in {"counters", "parameters", "details"}:
+                yield from objects_of(each, f"{path}.{name}")
+    elif isinstance(found, list) and found:
+        yield from objects_of(found[0], f"{path}[]")
+
+
+def trimmed(found: Any) -> Any:
+    """Keep one item of each list: the types stay, and validation is quick."""
+    if isinstance(found, dict):
+        return {name: trimmed(each) for name, each in found.items()}
+    return [trimmed(each) for each in found[:1]] if isinstance(found, list) else found
+
+
+def test_given_a_field_too_many_or_too_few_anywhere_when_validated_then_it_is_refused(
+    validator: Draft202012Validator,
+) -> None:
+    found = trimmed(json.loads(encode_document(report_samples.bad_report())))
+    places = list(objects_of(found))
+    assert {"$", "$.verdict", "$.rules[]", "$.job.initialization", "$.timelines.nodes[].gpus[].utilization"} <= {
+        path for path, _ in places
+    }
+    for path, each in places:
+        each["typo"] = 1
+        assert faults(validator, found) != [], f"{path}: one more"
+        del each["typo"]
+        name, value = next(iter(each.items()))
+        del each[name]
+        assert faults(validator, found) != [], f"{path}.{name}: missing"
+        each[name] = value
+    assert faults(validator, found) == []
+
+
+def test_given_the_schema_when_read_then_every_field_that_has_a_description_says_it() -> None:
+    types = report_schema()["$defs"]
+    assert types["JobSummary"]["properties"]["steps"]["description"] == (
+        "How many steps its training processes took, all together."
+    )
+    assert "Share, 0 to 1" in types["NodeCoverage"]["properties"]["share"]["description"]
+    for name, described in types.items():
+        assert described["description"], name
+        assert "-----" not in described["description"], name
