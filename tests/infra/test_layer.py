@@ -1,11 +1,13 @@
 """The layer: what it holds, how large it is, and where uv is looked for."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from infra import bundling, overlay
-from infra.bundling import BundlingError, find_uv, layer_folder
+from infra.bundling import PROJECT_ROOT, BundlingError, find_uv, layer_folder
 
 _LIMIT_MB = 65
 
@@ -25,12 +27,15 @@ def test_given_the_layer_when_listed_then_it_holds_the_rules_and_the_pinned_depe
     packages = {entry.name for entry in site.iterdir() if not entry.name.endswith(".dist-info")}
     assert packages == {
         "aws_lambda_powertools",
+        "jinja2",
         "jmespath",
+        "markupsafe",
         "msgspec",
         "numpy",
         "numpy.libs",
         "trainguard",
         "typing_extensions.py",
+        "tzdata",
     }
 
 
@@ -39,6 +44,29 @@ def test_given_the_layer_when_listed_then_the_command_line_is_not_in_it(site: Pa
     assert {"rules", "engine", "adapters", "pricing", "__init__.py"} <= held
     assert not held & set(bundling.COMMAND_LINE)
     assert (site / "trainguard" / "pricing" / "prices.json").exists()
+
+
+def test_given_the_layer_when_listed_then_all_that_the_reports_page_is_made_of_is_in_it(site: Path) -> None:
+    made_of = {
+        file.relative_to(bundling.PACKAGE_SOURCE)
+        for folder in ("html", "assets")
+        for file in (bundling.PACKAGE_SOURCE / "report" / folder).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert {file.suffix for file in made_of} >= {".py", ".j2", ".css", ".js"}
+    assert all((site / "trainguard" / file).is_file() for file in made_of)
+
+
+def test_given_an_evaluator_when_it_starts_then_it_loads_no_templates() -> None:
+    """A cold start pays for what it imports; only the functions that make a page need one."""
+    modules = {"evaluate_objects": False, "tick": False, "job_lifecycle": False}
+    for name in modules:
+        source = (PROJECT_ROOT / "lambdas" / name / "handler.py").read_text(encoding="utf-8")
+        imports = [line for line in source.splitlines() if line.startswith(("from trainguard", "import trainguard"))]
+        code = "\n".join([*imports, "import sys", "sys.exit('jinja2' in sys.modules)"])
+        done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT_ROOT / "rules_layer", check=False)  # noqa: S603
+        modules[name] = done.returncode == 0
+    assert all(modules.values()), modules
 
 
 def test_given_a_changed_command_line_when_asked_then_the_layer_is_the_same(

@@ -1,0 +1,1 @@
+"""``report.html``: a report as one page that opens offline."""

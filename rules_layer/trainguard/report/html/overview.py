@@ -1,0 +1,211 @@
+"""The top of the page: the verdict in a word, key figures, the job's phases, and the table of rules."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from trainguard.engine.session import HARMLESS_COUNTERS
+from trainguard.records import Severity, Status
+from trainguard.report.document import JobSummary, NodeCoverage, Parameter, Report, RuleEntry, Span
+from trainguard.report.html.names import shown_name
+from trainguard.report.html.numbers import NOTHING, count, duration, money, number, share
+from trainguard.report.html.plots.strips import parts_of_whole
+from trainguard.report.html.sections.build import Section, anchor_of, has_fired
+from trainguard.report.managed import UNSHOWN
+
+LEVELS: Mapping[str, tuple[str, str]] = {
+    "healthy": ("Healthy", "ok"),
+    "attention": ("Needs attention", "warn"),
+    "unhealthy": ("Unhealthy", "bad"),
+    "unknown": ("Not known yet", "idle"),
+}
+"""The verdict's word, and the tone that it is shown in."""
+
+STATUSES: Mapping[str, tuple[str, str]] = {
+    Status.FIRED: ("fired", "bad"),
+    Status.ERROR: ("error", "bad"),
+    Status.OK: ("ok", "ok"),
+    Status.WARMING_UP: ("warming up", "idle"),
+    Status.WAITING_FOR_DATA: ("no data yet", "idle"),
+    Status.NOT_APPLICABLE: ("not applicable", "idle"),
+    Status.DISABLED: ("disabled", "idle"),
+}
+SEVERITIES: Mapping[str, str] = {
+    Severity.CRITICAL: "bad",
+    Severity.HIGH: "high",
+    Severity.MEDIUM: "warn",
+    Severity.LOW: "low",
+}
+PHASES = (
+    ("initialization", "initialization", "s2"),
+    ("training_loop", "training loop", "s1"),
+    ("finalization", "finalization", "s3"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A word in a tone: its icon is the tone's, so that colour alone says nothing."""
+
+    word: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A number to be seen first, what it is, and a few words more."""
+
+    title: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLine:
+    """A rule as the table shows it; ``anchor`` is where its section is, or the line's own when it has none."""
+
+    entry: RuleEntry
+    status: Badge
+    severity: Badge | None
+    anchor: str
+    has_section: bool
+    parameters: Sequence[tuple[str, str, bool]]
+
+    @property
+    def threshold_unit(self) -> str | None:
+        """The unit as it stands at the threshold, below what was measured: a long one is not written twice."""
+        unit = self.entry.unit
+        return unit if unit is not None and len(unit) <= SHORT_UNIT else None
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageLine:
+    """A stream of a node: what was not used of it, worst fault first."""
+
+    entry: NodeCoverage
+    missing: str
+    faults: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the top of the page shows."""
+
+    level: Badge
+    figures: Sequence[KeyFigure]
+    phases: Markup | None
+    spans: Sequence[tuple[str, Span]]
+    rules: Sequence[RuleLine]
+    coverage: Sequence[CoverageLine]
+    coverage_left_out: int
+
+    @property
+    def counts(self) -> str:
+        """How many rules there are of each status, in a sentence."""
+        held = Counter(line.status.word for line in self.rules)
+        parts = ", ".join(f"{amount} {word}" for word, amount in held.most_common())
+        return f"{len(self.rules)} rules: {parts}."
+
+    def anchor_of(self, rule: str) -> str | None:
+        """Return where a rule is on the page, None for one that is not."""
+        return next((line.anchor for line in self.rules if line.entry.rule == rule), None)
+
+    def line_of(self, entry: RuleEntry) -> RuleLine:
+        """Return a rule's line."""
+        return next(line for line in self.rules if line.entry is entry)
+
+
+COVERAGE_AT_MOST = 600
+SHORT_UNIT = 6
+_GAPS = "gaps"
+
+
+def overview_of(report: Report, sections: Sequence[Section]) -> Overview:
+    """Prepare the top of the page."""
+    spans = [(title, span) for field, title, _ in PHASES if (span := getattr(report.job, field)) is not None]
+    anchors = {id(section.entry): section.anchor for section in sections}
+    return Overview(
+        level=Badge(*LEVELS.get(report.verdict.level, LEVELS["unknown"])),
+        figures=_figures(report),
+        phases=_phase_bar(report.job),
+        spans=spans,
+        rules=[_rule(entry, anchors.get(id(entry)), place) for place, entry in enumerate(report.rules)],
+        coverage=[_coverage(entry) for entry in _ordered(report.coverage)[:COVERAGE_AT_MOST]],
+        coverage_left_out=max(len(report.coverage) - COVERAGE_AT_MOST, 0),
+    )
+
+
+def severity_badge(severity: str | None) -> Badge | None:
+    """Return the badge of a severity, None for none."""
+    return None if severity is None else Badge(severity, SEVERITIES.get(severity, "idle"))
+
+
+def status_badge(entry: RuleEntry) -> Badge:
+    """Return the badge of a rule's status; one that fired and is over says so."""
+    if entry.status not in {Status.FIRED, Status.ERROR} and has_fired(entry):
+        return Badge("fired, over", "warn")
+    return Badge(*STATUSES.get(entry.status, (shown_name(entry.status.lower(), 24), "idle")))
+
+
+def _figures(report: Report) -> list[KeyFigure]:
+    """Return what the job cost, how much of it was wasted, how large it was, and how long it took."""
+    verdict, job, cost = report.verdict, report.job, report.cost
+    figures = [KeyFigure("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), cost.note)]
+    lost = money(verdict.lost, cost.currency)
+    wasted = "" if verdict.lost is None else f"{lost} of it"
+    figures.append(KeyFigure("Wasted", share(verdict.wasted_share), f"{wasted} by the finding above".strip()))
+    nodes = "" if job.instance_count is None else f"{count(job.instance_count)} x "
+    figures.append(
+        KeyFigure("GPUs", count(job.gpus), f"{nodes}{shown_name(job.instance_type or 'instance type unknown')}")
+    )
+    judged = "so far" if not report.final else f"{count(job.steps)} steps" if job.steps else "from start to end"
+    figures.append(KeyFigure("Duration", duration(job.duration_s), judged))
+    return [each for each in figures if each.value != NOTHING or each.title.startswith("Cost")]
+
+
+def _phase_bar(job: JobSummary) -> Markup | None:
+    """Draw initialization, training loop and finalization; None when the job's steps are not known."""
+    spans = [(title, span, tone) for field, title, tone in PHASES if (span := getattr(job, field)) is not None]
+    total = sum(span.duration_s for _, span, _ in spans)
+    if not total:
+        return None
+    parts = [(title, span.duration_s / total, tone) for title, span, tone in spans]
+    said = ", ".join(f"{title} {duration(span.duration_s)}" for title, span, _ in spans)
+    return parts_of_whole(parts, said=f"The job's time: {said}")
+
+
+def _rule(entry: RuleEntry, anchor: str | None, place: int) -> RuleLine:
+    changed = set(entry.changed)
+    told = [item for item in entry.parameters.items() if item[0] not in UNSHOWN or item[0] in changed]
+    ordered = sorted(told, key=lambda item: item[0] not in changed)
+    return RuleLine(
+        entry=entry,
+        status=status_badge(entry),
+        severity=severity_badge(entry.severity),
+        anchor=anchor or anchor_of(entry.rule, place),
+        has_section=anchor is not None,
+        parameters=[(name, _setting(value), name in changed) for name, value in ordered],
+    )
+
+
+def _setting(value: Parameter) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return NOTHING if value is None else str(value)
+
+
+def _ordered(coverage: Sequence[NodeCoverage]) -> list[NodeCoverage]:
+    """Order streams with faults first, then by what is missing."""
+    return sorted(
+        coverage, key=lambda entry: (entry.last_fault is None, entry.share if entry.share is not None else 1.0)
+    )
+
+
+def _coverage(entry: NodeCoverage) -> CoverageLine:
+    gaps = entry.counters.get(_GAPS, 0)
+    faults = {name: held for name, held in entry.counters.items() if held and name not in {_GAPS, *HARMLESS_COUNTERS}}
+    ranked = sorted(faults.items(), key=lambda item: -item[1])
+    said = ", ".join(f"{number(held)} {shown_name(name.replace('_', ' '))}" for name, held in ranked)
+    return CoverageLine(entry, f"{count(gaps)} min" if gaps else "none", said or "none")

@@ -1,0 +1,76 @@
+"""BatchSize: boxes for a node's CPU, and for each GPU and its memory."""
+
+from typing import Any
+
+from trainguard.report.document import RuleEntry
+from trainguard.report.html.blocks import Block, Column, Key, Note, Table, plot_column
+from trainguard.report.html.names import shown_name
+from trainguard.report.html.numbers import percent
+from trainguard.report.html.plots import strips
+from trainguard.report.html.plots.scale import PERCENT
+from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, pick
+from trainguard.report.html.sections.settings import limit_of
+from trainguard.report.html.shapes import Distribution, read
+
+_MEMORY_NOTE = "memory_note"
+_NOT_SERIES = frozenset({_MEMORY_NOTE, "last_timestamp"})
+_MEMORY = "_memory"
+LEGEND = (
+    Key("box", "middle half"),
+    Key("median", "median"),
+    Key("mark", "95th percentile of the newest window"),
+    Key("limit", "threshold"),
+)
+Series = dict[str, Distribution]
+
+
+def blocks(entry: RuleEntry) -> list[Block]:
+    """Return the section's plots."""
+    details = read(entry.details, dict[str, dict[str, Any]])
+    nodes = {node: read(_series(held), Series) for node, held in details.items() if _series(held)}
+    picked = pick(nodes, worst=entry.worst, badness=_badness)
+    columns = [
+        Column("Series"),
+        plot_column("Utilization", PERCENT, " %"),
+        Column("Median", "number"),
+        Column("p95 newest", "number"),
+        Column("Threshold", "number"),
+    ]
+    rows = [_row(entry, node, series, box, picked) for node, held in picked.full for series, box in held.items()]
+    shown: list[Block] = []
+    if rows:
+        shown.append(Table("CPU, GPUs and their memory", columns, rows, LEGEND))
+        shown.extend(Note(str(note)) for note in [held.get(_MEMORY_NOTE) for held in details.values()][:1] if note)
+    rest = [(shown_name(node), *(percent(value) for value in _highest(held))) for node, held in picked.rest]
+    heads = [Column("Node"), *(Column(f"p95 {what}", "number") for what in ("CPU", "GPU", "GPU memory"))]
+    return [*shown, *folded_rest("Highest 95th percentiles", heads, rest)]
+
+
+def _series(held: dict[str, Any]) -> dict[str, Any]:
+    return {series: box for series, box in held.items() if series not in _NOT_SERIES}
+
+
+def _row(entry: RuleEntry, node: str, series: str, box: Distribution, picked: Picked[Series]) -> tuple[str, ...]:
+    memory = series.endswith(_MEMORY)
+    shown = label(node, f"{series.removesuffix(_MEMORY)} memory" if memory else series.replace("cpu", "CPU"), picked)
+    parameter = (
+        "gpu_memory_threshold_p95" if memory else "cpu_threshold_p95" if series == "cpu" else "gpu_threshold_p95"
+    )
+    limits = limit_of(entry, parameter, "")
+    values = strips.Box(box.lower, box.p25, box.p50, box.p75, box.upper, (box.window_p95,))
+    said = f"{shown}: median {percent(box.p50)}, 95th percentile {percent(box.window_p95)}"
+    tone = "quiet" if memory else "plain"
+    drawn = strips.box(values, PERCENT, said=said, tone=tone, limits=limits)
+    return shown, drawn, percent(box.p50), percent(box.window_p95), percent(limits[0].value if limits else None)
+
+
+def _highest(held: Series) -> tuple[float | None, float | None, float | None]:
+    gpus = [box.window_p95 for series, box in held.items() if series != "cpu" and not series.endswith(_MEMORY)]
+    memory = [box.window_p95 for series, box in held.items() if series.endswith(_MEMORY)]
+    cpu = held["cpu"].window_p95 if "cpu" in held else None
+    return cpu, most(gpus), most(memory)
+
+
+def _badness(held: Series) -> float:
+    """Order the nodes by how idle their busiest GPU is."""
+    return -(_highest(held)[1] or 0.0)

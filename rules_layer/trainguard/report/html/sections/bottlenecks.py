@@ -1,0 +1,97 @@
+"""CPUBottleneck and IOBottleneck: shares against the threshold, and what the framework did meanwhile."""
+
+from collections.abc import Sequence
+
+from trainguard.engine.fires import iso_time
+from trainguard.report.document import RuleEntry
+from trainguard.report.html.blocks import Block, Cell, Column, Folded, Key, Table, plot_column
+from trainguard.report.html.names import shown_name
+from trainguard.report.html.numbers import count, moment, percent
+from trainguard.report.html.plots import strips
+from trainguard.report.html.plots.scale import PERCENT, up_from_zero
+from trainguard.report.html.sections.nodes import folded_rest, most, pick
+from trainguard.report.html.sections.settings import limit_of
+from trainguard.report.html.shapes import BottleneckNode, ComparedClass, ComparedMinutes, ComparedPhase, read
+
+COMPARED = (Key("bar hot", "minutes with bottlenecks"), Key("bar plain", "minutes without"))
+
+Compared = ComparedClass | ComparedPhase
+
+
+def blocks(entry: RuleEntry) -> list[Block]:
+    """Return the section's plots."""
+    nodes = {node: held for node, held in read(entry.details, dict[str, BottleneckNode]).items() if held.judged}
+    picked = pick(nodes, worst=entry.worst, badness=lambda held: max(held.share_percent, held.recent_share_percent))
+    if not nodes:
+        return []
+    limits = limit_of(entry, "threshold")
+    columns = [
+        Column("Node"),
+        plot_column("Points with a bottleneck, whole job", PERCENT, " %", limits),
+        Column("Whole job", "number"),
+        Column("Last 30 min", "number"),
+        Column("GPUs low", "number"),
+        Column("Points judged", "number"),
+    ]
+    rows = [_row(node, held, limits) for node, held in picked.full]
+    shown: list[Block] = [Table("Share of the points with a bottleneck", columns, rows)]
+    worst, first = picked.full[0]
+    if first.framework is not None:
+        shown.extend(_compared(worst, first.framework))
+    shown.extend(_newest(worst, first))
+    rest = [
+        (shown_name(node), percent(held.share_percent), percent(held.recent_share_percent), count(held.judged))
+        for node, held in picked.rest
+    ]
+    heads = [Column("Node"), *(Column(what, "number") for what in ("Whole job", "Last 30 min", "Points judged"))]
+    return [*shown, *folded_rest("Share of the points with a bottleneck", heads, rest)]
+
+
+def _row(node: str, held: BottleneckNode, limits: list[strips.Limit]) -> tuple[str, ...]:
+    shown = shown_name(node)
+    said = f"{shown}: {held.bottlenecked:,} of {held.judged:,} points, {percent(held.share_percent)}"
+    hot = bool(limits) and held.share_percent > limits[0].value
+    drawn = strips.bar(held.share_percent, PERCENT, said=said, tone="hot" if hot else "plain", limits=limits)
+    low = 100.0 * held.low_gpu_utilization / held.judged
+    recent = percent(held.recent_share_percent) if held.recent_judged else percent(None)
+    return shown, drawn, percent(held.share_percent), recent, percent(low), count(held.judged)
+
+
+def _compared(node: str, minutes: ComparedMinutes) -> list[Block]:
+    if not minutes.minutes_with_bottlenecks:
+        return []
+    where = f"{minutes.minutes_with_bottlenecks} minutes with bottlenecks"
+    without = f" against {minutes.minutes_without} without" if minutes.minutes_without else ", none without"
+    parts: Sequence[tuple[str, Sequence[Compared]]] = (("Class of events", minutes.classes), ("Phase", minutes.phases))
+    return [_table(f"{what}, {where}{without}, on {shown_name(node)}", what, rows) for what, rows in parts if rows]
+
+
+def _table(caption: str, what: str, compared: Sequence[Compared]) -> Table:
+    shares = [value for each in compared for value in (each.with_bottlenecks_percent, each.without_percent)]
+    scale = up_from_zero(most(shares, 1.0) or 1.0)
+    columns = [Column(what), plot_column("Share of the processes' time", scale, " %"), Column("With", "number")]
+    both = any(each.without_percent is not None for each in compared)
+    rows: list[Sequence[Cell]] = []
+    for each in compared:
+        hit, clean = each.with_bottlenecks_percent, each.without_percent
+        said = f"{shown_name(each.name)}: {percent(hit)} with bottlenecks"
+        if both:
+            drawn = strips.pair(hit, clean, scale, said=f"{said}, {percent(clean)} without")
+            rows.append((shown_name(each.name), drawn, percent(hit), percent(clean)))
+        else:
+            rows.append((shown_name(each.name), strips.bar(hit, scale, said=said, tone="hot"), percent(hit)))
+    if both:
+        return Table(caption, [*columns, Column("Without", "number")], rows, COMPARED)
+    return Table(caption, columns, rows)
+
+
+def _newest(node: str, held: BottleneckNode) -> list[Block]:
+    if not held.bottlenecks:
+        return []
+    columns = [Column("Time (UTC)"), Column("GPUs low", "number"), Column("Highest core", "number")]
+    rows = [
+        (moment(iso_time(each.time)), count(each.gpus_low), percent(most([each.cpu_max, each.io_wait_max])))
+        for each in reversed(held.bottlenecks)
+    ]
+    table = Table(f"The newest bottlenecks of {shown_name(node)}", columns, rows)
+    return [Folded(f"The newest {len(rows)} bottlenecks", (table,))]

@@ -1,0 +1,81 @@
+"""GPUMemoryIncrease: the floors of the windows over time, and a box of the newest window for each GPU."""
+
+from trainguard.report.document import RuleEntry
+from trainguard.report.html.blocks import Block, Column, Figure, Figures, Key, Table, plot_column
+from trainguard.report.html.names import shown_name
+from trainguard.report.html.numbers import duration, number, percent
+from trainguard.report.html.plots import strips
+from trainguard.report.html.plots.charts import SERIES_COLOURS, lines_over
+from trainguard.report.html.plots.scale import PERCENT
+from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, pick
+from trainguard.report.html.sections.settings import setting
+from trainguard.report.html.shapes import MemoryGpu, read
+
+KINDS = {None: "no increase", "jump": "jumped", "trend": "grows steadily", "late": "grows since late"}
+LEGEND = (Key("box", "middle half of the newest window"), Key("median", "median"))
+MINUTE_S, HOUR_S = 60.0, 3_600.0
+Gpus = dict[str, MemoryGpu]
+
+
+def blocks(entry: RuleEntry) -> list[Block]:
+    """Return the section's plots."""
+    nodes = {node: gpus for node, gpus in read(entry.details, dict[str, Gpus]).items() if gpus}
+    picked = pick(nodes, worst=entry.worst, badness=_badness)
+    charts = [_chart(node, gpus) for node, gpus in picked.full if any(len(gpu.floors) > 1 for gpu in gpus.values())]
+    allowed = setting(entry, "increase")
+    columns = [
+        Column("GPU"),
+        plot_column("Memory, newest window", PERCENT, " %"),
+        Column("Lowest floor", "number"),
+        Column("Newest floor", "number"),
+        Column("Increase", "number"),
+        Column("Judged as"),
+    ]
+    rows = [_row(node, gpu, held, picked) for node, gpus in picked.full for gpu, held in gpus.items()]
+    shown: list[Block] = [Figures(charts)] if charts else []
+    if rows:
+        note = (
+            None if allowed is None else f"An increase of more than {number(allowed)} percentage points is a finding."
+        )
+        shown.append(Table("Memory of each GPU", columns, rows, LEGEND, note))
+    rest = [
+        (shown_name(node), str(len(gpus)), _points(most([gpu.increase for gpu in gpus.values()])))
+        for node, gpus in picked.rest
+    ]
+    heads = [Column("Node"), Column("GPUs", "number"), Column("Largest increase", "number")]
+    return [*shown, *folded_rest("Memory of GPUs", heads, rest)]
+
+
+def _chart(node: str, gpus: Gpus) -> Figure:
+    window_s = max(gpu.floor_s for gpu in gpus.values())
+    longest = max(len(gpu.floors) for gpu in gpus.values())
+    unit, unit_s = ("h", HOUR_S) if longest * window_s > 3 * HOUR_S else ("min", MINUTE_S)
+    chosen = sorted(gpus.items(), key=lambda item: -(item[1].increase or 0.0))[:SERIES_COLOURS]
+    points = {shown_name(gpu, 24): held.floors for gpu, held in sorted(chosen)}
+    said = f"Floors of GPU memory on {shown_name(node)} over windows of {duration(window_s)}: " + "; ".join(
+        f"{gpu} from {percent(floors[0])} to {percent(floors[-1])}" for gpu, floors in points.items() if floors
+    )
+    across = f"{unit} of training, a point for every {duration(window_s)}"
+    markup = lines_over(points, step=window_s / unit_s, said=said, across=across, up=PERCENT)
+    legend = [Key(f"line s{index % SERIES_COLOURS + 1}", gpu) for index, gpu in enumerate(points)]
+    return Figure(f"Floor of GPU memory on {shown_name(node)}", markup, legend)
+
+
+def _row(node: str, gpu: str, held: MemoryGpu, picked: Picked[Gpus]) -> tuple[str, ...]:
+    shown = label(node, gpu, picked)
+    box = strips.Box(held.lower, held.p25, held.p50, held.p75, held.upper)
+    said = f"{shown}: median {percent(held.p50)}, 95th percentile {percent(held.p95)}"
+    drawn = strips.box(box, PERCENT, said=said, tone="hot" if held.kind else "plain")
+    lowest, newest = min(held.floors, default=None), held.floors[-1] if held.floors else None
+    kind = KINDS.get(held.kind, shown_name(str(held.kind)))
+    return shown, drawn, percent(lowest), percent(newest), _points(held.increase), kind
+
+
+def _points(increase: float | None) -> str:
+    return number(increase) if increase is None else f"{increase:+,.1f}"
+
+
+def _badness(gpus: Gpus) -> float:
+    return (most([gpu.increase for gpu in gpus.values()], 0.0) or 0.0) + 1_000.0 * any(
+        gpu.kind for gpu in gpus.values()
+    )

@@ -1,0 +1,166 @@
+"""The page as a whole: what it is made of, what it may load and run, and how it is read."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.report_samples import bad_report, day_report, healthy_report, state_report
+from tests.unit.report_html.markup import faults_of, read_page
+from tests.unit.report_html.reports import entry, finding, fired, low_gpu, report
+from trainguard.report.document import Report, Verdict
+from trainguard.report.html.page import UnsafeCodeError, breakable, render_page, sentence
+from trainguard.report.html.render import render_report
+
+
+@pytest.mark.parametrize("sample", [healthy_report, bad_report, state_report, day_report])
+def test_given_any_report_when_rendered_then_its_page_is_sound(sample: Callable[[], Report]) -> None:
+    assert faults_of(render_report(sample())) == []
+
+
+def test_given_a_judged_job_when_rendered_then_its_page_is_sound_and_small(judged: Report) -> None:
+    page = render_report(judged)
+    assert faults_of(page) == []
+    assert len(page) < 400_000
+
+
+def test_given_a_report_when_rendered_then_landmarks_and_the_skip_link_are_there() -> None:
+    page = read_page(render_report(report(entry("BatchSize"))))
+    assert [page.of(tag)[0].attributes.get("lang", tag) for tag in ("html", "header", "nav", "main", "footer")] == [
+        "en",
+        "header",
+        "nav",
+        "main",
+        "footer",
+    ]
+    assert page.links[0] == "#content"
+    assert page.by_id["content"].tag == "main"
+
+
+@pytest.mark.parametrize("sample", [bad_report, state_report])
+def test_given_a_page_when_its_policy_is_read_then_it_allows_its_own_style_and_script_and_nothing_else(
+    sample: Callable[[], Report],
+) -> None:
+    page = render_report(sample())
+    read = read_page(page)
+    policy = next(each.attributes["content"] for each in read.of("meta") if "http-equiv" in each.attributes)
+    rules = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    scripts = [each.text for each in read.of("script") if each.attributes.get("type") != "application/json"]
+    assert rules == {
+        "default-src": "'none'",
+        "script-src": _allowed(scripts[0]) if scripts else "'none'",
+        "style-src": _allowed(read.of("style")[0].text),
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert len(read.of("style")) == 1
+    assert bool(scripts) is (sample is bad_report)
+
+
+def test_given_a_page_when_searched_then_it_names_no_other_place() -> None:
+    page = render_report(state_report())
+    assert set(re.findall(r"https?://[^\"'\s)]+", page)) <= {"http://www.w3.org/2000/svg"}
+    assert "@import" not in page
+    assert "url(" not in read_page(page).of("style")[0].text
+
+
+def test_given_levels_of_a_verdict_when_rendered_then_each_has_its_word_and_its_sign() -> None:
+    words = {}
+    for level in ("healthy", "attention", "unhealthy", "unknown"):
+        verdict = Verdict(health="H.", change="C.", cost="M.", level=level)
+        page = read_page(render_report(report(entry("BatchSize"), verdict=verdict)))
+        heading = page.by_id["verdict-title"]
+        signs = [each for each in page.within("h2", "use") if each.attributes["href"].startswith("#icon-")]
+        words[heading.text.strip()] = signs[0].attributes["href"]
+        assert [text in page.by_id["verdict"].text for text in ("H.", "C.", "M.")] == [True] * 3
+    assert words == {
+        "Healthy": "#icon-ok",
+        "Needs attention": "#icon-warn",
+        "Unhealthy": "#icon-bad",
+        "Not known yet": "#icon-idle",
+    }
+
+
+def test_given_key_figures_when_rendered_then_money_waste_gpus_and_time_are_told() -> None:
+    text = " ".join(read_page(render_report(report(entry("BatchSize")))).text.split())
+    for told in ("Cost USD 11.75", "Wasted 75 % USD 8.80 of it", "GPUs 16 2 x ml.p4d.24xlarge", "Duration 40 min"):
+        assert told in text
+
+
+def test_given_rules_when_rendered_then_the_table_keeps_their_order_and_links_to_sections() -> None:
+    rules = [fired("LowGPUUtilization", low_gpu(1, 2), changed=["window"]), entry("BatchSize"), entry("Dataloader")]
+    page = read_page(render_report(report(*rules, findings=[finding("LowGPUUtilization")])))
+    table = page.by_id["rules"].text
+    assert table.index("LowGPU") < table.index("BatchSize") < table.index("Dataloader")
+    assert page.by_id["rule-LowGPUUtilization"].tag == "section"
+    assert page.by_id["rule-BatchSize"].tag == "tr"
+    assert "Raise the batch size." in table
+    assert "35 %" in table
+    assert "Parameters (1 changed)" in table
+
+
+def test_given_changed_parameters_when_rendered_then_they_come_first_and_what_no_rule_uses_is_left_out() -> None:
+    parameters = {"scan_interval_us": 60_000_000, "threshold": 50.0, "window": 20}
+    page = render_report(report(entry("BatchSize", parameters=parameters, changed=["window"])))
+    table = " ".join(read_page(page).by_id["rules"].text.split())
+    assert "window 20 changed threshold 50" in table
+    assert "scan_interval_us" not in table
+
+
+def test_given_nothing_to_show_when_rendered_then_there_is_no_empty_section() -> None:
+    empty = report(entry("BatchSize"), not_collected=[], coverage=[])
+    page = read_page(render_report(empty))
+    assert [each.attributes["id"] for each in page.of("section")] == ["verdict", "job", "rules"]
+    assert {link for link in page.links if link not in {"#content"}} == {"#verdict", "#job", "#rules"}
+
+
+def test_given_a_finding_explained_by_another_when_rendered_then_it_links_there() -> None:
+    rules = [fired("CPUBottleneck"), fired("LowGPUUtilization")]
+    explained = finding("LowGPUUtilization", explained_by="CPUBottleneck")
+    page = read_page(render_report(report(*rules, findings=[finding("CPUBottleneck"), explained])))
+    assert "#rule-CPUBottleneck" in [each.attributes["href"] for each in page.within("dd", "a")]
+
+
+@pytest.mark.parametrize(
+    ("final", "told"), [(False, "within seconds of a fire"), (True, "from the rules' state alone")]
+)
+def test_given_a_report_from_state_when_rendered_then_it_says_how_to_get_the_full_one(final: bool, told: str) -> None:
+    text = read_page(render_report(report(entry("BatchSize"), final=final))).text
+    assert told in text
+    assert "trainguard report bert" in text
+    assert "trainguard report bert" not in read_page(render_report(bad_report())).text
+
+
+def test_given_faulty_streams_when_rendered_then_they_come_first_with_what_was_not_used() -> None:
+    page = read_page(render_report(state_report()))
+    assert page.by_id["coverage"].text.count("system") >= 1
+    table = " ".join(read_page(render_report(report(entry("BatchSize")))).by_id["coverage"].text.split())
+    assert "98.7 %" in table
+    assert "2 min 3 bad lines object x" in table
+    assert "77,760" not in table
+
+
+@pytest.mark.parametrize(("styles", "script"), [("</style>", ""), ("", "a</SCRIPT>"), ("", "<!--"), ("", "a\r\nb")])
+def test_given_code_that_ends_its_element_when_rendered_then_it_is_refused(styles: str, script: str) -> None:
+    with pytest.raises(UnsafeCodeError, match="ends the element"):
+        render_page("report.html.j2", styles=styles, script=script)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("in 3 of 4", "In 3 of 4"), ("gpu0 on algo-1", "gpu0 on algo-1"), ("algo-1 has 4", "algo-1 has 4"), ("", "")],
+)
+def test_given_a_sentence_when_begun_then_only_words_get_a_capital_letter(text: str, shown: str) -> None:
+    assert sentence(text) == shown
+
+
+def test_given_a_rules_name_when_written_then_a_line_may_break_between_its_words() -> None:
+    assert breakable("LowGPUUtilization") == "LowGPU<wbr>Utilization"
+    assert breakable("<b>") == "&lt;b&gt;"
+
+
+def _allowed(code: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() + "'"

@@ -1,0 +1,313 @@
+"""What the page shows of each rule."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.report_html.markup import Element, PageRead, faults_of, read_page
+from tests.unit.report_html.reports import box, entry, fired, low_gpu, report
+from trainguard.report.document import Report, RuleEntry
+from trainguard.report.html.numbers import NOTHING
+from trainguard.report.html.render import render_report
+from trainguard.report.html.sections.build import OVERVIEWS, SECTIONS, sections_of
+from trainguard.rules.registry import RULE_NAMES
+
+RATHER_MANY = 128
+
+
+def rendered(*rules: RuleEntry) -> PageRead:
+    return read_page(render_report(report(*rules)))
+
+
+def section(page: PageRead, rule: str) -> str:
+    return " ".join(page.by_id[f"rule-{rule}"].text.split())
+
+
+def drawn(page: PageRead, kind: str) -> list[Element]:
+    return [each for each in page.elements if kind in each.attributes.get("class", "").split()]
+
+
+@pytest.mark.parametrize("rule", RULE_NAMES)
+def test_given_a_judged_job_when_rendered_then_each_rule_has_plots_of_its_own(judged: Report, rule: str) -> None:
+    found = next(each for each in judged.rules if each.rule == rule)
+    blocks = SECTIONS[rule](found)
+    assert "table" in {block.block for block in blocks}
+    page = read_page(render_report(report(found)))
+    assert drawn(page, "strip"), "no strip is drawn"
+    assert page.by_id[f"rule-{rule}"].tag == "section"
+
+
+def test_given_rules_when_named_then_each_has_a_section() -> None:
+    assert set(SECTIONS) == set(RULE_NAMES)
+
+
+def test_given_a_judged_job_when_rendered_then_what_fired_and_the_overviews_are_open_and_the_rest_is_folded(
+    judged: Report,
+) -> None:
+    for each in sections_of(judged):
+        assert each.is_open is (each.entry.rule in OVERVIEWS or each.entry.times_fired > 0)
+    assert {each.is_open for each in sections_of(judged)} == {True, False}
+
+
+@pytest.mark.parametrize("rule", RULE_NAMES)
+def test_given_details_of_another_shape_when_rendered_then_they_are_listed(rule: str) -> None:
+    page = rendered(fired(rule, {"algo-1": {"gpus": [1, 2, 3], "what": {"is": "new"}, "level": 12.5}}))
+    text = section(page, rule)
+    listed = "algo-1 / what / is" in text or rule in {"OverallFrameworkMetrics", "StepOutlier", "LoadBalancing"}
+    assert listed, text
+    assert "Raise the batch size." in text
+
+
+@given(st.sampled_from(RULE_NAMES), st.data())
+def test_given_a_judged_rule_with_anything_in_a_field_when_rendered_then_the_page_is_sound(
+    judged_details: dict[str, str], rule: str, data: st.DataObject
+) -> None:
+    nothing: st.SearchStrategy[Any] = st.sampled_from([None, [], {}])
+    odd = nothing | st.floats() | st.integers(-1, 10**18) | st.text(max_size=5)
+    details = json.loads(judged_details[rule])
+    place: Any = details
+    while isinstance(place, dict | list) and place:
+        keys = sorted(place) if isinstance(place, dict) else list(range(len(place)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(place[key], dict | list) or not place[key] or data.draw(st.booleans()):
+            place[key] = data.draw(odd)
+            break
+        place = place[key]
+    assert faults_of(render_report(report(fired(rule, details)))) == []
+
+
+@pytest.fixture(scope="module")
+def judged_details(judged: Report) -> dict[str, str]:
+    return {each.rule: json.dumps(each.details) for each in judged.rules}
+
+
+def test_given_a_low_gpu_when_rendered_then_its_box_stands_at_its_quantiles_with_both_thresholds() -> None:
+    page = rendered(fired("LowGPUUtilization", low_gpu(1, 1)))
+    boxes = [each for each in drawn(page, "box") if each.attributes["width"] != "16"]
+    assert [(each.attributes["x"], each.attributes["width"]) for each in boxes] == [("17%", "8%")]
+    limits = {each.attributes["x1"] for each in drawn(page, "limit") if each.attributes["x1"].endswith("%")}
+    assert limits == {"10%", "70%"}
+    marks = [each.attributes["cx"] for each in drawn(page, "mark") if each.attributes["cx"].endswith("%")]
+    assert marks == ["31%", "14%"]
+    assert "gpu0 21 % 31 % 14 % under-used" in section(page, "LowGPUUtilization")
+    assert "Never used on algo-1: gpu9." in section(page, "LowGPUUtilization")
+
+
+def test_given_many_nodes_when_rendered_then_the_worst_are_in_full_and_the_rest_in_a_table_of_a_line_each() -> None:
+    page = rendered(fired("LowGPUUtilization", low_gpu(RATHER_MANY, 2), worst="algo-77/gpu1"))
+    text = section(page, "LowGPUUtilization")
+    assert text.index("algo-77 / gpu0") < text.index("algo-60 / gpu0") < text.index("algo-120 / gpu0")
+    assert "120 more nodes" in text
+    assert len(drawn(page, "strip")) == 8 * 2
+    folded = next(each for each in page.of("table") if "120 more nodes" in each.text)
+    assert folded.text.count("algo-") == 120
+
+
+def test_given_batch_sizes_when_rendered_then_cpu_gpus_and_memory_have_their_own_thresholds() -> None:
+    details = {
+        "algo-1": {
+            "cpu": box(20, window_p95=33.0),
+            "gpu0": box(30, window_p95=40.0),
+            "gpu0_memory": box(50, window_p95=60.0),
+            "memory_note": "Activity, not use.",
+        }
+    }
+    parameters = {"cpu_threshold_p95": 60.0, "gpu_threshold_p95": 70.0, "gpu_memory_threshold_p95": 80.0}
+    text = section(rendered(fired("BatchSize", details, parameters=parameters)), "BatchSize")
+    assert "CPU 20 % 33 % 60 % gpu0" in text
+    assert "gpu0 30 % 40 % 70 %" in text
+    assert "gpu0 memory 50 % 60 % 80 %" in text
+    assert "Activity, not use." in text
+
+
+def test_given_unlike_gpus_when_rendered_then_distances_are_told_both_ways_and_the_lagging_one_is_marked() -> None:
+    bins = {"gpu0": [0] * 40 + [9] + [0] * 10, "gpu1": [0, 5] + [0] * 49, "gpu2": [0] * 40 + [7] + [0] * 10}
+    distances = {"gpu0": {"gpu1": 0.8}, "gpu1": {"gpu2": 0.7}}
+    node = {"workloads": bins, "distances": distances, "means": {"gpu0": 81.0, "gpu1": 3.0, "gpu2": 80.0}}
+    page = rendered(fired("LoadBalancing", {"*": {}, "algo-1": node}, parameters={"threshold": 0.5}))
+    text = section(page, "LoadBalancing")
+    assert "gpu1 3 % 0.80" in text
+    assert f"gpu0 {NOTHING} 0.80 · gpu1 0.80 {NOTHING} 0.70 gpu2 · 0.70 {NOTHING}" in text
+    tones = [each.attributes["class"] for each in drawn(page, "bin") if each.attributes["x"].endswith("%")]
+    assert tones == ["bin plain", "bin hot", "bin plain"]
+
+
+def test_given_several_nodes_when_rendered_then_the_distances_of_the_worst_are_open_and_the_others_folded() -> None:
+    means = {"gpu0": 81.0, "gpu1": 3.0, "gpu2": 80.0}
+    nodes = {f"algo-{node}": {"means": means, "distances": {"gpu0": {"gpu1": 0.5 + node / 100}}} for node in (1, 2, 3)}
+    page = rendered(fired("LoadBalancing", nodes, parameters={"threshold": 0.5}))
+    folded = next(each.text for each in drawn(page, "folded"))
+    assert "Distances of 2 more nodes" in folded
+    assert "Distances of the GPUs of algo-3" in section(page, "LoadBalancing").replace(folded, "")
+    assert ("of algo-1" in folded, "of algo-2" in folded, "of algo-3" in folded) == (True, True, False)
+
+
+def test_given_bottlenecks_when_rendered_then_minutes_with_and_without_are_paired() -> None:
+    def share(kind: str, hit: float, clean: float) -> dict[str, Any]:
+        return {kind: f"the {kind}", "with_bottlenecks_percent": hit, "without_percent": clean}
+
+    framework = {
+        "minutes_with_bottlenecks": 3,
+        "minutes_without": 5,
+        "classes": [share("class", 60.0, 20.0)],
+        "phases": [share("phase", 40.0, 10.0)],
+    }
+    node = {
+        "judged": 200,
+        "bottlenecked": 140,
+        "share_percent": 70.0,
+        "recent_judged": 100,
+        "recent_share_percent": 80.0,
+        "low_gpu_utilization": 150,
+        "bottlenecks": [{"time": 1_700_000_000.0, "gpus_low": 2, "io_wait_max": 77.0}],
+        "framework": framework,
+    }
+    page = rendered(fired("IOBottleneck", {"algo-1": node}))
+    text = section(page, "IOBottleneck")
+    assert "algo-1 70 % 80 % 75 % 200" in text
+    assert "Class of events, 3 minutes with bottlenecks against 5 without" in text
+    assert "the phase 40 % 10 %" in text
+    assert "2023-11-14 22:13:20 2 77 %" in text
+    assert [each.attributes["width"] for each in drawn(page, "hot") if each.attributes["width"].endswith("%")] == [
+        "70%",
+        "100%",
+        "100%",
+    ]
+
+
+def test_given_steps_without_spread_when_rendered_then_a_histogram_is_drawn_all_the_same() -> None:
+    stats = dict.fromkeys(("mean", "max", "p99", "p95", "p50", "min"), 0.4)
+    series = {
+        "process": "algo-1-905",
+        "mode": "Step:ModeKeys.TRAIN",
+        "steps": 300,
+        "step_stats": stats,
+        "stddev": 0.0,
+        "number_of_outliers": 0,
+        "plausible_outliers": 10,
+        "slow_share_percent": 0.0,
+        "fired": False,
+        "histogram": {"lower_us": [400_000], "upper_us": [400_000], "counts": [300]},
+    }
+    page = rendered(entry("StepOutlier", {"algo-1": {"series": [series]}}, parameters={"stddev": 5.0}))
+    assert "Durations of 300 steps: algo-1-905 TRAIN" in section(page, "StepOutlier")
+    assert len([each for each in drawn(page, "chart") if each.tag == "svg"]) == 1
+    assert all("nan" not in each.attributes.values() for each in page.elements)
+
+
+def test_given_steps_when_rendered_then_the_threshold_stands_where_the_parameter_puts_it() -> None:
+    stats = {"mean": 0.4, "max": 0.9, "p99": 0.5, "p95": 0.45, "p50": 0.39, "min": 0.3}
+    histogram = {"lower_us": [300_000, 890_000], "upper_us": [309_000, 900_000], "counts": [299, 1]}
+    series = {
+        "process": "p",
+        "mode": "TRAIN",
+        "steps": 300,
+        "step_stats": stats,
+        "stddev": 0.05,
+        "fired": True,
+        "number_of_outliers": 12,
+        "plausible_outliers": 10,
+        "slow_share_percent": 7.0,
+        "histogram": histogram,
+    }
+    page = rendered(fired("StepOutlier", {"algo-1": {"series": [series]}}, parameters={"stddev": 5.0}))
+    assert "p TRAIN 400 ms 50 ms 300 ms 390 ms 450 ms 500 ms 900 ms" in section(page, "StepOutlier")
+    assert "p TRAIN 300 12 10 7 %" in section(page, "StepOutlier")
+    assert {"mean 400 ms", "threshold 650 ms"} <= {each.text for each in drawn(page, "limit-label")}
+
+
+def test_given_an_initialization_when_rendered_then_its_bar_is_in_minutes_like_the_threshold() -> None:
+    details = {"initialization_s": 1_500.0, "step_seen": True}
+    page = rendered(fired("MaxInitializationTime", details, parameters={"threshold": 20.0}))
+    assert "until the first step 25 min" in section(page, "MaxInitializationTime")
+    assert [each.attributes["width"] for each in drawn(page, "bar")] == ["100%"]
+    assert [each.attributes["x1"] for each in drawn(page, "limit")] == ["80%"]
+
+
+def test_given_framework_times_when_rendered_then_shares_and_times_stand_side_by_side() -> None:
+    operators = {f"aten::op{number}": 10.0 - 0.5 * number for number in range(14)}
+    details = {
+        "ratio": {"cpu_functions": 100.0},
+        "phase": {"Step:ModeKeys.TRAIN": 75.0, "others": 25.0},
+        "phase_time": {"Step:ModeKeys.TRAIN": 1_061_000_000, "others": 66_300_000},
+        "CPU": operators,
+        "CPU_total": dict.fromkeys(operators, 1_500_000),
+    }
+    text = section(rendered(entry("OverallFrameworkMetrics", {"algo-1": details})), "OverallFrameworkMetrics")
+    assert "TRAIN 75 % 17.7 min between steps 25 % 66.3 s" in text
+    assert "aten::op0 10 % 1.5 s aten::op1 9.5 % 1.5 s" in text
+    assert "2 more take 7.5 % together." in text
+
+
+def test_given_usage_when_rendered_then_percentages_and_bytes_have_scales_of_their_own() -> None:
+    metrics = {
+        "GPU": {"min": 10.0, "p50": 20.0, "p95": 30.0, "p99": 40.0, "max": 50.0},
+        "Network": {"min": 1e6, "p50": 2e6, "p95": 3e6, "p99": 4e6, "max": 5e6},
+    }
+    page = rendered(entry("OverallSystemUsage", {"algo-1": metrics}))
+    text = section(page, "OverallSystemUsage")
+    assert "GPU utilization 10 % 20 % 30 % 40 % 50 %" in text
+    assert "network 1 MB/s 2 MB/s 3 MB/s 4 MB/s 5 MB/s" in text
+    boxes = [each.attributes for each in drawn(page, "box") if each.attributes["width"].endswith("%")]
+    assert [(each["x"], each["width"]) for each in boxes] == [("10%", "20%"), ("20%", "40%")]
+
+
+def test_given_loaders_when_rendered_then_their_bar_is_in_percent_of_the_cores() -> None:
+    details = {"algo-1": {"cores": 8, "dataloaders": 24.0, "num_workers": 2, "pin_memory": False}}
+    parameters = {"min_threshold": 70.0, "max_threshold": 200.0}
+    page = rendered(fired("Dataloader", details, parameters=parameters))
+    assert f"algo-1 24 8 {NOTHING} 2 off {NOTHING}" in section(page, "Dataloader")
+    assert [(each.attributes["class"], each.attributes["width"]) for each in drawn(page, "bar")] == [
+        ("bar hot", "100%")
+    ]
+    assert {each.text for each in drawn(page, "limit-label")} == {"min 70 %", "max 200 %"}
+
+
+def test_given_growing_memory_when_rendered_then_floors_are_told_from_lowest_to_newest() -> None:
+    grown = box(80.0, increase=19.2, kind="jump", floors=[23.0, 21.0, 72.0], floor_s=250.0)
+    page = rendered(fired("GPUMemoryIncrease", {"algo-1": {"gpu0": grown}}, parameters={"increase": 10.0}))
+    text = section(page, "GPUMemoryIncrease")
+    assert "gpu0 21 % 72 % +19.2 jumped" in text
+    assert "more than 10 percentage points" in text
+    lines = [each for each in page.of("polyline") if "s1" in each.attributes["class"]]
+    assert len(lines[0].attributes["points"].split()) == 3
+
+
+@pytest.mark.parametrize("at", [1e300, 1e15])
+def test_given_a_time_that_no_calendar_has_when_rendered_then_the_details_are_listed(at: float) -> None:
+    counts = dict.fromkeys(("judged", "bottlenecked", "recent_judged", "low_gpu_utilization"), 7)
+    shares = {"share_percent": 70.0, "recent_share_percent": 70.0, "bottlenecks": [{"time": at, "gpus_low": 1}]}
+    page = rendered(fired("CPUBottleneck", {"algo-1": {**counts, **shares}}))
+    assert "algo-1 / share_percent 70" in section(page, "CPUBottleneck")
+
+
+def test_given_bins_and_counts_that_do_not_fit_when_rendered_then_the_details_are_listed() -> None:
+    histogram = {"lower_us": [1.0, 2.0], "upper_us": [2.0, 3.0], "counts": [1]}
+    times = {"p25": 1.0, "p50": 1.0, "p95": 1.0, "count": 1, "histogram": histogram}
+    page = rendered(fired("Dataloader", {"algo-1": {"cores": 8, "dataloading_time": times}}))
+    assert "algo-1 / dataloading_time / histogram / counts 1 values" in section(page, "Dataloader")
+
+
+@pytest.mark.parametrize("extreme", [1e308, -1e308, 5e-324, 0.0, pytest.param(10**400, id="beyond")])
+@pytest.mark.parametrize("rule", RULE_NAMES)
+def test_given_extreme_numbers_when_rendered_then_the_page_is_sound(
+    judged_details: dict[str, str], rule: str, extreme: float
+) -> None:
+    details = _with_numbers(json.loads(judged_details[rule]), extreme)
+    assert faults_of(render_report(report(fired(rule, details)))) == []
+
+
+def _with_numbers(value: Any, number: float) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_numbers(each, number) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_numbers(each, number) for each in value]
+    return number if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def test_given_a_rule_that_has_fired_and_is_over_when_rendered_then_its_badge_says_so() -> None:
+    text = section(rendered(fired("CPUBottleneck", status="OK", times_fired=2)), "CPUBottleneck")
+    assert "fired, over" in text

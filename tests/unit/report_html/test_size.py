@@ -1,0 +1,44 @@
+"""Large jobs: the page stays small enough to be opened, and says what it leaves out."""
+
+from typing import Any
+
+from tests.unit.report_html.markup import faults_of, read_page
+from tests.unit.report_html.reports import box, coverage, fired, low_gpu, report
+from trainguard.report.document import Report, RuleEntry
+from trainguard.report.html.render import render_report
+
+NODES, GPUS = 128, 8
+LIMIT = 1_500_000
+
+
+def spread_over_nodes(judged: Report) -> list[RuleEntry]:
+    """Return the judged job's rules as if its first node had been many."""
+    rules = []
+    for each in judged.rules:
+        details: dict[str, Any] = dict(each.details)
+        if "algo-1" in details:
+            details |= {f"algo-{number}": details["algo-1"] for number in range(1, NODES + 1)}
+        rules.append(fired(each.rule, details, parameters=each.parameters))
+    grown = box(80, increase=12.0, kind="jump", floors=[50.0] * 24, floor_s=250.0)
+    memory = {f"algo-{node}": {f"gpu{gpu}": grown for gpu in range(GPUS)} for node in range(NODES)}
+    more = {"LowGPUUtilization": low_gpu(NODES, GPUS), "GPUMemoryIncrease": memory}
+    return [fired(rule.rule, more.get(rule.rule, rule.details), parameters=rule.parameters) for rule in rules]
+
+
+def test_given_128_nodes_of_8_gpus_when_rendered_then_the_page_without_time_lines_is_small(judged: Report) -> None:
+    streams = [coverage(f"algo-{node}") for node in range(NODES) for _ in range(2)]
+    page = render_report(report(*spread_over_nodes(judged), coverage=streams))
+    assert len(page.encode()) < LIMIT
+    assert faults_of(page) == []
+    assert "120 more nodes" in read_page(page).text
+
+
+def test_given_thousands_of_nodes_when_rendered_then_tables_end_and_say_so() -> None:
+    streams = [coverage(f"algo-{node}") for node in range(3_000)]
+    page = render_report(report(fired("LowGPUUtilization", low_gpu(3_000, 1)), coverage=streams))
+    text = read_page(page).text
+    assert len(page.encode()) < LIMIT
+    assert "2,480 nodes are in report.json only." in text
+    folded = next(each for each in read_page(page).of("table") if "2,992 more nodes" in each.text)
+    assert folded.text.count("algo-") == 512
+    assert "2,400 more streams are in report.json." in text
