@@ -3,34 +3,75 @@
 import os
 import sys
 import traceback
+from io import TextIOWrapper
+from typing import Annotated
 
 import typer
 
 from trainguard.cli.commands.analyze import analyze
+from trainguard.cli.commands.cost import cost
+from trainguard.cli.commands.doctor import doctor
+from trainguard.cli.commands.explain import explain
+from trainguard.cli.commands.jobs import jobs
+from trainguard.cli.commands.open import open_report
+from trainguard.cli.commands.params import params
+from trainguard.cli.commands.replay import replay
+from trainguard.cli.commands.report import report
+from trainguard.cli.commands.status import status
+from trainguard.cli.examples import list_examples
 
 _OWN_FAULT = 70
 """As ``sysexits.h`` has it for faults of the program; Python's own 1 would say that a rule has fired."""
 
 app = typer.Typer(
     name="trainguard",
-    help="Rules, reports and safe stops for training jobs, from the profiles that they write.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from trainguard.cli.version import own_version
+
+        typer.echo(f"trainguard {own_version() or 'from a checkout that is not installed'}")
+        raise typer.Exit
+
+
 @app.callback()
-def trainguard() -> None:
-    """Rules, reports and safe stops for training jobs, from the profiles that they write."""
+def trainguard(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Rules, reports and safe stops for training jobs, from the profiles that they write.
+
+    trainguard COMMAND --help ends in examples.
+    """
 
 
 app.command()(analyze)
+app.command()(doctor)
+app.command()(jobs)
+app.command()(status)
+app.command()(explain)
+app.command("open")(open_report)
+app.add_typer(params)
+app.command()(report)
+app.command()(replay)
+app.command()(cost)
+list_examples(app)
 
 
 def run() -> None:
     """Run the command line of this process."""
     # Nothing here multiplies matrices: a pool of threads for it would only cost start-up time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks is spelled out
     try:
         app()
     except Exception:

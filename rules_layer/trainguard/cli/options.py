@@ -67,3 +67,28 @@ class DefaultsOf(StrEnum):
 
     DOCUMENTED = "documented"
     SHIPPED = "shipped"
+
+
+def span(written: str) -> float:
+    """Read a span of time such as ``90m`` or ``7d`` as seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+    number, unit = written.strip()[:-1], written.strip()[-1:].lower()
+    if unit not in units or not number.replace(".", "", 1).isdecimal():
+        raise typer.BadParameter(f"{written!r} is no span of time, expected for example 90s, 30m, 12h, 7d or 2w")
+    return float(number) * units[unit]
+
+
+Job = Annotated[
+    str, typer.Argument(metavar="JOB", help="The training job's name, as SageMaker has it.", show_default=False)
+]
+
+
+class StatusOf(StrEnum):
+    """The statuses of `trainguard.records.JobStatus`, which takes time to import."""
+
+    IN_PROGRESS = "InProgress"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"

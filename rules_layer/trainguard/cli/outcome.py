@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from trainguard.records import Status
+from trainguard.report.document import Verdict
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 FOREIGN = "files_of_other_kinds"
 """How files that are no profile objects are counted."""
 
@@ -51,14 +52,20 @@ class Outcome:
         Reports by their names below the output folder.
     unread : mapping of str to int
         What was not read or not used, by kind.
-    verdict, cost : str or None
-        The job as a whole in a sentence, and what it has cost.
+    healthy : bool or None
+        Whether all that applies was judged and nothing has fired; None of a reading that judges no job as a whole.
+    verdict : Verdict or None
+        The job as a whole in three sentences.
+    summary, cost : str or None
+        The findings in one sentence, and what the job has cost.
     """
 
     rules: Sequence[RuleLine]
     files: Mapping[str, bytes]
     unread: Mapping[str, int] = field(default_factory=dict)
-    verdict: str | None = None
+    healthy: bool | None = None
+    verdict: Verdict | None = None
+    summary: str | None = None
     cost: str | None = None
 
     @property
@@ -72,9 +79,10 @@ def json_document(outcome: Outcome, **about: Any) -> bytes:
     document = {
         "schema_version": SCHEMA_VERSION,
         **about,
-        "healthy": not outcome.fired,
+        "healthy": not outcome.fired if outcome.healthy is None else outcome.healthy,
         "fired": outcome.fired,
         "verdict": outcome.verdict,
+        "summary": outcome.summary,
         "cost": outcome.cost,
         "rules": [asdict(line) for line in outcome.rules],
         "unread": dict(outcome.unread),

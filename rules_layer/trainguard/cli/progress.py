@@ -1,5 +1,6 @@
 """How far an analysis has come: a line on a terminal, nothing at all elsewhere."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,6 +73,12 @@ class Progress:
         if now - self._drawn >= _REDRAW_S or done == total:
             self._drawn = now
             self._bar.update(self._task, completed=done, total=total, said=said, refresh=True)
+
+
+def stderr_progress(*, shown: bool) -> Progress:
+    """Return a line on stderr, if ``shown`` and both streams are a terminal."""
+    stderr = Console(stderr=True, highlight=False)
+    return Progress(stderr, shown=shown and stderr.is_terminal and sys.stdout.isatty())
 
 
 def _span(seconds: float) -> timedelta:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
+from rich.segment import Segment, Segments
 from rich.table import Table
 
 from trainguard.cli.outcome import Outcome, RuleLine
@@ -33,17 +34,22 @@ def stdout_console() -> Console:
     return _Piped(highlight=False)
 
 
+def print_tabbed(console: Console, columns: Sequence[str]) -> None:
+    """Print one line with tabs between its columns; `Console.print` and `Console.out` would make spaces of them."""
+    console.print(Segments([Segment("\t".join(columns) + "\n")]), end="", soft_wrap=True)
+
+
 def show(console: Console, outcome: Outcome) -> None:
     """Print the verdicts, what was not read, and what the job has cost."""
     if console.is_terminal:
         console.print(_table(outcome.rules))
     else:
         for line in outcome.rules:
-            said = "\t".join((line.status, line.rule, line.severity or "-", sentences(line)))
-            console.print(said, markup=False, soft_wrap=True)
-    for text in (outcome.verdict, outcome.cost):
-        if text is not None:
-            console.print(text, markup=False, soft_wrap=True)
+            print_tabbed(console, (line.status, line.rule, line.severity or "-", sentences(line)))
+    verdict = outcome.verdict
+    whole = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
+    for text in (*whole, *([] if outcome.cost is None else [outcome.cost])):
+        console.print(text, markup=False, soft_wrap=True)
     if outcome.unread:
         counted = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in outcome.unread.items())
         console.print(f"Not used: {counted}.", markup=False, soft_wrap=True)

@@ -310,3 +310,19 @@ def test_given_a_file_that_the_disk_does_not_give_when_analysed_then_compatible_
     assert f"{torn.name}' cannot be read: " in result.stderr.replace("\n", "")
     assert not list((tmp_path / "out").rglob("*.json"))
     assert "1 bad objects" in analyze(place, "--out", tmp_path / "out").stdout
+
+
+def test_given_a_profile_when_analysed_then_table_document_and_report_end_in_the_same_three_sentences(
+    job: Path, tmp_path: Path
+) -> None:
+    given = ("--out", tmp_path, "--params", params(tmp_path, LOW), "--instance-type", "ml.g5.12xlarge")
+    shown = analyze(job, *given).stdout.splitlines()
+    document = json.loads(analyze(job, *given, "--json").stdout)
+    report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert document["schema_version"] == "2"
+    for name in ("verdict", "summary", "healthy", "fired"):
+        assert document[name] == report[name]
+    sentences = [report["verdict"][name] for name in ("health", "change", "cost")]
+    assert shown[len(RULE_NAMES) : len(RULE_NAMES) + 4] == [*sentences, report["cost"]["note"]]
+    assert report["verdict"]["level"] == "unhealthy"
+    assert (report["scope"], report["timelines"]) == ("state", None)

@@ -41,6 +41,9 @@ def analyze(  # noqa: PLR0913 -- an option is a parameter here
     """Judge the profile of a job that has ended by all rules, and write their reports.
 
     Exit code 0: the analysis ran, whatever it found. 1: a rule fired and --fail-on-fire was given. 2: it could not run.
+
+    Examples: `trainguard analyze ./my-job --out report`, `trainguard analyze s3://my-profiles/my-job --out report`,
+    `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`
     """
     from trainguard.cli.analyze import Request, analyze_command
 

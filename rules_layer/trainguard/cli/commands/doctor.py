@@ -1,0 +1,34 @@
+"""``trainguard doctor``."""
+
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack
+
+
+def doctor(
+    *,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="JOB", help="Examine this training job too.", show_default=False),
+    ] = None,
+    bucket: Annotated[
+        str | None,
+        typer.Option("--bucket", metavar="NAME", help="A bucket; else the stack's own.", show_default=False),
+    ] = None,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Examine the deployed stack: what works, what does not, and what to do about it.
+
+    It only reads. Exit code 0: nothing failed, whatever it warns of. 1: something failed. 2: it could not examine.
+
+    Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
+    """
+    from trainguard.cli.doctor.command import Request, doctor_command
+
+    request = Request(stack=stack, region=region, profile=profile, job=job, bucket=bucket, as_json=as_json)
+    raise typer.Exit(doctor_command(request))

@@ -1,0 +1,34 @@
+"""``trainguard explain``."""
+
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import DEFAULT_STACK, AsJson, Job, Profile, Region, Stack
+
+
+def explain(
+    job: Job,
+    rule: Annotated[
+        str,
+        typer.Argument(metavar="RULE", help="The rule's name in any case, or its beginning.", show_default=False),
+    ],
+    *,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="N", help="On one node, such as algo-3; else on the job.", show_default=False),
+    ] = None,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a rule is in the state in which it is: what it measured, since when, what was done, what comes.
+
+    Examples: `trainguard explain my-job lowgpu`, `trainguard explain my-job StepOutlier --node algo-2 --json`
+    """
+    from trainguard.cli.deployment import Where
+    from trainguard.cli.explain import explain_command
+
+    where = Where(stack=stack, region=region, profile=profile)
+    raise typer.Exit(explain_command(where, job, rule, node=node, as_json=as_json))

@@ -1,0 +1,39 @@
+"""``trainguard jobs``."""
+
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack, StatusOf, span
+
+
+def jobs(  # noqa: PLR0913 -- an option is a parameter here
+    *,
+    active: Annotated[bool, typer.Option("--active", help="Jobs that are judged still.")] = False,
+    status: Annotated[
+        StatusOf | None,
+        typer.Option("--status", help="Jobs of that status.", case_sensitive=False, show_default=False),
+    ] = None,
+    since: Annotated[
+        float | None,
+        typer.Option("--since", metavar="SPAN", parser=span, help="Begun in the last 12h, 7d, …", show_default=False),
+    ] = None,
+    fired: Annotated[bool, typer.Option("--fired", help="Jobs on which a rule has fired.")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")] = 50,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs that the deployed stack has seen, the newest first, with what was found on them.
+
+    Examples: `trainguard jobs --fired --since 7d`, `trainguard jobs --active`, `trainguard jobs --status failed --json`
+    """
+    from trainguard.cli.deployment import Where
+    from trainguard.cli.jobs import Wanted, jobs_command
+    from trainguard.records import JobStatus
+
+    wanted_status = None if status is None else JobStatus(status.value)
+    wanted = Wanted(active=active, status=wanted_status, since_s=since, fired=fired, limit=limit)
+    where = Where(stack=stack, region=region, profile=profile)
+    raise typer.Exit(jobs_command(where, wanted, as_json=as_json))

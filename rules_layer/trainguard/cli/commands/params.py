@@ -1,0 +1,63 @@
+"""``trainguard params``: a group, so that a word for another command may stand where a rule does."""
+
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from trainguard.cli.options import DEFAULT_STACK, AsJson, DefaultsOf, Profile, Region, Stack
+
+_SHOW = "show"
+
+
+class _ShowsByDefault(TyperGroup):
+    """A group in which ``show`` may be left out: what is no command's name is a rule, or an option of it."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # click's own
+        asks_help = len(args) == 1 and args[0] in ctx.help_option_names
+        if not asks_help and (not args or args[0] not in self.commands):
+            args = [_SHOW, *args]
+        return super().parse_args(ctx, args)
+
+
+params = typer.Typer(
+    name="params",
+    cls=_ShowsByDefault,
+    help="Show the rules, or what a rule's parameters mean, accept, default to, and are on a job.",
+)
+
+
+@params.command(_SHOW)
+def show(
+    rule: Annotated[
+        str | None,
+        typer.Argument(metavar="[RULE]", help="A rule in any case, or its beginning; else all.", show_default=False),
+    ] = None,
+    *,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="JOB", help="Show what that job runs with, and why.", show_default=False),
+    ] = None,
+    defaults: Annotated[
+        DefaultsOf | None, typer.Option("--defaults", help="Show these defaults alone.", show_default=False)
+    ] = None,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rules in a line each, or the parameters of one. The word show may be left out.
+
+    Examples: `trainguard params`, `trainguard params lowgpu`, `trainguard params StepOutlier --job my-job`
+    """
+    from trainguard.cli.deployment import Where
+    from trainguard.cli.params import Request, params_command
+
+    request = Request(
+        where=Where(stack=stack, region=region, profile=profile),
+        rule=rule,
+        job=job,
+        defaults=None if defaults is None else defaults.value,
+        as_json=as_json,
+    )
+    raise typer.Exit(params_command(request))

@@ -1,0 +1,94 @@
+"""``trainguard report``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import (
+    DEFAULT_STACK,
+    AsJson,
+    FrameworkExpected,
+    InstanceType,
+    Params,
+    Prices,
+    Profile,
+    Region,
+    Stack,
+    span,
+)
+
+
+def report(  # noqa: PLR0913 -- an option is a parameter here
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder, s3://bucket/prefix, or the name of a training job that the stack knows.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    fleet: Annotated[bool, typer.Option("--fleet", help="One page over all jobs of the stack.")] = False,
+    since: Annotated[
+        float | None,
+        typer.Option(
+            "--since", metavar="SPAN", parser=span, help="With --fleet: jobs of the last 30d, …", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR|FILE",
+            help="A folder, or an .html file for the page alone; else ./<job>-report, ./fleet.html.",
+            show_default=False,
+        ),
+    ] = None,
+    params: Params = None,
+    instance_type: InstanceType = None,
+    prices: Prices = None,
+    framework_expected: FrameworkExpected = False,
+    in_stack: Annotated[bool, typer.Option("--in-stack", help="Have the stack make it, beside the profile.")] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
+    as_json: AsJson = False,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+) -> None:
+    """Make a job's report: one page that opens offline, with the verdict, time lines and what each rule saw.
+
+    A job's name takes the verdicts that its alerts told; a folder or S3 prefix is judged here.
+
+    Examples: `trainguard report ./my-job --open`, `trainguard report s3://my-profiles/jobs/my-job --out report`,
+    `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --fleet --since 30d`
+    """
+    from trainguard.cli.deployment import Where
+
+    where = Where(stack=stack, region=region, profile=profile)
+    if fleet == (source is not None):
+        raise typer.BadParameter("give a SOURCE, or --fleet for all jobs, and not both")
+    if source is None:
+        from trainguard.cli.fleet import Request as FleetRequest
+        from trainguard.cli.fleet import fleet_command
+
+        asked = FleetRequest(where=where, since_s=since, out=out, prices=prices, open_page=open_page)
+        raise typer.Exit(fleet_command(asked, as_json=as_json, fail_on_fire=fail_on_fire))
+    if in_stack:
+        from trainguard.cli.in_stack import in_stack_command
+
+        raise typer.Exit(in_stack_command(source, where, as_json=as_json))
+    from trainguard.cli.report import Request, report_command
+
+    request = Request(
+        source=source,
+        where=where,
+        out=out,
+        params=params,
+        prices=prices,
+        instance_type=instance_type,
+        framework_expected=framework_expected,
+        open_page=open_page,
+    )
+    raise typer.Exit(report_command(request, as_json=as_json, fail_on_fire=fail_on_fire))

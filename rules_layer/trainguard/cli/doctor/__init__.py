@@ -1,0 +1,1 @@
+"""``trainguard doctor``: whether a deployed stack works, check by check, and what to do where it does not."""

@@ -1,0 +1,91 @@
+"""What leaves the stack: stops by the switch, messages to people by the topics."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainguard.actions.stop import StopSwitch
+from trainguard.cli.doctor.asking import asking
+from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.site import Site
+from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
+
+SWITCH = Findings("stop switch")
+
+_MEANINGS = {
+    StopSwitch.ENABLED: f"a fire stops its job if that has the tag {STOP_TAG} = {STOP_ALLOWED}",
+    StopSwitch.DRY_RUN: "nothing is stopped; the alert says what would have been",
+    StopSwitch.DISABLED: "nothing is stopped",
+}
+_PENDING = "PendingConfirmation"
+
+
+def stop_switch(site: Site) -> str:
+    """Return the value of the stop switch."""
+    with asking("ssm:GetParameter"):
+        answer = site.clients.ssm.get_parameter(Name=site.deployment.output("StopSwitchParameter"))
+    return answer["Parameter"]["Value"]
+
+
+def check_switch(site: Site) -> Iterator[Finding]:
+    """Say what the stop switch is set to, and what that means."""
+    words = ("--overwrite", "--name", site.deployment.output("StopSwitchParameter"), "--value", StopSwitch.ENABLED)
+    yield judge_switch(stop_switch(site), site.aws("ssm", "put-parameter", *words))
+
+
+def judge_switch(value: str, enable: str) -> Finding:
+    """Judge the stop switch; ``enable`` is the command that sets it to enabled."""
+    if value not in set(StopSwitch):
+        meant = ", ".join(StopSwitch)
+        return SWITCH.fail(f"{value!r} counts as disabled", f"Set it to one of {meant}.", enable)
+    return SWITCH.ok(f"{value}: {_MEANINGS[StopSwitch(value)]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """A topic's output in the stack, the name of its check, and the setting that subscribes people."""
+
+    output: str
+    findings: Findings
+    what: str
+    setting: str
+
+
+ALERTS = Audience("AlertTopicArn", Findings("alert topic"), "findings", "alert_emails")
+OPERATIONS = Audience("OperationsTopicArn", Findings("operations topic"), "alarms", "operations_emails")
+
+
+def check_alerts(site: Site) -> Iterator[Finding]:
+    """Judge whether anybody hears of findings."""
+    yield from _check_topic(site, ALERTS)
+
+
+def check_operations(site: Site) -> Iterator[Finding]:
+    """Judge whether anybody hears of alarms."""
+    yield from _check_topic(site, OPERATIONS)
+
+
+def _check_topic(site: Site, audience: Audience) -> Iterator[Finding]:
+    topic = site.deployment.output(audience.output)
+    confirmed, pending = 0, []
+    with asking("sns:ListSubscriptionsByTopic"):
+        for page in site.clients.sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=topic):
+            for each in page["Subscriptions"]:
+                if each.get("SubscriptionArn") == _PENDING:
+                    pending.append(f"{each.get('Protocol')} {each.get('Endpoint')}")
+                elif each.get("SubscriptionArn", "").startswith("arn:"):
+                    confirmed += 1
+    words = ("--topic-arn", topic, "--protocol", "email", "--notification-endpoint", "YOU@EXAMPLE.COM")
+    yield from judge_topic(audience, confirmed, pending, site.aws("sns", "subscribe", *words))
+
+
+def judge_topic(audience: Audience, confirmed: int, pending: Sequence[str], subscribe: str) -> Iterator[Finding]:
+    """Judge a topic by its subscriptions; ``subscribe`` is the command that adds one."""
+    findings = audience.findings
+    if pending:
+        waiting = f"{counted(len(pending), 'subscription')} not confirmed: {', '.join(pending)}"
+        yield findings.warn(waiting, "Its owner must follow the link in the message from AWS Notifications.")
+    if confirmed:
+        yield findings.ok(f"{counted(confirmed, 'confirmed subscription')}")
+    elif not pending:
+        advice = f"Nobody hears of {audience.what}: subscribe somebody, or deploy with -c {audience.setting}=…."
+        yield findings.warn("no subscription", advice, subscribe)

@@ -1,0 +1,114 @@
+"""The bucket: there, in the stack's Region, announcing its objects, and keeping them long enough."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from trainguard.adapters.aws_errors import error_code
+from trainguard.cli.doctor.asking import asking
+from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.site import Site
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef
+
+BUCKET = Findings("bucket")
+NOTIFICATIONS = Findings("notifications")
+LIFECYCLE = Findings("lifecycle")
+
+_EVENT_BRIDGE = "EventBridgeConfiguration"
+_NOTIFYING = (_EVENT_BRIDGE, "TopicConfigurations", "QueueConfigurations", "LambdaFunctionConfigurations")
+_FEWEST_DAYS = 7
+"""The report at a job's end reads its whole profile, and SageMaker lets a job run for days."""
+
+_UNREADABLE = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+"""Storage classes from which an object must be restored before it can be read."""
+
+
+def check_bucket(site: Site) -> Iterator[Finding]:
+    """Judge whether the bucket is there, and where."""
+    bucket, region = site.bucket, site.deployment.region
+    if bucket != site.own_bucket:
+        yield BUCKET.fail(
+            f"the stack listens to {site.own_bucket}, not to {bucket}",
+            f"Deploy it with -c profile_bucket={shlex.quote(bucket)}, or let jobs write to s3://{site.own_bucket}/.",
+        )
+    with asking("s3:ListBucket"):
+        try:
+            lies_in = site.clients.s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
+        except ClientError as error:
+            if error_code(error) not in {"404", "NoSuchBucket"}:
+                raise
+            advice = "Is its name right? The stack's own bucket comes back with `make deploy`."
+            yield BUCKET.fail(f"{bucket} does not exist", advice)
+            return
+    if lies_in != region:
+        found = f"{bucket} lies in {lies_in}, the stack in {region}: its events do not arrive here"
+        yield BUCKET.fail(found, f"Deploy a stack in {lies_in}, or use a bucket of {region}.")
+    elif bucket == site.own_bucket:
+        yield BUCKET.ok(f"{bucket} in {lies_in}")
+
+
+def check_notifications(site: Site) -> Iterator[Finding]:
+    """Judge whether the bucket announces its objects to EventBridge."""
+    with asking("s3:GetBucketNotification"):
+        answer = dict(site.clients.s3.get_bucket_notification_configuration(Bucket=site.bucket))
+    yield judge_notifications({name: answer[name] for name in _NOTIFYING if name in answer}, site)
+
+
+def judge_notifications(configured: Mapping[str, Any], site: Site) -> Finding:
+    """Judge a bucket's notifications; the command keeps those that it has, as the call replaces them all."""
+    if _EVENT_BRIDGE in configured:
+        return NOTIFICATIONS.ok("the bucket announces new objects to EventBridge")
+    whole = msgspec.json.encode({**configured, _EVENT_BRIDGE: {}}).decode()
+    words = ("--bucket", site.bucket, "--notification-configuration", whole)
+    return NOTIFICATIONS.fail(
+        "the bucket does not announce new objects to EventBridge: nothing is evaluated",
+        "Switch it on; the command keeps the bucket's other notifications as they are now.",
+        site.aws("s3api", "put-bucket-notification-configuration", *words),
+    )
+
+
+def check_lifecycle(site: Site) -> Iterator[Finding]:
+    """Judge for how long profiles and reports are kept."""
+    rules: Sequence[LifecycleRuleOutputTypeDef] = []
+    with asking("s3:GetLifecycleConfiguration"):
+        try:
+            rules = site.clients.s3.get_bucket_lifecycle_configuration(Bucket=site.bucket)["Rules"]
+        except ClientError as error:
+            if error_code(error) != "NoSuchLifecycleConfiguration":
+                raise
+    yield from judge_lifecycle(rules)
+
+
+def judge_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterator[Finding]:
+    """Judge a bucket's lifecycle rules, as far as they concern profiles and what lies under rule-output."""
+    enabled = [rule for rule in rules if rule["Status"] == "Enabled"]
+    whole = [rule for rule in enabled if _is_of_the_whole_bucket(rule)]
+    faults: list[Finding] = []
+    for rule in enabled:
+        name = rule.get("ID", "without a name")
+        days = rule.get("Expiration", {}).get("Days")
+        if days is not None and days < _FEWEST_DAYS and rule in whole:
+            found = f"rule {name} deletes profiles and reports after {counted(days, 'day')}"
+            faults.append(
+                LIFECYCLE.warn(found, "A long job's report cannot show its first days: keep them for longer.")
+            )
+        for kind in sorted({str(each.get("StorageClass")) for each in rule.get("Transitions", [])} & _UNREADABLE):
+            found = f"rule {name} moves objects to {kind}, from where no report can read them"
+            faults.append(LIFECYCLE.warn(found, "Use STANDARD_IA or GLACIER_IR, or spare profiler-output/."))
+    yield from LIFECYCLE.unless(faults, _kept(whole, len(enabled) - len(whole)))
+
+
+def _kept(whole: "Sequence[LifecycleRuleOutputTypeDef]", others: int) -> str:
+    days = [rule["Expiration"]["Days"] for rule in whole if "Days" in rule.get("Expiration", {})]
+    kept = f"profiles and reports are deleted after {counted(min(days), 'day')}" if days else "nothing is deleted"
+    return f"{kept}; {counted(others, 'rule')} for a part of the bucket" if others else kept
+
+
+def _is_of_the_whole_bucket(rule: "LifecycleRuleOutputTypeDef") -> bool:
+    given = rule.get("Filter", {})
+    return not rule.get("Prefix") and not any(value for value in given.values())

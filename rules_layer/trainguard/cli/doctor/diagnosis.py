@@ -1,0 +1,105 @@
+"""All checks in order; one that is not answered says so, and the others go on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from trainguard.cli.deployment import advised
+from trainguard.cli.doctor import (
+    access,
+    actions,
+    bucket,
+    events,
+    functions,
+    job,
+    job_profile,
+    operation,
+    queues,
+    stack,
+    tables,
+)
+from trainguard.cli.doctor.asking import UnansweredError, Why
+from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.job_case import JobCase
+from trainguard.cli.doctor.site import Site
+from trainguard.errors import DeploymentError, OutputMissingError, PortUnavailableError
+
+_POLICY = "It is not checked. Ask for the policy in docs/cli.md, section Permissions."
+_GONE = "Somebody has deleted it: delete the stack and deploy it again, or make it again under its name."
+
+CHECKS: tuple[tuple[Findings, Callable[[Site], Iterator[Finding]]], ...] = (
+    (stack.CREDENTIALS, stack.check_credentials),
+    (stack.STACK, stack.check_stack),
+    (stack.VERSION, stack.check_version),
+    (bucket.BUCKET, bucket.check_bucket),
+    (bucket.NOTIFICATIONS, bucket.check_notifications),
+    (events.RULES, events.check_rules),
+    (events.PATTERN, events.check_pattern),
+    (bucket.LIFECYCLE, bucket.check_lifecycle),
+    (queues.DOORBELLS, queues.check_doorbells),
+    (queues.DELAY, queues.check_delay),
+    (queues.DEAD_LETTERS, queues.check_dead_letters),
+    (functions.FUNCTIONS, functions.check_functions),
+    (functions.DOORBELL_MAPPING, functions.check_doorbell_mapping),
+    (functions.CONCURRENCY, functions.check_concurrency),
+    (functions.TICK, functions.check_tick),
+    (tables.TABLES, tables.check_tables),
+    (tables.EXPIRY, tables.check_expiry),
+    (tables.BACKUPS, tables.check_backups),
+    (operation.MACHINES, operation.check_machines),
+    (operation.EXECUTIONS, operation.check_executions),
+    (actions.SWITCH, actions.check_switch),
+    (actions.ALERTS.findings, actions.check_alerts),
+    (actions.OPERATIONS.findings, actions.check_operations),
+    (operation.ALARMS, operation.check_alarms),
+    (access.ACCESS, access.check_access),
+)
+"""What is checked of a stack, in the order of an object's way through it."""
+
+JOB_CHECKS: tuple[tuple[Findings, Callable[[JobCase], Iterator[Finding]]], ...] = (
+    (job.TRAINING_JOB, job.check_training_job),
+    (job.PROFILER, job.check_profiler),
+    (job.SETTINGS, job.check_settings),
+    (job_profile.OBJECTS, job_profile.check_objects),
+    (job_profile.NODES, job_profile.check_nodes),
+    (job_profile.EVALUATION, job_profile.check_evaluation),
+    (job_profile.RULES, job_profile.check_rows),
+    (job.STOP, job.check_stop),
+)
+"""What is checked of one job."""
+
+
+def diagnose(site: Site, job_name: str | None) -> Iterator[Finding]:
+    """Yield the findings of all checks of a stack and, where one is named, of a job."""
+    checks: Sequence[tuple[Findings, Callable[[], Iterator[Finding]]]]
+    checks = [(findings, partial(check, site)) for findings, check in CHECKS]
+    if job_name is not None:
+        case = JobCase(site, job_name)
+        checks = [*checks, *((findings, partial(check, case)) for findings, check in JOB_CHECKS)]
+    for findings, check in checks:
+        yield from _answered(findings, check)
+
+
+def _answered(findings: Findings, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    except UnansweredError as fault:
+        yield _unanswered(findings, fault)
+    except OutputMissingError as fault:
+        yield findings.fail(fault.what, fault.remedy)
+    except PortUnavailableError as fault:
+        said = advised(fault)
+        if isinstance(said, DeploymentError):
+            yield findings.warn(said.what, said.remedy)
+        else:
+            yield findings.warn(str(said), "It is not checked: try again.")
+    except Exception as fault:
+        # Whatever is wrong with one check, the others are what a person called the doctor for.
+        yield findings.warn(f"the check itself failed ({type(fault).__name__}: {fault})", "Please report this line.")
+
+
+def _unanswered(findings: Findings, fault: UnansweredError) -> Finding:
+    if fault.why is Why.DENIED:
+        return findings.warn(f"access denied to {fault.action}", _POLICY)
+    if fault.why is Why.GONE:
+        return findings.fail(f"something of the stack is gone ({fault.action}: {fault.reason})", _GONE)
+    return findings.warn(f"{fault.action} gave no answer: {fault.reason}", "It is not checked: try again.")

@@ -1,0 +1,141 @@
+"""The functions: ready, allowed to run, called by the queue, and the tick once a minute."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from trainguard.cli.doctor.asking import asking
+from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.metrics import Metric, metric_values
+from trainguard.cli.doctor.site import Site
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda.type_defs import (
+        EventSourceMappingConfigurationTypeDef,
+        FunctionConfigurationResponseTypeDef,
+    )
+
+FUNCTIONS = Findings("functions")
+CONCURRENCY = Findings("concurrency")
+DOORBELL_MAPPING = Findings("queue to function")
+TICK = Findings("tick")
+
+_CONCURRENT_EXECUTIONS_QUOTA = "L-B99A9384"
+_SPARE = 10
+"""Concurrent executions for the functions beside the evaluators."""
+
+_TICK_WINDOW_MIN = 15
+_FEWEST_TICKS = 8
+"""Of fifteen; the metric comes minutes late."""
+
+
+def check_functions(site: Site) -> Iterator[Finding]:
+    """Judge the state of each function and of its last update."""
+    functions = site.functions
+    faults = [fault for name, each in functions.items() for fault in judge_function(name, each)]
+    if not functions:
+        faults = [FUNCTIONS.fail("the stack has no function", "Deploy it again: `make deploy`.")]
+    yield from FUNCTIONS.unless(faults, f"{counted(len(functions), 'function')} active, last updates successful")
+
+
+def judge_function(name: str, configuration: "FunctionConfigurationResponseTypeDef") -> Iterator[Finding]:
+    """Yield what is wrong with a function."""
+    again = "Deploy the stack again: `make deploy`."
+    state = configuration.get("State", "Active")
+    if state == "Pending":
+        yield FUNCTIONS.warn(f"{name} is Pending", "It is being made: look again in a minute.")
+    elif state == "Failed":
+        yield FUNCTIONS.fail(f"{name} is Failed: {configuration.get('StateReason', 'no reason given')}", again)
+    update = configuration.get("LastUpdateStatus", "Successful")
+    if update == "InProgress":
+        yield FUNCTIONS.warn(f"{name} is being updated", "Look again in a minute.")
+    elif update == "Failed":
+        reason = configuration.get("LastUpdateStatusReason", "no reason given")
+        yield FUNCTIONS.fail(f"the last update of {name} failed: {reason}", again)
+
+
+def check_concurrency(site: Site) -> Iterator[Finding]:
+    """Judge whether the functions may run as often at once as they need."""
+    faults = []
+    for name, configuration in site.functions.items():
+        function = configuration["FunctionName"]
+        with asking("lambda:GetFunctionConcurrency"):
+            answer = site.clients.functions.get_function_concurrency(FunctionName=function)
+        if answer.get("ReservedConcurrentExecutions") == 0:
+            release = site.aws("lambda", "delete-function-concurrency", "--function-name", function)
+            found = f"{name} has a reserved concurrency of 0 and cannot run"
+            faults.append(CONCURRENCY.fail(found, "Take the reservation away.", release))
+    needed = _SPARE + max((_most_at_once(each) for each in _mappings(site)), default=0)
+    with asking("lambda:GetAccountSettings"):
+        limits = site.clients.functions.get_account_settings()["AccountLimit"]
+    free = limits.get("UnreservedConcurrentExecutions", 0)
+    if free < needed:
+        found = f"the account leaves {free:,} concurrent executions to functions without a reservation, {needed} wanted"
+        words = ("--service-code", "lambda", "--quota-code", _CONCURRENT_EXECUTIONS_QUOTA, "--desired-value", "1000")
+        more = site.aws("service-quotas", "request-service-quota-increase", *words)
+        faults.append(CONCURRENCY.warn(found, "Evaluators may be throttled: ask for a higher quota.", more))
+    yield from CONCURRENCY.unless(faults, f"no function held back, {free:,} executions at once free in the account")
+
+
+def check_doorbell_mapping(site: Site) -> Iterator[Finding]:
+    """Judge the event source mapping by which doorbells reach their function."""
+    yield from judge_mappings(_mappings(site), site)
+
+
+def judge_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", site: Site) -> Iterator[Finding]:
+    """Judge the mappings of the doorbell queue."""
+    if not mappings:
+        yield DOORBELL_MAPPING.fail("no function is called for the doorbell queue", "Deploy it again: `make deploy`.")
+    for mapping in mappings:
+        state, last = mapping.get("State", "unknown"), mapping.get("LastProcessingResult", "")
+        enable = site.aws("lambda", "update-event-source-mapping", "--uuid", mapping["UUID"], "--enabled")
+        if state in {"Disabled", "Disabling", "Deleting"}:
+            yield DOORBELL_MAPPING.fail(f"the mapping is {state}: no doorbell is answered", "Enable it.", enable)
+        elif state != "Enabled":
+            yield DOORBELL_MAPPING.warn(f"the mapping is {state}", "Look again in a minute.")
+        elif last.startswith("PROBLEM"):
+            yield DOORBELL_MAPPING.fail(f"Lambda cannot read the queue: {last}", "Are role and queue as deployed?")
+        else:
+            most = _most_at_once(mapping)
+            yield DOORBELL_MAPPING.ok(f"enabled, batches of {mapping.get('BatchSize', 0)}, {most} at once at most")
+
+
+def check_tick(site: Site) -> Iterator[Finding]:
+    """Judge by the function's metrics whether the tick runs every minute.
+
+    Metrics need one permission, which the queue's age needs too, and say it at once; a log group's last event time may
+    be an hour late, and watermarks move only while a job runs.
+    """
+    configuration = site.functions.get("tick")
+    if configuration is None:
+        yield TICK.fail("the stack has no function tick", "Deploy it again: `make deploy`.")
+        return
+    function = configuration["FunctionName"]
+    counts = {
+        name: sum(metric_values(site, Metric("AWS/Lambda", name, {"FunctionName": function}, "Sum"), _TICK_WINDOW_MIN))
+        for name in ("Invocations", "Errors")
+    }
+    log = configuration.get("LoggingConfig", {}).get("LogGroup", f"/aws/lambda/{function}")
+    yield judge_tick(counts, site.aws("logs", "tail", log, "--since", f"{_TICK_WINDOW_MIN}m"))
+
+
+def judge_tick(counts: Mapping[str, float], log: str) -> Finding:
+    """Judge the tick by its invocations and errors of the last minutes; ``log`` is the command that shows its log."""
+    ran, failed = counts["Invocations"], counts["Errors"]
+    found = f"ran {ran:.0f} times in the last {_TICK_WINDOW_MIN} min, {failed:.0f} with an error"
+    if ran == 0:
+        return TICK.fail(found, "Is its EventBridge rule enabled (see below), was it deployed just now?", log)
+    if failed > 0:
+        return TICK.fail(found, "Its log has the reason.", log)
+    if ran < _FEWEST_TICKS:
+        return TICK.warn(found, "Is it throttled, or was it deployed just now? Its log has more.", log)
+    return TICK.ok(found)
+
+
+def _mappings(site: Site) -> "list[EventSourceMappingConfigurationTypeDef]":
+    queue = site.arn("sqs", site.deployment.output("DoorbellQueueUrl").rpartition("/")[2])
+    with asking("lambda:ListEventSourceMappings"):
+        return site.clients.functions.list_event_source_mappings(EventSourceArn=queue)["EventSourceMappings"]
+
+
+def _most_at_once(mapping: "EventSourceMappingConfigurationTypeDef") -> int:
+    return mapping.get("ScalingConfig", {}).get("MaximumConcurrency", 0)

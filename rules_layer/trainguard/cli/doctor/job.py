@@ -1,0 +1,103 @@
+"""One job: known, profiled into our bucket, with tags that can be read, and to be stopped or not."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from trainguard.actions.stop import StopDecision, StopSwitch, decide_stop
+from trainguard.cli.doctor.actions import stop_switch
+from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.job_case import JobCase
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.registration import NAMESPACE, STOP_TAG
+from trainguard.ports import TrainingJobDescription
+from trainguard.records import JobRecord
+
+if TYPE_CHECKING:
+    from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef
+
+TRAINING_JOB = Findings("training job")
+PROFILER = Findings("profiler")
+SETTINGS = Findings("settings")
+STOP = Findings("stop")
+
+_NEXT_JOB = "Tags are read once, when a job becomes known: set it right when you start the next one."
+_START_WITH = "Start the job with ProfilerConfig S3OutputPath s3://{}/…, as docs/launching.md has it."
+
+
+def check_training_job(case: JobCase) -> Iterator[Finding]:
+    """Say what SageMaker knows of the job."""
+    yield judge_description(case.job, case.description)
+
+
+def judge_description(job: str, description: TrainingJobDescription | None) -> Finding:
+    """Judge a job's description; None is a job that SageMaker does not know."""
+    if description is None:
+        return TRAINING_JOB.warn(
+            f"SageMaker does not know a training job {job}",
+            "Is its name right, and is it of this account and Region? A profile that was copied into the bucket is "
+            "evaluated with default parameters, and its job can never be stopped.",
+        )
+    count = description.instance_count or 0
+    instances = f"{counted(count, 'instance')} of {description.instance_type or 'several types'}"
+    status = f"{description.status.value} ({description.secondary_status})"
+    return TRAINING_JOB.ok(f"{status}, {instances}, {counted(len(description.tags), 'tag')}")
+
+
+def check_profiler(case: JobCase) -> Iterator[Finding]:
+    """Judge whether the job writes its profile to our bucket."""
+    if case.description is not None:
+        yield judge_profiler(case.profiler, case.site.bucket)
+
+
+def judge_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str) -> Finding:
+    """Judge a job's ProfilerConfig."""
+    start_with = _START_WITH.format(bucket)
+    if profiler.get("DisableProfiler", False):
+        return PROFILER.fail("the job was started with DisableProfiler: it writes no profile", start_with)
+    uri = profiler.get("S3OutputPath")
+    if not uri:
+        return PROFILER.fail("the job has no ProfilerConfig with an S3OutputPath: it writes no profile", start_with)
+    if uri.removeprefix("s3://").partition("/")[0] != bucket:
+        return PROFILER.fail(f"the job writes its profile to {uri}, the stack listens to {bucket}", start_with)
+    interval = profiler.get("ProfilingIntervalInMilliseconds")
+    return PROFILER.ok(f"{uri}, " + ("the usual interval" if interval is None else f"every {interval:,} ms"))
+
+
+def check_settings(case: JobCase) -> Iterator[Finding]:
+    """Judge the rule settings in the job's tags."""
+    tags = {} if case.description is None else case.description.tags
+    yield from judge_settings(case.record, tags)
+
+
+def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge a job's rule settings, and tags that look like ours and are not."""
+    plan = plan_rules(record)
+    faults = [SETTINGS.fail(f"{fault}; the rule is in ERROR", _NEXT_JOB) for fault in plan.faults.values()]
+    faults += [
+        SETTINGS.warn(f"tag {tag!r} is not read: it does not begin with {NAMESPACE}", _NEXT_JOB)
+        for tag in tags
+        if tag.lower().startswith(NAMESPACE) and not tag.startswith(NAMESPACE)
+    ]
+    rules = f"{counted(len(plan.rules), 'rule')} run" + (" (rule_to_invoke)" if plan.disabled else "")
+    yield from SETTINGS.unless(faults, f"{counted(len(record.rule_settings), 'setting')} in tags; {rules}")
+
+
+def check_stop(case: JobCase) -> Iterator[Finding]:
+    """Say whether a fire would stop the job."""
+    now = case.site.now
+    switch = stop_switch(case.site)
+    decision = decide_stop(case.job, case.description, switch, fired_at=now, now=now)
+    tags: Mapping[str, Any] = {} if case.description is None else case.description.tags
+    yield judge_stop(decision, switch, opted_in=STOP_TAG in tags)
+
+
+def judge_stop(decision: StopDecision, switch: str, *, opted_in: bool) -> Finding:
+    """Judge what would become of a fire now; ``opted_in`` says that the job has the tag, whatever its value."""
+    if decision.stop:
+        return STOP.ok(f"a fire would stop the job: {decision.why}")
+    found = f"a fire would not stop the job: {decision.why}"
+    if not opted_in:
+        return STOP.ok(found)
+    if switch != StopSwitch.ENABLED:
+        return STOP.warn(found, "See the stop switch above.")
+    return STOP.warn(found, "Tags can be set while the job runs: the stop tag is read at each fire.")

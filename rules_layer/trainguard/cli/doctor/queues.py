@@ -1,0 +1,83 @@
+"""The queues: how long doorbells wait, and what could not be handled."""
+
+from collections.abc import Iterator, Mapping
+
+from trainguard.cli.doctor.asking import asking
+from trainguard.cli.doctor.finding import Finding, Findings, counted, span
+from trainguard.cli.doctor.metrics import Metric, metric_values
+from trainguard.cli.doctor.site import Site
+
+DOORBELLS = Findings("doorbell queue")
+DELAY = Findings("doorbell age")
+DEAD_LETTERS = Findings("dead letters")
+
+AGE_LIMIT_S = 900.0
+"""As the alarm DoorbellsWaitTooLong has it."""
+
+_AGE_WINDOW_MIN = 10
+
+
+def check_doorbells(site: Site) -> Iterator[Finding]:
+    """Say how many doorbells wait."""
+    counts = _depth(site, site.deployment.output("DoorbellQueueUrl"))
+    hidden = counts["ApproximateNumberOfMessagesNotVisible"]
+    yield DOORBELLS.ok(f"{counts['ApproximateNumberOfMessages']:,} waiting, {hidden:,} being evaluated")
+
+
+def check_delay(site: Site) -> Iterator[Finding]:
+    """Judge how long the oldest doorbell waits."""
+    queue = site.deployment.output("DoorbellQueueUrl").rpartition("/")[2]
+    metric = Metric("AWS/SQS", "ApproximateAgeOfOldestMessage", {"QueueName": queue}, "Maximum")
+    ages = metric_values(site, metric, _AGE_WINDOW_MIN)
+    yield judge_delay(ages[0] if ages else None)
+
+
+def judge_delay(age_s: float | None) -> Finding:
+    """Judge the age of the oldest doorbell, in seconds; None is a queue of which CloudWatch has measured nothing."""
+    if age_s is None:
+        return DELAY.ok(f"CloudWatch has no age of the last {_AGE_WINDOW_MIN} min: the queue has long been empty")
+    found = f"the oldest waits for {span(age_s)}"
+    if age_s > AGE_LIMIT_S:
+        advice = "Verdicts are late: look at the functions above, and for throttles; raise evaluator_concurrency."
+        return DELAY.fail(found, advice)
+    return DELAY.ok(found)
+
+
+def check_dead_letters(site: Site) -> Iterator[Finding]:
+    """Judge the queues of what could not be handled."""
+    outputs = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
+    faults = [fault for output in outputs for fault in _judge_dead_letters(site, output)]
+    yield from DEAD_LETTERS.unless(faults, "none, of doorbells and of events")
+
+
+def _judge_dead_letters(site: Site, output: str) -> Iterator[Finding]:
+    url = site.deployment.output(output)
+    waiting = sum(_depth(site, url).values())
+    if waiting == 0:
+        return
+    if output == "DoorbellDeadLetterQueueUrl":
+        arn = site.arn("sqs", url.rpartition("/")[2])
+        yield DEAD_LETTERS.fail(
+            f"{counted(waiting, 'doorbell')} failed five times",
+            "The log of evaluate_objects names what failed (evaluation_failures); repair it, then redrive the queue.",
+            site.aws("sqs", "start-message-move-task", "--source-arn", arn),
+        )
+    else:
+        words = ("--max-number-of-messages", "10", "--message-attribute-names", "All")
+        yield DEAD_LETTERS.fail(
+            f"{counted(waiting, 'event')} or notices were not delivered, or their function failed",
+            "Read them, repair, and send them again.",
+            site.aws("sqs", "receive-message", "--queue-url", url, *words),
+        )
+
+
+def _depth(site: Site, url: str) -> Mapping[str, int]:
+    with asking("sqs:GetQueueAttributes"):
+        answer = site.clients.sqs.get_queue_attributes(
+            QueueUrl=url,
+            AttributeNames=[
+                "ApproximateNumberOfMessages",
+                "ApproximateNumberOfMessagesNotVisible",
+            ],
+        )
+    return {name: int(value) for name, value in answer["Attributes"].items()}

@@ -1,0 +1,259 @@
+"""Why a rule is in the state in which it is: from rows to a typed document, in words with numbers. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from trainguard.cli.answer import SCHEMA_VERSION
+from trainguard.cli.in_force import ParameterInForce, Value, in_force, told_value
+from trainguard.cli.names import similar
+from trainguard.cli.outlook import Patience, outlook, patience_of
+from trainguard.cli.rows import by_node, has_fired, iso, told_number
+from trainguard.engine.plan import RulePlan, plan_rules
+from trainguard.engine.replays import replayed_job
+from trainguard.errors import UnknownNameError
+from trainguard.ports import StoredRow
+from trainguard.records import JobRecord, RuleRow, Severity, Status
+from trainguard.rules.glossary import RULES
+from trainguard.rules.low_gpu_utilization import IDLE_FINDING_S
+
+_MEANINGS = {
+    Status.FIRED: "Its condition holds, or has held in the episode that is still open.",
+    Status.OK: "It has judged, and its condition does not hold.",
+    Status.WARMING_UP: "There is data, but less than it waits for: it has not judged yet.",
+    Status.WAITING_FOR_DATA: "Nothing was seen yet that it could judge.",
+    Status.NOT_APPLICABLE: "It cannot judge this: what it looks at is not there.",
+    Status.DISABLED: "It does not run, because another rule alone was asked for.",
+    Status.ERROR: "It does not judge: a setting of it is wrong, or it has failed.",
+}
+_OVER = "It has fired, and is over: judged again, its condition does not hold."
+_NOTHING_READ = "No profile object of the job was read yet."
+_FIXED_UNITS = {"%": " %", "": ""}
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """The rule on one node."""
+
+    node: str
+    status: Status
+    measured: float | None
+    threshold: float | None
+    worst: str | None
+    data_points: int
+    patience: str | None
+    times_fired: int
+    fired_at: str | None
+    reason: str
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the newest fire: what was done about the job, whether people were alerted, the report."""
+
+    fire_id: str | None
+    action: str | None
+    action_at: str | None
+    alert_id: str | None
+    report_uri: str | None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule's state on a job, or on one node of it.
+
+    Attributes
+    ----------
+    meaning : str
+        What the status means.
+    reason : str
+        The rule's own sentence, with the job's numbers.
+    fires_when : str
+        The condition with the parameters in force.
+    comparison : str or None
+        What was measured, against what threshold.
+    times_fired, episodes_ended, violations : int
+        How often it fired on the job, how many of these episodes are over, and at how many evaluations it was seen.
+    outlook : list of str
+        What would make it judge, fire or clear.
+    nodes : list of NodeState
+        The worst first.
+    """
+
+    schema_version: str = SCHEMA_VERSION
+    generated_at: str
+    job: str
+    rule: str
+    node: str | None
+    status: Status
+    severity: Severity | None
+    meaning: str
+    reason: str
+    fires_when: str
+    measured: float | None
+    threshold: float | None
+    comparison: str | None
+    worst: str | None
+    data_points: int
+    patience: Patience | None
+    evaluated_through: str | None
+    fired_at: str | None
+    times_fired: int
+    episodes_ended: int
+    violations: int
+    affected_percent: float | None
+    wasted_percent: float | None
+    cost_lost: str | None
+    done: Done | None
+    outlook: list[str]
+    advice: str | None
+    nodes: list[NodeState]
+    parameters: list[ParameterInForce]
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The row that is explained, the row of the whole job, and the rows of the nodes."""
+
+    row: RuleRow
+    of_job: StoredRow | None
+    nodes: Sequence[StoredRow]
+
+
+def explain(
+    job: str, record: JobRecord | None, rows: Sequence[StoredRow], *, rule: str, node: str | None, now: float
+) -> Explanation:
+    """Explain a rule's state.
+
+    Parameters
+    ----------
+    job, rule : str
+    record : JobRecord or None
+        The job's item; None when it has expired.
+    rows : sequence of StoredRow
+        All rows of the job.
+    node : str or None
+        A node, or None for the job as a whole.
+    now : float
+        Epoch seconds.
+
+    Raises
+    ------
+    UnknownNameError
+        When the rule has said nothing of such a node.
+    """
+    subject = _subject(job, rows, rule, node)
+    row = subject.row
+    plan = plan_rules(record or JobRecord(job=job, arn="", bucket="", prefix=""))
+    settings = {} if record is None else record.rule_settings
+    values = row.parameters or _planned(plan, rule)
+    parameters = in_force(rule, values, settings, tagged=replayed_job(job) is None)
+    active = record is not None and record.active
+    return Explanation(
+        generated_at=str(iso(now)),
+        job=job,
+        rule=rule,
+        node=node,
+        status=row.status,
+        severity=row.severity,
+        meaning=_OVER if row.status is Status.OK and has_fired(row) else _MEANINGS[row.status],
+        reason=row.reason,
+        fires_when=condition(rule, values),
+        measured=row.measured,
+        threshold=row.threshold,
+        comparison=comparison(row, values),
+        worst=row.worst,
+        data_points=row.data_points,
+        patience=patience_of(row, plan.interval_s if active else None),
+        evaluated_through=iso(row.evaluated_through),
+        fired_at=iso(row.fired_at),
+        times_fired=row.times_fired,
+        episodes_ended=0 if record is None else record.episodes.get(rule, 0),
+        violations=row.violations,
+        affected_percent=row.affected_percent,
+        wasted_percent=row.wasted_percent,
+        cost_lost=row.cost_lost,
+        done=_done(subject.of_job),
+        outlook=outlook(row, plan, record),
+        advice=row.advice,
+        nodes=[_node_state(stored.row) for stored in subject.nodes],
+        parameters=parameters,
+    )
+
+
+def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None) -> _Subject:
+    nodes = by_node(rows).get(rule, [])
+    of_job = next((each for each in rows if each.row.rule == rule and each.row.node is None), None)
+    if node is None:
+        row = RuleRow(job, rule, None, Status.WAITING_FOR_DATA, _NOTHING_READ) if of_job is None else of_job.row
+        return _Subject(row, of_job, nodes)
+    of_node = next((each for each in nodes if each.row.node == node), None)
+    if of_node is None:
+        names = [str(each.row.node) for each in nodes]
+        place = f"what {rule} says of job {job}" + ("" if names else ", which it judges as a whole")
+        raise UnknownNameError("node", node, place, similar(node, names) or names[:3])
+    return _Subject(of_node.row, of_job, [])
+
+
+def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
+    parameters = plan.parameters.get(rule)
+    return {} if parameters is None else msgspec.structs.asdict(parameters)
+
+
+def condition(rule: str, values: Mapping[str, Value]) -> str:
+    """Say when a rule fires, with the parameters' values; with their names where they are not known."""
+    words = RULES[rule]
+    shown = {name: told_value(values[name]) if name in values else name for name in words.parameters}
+    return words.condition.format_map(shown)
+
+
+def comparison(row: RuleRow, values: Mapping[str, Value]) -> str | None:
+    """Say what was measured, against what; None where nothing was."""
+    if row.measured is None:
+        return None
+    what, unit = measured_as(row, values)
+    written = _FIXED_UNITS.get(unit, f" {unit}")
+    said = f"{told_number(row.measured)}{written} ({what})"
+    if row.threshold is None:
+        return said
+    side = "at" if row.measured == row.threshold else "below" if row.measured < row.threshold else "above"
+    return f"{said}, {side} the threshold of {told_number(row.threshold)}{written}"
+
+
+def measured_as(row: RuleRow, values: Mapping[str, Value]) -> tuple[str | None, str]:
+    """Say what a rule's measure is, and its unit; two rules measure one thing or another, told by the threshold."""
+    if row.rule == "LowGPUUtilization" and row.threshold != values.get("threshold_p95"):
+        if row.threshold == values.get("threshold_p5"):
+            return "5th percentile of GPU utilization", "%"
+        if row.threshold == IDLE_FINDING_S / 60.0:
+            return "time without a GPU in use", "min"
+    by_time = row.measured is not None and not row.measured.is_integer()
+    if row.rule == "StepOutlier" and by_time and row.threshold == values.get("slow_share"):
+        return "time lost in slow steps", "%"
+    words = RULES[row.rule]
+    return words.measured, words.unit
+
+
+def _done(of_job: StoredRow | None) -> Done | None:
+    if of_job is None or of_job.fire_id is None:
+        return None
+    return Done(
+        fire_id=of_job.fire_id,
+        action=of_job.action,
+        action_at=iso(of_job.action_at),
+        alert_id=of_job.alert_id,
+        report_uri=of_job.report_uri,
+    )
+
+
+def _node_state(row: RuleRow) -> NodeState:
+    return NodeState(
+        node=str(row.node),
+        status=row.status,
+        measured=row.measured,
+        threshold=row.threshold,
+        worst=row.worst,
+        data_points=row.data_points,
+        patience=row.patience,
+        times_fired=row.times_fired,
+        fired_at=iso(row.fired_at),
+        reason=row.reason,
+    )

@@ -1,0 +1,85 @@
+"""The parameters with which a rule runs on a job, and where each of them comes from."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trainguard.engine.registration import NAMESPACE
+from trainguard.rules.glossary import parameter_words
+from trainguard.rules.parameters import PARAMETERS_TYPES
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+Value = float | int | str | bool | None
+DEFAULT = "default"
+SCAN_INTERVAL_US = "scan_interval_us"
+"""Accepted by every rule and of little interest, so it stands last."""
+
+
+class ParameterInForce(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter's value; ``source`` is ``default``, the tag or setting that gave it, or what has replaced it."""
+
+    name: str
+    value: Value
+    unit: str
+    default: Value
+    changed: bool
+    source: str
+    meaning: str
+
+
+def in_force(
+    rule: str, values: Mapping[str, Value], settings: Mapping[str, str], *, tagged: bool = True
+) -> list[ParameterInForce]:
+    """Return a rule's parameters, those that were changed first.
+
+    Parameters
+    ----------
+    rule : str
+    values : mapping of str to value
+        What the rule runs with.
+    settings : mapping of str to str
+        The job's settings, as given.
+    tagged : bool
+        Whether they are the job's tags; those of a replay are not.
+    """
+    defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
+    found = [
+        ParameterInForce(
+            name=name,
+            value=values[name],
+            unit=parameter_words(rule, name).unit,
+            default=default,
+            changed=values[name] != default,
+            source=_source(rule, name, values, settings, tagged=tagged),
+            meaning=parameter_words(rule, name).meaning,
+        )
+        for name, default in defaults.items()
+        if name in values
+    ]
+    return sorted(found, key=lambda parameter: (not parameter.changed, parameter.name == SCAN_INTERVAL_US))
+
+
+def setting_of(rule: str, parameter: str, settings: Mapping[str, str]) -> str | None:
+    """Return the setting that gives a parameter, as it is written; None when none does."""
+    wanted = {f"{rule}_{parameter}".lower()}
+    if rule == PROFILER_REPORT:
+        wanted.add(parameter.lower())
+    return next((setting for setting in sorted(settings) if setting.lower() in wanted), None)
+
+
+def told_value(value: Value) -> str:
+    """Return a parameter's value for people."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool | str):
+        return str(value).lower() if isinstance(value, bool) else value
+    return f"{value:,g}" if abs(value) < 1_000.0 else f"{value:,.0f}"
+
+
+def _source(rule: str, name: str, values: Mapping[str, Value], settings: Mapping[str, str], *, tagged: bool) -> str:
+    if values.get(f"{name}_s") is not None:
+        return f"replaced by {name}_s"
+    setting = setting_of(rule, name, settings)
+    if setting is None:
+        return DEFAULT
+    return f"tag {NAMESPACE}{setting}" if tagged else f"setting {setting}"

@@ -1,0 +1,142 @@
+"""Rows of RuleState as commands tell them: which rules ring, in which order, and each row as a line."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+
+import msgspec
+
+from trainguard.adapters.timestamps import iso_from_epoch
+from trainguard.ports import StoredRow
+from trainguard.records import RuleRow, Severity, Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.units import show_duration, show_number
+
+_GRAVITY = {severity: place for place, severity in enumerate(Severity)}
+_ORDER = {
+    Status.FIRED: 0,
+    Status.ERROR: 1,
+    Status.OK: 2,
+    Status.WARMING_UP: 3,
+    Status.WAITING_FOR_DATA: 4,
+    Status.NOT_APPLICABLE: 5,
+    Status.DISABLED: 6,
+}
+_FIXED_BELOW = 10.0
+
+
+class RuleLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A row for machines; times are ISO 8601 in UTC."""
+
+    rule: str
+    node: str | None
+    status: Status
+    severity: Severity | None
+    reason: str
+    measured: float | None
+    threshold: float | None
+    worst: str | None
+    data_points: int
+    patience: str | None
+    advice: str | None
+    affected_percent: float | None
+    wasted_percent: float | None
+    cost_lost: str | None
+    violations: int
+    times_fired: int
+    evaluated_through: str | None
+    fired_at: str | None
+    fire_id: str | None
+    action: str | None
+    action_at: str | None
+    alert_id: str | None
+    report_uri: str | None
+    counters: dict[str, int]
+    parameters: dict[str, float | int | str | None]
+
+
+_AS_STORED = frozenset(RuleLine.__struct_fields__) & {field.name for field in fields(RuleRow)}
+
+
+def rule_line(stored: StoredRow) -> RuleLine:
+    """Return a row for machines."""
+    row = stored.row
+    values = {name: getattr(row, name) for name in _AS_STORED}
+    values |= {
+        "counters": dict(row.counters),
+        "parameters": dict(row.parameters),
+        "evaluated_through": iso(row.evaluated_through),
+        "fired_at": iso(row.fired_at),
+        "action_at": iso(stored.action_at),
+    }
+    fire_path = {name: getattr(stored, name) for name in ("fire_id", "action", "alert_id", "report_uri")}
+    return RuleLine(**values, **fire_path)
+
+
+def iso(epoch_s: float | None) -> str | None:
+    """Return a time for machines."""
+    return None if epoch_s is None else iso_from_epoch(epoch_s)
+
+
+def told_time(epoch_s: float | None, now: float) -> str:
+    """Return a time for people, with how long ago it was; empty where it is not known."""
+    if epoch_s is None:
+        return ""
+    return f"{iso_from_epoch(epoch_s)[:19].replace('T', ' ')}Z, {age(epoch_s, now)} ago"
+
+
+def age(epoch_s: float | None, now: float) -> str:
+    """Return how long ago a time was; a clock that is behind makes no future of it."""
+    return "" if epoch_s is None else show_duration(max(round(now - epoch_s), 0))
+
+
+def told_number(value: float | None) -> str:
+    """Return a number for people: to two decimals below ten, where a distance of 0.31 must not become 0.3."""
+    if value is None:
+        return ""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < _FIXED_BELOW else show_number(value)
+
+
+def has_fired(row: RuleRow) -> bool:
+    """Whether the rule has fired, be it over by now."""
+    return row.status is Status.FIRED or row.times_fired > 0
+
+
+def report_row(rows: Iterable[RuleRow]) -> RuleRow | None:
+    """Return ProfilerReport's row, which has the verdict on the whole job."""
+    return next((row for row in rows if row.node is None and row.rule == PROFILER_REPORT), None)
+
+
+def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
+    """Return the rows of the whole job: what rings first and the gravest on top, ProfilerReport last."""
+    report = report_row(stored.row for stored in rows)
+    named = "" if report is None else report.reason
+    whole = [stored for stored in rows if stored.row.node is None]
+    return sorted(whole, key=lambda stored: _rank(stored.row, named))
+
+
+def ringing(rows: Iterable[RuleRow]) -> list[RuleRow]:
+    """Return the job's rows of the rules that fire now, the gravest first."""
+    rows = list(rows)
+    report = report_row(rows)
+    named = "" if report is None else report.reason
+    firing = [r for r in rows if r.node is None and r.status is Status.FIRED and r.rule != PROFILER_REPORT]
+    return sorted(firing, key=lambda row: _rank(row, named))
+
+
+def by_node(rows: Iterable[StoredRow]) -> Mapping[str, list[StoredRow]]:
+    """Return the nodes' rows by rule, the worst node on top."""
+    nodes: defaultdict[str, list[StoredRow]] = defaultdict(list)
+    for stored in rows:
+        if stored.row.node is not None:
+            nodes[stored.row.rule].append(stored)
+    return {rule: sorted(of_rule, key=lambda stored: _rank(stored.row, "")) for rule, of_rule in nodes.items()}
+
+
+def _rank(row: RuleRow, named: str) -> tuple[bool, int, bool, int, float, str, tuple[int, str]]:
+    """Order rows; the finding that the report names first is the first among those that fire."""
+    gravity = -1 if row.severity is None else _GRAVITY[row.severity]
+    first = not (named and named.startswith(f"{row.rule} ("))
+    wasted = row.wasted_percent or 0.0
+    node = row.node or ""
+    return row.rule == PROFILER_REPORT, _ORDER[row.status], first, -gravity, -wasted, row.rule, (len(node), node)

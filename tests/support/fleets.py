@@ -1,0 +1,114 @@
+"""Jobs of a made-up fleet, with rows as the stack leaves them."""
+
+from trainguard.ports import StoredRow
+from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
+
+HOUR_S = 3_600.0
+MONDAY = 1_795_392_000.0
+"""2026-11-23, midnight UTC."""
+
+P3 = "ml.p3.2xlarge"
+"""USD 3.825 an hour."""
+
+Rows = list[StoredRow]
+
+
+def job(
+    name: str = "bert",
+    *,
+    began: float | None = MONDAY,
+    hours: float = 10.0,
+    nodes: int | None = 1,
+    instance_type: str | None = P3,
+    status: JobStatus = JobStatus.COMPLETED,
+    bucket: str = "profiles",
+) -> JobRecord:
+    """Return a job that ran for ten hours on one instance."""
+    return JobRecord(
+        job=name,
+        arn=f"arn:aws:sagemaker:eu-west-1:111122223333:training-job/{name}",
+        bucket=bucket,
+        prefix="jobs/",
+        status=status,
+        instance_type=instance_type,
+        instance_count=nodes,
+        created_at=began,
+        started_at=began,
+        ended_at=None if began is None or not status.is_final else began + hours * HOUR_S,
+        last_object_at=None if began is None else began + hours * HOUR_S,
+        active=not status.is_final,
+    )
+
+
+def found(
+    of: JobRecord,
+    rule: str = "LowGPUUtilization",
+    *,
+    wasted: float | None = 60.0,
+    severity: Severity | None = Severity.HIGH,
+    times: int = 1,
+    action: str | None = None,
+    reason: str = "GPUs idle.",
+) -> StoredRow:
+    """Return the row of a rule that has fired; ``severity`` None for one that is over."""
+    row = RuleRow(
+        job=of.job,
+        rule=rule,
+        node=None,
+        status=Status.OK if severity is None else Status.FIRED,
+        reason=reason,
+        severity=severity,
+        wasted_percent=wasted,
+        times_fired=times,
+        evaluated_through=of.last_object_at,
+    )
+    at = None if action is None else of.last_object_at
+    return StoredRow(row, action=action, action_at=at)
+
+
+def quiet(of: JobRecord, rule: str, status: Status = Status.OK) -> StoredRow:
+    """Return the row of a rule that has not fired."""
+    return StoredRow(RuleRow(of.job, rule, None, status, "Fine.", evaluated_through=of.last_object_at))
+
+
+def report_row(of: JobRecord, *, judged: int = 11, reason: str = "No rule has fired.") -> StoredRow:
+    """Return the row that sums a job's rules up."""
+    row = RuleRow(
+        job=of.job,
+        rule="ProfilerReport",
+        node=None,
+        status=Status.OK if judged else Status.WAITING_FOR_DATA,
+        reason=reason,
+        data_points=judged,
+        evaluated_through=of.last_object_at,
+    )
+    return StoredRow(row)
+
+
+def with_rows(of: JobRecord, *rows: StoredRow, judged: int = 11) -> tuple[JobRecord, Rows]:
+    """Return a job with its rows, a row of a node among them."""
+    node = StoredRow(RuleRow(of.job, "LowGPUUtilization", "algo-1", Status.FIRED, "GPUs idle.", times_fired=9))
+    return of, [*rows, report_row(of, judged=judged), node]
+
+
+def hostile(text: str) -> tuple[JobRecord, Rows]:
+    """Return a job of which every text is ``text``."""
+    of = job(text, instance_type=text, bucket=text)
+    action = f"Training job stopped: {text}."
+    return with_rows(of, found(of, text, reason=text, action=action), found(of, "StepOutlier", reason=text))
+
+
+def many(count: int) -> list[tuple[JobRecord, Rows]]:
+    """Return so many jobs over half a year, two of three with findings."""
+    rules = ("LowGPUUtilization", "CPUBottleneck", "StepOutlier", "Dataloader")
+    severities = list(Severity)
+    jobs = []
+    for number in range(count):
+        of = job(f"train-{number:05d}", began=MONDAY - number * HOUR_S, hours=1.0 + number % 50, nodes=1 + number % 8)
+        fired = [
+            found(of, rules[(number + each) % 4], wasted=float(number % 97), severity=severities[number % 4])
+            for each in range(number % 3)
+        ]
+        others = [quiet(of, rule) for rule in rules if rule not in {row.row.rule for row in fired}]
+        jobs.append(with_rows(of, *fired, *others))
+    return jobs

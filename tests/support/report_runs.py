@@ -1,0 +1,106 @@
+"""The report machine as it is deployed, run in memory over the functions' own code on the in-memory stores."""
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from infra.constructs.report_machine import definition
+from tests.infra.states_language import Ending, Execution, TaskError
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, describe, uploads
+from trainguard.adapters.memory.faults import Crash
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.errors import TrainGuardError
+from trainguard.records import JobStatus
+from trainguard.report.stack.build import StackReports
+from trainguard.report.stack.digest import DayDigester
+from trainguard.report.stack.parts import DigestItem
+from trainguard.report.stack.plan import ReportPlanner
+from trainguard.telemetry.keys import ProfileRoot
+
+NOW = 1_795_252_000.0
+FOLDER = ProfileRoot("", JOB).report
+
+
+@dataclass
+class ReportRun:
+    """One execution over a world, at the job's end or on request.
+
+    ``looks`` is how often a digest is told that there is time left, ``lost`` names nodes whose digest always fails.
+    """
+
+    world: MemoryWorld
+    name: str = "report-1"
+    looks: int = 1_000_000
+    at_end: bool = True
+    execution: Execution | None = None
+    lost: set[str] = field(default_factory=set)
+
+    def run(self) -> Ending:
+        """Run the machine from start to end."""
+        names = {
+            "PlanReport": self.plan,
+            "DigestProfile": self.digest,
+            "BuildReport": self.build,
+            "DropParts": self.build,
+        }
+        tasks = {name: self._function(call) for name, call in names.items()}
+        self.execution = Execution(definition(), tasks | {"DigestMany": self._items}, name=self.name)
+        return self.execution.run({"kind": "end", "job": JOB} if self.at_end else {"job": JOB})
+
+    def plan(self, event: dict[str, Any]) -> Any:
+        """Do what `plan_report` does."""
+        planner = ReportPlanner(jobs=self.world.jobs, nodes=self.world.nodes, objects=self.world.objects)
+        return msgspec.to_builtins(planner.plan(event["job"], event["run"]))
+
+    def digest(self, event: dict[str, Any]) -> Any:
+        """Do what `digest_profile` does; a node in ``lost`` always fails."""
+        item = msgspec.convert(event, DigestItem)
+        if item.node in self.lost:
+            raise MemoryError(item.node)
+        looks = iter(range(self.looks))
+        digester = DayDigester(objects=self.world.objects, has_time=lambda: next(looks, None) is not None)
+        return msgspec.to_builtins(digester.digest(item))
+
+    def build(self, event: dict[str, Any]) -> Any:
+        """Do what `build_report` does for this machine."""
+        reports = StackReports(jobs=self.world.jobs, nodes=self.world.nodes, objects=self.world.objects)
+        if event.get("drop"):
+            return {"dropped": reports.drop(event["job"], event["run"])}
+        if "run" in event:
+            return {"reportUri": reports.full(event["job"], event["run"], now=NOW).uri}
+        return {"reportUri": reports.from_state(event["job"], now=NOW).uri}
+
+    def calls(self, state: str) -> int:
+        """Return how often a task was attempted."""
+        assert self.execution is not None
+        return len(self.execution.arguments_of(state))
+
+    def _items(self, arguments: dict[str, str]) -> Any:
+        return msgspec.json.decode(self.world.objects.get(arguments["Bucket"], arguments["Key"], 10_000_000))
+
+    def _function(self, call: Any) -> Any:
+        def invoke(arguments: dict[str, Any]) -> Any:
+            try:
+                return {"Payload": json.loads(json.dumps(call(arguments["Payload"])))}
+            except (TrainGuardError, MemoryError, Crash) as fault:
+                raise TaskError(type(fault).__name__, str(fault)) from fault
+
+        return invoke
+
+
+def finished_world() -> MemoryWorld:
+    """Return the world of the small job, which has ended and was evaluated to its end."""
+    network = Network()
+    *profile, end = uploads()
+    for upload in (*profile, end):
+        if upload is end:
+            network.world.training_jobs.set(replace(describe(status=JobStatus.COMPLETED), ended_at=end.at))
+        network.put(upload)
+        network.ring(upload, max(upload.at, network.now))
+        network.run_until(upload.at, batch_s=20.0)
+    network.run_until(network.now + 1_000.0, batch_s=5.0)
+    assert not network.job().active
+    return network.world

@@ -1,0 +1,382 @@
+"""An AWS account that answers from a table: the stack of the synthesised template, in good health.
+
+Questions never leave the process. A question and its answer are held against the model of the service, so neither can
+have a shape that AWS does not know.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from botocore.exceptions import ParamValidationError
+from botocore.session import Session, get_session
+from botocore.validate import validate_parameters
+
+ROOT = Path(__file__).parents[3]
+REGION, ACCOUNT, STACK = "eu-west-1", "111122223333", "TrainGuard"
+BUCKET = "trainguard-profiles"
+NOW = 1_784_026_800.0
+NAME = "arn:aws:iam::111122223333:user/ada"
+MAPPING = "0b8c4d1e-7a55-4c8e-9a0f-0d4c5b8a1e11"
+
+Question = tuple[str, str]
+Given = Mapping[str, Any]
+
+
+class RefusalError(Exception):
+    """An error that the account answers with."""
+
+    def __init__(self, code: str, message: str = "no", status: int = 400) -> None:
+        super().__init__(code)
+        self.code, self.message, self.status = code, message, status
+
+
+Answer = Callable[[Given], dict[str, Any]]
+
+
+def always(answer: dict[str, Any]) -> Answer:
+    """Return one answer to whatever is asked."""
+    return lambda _: answer
+
+
+@cache
+def template() -> Mapping[str, Any]:
+    """Return the template that the stack is deployed from."""
+    document: Mapping[str, Any] = json.loads((ROOT / "tests/infra/TrainGuard.snapshot.json").read_text("utf-8"))
+    return document
+
+
+def name_of(logical: str) -> str:
+    """Return what its service calls a resource of the template."""
+    kind = template()["Resources"][logical]["Type"]
+    if kind == "AWS::S3::Bucket":
+        return BUCKET
+    if kind == "AWS::SQS::Queue":
+        return f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{STACK}-{logical}"
+    if kind in {"AWS::SNS::Topic", "AWS::StepFunctions::StateMachine"}:
+        return arn_of(logical)
+    return f"/{STACK}/stop-switch" if kind == "AWS::SSM::Parameter" else f"{STACK}-{logical}"
+
+
+def arn_of(logical: str) -> str:
+    """Return the ARN of a resource of the template."""
+    service, prefix = {
+        "AWS::SQS::Queue": ("sqs", ""),
+        "AWS::SNS::Topic": ("sns", ""),
+        "AWS::StepFunctions::StateMachine": ("states", "stateMachine:"),
+        "AWS::Lambda::Function": ("lambda", "function:"),
+        "AWS::DynamoDB::Table": ("dynamodb", "table/"),
+    }.get(template()["Resources"][logical]["Type"], ("other", ""))
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{prefix}{STACK}-{logical}"
+
+
+def resolved(value: Any) -> Any:
+    """Return a value of the template with its references as a deployment fills them in."""
+    if isinstance(value, list):
+        return [resolved(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "Ref" in value:
+        return name_of(value["Ref"]) if value["Ref"] in template()["Resources"] else value["Ref"]
+    if "Fn::GetAtt" in value:
+        return arn_of(value["Fn::GetAtt"][0])
+    if "Fn::Join" in value:
+        return value["Fn::Join"][0].join(resolved(value["Fn::Join"][1]))
+    return {name: resolved(each) for name, each in value.items()}
+
+
+def named(kind: str) -> dict[str, Any]:
+    """Return the properties of all resources of a kind by their names."""
+    resources = template()["Resources"].items()
+    return {
+        name_of(logical): resolved(each.get("Properties", {})) for logical, each in resources if each["Type"] == kind
+    }
+
+
+def outputs() -> dict[str, str]:
+    """Return the stack's outputs."""
+    return {name: resolved(output["Value"]) for name, output in template()["Outputs"].items()}
+
+
+class Account:
+    """The account; ``answers`` may be changed, ``asked`` holds what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Question] = []
+        self.answers: dict[Question, Answer] = _healthy()
+
+    def change(self, service: str, operation: str, change: Callable[[dict[str, Any], Given], object]) -> None:
+        """Let an answer be changed in place by a function of it and of the question."""
+        before = self.answers[service, operation]
+
+        def changed(given: Given) -> dict[str, Any]:
+            answer = deepcopy(before(given))
+            change(answer, given)
+            return answer
+
+        self.answers[service, operation] = changed
+
+    def refuse(self, service: str, operation: str, code: str, status: int = 400) -> None:
+        """Let a question be answered by an error."""
+
+        def refused(given: Given) -> dict[str, Any]:
+            raise RefusalError(code, f"User: {NAME} is not authorized", status)
+
+        self.answers[service, operation] = refused
+
+    def answer(self, model: Any, given: Given) -> tuple[SimpleNamespace, dict[str, Any]] | None:
+        """Answer a question, as botocore's event ``before-call`` wants it."""
+        question = (model.service_model.service_name, model.name)
+        self.asked.append(question)
+        try:
+            answer = self.answers[question](given)
+        except RefusalError as refusal:
+            fault = {"Error": {"Code": refusal.code, "Message": refusal.message}}
+            return SimpleNamespace(status_code=refusal.status), fault
+        if model.output_shape is not None:
+            self._hold_against_the_model(question, answer, model.output_shape)
+        return SimpleNamespace(status_code=200), answer
+
+    @staticmethod
+    def _hold_against_the_model(question: Question, answer: dict[str, Any], shape: Any) -> None:
+        try:
+            validate_parameters(answer, shape)
+        except ParamValidationError as fault:
+            # Not botocore's own error, which would pass for an answer of AWS.
+            raise AssertionError(f"{question}: {fault}") from fault
+
+
+_current: list[Account] = []
+
+
+@cache
+def session() -> Session:
+    """Return a session whose clients ask the account that was installed last; it reads each service's model once."""
+    made = get_session()
+    made.set_credentials("testing", "testing")
+    made.set_config_variable("region", REGION)
+
+    def remember(**event: Any) -> None:
+        event["context"]["given"] = event["params"]
+
+    def answer(**event: Any) -> Any:
+        return _current[-1].answer(event["model"], event["context"]["given"])
+
+    made.register("before-parameter-build", remember)
+    made.register("before-call", answer)
+    return made
+
+
+def install(account: Account) -> None:
+    """Let this account answer from now on."""
+    _current[:] = [account]
+
+
+def _healthy() -> dict[Question, Answer]:
+    answers: dict[Question, Answer] = {}
+    for part in (_stack, _functions, _measured, _bucket, _events, _stores, _actions):
+        answers |= part()
+    return answers
+
+
+def _stack() -> dict[Question, Answer]:
+    resources = [
+        {
+            "LogicalResourceId": logical,
+            "PhysicalResourceId": name_of(logical),
+            "ResourceType": each["Type"],
+            "LastUpdatedTimestamp": at(NOW),
+            "ResourceStatus": "CREATE_COMPLETE",
+        }
+        for logical, each in template()["Resources"].items()
+    ]
+    stack = {
+        "StackId": f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{STACK}/1",
+        "StackName": STACK,
+        "StackStatus": "UPDATE_COMPLETE",
+        "CreationTime": at(NOW),
+        "Outputs": [{"OutputKey": name, "OutputValue": value} for name, value in outputs().items()],
+    }
+    identity = {"UserId": "AIDA", "Account": ACCOUNT, "Arn": NAME}
+    return {
+        ("sts", "GetCallerIdentity"): always(identity),
+        ("cloudformation", "DescribeStacks"): always({"Stacks": [stack]}),
+        ("cloudformation", "ListStacks"): always({"StackSummaries": []}),
+        ("cloudformation", "ListStackResources"): always({"StackResourceSummaries": resources}),
+    }
+
+
+def _functions() -> dict[Question, Answer]:
+    functions = named("AWS::Lambda::Function")
+
+    def configuration(given: Given) -> dict[str, Any]:
+        properties = functions[given["FunctionName"]]
+        return {
+            "FunctionName": given["FunctionName"],
+            "State": "Active",
+            "LastUpdateStatus": "Successful",
+            "Environment": properties["Environment"],
+            "LoggingConfig": properties["LoggingConfig"],
+        }
+
+    mapping = {
+        "UUID": MAPPING,
+        "State": "Enabled",
+        "BatchSize": 100,
+        "LastProcessingResult": "No records processed",
+        "ScalingConfig": {"MaximumConcurrency": 20},
+    }
+    limits = {"ConcurrentExecutions": 1000, "UnreservedConcurrentExecutions": 1000}
+    return {
+        ("lambda", "GetFunctionConfiguration"): configuration,
+        ("lambda", "GetFunctionConcurrency"): always({}),
+        ("lambda", "GetAccountSettings"): always({"AccountLimit": limits}),
+        ("lambda", "ListEventSourceMappings"): always({"EventSourceMappings": [mapping]}),
+    }
+
+
+def _measured() -> dict[Question, Answer]:
+    values = {"Invocations": [1.0] * 14, "Errors": [0.0] * 14, "ApproximateAgeOfOldestMessage": [21.0, 700.0]}
+
+    def data(given: Given) -> dict[str, Any]:
+        (query,) = given["MetricDataQueries"]
+        return {
+            "MetricDataResults": [{"Id": query["Id"], "Values": values[query["MetricStat"]["Metric"]["MetricName"]]}]
+        }
+
+    def alarms(given: Given) -> dict[str, Any]:
+        described = named("AWS::CloudWatch::Alarm")
+        return {
+            "MetricAlarms": [
+                {
+                    "AlarmName": name,
+                    "StateValue": "OK",
+                    "ActionsEnabled": True,
+                    "AlarmDescription": described[name]["AlarmDescription"],
+                }
+                for name in given["AlarmNames"]
+            ]
+        }
+
+    return {("cloudwatch", "GetMetricData"): data, ("cloudwatch", "DescribeAlarms"): alarms}
+
+
+def _bucket() -> dict[Question, Answer]:
+    rule = {"ID": "ExpireProfiles", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 30}}
+
+    def nothing(given: Given) -> dict[str, Any]:
+        raise RefusalError("404", "Not Found", 404)
+
+    return {
+        ("s3", "HeadBucket"): always({"BucketRegion": REGION}),
+        ("s3", "GetBucketNotificationConfiguration"): always({"EventBridgeConfiguration": {}}),
+        ("s3", "GetBucketLifecycleConfiguration"): always({"Rules": [rule]}),
+        ("s3", "ListObjectsV2"): always({"IsTruncated": False, "KeyCount": 0}),
+        ("s3", "HeadObject"): nothing,
+    }
+
+
+def _events() -> dict[Question, Answer]:
+    rules = named("AWS::Events::Rule")
+
+    def described(given: Given) -> dict[str, Any]:
+        properties = rules[given["Name"]]
+        rule = {"Name": given["Name"], "Description": properties["Description"], "State": properties["State"]}
+        if "EventPattern" in properties:
+            return rule | {"EventPattern": json.dumps(properties["EventPattern"])}
+        return rule | {"ScheduleExpression": properties["ScheduleExpression"]}
+
+    def targets(given: Given) -> dict[str, Any]:
+        return {"Targets": [{"Id": each["Id"], "Arn": each["Arn"]} for each in rules[given["Rule"]]["Targets"]]}
+
+    def matches(given: Given) -> dict[str, Any]:
+        pattern, event = json.loads(given["EventPattern"])["detail"], json.loads(given["Event"])["detail"]
+        wildcards = [each["wildcard"] for each in pattern["object"]["key"]]
+        key = event["object"]["key"]
+        rings = any(re.fullmatch(re.escape(each).replace(r"\*", ".*"), key) for each in wildcards)
+        return {"Result": rings and event["bucket"]["name"] in pattern["bucket"]["name"]}
+
+    return {
+        ("events", "DescribeRule"): described,
+        ("events", "ListTargetsByRule"): targets,
+        ("events", "TestEventPattern"): matches,
+    }
+
+
+def _stores() -> dict[Question, Answer]:
+    def table(given: Given) -> dict[str, Any]:
+        described = {"TableName": given["TableName"], "TableStatus": "ACTIVE", "ItemCount": 1234}
+        indices = [{"IndexName": "ActiveJobs", "IndexStatus": "ACTIVE"}]
+        jobs = given["TableName"] == outputs()["JobsTable"]
+        return {"Table": described | ({"GlobalSecondaryIndexes": indices} if jobs else {})}
+
+    expiry = {"TimeToLiveStatus": "ENABLED", "AttributeName": "ExpiresAt"}
+    backups = {
+        "ContinuousBackupsStatus": "ENABLED",
+        "PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": "ENABLED"},
+    }
+    depths = {"ApproximateNumberOfMessages": "0", "ApproximateNumberOfMessagesNotVisible": "0"}
+    return {
+        ("dynamodb", "DescribeTable"): table,
+        ("dynamodb", "DescribeTimeToLive"): always({"TimeToLiveDescription": expiry}),
+        ("dynamodb", "DescribeContinuousBackups"): always({"ContinuousBackupsDescription": backups}),
+        ("dynamodb", "GetItem"): always({}),
+        ("dynamodb", "Scan"): always({"Items": [], "Count": 0}),
+        ("dynamodb", "Query"): always({"Items": [], "Count": 0}),
+        ("sqs", "GetQueueAttributes"): always({"Attributes": depths}),
+    }
+
+
+def _actions() -> dict[Question, Answer]:
+    parameter = {"Name": f"/{STACK}/stop-switch", "Value": "enabled"}
+
+    def subscriptions(given: Given) -> dict[str, Any]:
+        here = {"SubscriptionArn": f"{given['TopicArn']}:1", "Protocol": "email", "Endpoint": "ada@example.com"}
+        return {"Subscriptions": [here]}
+
+    def machine(given: Given) -> dict[str, Any]:
+        return {
+            "stateMachineArn": given["stateMachineArn"],
+            "name": "Fire",
+            "status": "ACTIVE",
+            "definition": "{}",
+            "roleArn": NAME,
+            "type": "STANDARD",
+            "creationDate": at(NOW),
+        }
+
+    def unknown(given: Given) -> dict[str, Any]:
+        raise RefusalError("ValidationException", "Requested resource not found.")
+
+    return {
+        ("ssm", "GetParameter"): always({"Parameter": parameter}),
+        ("sns", "ListSubscriptionsByTopic"): subscriptions,
+        ("stepfunctions", "DescribeStateMachine"): machine,
+        ("stepfunctions", "ListExecutions"): always({"executions": []}),
+        ("sagemaker", "DescribeTrainingJob"): unknown,
+        ("sagemaker", "ListTags"): unknown,
+    }
+
+
+def execution(machine: str, *, hours_ago: float) -> dict[str, Any]:
+    """Return an execution as a listing shows it."""
+    ended = at(NOW) - timedelta(hours=hours_ago)
+    return {
+        "executionArn": machine.replace(":stateMachine:", ":execution:") + ":fire-1",
+        "stateMachineArn": machine,
+        "name": "fire-1",
+        "status": "FAILED",
+        "startDate": ended - timedelta(seconds=9),
+        "stopDate": ended,
+    }
+
+
+def at(epoch_s: float) -> datetime:
+    """Return a time as the client library gives it."""
+    return datetime.fromtimestamp(epoch_s, UTC)

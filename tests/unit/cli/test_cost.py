@@ -1,0 +1,80 @@
+"""`trainguard cost`: an estimate for people and for machines, without any network."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from trainguard.cli.cost import CostDocument, money
+from trainguard.cli.main import app
+from trainguard.pricing.operating import Workload, estimate, total
+from trainguard.pricing.unit_prices import packaged_unit_prices
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["cost", *words])
+
+
+def document(*words: str) -> dict[str, Any]:
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_given_a_job_when_estimated_then_the_document_has_the_models_totals_and_all_lines() -> None:
+    found = document("--nodes", "128", "--hours", "24", "--gpus", "4", "--interval-ms", "1000", "--framework")
+    workload = Workload(nodes=128, hours=24.0, gpus=4, interval_ms=1_000, framework=True)
+    expected = estimate(workload, packaged_unit_prices().prices)
+    assert list(found) == list(CostDocument.__struct_fields__)
+    assert found["workload"]["retention_days"] == 30
+    assert found["hour"] == pytest.approx(expected.an_hour)
+    assert found["job"] == pytest.approx(expected.the_job)
+    assert found["month"] == pytest.approx(expected.a_month)
+    assert found["idle_month"] == pytest.approx(total(expected.idle))
+    assert found["profile"] == pytest.approx(expected.the_profile)
+    assert sum(line["cost"] for line in found["lines"]["hourly"]) == pytest.approx(found["hour"])
+    assert {line["service"] for line in found["lines"]["hourly"]} >= {"DynamoDB", "Lambda", "SQS", "S3", "EventBridge"}
+
+
+def test_given_nothing_said_when_estimated_then_it_is_one_node_for_a_day_and_says_whose_prices_it_took() -> None:
+    result = run()
+    assert result.exit_code == 0
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    assert lines[0] == ["an hour of the job", "0.00118"]
+    assert lines[1][0] == "the job, 24 h"
+    assert lines[-1] == [f"USD. A model: {packaged_unit_prices().origin('us-east-1')}."]
+
+
+def test_given_other_prices_when_estimated_then_they_are_taken_and_named(tmp_path: Path) -> None:
+    file = tmp_path / "contract.json"
+    prices = dict.fromkeys(packaged_unit_prices().prices.__struct_fields__, 0.0) | {"event": 1.0}
+    table = {"source": "ours", "date": "2026-01-01", "currency": "EUR", "regions": ["eu-west-1"], "prices": prices}
+    file.write_text(json.dumps(table), "utf-8")
+    found = document("--unit-prices", str(file), "--region", "eu-west-1")
+    assert (found["hour"], found["currency"], found["origin"]) == (60.0, "EUR", "ours, eu-west-1, 2026-01-01")
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--region", "eu-south-7"], "no prices of eu-south-7, only of us-east-1"),
+        (["--unit-prices", "no-such-file.json"], "'no-such-file.json' cannot be used: No such file"),
+        (["--nodes", "0"], "--nodes"),
+        (["--hours", "0"], "--hours"),
+        (["--interval-ms", "99"], "--interval-ms"),
+    ],
+)
+def test_given_what_cannot_be_estimated_when_run_then_one_sentence_says_why(words: list[str], fault: str) -> None:
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert fault in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"), [(0.0, "0"), (4e-7, "0.0000004"), (0.07109, "0.0711"), (1.0, "1.00"), (1234.5, "1,234.50")]
+)
+def test_given_an_amount_of_money_when_shown_then_it_has_cents_or_three_digits(amount: float, shown: str) -> None:
+    assert money(amount) == shown

@@ -1,0 +1,275 @@
+"""Finding the deployed stack: what is found, and what a person is told to do where it is not."""
+
+import configparser
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLoadError
+from botocore.session import Session
+from moto import mock_aws
+from typer.testing import CliRunner, Result
+
+from tests.functional.tables import create_tables
+from tests.functional.worlds import offline_session
+from tests.unit.cli.cloudformation import ACCOUNT, OUTPUTS, REGION, CloudFormation, Refusal, Stack, serving
+from tests.unit.cli.seen import judged
+from trainguard.cli.deployment import Where, advised, connect, find_deployment, open_stores
+from trainguard.cli.main import app
+from trainguard.cli.names import ALL_RULE_NAMES
+from trainguard.errors import (
+    AccessDeniedError,
+    CredentialsError,
+    DeploymentError,
+    OutputMissingError,
+    PortUnavailableError,
+    RegionError,
+    StackNotFoundError,
+    StackStateError,
+)
+from trainguard.records import JobRecord
+
+NO_ACCESS = "User: arn:aws:iam::111122223333:user/ada is not authorized to perform: cloudformation:DescribeStacks on x"
+
+
+def _session(profile: str | None) -> Session:
+    """Return a session that shares the models of the services with the others: they take long to read."""
+    session = Session(profile=profile)
+    session.register_component("data_loader", offline_session().get_component("data_loader"))
+    return session
+
+
+@pytest.fixture
+def cloudformation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CloudFormation]:
+    """Return a service that the machine's AWS configuration leads to, and nothing else of that configuration."""
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN", "TRAINGUARD_STACK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setattr("trainguard.cli.deployment.Session", _session)
+    with serving() as service:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", service.url)
+        yield service
+
+
+def test_given_a_deployed_stack_when_looked_for_then_its_place_and_outputs_are_known(
+    cloudformation: CloudFormation,
+) -> None:
+    deployment, clients = find_deployment("TrainGuard", REGION, None)
+    assert (deployment.region, deployment.partition, deployment.account) == (REGION, "aws", ACCOUNT)
+    assert (deployment.stack, deployment.status) == ("TrainGuard", "CREATE_COMPLETE")
+    assert deployment.outputs == OUTPUTS
+    assert clients.s3.meta.region_name == clients.s3_links.meta.region_name == REGION
+
+
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_given_no_region_option_when_the_environment_names_one_then_it_is_taken(
+    cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "ap-south-1")
+    assert find_deployment("TrainGuard", None, None)[0].region == "ap-south-1"
+    assert find_deployment("TrainGuard", REGION, None)[0].region == REGION
+
+
+def test_given_a_profile_when_named_then_its_region_and_credentials_are_taken(
+    cloudformation: CloudFormation, tmp_path: Path
+) -> None:
+    config = configparser.ConfigParser()
+    config["profile prod"] = {"region": "eu-north-1", "aws_access_key_id": "own", "aws_secret_access_key": "key"}
+    with (tmp_path / "config").open("w", encoding="utf-8") as file:
+        config.write(file)
+    deployment, clients = find_deployment("TrainGuard", None, "prod")
+    assert deployment.region == "eu-north-1"
+    credentials = clients.session.get_credentials()
+    assert credentials is not None
+    assert credentials.access_key == "own"
+    with pytest.raises(CredentialsError, match=r"none.*could not be found.*--profile"):
+        find_deployment("TrainGuard", None, "none")
+
+
+def test_given_no_region_at_all_when_looked_for_then_the_error_says_how_to_give_one(
+    cloudformation: CloudFormation,
+) -> None:
+    with pytest.raises(RegionError, match=r"no Region is set\. Pass --region, or set AWS_REGION"):
+        find_deployment("TrainGuard", None, None)
+
+
+def test_given_no_credentials_when_looked_for_then_the_error_says_how_to_get_some(
+    cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(CredentialsError, match=r"no AWS credentials were found .*aws configure"):
+        find_deployment("TrainGuard", REGION, None)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind", "said"),
+    [
+        (Refusal("ExpiredToken", "The security token is expired"), CredentialsError, r"have expired .*aws sso login"),
+        (Refusal("InvalidClientTokenId", "The token is invalid"), CredentialsError, r"does not accept .*Log in again"),
+        (
+            Refusal("AccessDenied", NO_ACCESS),
+            AccessDeniedError,
+            r"denied to cloudformation:DescribeStacks .*policy that allows cloudformation:DescribeStacks",
+        ),
+        (Refusal("AccessDenied", "No."), AccessDeniedError, r"denied to DescribeStacks \(No\)"),
+        (Refusal("LimitExceeded", "Too many", 400), PortUnavailableError, "LimitExceeded: Too many"),
+    ],
+)
+def test_given_a_refusal_when_looked_for_then_the_error_says_what_to_do(
+    cloudformation: CloudFormation, refusal: Refusal, kind: type[Exception], said: str
+) -> None:
+    cloudformation.refusals["DescribeStacks"] = refusal
+    with pytest.raises(kind, match=said):
+        find_deployment("TrainGuard", REGION, None)
+
+
+def test_given_no_such_stack_when_looked_for_then_those_like_trainguard_are_named(
+    cloudformation: CloudFormation,
+) -> None:
+    cloudformation.stacks["trainguard-dev"] = Stack(description="")
+    cloudformation.stacks["Watch"] = Stack()
+    cloudformation.stacks["Website"] = Stack(description="A website")
+    cloudformation.stacks["OldTrainGuard"] = Stack(status="DELETE_COMPLETE")
+    with pytest.raises(StackNotFoundError) as raised:
+        find_deployment("TrainGard", REGION, None)
+    assert "Region eu-west-1 has no stack TrainGard" in str(raised.value)
+    assert "Perhaps you mean TrainGuard or Watch or trainguard-dev: pass --stack" in str(raised.value)
+    assert "Website" not in str(raised.value)
+
+
+def test_given_no_stack_and_no_right_to_list_when_looked_for_then_it_is_still_told(
+    cloudformation: CloudFormation,
+) -> None:
+    cloudformation.refusals["ListStacks"] = Refusal("AccessDenied", "no")
+    with pytest.raises(StackNotFoundError, match=r"has no stack Other.*Pass --region"):
+        find_deployment("Other", REGION, None)
+
+
+@pytest.mark.parametrize(
+    "status", ["CREATE_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_COMPLETE", "DELETE_FAILED", "REVIEW_IN_PROGRESS"]
+)
+def test_given_a_stack_that_is_not_whole_when_looked_for_then_its_state_and_reason_are_told(
+    cloudformation: CloudFormation, status: str
+) -> None:
+    cloudformation.stacks["TrainGuard"] = Stack(status=status, reason="Resource limit")
+    with pytest.raises(StackStateError, match=rf"is {status} \(Resource limit\)\. Wait"):
+        find_deployment("TrainGuard", REGION, None)
+
+
+@pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE"])
+def test_given_a_stack_that_is_or_was_updated_when_looked_for_then_it_is_worked_with(
+    cloudformation: CloudFormation, status: str
+) -> None:
+    cloudformation.stacks["TrainGuard"] = Stack(status=status)
+    assert find_deployment("TrainGuard", REGION, None)[0].status == status
+
+
+def test_given_a_stack_without_the_tables_when_opened_then_the_missing_output_is_named(
+    cloudformation: CloudFormation,
+) -> None:
+    cloudformation.stacks["TrainGuard"] = Stack(outputs={"BucketName": "b"})
+    with pytest.raises(OutputMissingError, match="no output JobsTable, its outputs: BucketName"):
+        open_stores(*find_deployment("TrainGuard", REGION, None))
+
+
+def test_given_a_deployment_when_connected_then_its_stores_are_the_tables_of_its_outputs(
+    cloudformation: CloudFormation,
+) -> None:
+    with mock_aws():
+        connection = connect(Where(stack="TrainGuard", region=REGION))
+        create_tables(connection.clients.dynamodb)
+        record = connection.stores.jobs.register(JobRecord("job", "arn", "profiles", ""))
+        assert list(connection.stores.jobs.all()) == [record]
+        assert connection.stores.nodes.of_job("job") == []
+        assert connection.stores.rows.read("job") == []
+
+
+def test_given_an_empty_deployment_when_jobs_are_listed_then_the_whole_way_works(
+    cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloudformation.stacks["Mine"] = cloudformation.stacks.pop("TrainGuard")
+    monkeypatch.setenv("TRAINGUARD_STACK", "Mine")
+    with mock_aws():
+        create_tables(connect(Where(stack="Mine", region=REGION)).clients.dynamodb)
+        result = CliRunner().invoke(app, ["jobs", "--region", REGION])
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No job is like that.\n")
+
+
+def test_given_a_deployment_with_a_judged_job_when_commands_run_then_each_answers_from_the_tables(
+    cloudformation: CloudFormation,
+) -> None:
+    record, rows, _ = judged()
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, [*words, "--region", "us-east-1"])
+
+    with mock_aws():
+        connection = connect(Where(stack="TrainGuard", region="us-east-1"))
+        create_tables(connection.clients.dynamodb)
+        connection.clients.s3.create_bucket(Bucket=record.bucket)
+        key = f"{record.job}/rule-output/TrainGuardReport/report.html"
+        connection.stores.objects.put(record.bucket, key, b"<html>", "text/html")
+        connection.stores.jobs.register(record)
+        connection.stores.rows.publish([stored.row for stored in rows])
+        lines = json.loads(run("jobs", "--json").stdout)["jobs"]
+        rules = json.loads(run("status", record.job, "--json").stdout)["rules"]
+        explained = json.loads(run("explain", record.job, "cpu", "--json").stdout)
+        link = run("open", record.job).stdout
+        active = run("status").stdout
+    assert [(line["job"], line["finding"]) for line in lines] == [(record.job, "LowGPUUtilization")]
+    assert len(rules) == len(ALL_RULE_NAMES)
+    assert explained["patience"]["left"] == 846
+    assert f"/{key}?" in link
+    assert active.startswith(f"{record.job}\tInProgress\t")
+
+
+def test_given_an_endpoint_of_ones_own_when_a_link_is_signed_then_it_leads_there(
+    cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:4566")
+    _, clients = find_deployment("TrainGuard", REGION, None)
+    link = clients.s3_links.generate_presigned_url("get_object", Params={"Bucket": "profiles", "Key": "a b"})
+    assert link.startswith("http://127.0.0.1:4566/profiles/a%20b?X-Amz-Algorithm=AWS4-HMAC-SHA256")
+
+
+def test_given_a_table_that_may_not_be_read_when_jobs_are_listed_then_the_action_is_named_and_the_exit_code_is_2(
+    cloudformation: CloudFormation,
+) -> None:
+    cloudformation.refusals["DescribeStacks"] = Refusal("AccessDenied", NO_ACCESS)
+    result = CliRunner().invoke(app, ["jobs", "--region", REGION, "--json"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("trainguard: access denied to cloudformation:DescribeStacks")
+    assert result.stderr.count("\n") == 1
+
+
+def _denied(message: str) -> ClientError:
+    return ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, "Query")
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (_denied("User: u is not authorized to perform: dynamodb:Query on resource: t"), AccessDeniedError),
+        (SSOTokenLoadError(error_msg="none"), CredentialsError),
+        (EndpointConnectionError(endpoint_url="http://nowhere"), RegionError),
+    ],
+)
+def test_given_a_store_that_did_not_answer_when_advised_then_the_cause_decides(
+    cause: Exception, kind: type[DeploymentError]
+) -> None:
+    fault = PortUnavailableError("DynamoDB", "Query", "x")
+    fault.__cause__ = cause
+    assert isinstance(advised(fault), kind)
+
+
+def test_given_a_fault_of_another_kind_when_advised_then_it_stays() -> None:
+    fault = PortUnavailableError("DynamoDB", "Query", "x")
+    fault.__cause__ = ClientError({"Error": {"Code": "InternalServerError", "Message": "x"}}, "Query")
+    assert advised(fault) is fault

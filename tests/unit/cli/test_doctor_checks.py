@@ -1,0 +1,392 @@
+"""`trainguard doctor` on a stack: each check is content with what is well, and fails when it should."""
+
+import json
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.cli import doctor_account
+from tests.unit.cli.doctor_account import (
+    MAPPING,
+    NOW,
+    REGION,
+    STACK,
+    Account,
+    Given,
+    RefusalError,
+    execution,
+    named,
+    outputs,
+)
+from trainguard.cli.deployment import find_deployment
+from trainguard.cli.doctor import stack
+from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
+from trainguard.cli.doctor.finding import Finding, Level, counted, span
+from trainguard.cli.doctor.site import Site
+
+Change = Callable[[dict[str, Any], Given], object]
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Account:
+    account = Account()
+    doctor_account.install(account)
+    monkeypatch.setattr("trainguard.cli.deployment.Session", lambda **_: doctor_account.session())
+    return account
+
+
+def examined(bucket: str | None = None, profile: str | None = None) -> list[Finding]:
+    deployment, clients = find_deployment(STACK, REGION, None)
+    return list(diagnose(Site(deployment, clients, now=NOW, bucket=bucket, profile=profile), None))
+
+
+def of_check(findings: list[Finding], check: str) -> list[Finding]:
+    return [finding for finding in findings if finding.check == check]
+
+
+def test_given_a_stack_in_good_health_when_examined_then_every_check_says_so_once(account: Account) -> None:
+    findings = examined()
+    assert [finding.found for finding in findings if finding.level is not Level.OK] == []
+    assert [finding.check for finding in findings] == [named.check for named, _ in CHECKS]
+    assert all(finding.advice is None and finding.command is None for finding in findings)
+
+
+def test_given_the_template_when_its_outputs_are_read_then_every_one_that_is_expected_is_there() -> None:
+    assert set(stack.EXPECTED_OUTPUTS) <= set(outputs())
+
+
+def replace(**columns: object) -> Change:
+    """Return a change that sets columns at the top of an answer."""
+    return within(**columns)
+
+
+def within(*path: str | int, **columns: object) -> Change:
+    """Return a change that sets columns somewhere below."""
+
+    def change(answer: Any, given: Given) -> None:
+        for step in path:
+            answer = answer[step]
+        answer.update(columns)
+
+    return change
+
+
+def only_for(name: str, value: str, change: Change) -> Change:
+    """Return a change for the questions that end in a value."""
+    return lambda answer, given: str(given[name]).endswith(value) and change(answer, given)
+
+
+def metric(name: str, values: list[float]) -> Change:
+    def change(answer: dict[str, Any], given: Given) -> None:
+        if given["MetricDataQueries"][0]["MetricStat"]["Metric"]["MetricName"] == name:
+            answer["MetricDataResults"][0]["Values"] = values
+
+    return change
+
+
+def without(kind: str) -> Change:
+    def change(answer: dict[str, Any], given: Given) -> None:
+        kept = [each for each in answer["StackResourceSummaries"] if each["ResourceType"] != kind]
+        answer["StackResourceSummaries"] = kept
+
+    return change
+
+
+def failed_execution(hours_ago: float, wanted: str = "FAILED") -> Change:
+    def change(answer: dict[str, Any], given: Given) -> None:
+        if given["statusFilter"] == wanted:
+            answer["executions"] = [execution(given["stateMachineArn"], hours_ago=hours_ago)]
+
+    return change
+
+
+def lacking(output: str) -> Change:
+    def change(answer: dict[str, Any], given: Given) -> None:
+        kept = [each for each in answer["Stacks"][0]["Outputs"] if each["OutputKey"] != output]
+        answer["Stacks"][0]["Outputs"] = kept
+
+    return change
+
+
+STACKS = ("cloudformation", "DescribeStacks")
+RESOURCES = ("cloudformation", "ListStackResources")
+FUNCTION = ("lambda", "GetFunctionConfiguration")
+RESERVED = ("lambda", "GetFunctionConcurrency")
+LIMITS = ("lambda", "GetAccountSettings")
+MAPPINGS = ("lambda", "ListEventSourceMappings")
+METRICS = ("cloudwatch", "GetMetricData")
+ALARMS = ("cloudwatch", "DescribeAlarms")
+DEPTHS = ("sqs", "GetQueueAttributes")
+HEAD = ("s3", "HeadBucket")
+NOTIFICATIONS = ("s3", "GetBucketNotificationConfiguration")
+LIFECYCLE = ("s3", "GetBucketLifecycleConfiguration")
+RULE = ("events", "DescribeRule")
+TARGETS = ("events", "ListTargetsByRule")
+MATCHING = ("events", "TestEventPattern")
+TABLE = ("dynamodb", "DescribeTable")
+EXPIRY = ("dynamodb", "DescribeTimeToLive")
+BACKUPS = ("dynamodb", "DescribeContinuousBackups")
+SWITCH = ("ssm", "GetParameter")
+SUBSCRIPTIONS = ("sns", "ListSubscriptionsByTopic")
+MACHINE = ("stepfunctions", "DescribeStateMachine")
+EXECUTIONS = ("stepfunctions", "ListExecutions")
+FEW_MESSAGES = {"ApproximateNumberOfMessages": "3", "ApproximateNumberOfMessagesNotVisible": "1"}
+OLD_RULE = {"ID": "Old", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 3}}
+ICE_RULE = {
+    "ID": "Ice",
+    "Status": "Enabled",
+    "Filter": {"Prefix": "a/"},
+    "Transitions": [{"Days": 9, "StorageClass": "DEEP_ARCHIVE"}],
+}
+PENDING = {"SubscriptionArn": "PendingConfirmation", "Protocol": "email", "Endpoint": "bob@example.com"}
+
+BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
+    (STACKS, within("Stacks", 0, StackStatus="UPDATE_FAILED"), "stack", Level.FAIL, "UPDATE_FAILED"),
+    (STACKS, within("Stacks", 0, StackStatus="UPDATE_IN_PROGRESS"), "stack", Level.WARN, "IN_PROGRESS"),
+    (STACKS, within("Stacks", 0, StackStatus="UPDATE_ROLLBACK_COMPLETE"), "stack", Level.WARN, "ROLLBACK"),
+    (STACKS, lacking("AlertTopicArn"), "stack", Level.FAIL, "no output AlertTopicArn"),
+    (STACKS, lacking("AlertTopicArn"), "alert topic", Level.FAIL, "no output AlertTopicArn"),
+    (FUNCTION, replace(State="Pending"), "functions", Level.WARN, "tick is Pending"),
+    (FUNCTION, replace(State="Failed", StateReason="no role"), "functions", Level.FAIL, "tick is Failed: no role"),
+    (FUNCTION, replace(LastUpdateStatus="InProgress"), "functions", Level.WARN, "tick is being updated"),
+    (FUNCTION, replace(LastUpdateStatus="Failed"), "functions", Level.FAIL, "the last update of tick failed"),
+    (RESOURCES, without("AWS::Lambda::Function"), "functions", Level.FAIL, "no function"),
+    (RESOURCES, without("AWS::Lambda::Function"), "tick", Level.FAIL, "no function tick"),
+    (RESERVED, replace(ReservedConcurrentExecutions=0), "concurrency", Level.FAIL, "tick has a reserved"),
+    (LIMITS, within("AccountLimit", UnreservedConcurrentExecutions=29), "concurrency", Level.WARN, "leaves 29"),
+    (MAPPINGS, replace(EventSourceMappings=[]), "queue to function", Level.FAIL, "no function is called"),
+    (MAPPINGS, within("EventSourceMappings", 0, State="Disabled"), "queue to function", Level.FAIL, "Disabled"),
+    (MAPPINGS, within("EventSourceMappings", 0, State="Updating"), "queue to function", Level.WARN, "Updating"),
+    (
+        MAPPINGS,
+        within("EventSourceMappings", 0, LastProcessingResult="PROBLEM: access"),
+        "queue to function",
+        Level.FAIL,
+        "PROBLEM: access",
+    ),
+    (METRICS, metric("Invocations", []), "tick", Level.FAIL, "ran 0 times"),
+    (METRICS, metric("Invocations", [1.0] * 7), "tick", Level.WARN, "ran 7 times"),
+    (METRICS, metric("Errors", [1.0, 0.0]), "tick", Level.FAIL, "1 with an error"),
+    (METRICS, metric("ApproximateAgeOfOldestMessage", [901.0]), "doorbell age", Level.FAIL, "15 min"),
+    (
+        DEPTHS,
+        only_for("QueueUrl", "DoorbellDeadLettersA7B5E0C1", replace(Attributes=FEW_MESSAGES)),
+        "dead letters",
+        Level.FAIL,
+        "4 doorbells failed five times",
+    ),
+    (
+        DEPTHS,
+        only_for("QueueUrl", "EventDeadLetters50DDF4F0", replace(Attributes=FEW_MESSAGES)),
+        "dead letters",
+        Level.FAIL,
+        "4 events",
+    ),
+    (HEAD, replace(BucketRegion="us-east-1"), "bucket", Level.FAIL, "lies in us-east-1"),
+    (NOTIFICATIONS, lambda answer, _: answer.clear(), "notifications", Level.FAIL, "does not announce"),
+    (LIFECYCLE, replace(Rules=[OLD_RULE]), "lifecycle", Level.WARN, "after 3 days"),
+    (LIFECYCLE, replace(Rules=[ICE_RULE]), "lifecycle", Level.WARN, "DEEP_ARCHIVE"),
+    (RULE, replace(State="DISABLED"), "EventBridge rules", Level.FAIL, "is DISABLED"),
+    (TARGETS, lambda answer, _: answer.clear(), "EventBridge rules", Level.FAIL, "has no target"),
+    (RULE, replace(EventPattern='{"source": ["other"]}'), "EventBridge rules", Level.FAIL, "no rule for new objects"),
+    (RULE, replace(ScheduleExpression=""), "EventBridge rules", Level.FAIL, "no rule for the tick"),
+    (RESOURCES, without("AWS::Events::Rule"), "event pattern", Level.FAIL, "no rule matches"),
+    (MATCHING, replace(Result=False), "event pattern", Level.FAIL, "training_job_end.ts"),
+    (TABLE, within("Table", TableStatus="ARCHIVED"), "tables", Level.FAIL, "is ARCHIVED"),
+    (
+        TABLE,
+        within("Table", GlobalSecondaryIndexes=[{"IndexName": "ActiveJobs", "IndexStatus": "CREATING"}]),
+        "tables",
+        Level.FAIL,
+        "index ActiveJobs",
+    ),
+    (EXPIRY, replace(TimeToLiveDescription={"TimeToLiveStatus": "DISABLED"}), "expiry", Level.WARN, "is DISABLED"),
+    (EXPIRY, within("TimeToLiveDescription", AttributeName="Ttl"), "expiry", Level.WARN, "on Ttl"),
+    (
+        BACKUPS,
+        within(
+            "ContinuousBackupsDescription", PointInTimeRecoveryDescription={"PointInTimeRecoveryStatus": "DISABLED"}
+        ),
+        "backups",
+        Level.WARN,
+        "is DISABLED",
+    ),
+    (SWITCH, within("Parameter", Value="Enabled"), "stop switch", Level.FAIL, "'Enabled' counts as disabled"),
+    (SUBSCRIPTIONS, replace(Subscriptions=[]), "alert topic", Level.WARN, "no subscription"),
+    (SUBSCRIPTIONS, replace(Subscriptions=[]), "operations topic", Level.WARN, "no subscription"),
+    (
+        SUBSCRIPTIONS,
+        replace(Subscriptions=[PENDING]),
+        "alert topic",
+        Level.WARN,
+        "1 subscription not confirmed: email bob",
+    ),
+    (ALARMS, within("MetricAlarms", 0, StateValue="ALARM"), "alarms", Level.FAIL, "is in ALARM"),
+    (ALARMS, within("MetricAlarms", 0, ActionsEnabled=False), "alarms", Level.WARN, "tells nobody"),
+    (ALARMS, replace(MetricAlarms=[]), "alarms", Level.WARN, "alarms are missing"),
+    (MACHINE, replace(status="DELETING"), "state machines", Level.FAIL, "is DELETING"),
+    (RESOURCES, without("AWS::StepFunctions::StateMachine"), "state machines", Level.FAIL, "no state machine"),
+    (EXECUTIONS, failed_execution(23.0), "executions", Level.WARN, "FAILED in the last 24 h, the last fire-1 23 h ago"),
+    (EXECUTIONS, failed_execution(1.0, "TIMED_OUT"), "executions", Level.WARN, "TIMED_OUT"),
+    (EXECUTIONS, failed_execution(1.0, "ABORTED"), "executions", Level.WARN, "ABORTED"),
+]
+
+
+@pytest.mark.parametrize(("question", "change", "check", "level", "said"), BREAKAGES)
+def test_given_something_broken_when_examined_then_its_check_says_what_and_what_to_do(
+    account: Account, question: tuple[str, str], change: Change, check: str, level: Level, said: str
+) -> None:
+    account.change(*question, change)
+    found = of_check(examined(), check)
+    faults = [finding for finding in found if said in finding.found]
+    assert [fault.level for fault in faults][:1] == [level], found
+    assert all(finding.advice for finding in faults)
+    assert Level.OK not in {finding.level for finding in found}
+
+
+@pytest.mark.parametrize(
+    ("question", "change"),
+    [
+        (METRICS, metric("Invocations", [1.0] * 8)),
+        (METRICS, metric("ApproximateAgeOfOldestMessage", [900.0])),
+        (METRICS, metric("ApproximateAgeOfOldestMessage", [])),
+        (LIMITS, within("AccountLimit", UnreservedConcurrentExecutions=30)),
+        (EXECUTIONS, failed_execution(24.1)),
+        (LIFECYCLE, replace(Rules=[OLD_RULE | {"Status": "Disabled"}])),
+        (LIFECYCLE, replace(Rules=[OLD_RULE | {"Expiration": {"Days": 7}}])),
+        (LIFECYCLE, replace(Rules=[OLD_RULE | {"Filter": {"Prefix": "models/"}}])),
+        (SWITCH, within("Parameter", Value="dry-run")),
+        (SWITCH, within("Parameter", Value="disabled")),
+        (TABLE, within("Table", TableStatus="UPDATING")),
+        (FUNCTION, replace(State="Inactive")),
+    ],
+)
+def test_given_what_is_just_well_enough_when_examined_then_nothing_is_found(
+    account: Account, question: tuple[str, str], change: Change
+) -> None:
+    account.change(*question, change)
+    assert [finding for finding in examined() if finding.level is not Level.OK] == []
+
+
+def test_given_a_resource_that_was_never_made_when_examined_then_it_is_left_out(account: Account) -> None:
+    def change(answer: dict[str, Any], given: Given) -> None:
+        unmade = {
+            "LogicalResourceId": "New",
+            "ResourceType": "AWS::Lambda::Function",
+            "ResourceStatus": "CREATE_FAILED",
+        }
+        answer["StackResourceSummaries"].append(unmade | {"LastUpdatedTimestamp": doctor_account.at(NOW)})
+
+    account.change(*RESOURCES, change)
+    assert {finding.level for finding in of_check(examined(), "functions")} == {Level.OK}
+
+
+def test_given_no_lifecycle_when_examined_then_it_says_that_all_is_kept(account: Account) -> None:
+    account.refuse("s3", "GetBucketLifecycleConfiguration", "NoSuchLifecycleConfiguration", 404)
+    (finding,) = of_check(examined(), "lifecycle")
+    assert (finding.level, finding.found) == (Level.OK, "nothing is deleted")
+
+
+def test_given_no_bucket_when_examined_then_it_fails_and_the_other_checks_go_on(account: Account) -> None:
+    account.refuse("s3", "HeadBucket", "404", 404)
+    findings = examined()
+    (finding,) = of_check(findings, "bucket")
+    assert (finding.level, finding.found) == (Level.FAIL, f"{doctor_account.BUCKET} does not exist")
+    assert {finding.check for finding in findings} == {named.check for named, _ in CHECKS}
+
+
+def test_given_another_bucket_when_examined_then_it_says_that_the_stack_does_not_listen_to_it(account: Account) -> None:
+    findings = examined(bucket="elsewhere")
+    (listens,) = of_check(findings, "bucket")
+    assert listens.level is Level.FAIL
+    assert "not to elsewhere" in listens.found
+    assert "-c profile_bucket=elsewhere" in str(listens.advice)
+    assert {finding.level for finding in of_check(findings, "event pattern")} == {Level.FAIL}
+
+
+def test_given_notifications_to_others_when_event_bridge_is_off_then_the_command_keeps_them(account: Account) -> None:
+    queue = {"QueueArn": f"arn:aws:sqs:{REGION}:1:theirs", "Events": ["s3:ObjectCreated:*"]}
+
+    def change(answer: dict[str, Any], given: Given) -> None:
+        answer.clear()
+        answer["QueueConfigurations"] = [queue]
+
+    account.change(*NOTIFICATIONS, change)
+    (finding,) = of_check(examined(), "notifications")
+    words = shlex.split(str(finding.command))
+    written = json.loads(words[words.index("--notification-configuration") + 1])
+    assert written == {"QueueConfigurations": [queue], "EventBridgeConfiguration": {}}
+
+
+@pytest.mark.parametrize(
+    ("question", "change", "check", "words"),
+    [
+        (
+            DEPTHS,
+            only_for("QueueUrl", "DoorbellDeadLettersA7B5E0C1", replace(Attributes=FEW_MESSAGES)),
+            "dead letters",
+            "aws sqs start-message-move-task --source-arn arn:aws:sqs:eu-west-1:111122223333:TrainGuard-Ingest",
+        ),
+        (RULE, replace(State="DISABLED"), "EventBridge rules", "aws events enable-rule --name TrainGuard-"),
+        (
+            MAPPINGS,
+            within("EventSourceMappings", 0, State="Disabled"),
+            "queue to function",
+            f"aws lambda update-event-source-mapping --uuid {MAPPING} --enabled",
+        ),
+        (SWITCH, within("Parameter", Value=""), "stop switch", "aws ssm put-parameter --overwrite --name /TrainGuard/"),
+    ],
+)
+def test_given_something_broken_when_examined_then_the_command_names_it_with_region_and_profile(
+    account: Account, question: tuple[str, str], change: Change, check: str, words: str
+) -> None:
+    account.change(*question, change)
+    command = str(of_check(examined(profile="my team"), check)[0].command)
+    assert command.startswith(words)
+    assert command.endswith(" --region eu-west-1 --profile 'my team'")
+
+
+def test_given_alarms_by_the_hundred_when_examined_then_all_are_asked_for(account: Account) -> None:
+    def change(answer: dict[str, Any], given: Given) -> None:
+        alarm = {"ResourceType": "AWS::CloudWatch::Alarm", "ResourceStatus": "CREATE_COMPLETE"}
+        for number in range(150):
+            name = f"Alarm{number}"
+            ids = {
+                "LogicalResourceId": name,
+                "PhysicalResourceId": name,
+                "LastUpdatedTimestamp": doctor_account.at(NOW),
+            }
+            answer["StackResourceSummaries"].append(alarm | ids)
+
+    def described(given: Given) -> dict[str, Any]:
+        if len(given["AlarmNames"]) > 100:
+            raise RefusalError("ValidationError")
+        return {"MetricAlarms": [{"AlarmName": name, "StateValue": "OK"} for name in given["AlarmNames"]]}
+
+    account.change(*RESOURCES, change)
+    account.answers[ALARMS] = described
+    (finding,) = of_check(examined(), "alarms")
+    assert finding.found == f"{150 + len(named('AWS::CloudWatch::Alarm'))} alarms, none of them ringing"
+
+
+@pytest.mark.parametrize(
+    ("own", "deployed", "level"), [("1.2", None, Level.OK), ("1.2", "1.2", Level.OK), ("1.2", "1.1", Level.WARN)]
+)
+def test_given_two_versions_when_compared_then_a_difference_is_told(
+    own: str, deployed: str | None, level: Level
+) -> None:
+    assert stack.judge_version(own, deployed).level is level
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(-3.0, "0 s"), (119.0, "119 s"), (120.0, "2 min"), (7200.0, "2 h"), (172_800.0, "2 d")]
+)
+def test_given_a_duration_when_said_then_it_is_in_the_unit_of_people(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+@pytest.mark.parametrize(("amount", "said"), [(0, "0 alarms"), (1, "1 alarm"), (1200, "1,200 alarms")])
+def test_given_an_amount_when_said_then_its_noun_agrees(amount: int, said: str) -> None:
+    assert counted(amount, "alarm") == said

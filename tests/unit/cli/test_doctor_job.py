@@ -1,0 +1,331 @@
+"""`trainguard doctor --job`: what is judged of a job's configuration, objects, evaluation and stop."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from moto import mock_aws
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+from moto.sagemaker.models import sagemaker_backends
+
+from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clients
+from trainguard.actions.stop import StopDecision
+from trainguard.cli.deployment import Deployment
+from trainguard.cli.doctor.diagnosis import JOB_CHECKS
+from trainguard.cli.doctor.finding import Finding, Level
+from trainguard.cli.doctor.job import judge_profiler, judge_settings, judge_stop
+from trainguard.cli.doctor.job_case import JobCase, SeenProfile
+from trainguard.cli.doctor.job_profile import judge_evaluation, judge_nodes, judge_objects, judge_rows
+from trainguard.cli.doctor.site import Site
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow, Status
+from trainguard.telemetry.keys import ProfileRoot, system_key
+
+JOB = "resnet50"
+START = 1_784_024_700
+"""A full minute."""
+
+LAST = START + 600
+NOW = LAST + 90.0
+ROOT = ProfileRoot("runs/", JOB)
+PLACE = f"s3://{BUCKET}/runs/{JOB}/profiler-output/"
+RECORD = JobRecord(job=JOB, arn="arn", bucket=BUCKET, prefix="runs/", status=JobStatus.IN_PROGRESS, instance_count=2)
+SEEN = SeenProfile(
+    looked_at=22,
+    foreign=[],
+    nodes=frozenset({"algo-1", "algo-2"}),
+    first_minute=START,
+    last_minute=LAST,
+    last_modified=LAST + 65.0,
+)
+
+
+def node(name: str, *, through: float | None = LAST + 60.0, **columns: Any) -> NodeRecord:
+    return NodeRecord(NodeKey(JOB, name, "system"), through=through, **columns)
+
+
+BOTH = [node("algo-1"), node("algo-2")]
+
+
+def row(rule: str, status: Status, reason: str = "it is so") -> RuleRow:
+    return RuleRow(job=JOB, rule=rule, node=None, status=status, reason=reason)
+
+
+def levels(findings: Iterator[Finding]) -> list[Level]:
+    return [finding.level for finding in findings]
+
+
+@pytest.mark.parametrize(
+    ("profiler", "level", "said"),
+    [
+        ({"S3OutputPath": "s3://profiles/runs", "ProfilingIntervalInMilliseconds": 500}, Level.OK, "every 500 ms"),
+        ({"S3OutputPath": "s3://profiles"}, Level.OK, "the usual interval"),
+        ({"S3OutputPath": "s3://profiles-of-others/runs"}, Level.FAIL, "listens to profiles"),
+        ({"S3OutputPath": "s3://profiles/", "DisableProfiler": True}, Level.FAIL, "DisableProfiler"),
+        ({}, Level.FAIL, "no ProfilerConfig"),
+    ],
+)
+def test_given_a_profiler_configuration_when_judged_then_it_must_write_to_our_bucket(
+    profiler: Any, level: Level, said: str
+) -> None:
+    finding = judge_profiler(profiler, BUCKET)
+    assert finding.level is level
+    assert said in finding.found
+    assert (finding.advice is None) is (level is Level.OK)
+
+
+@pytest.mark.parametrize(
+    ("settings", "tags", "expected", "said"),
+    [
+        ({}, {}, [Level.OK], "0 settings in tags; 11 rules run"),
+        ({"LowGPUUtilization_patience": "9"}, {}, [Level.OK], "1 setting in tags"),
+        ({"LowGPUUtilization_patience": "many"}, {}, [Level.FAIL], "LowGPUUtilization_patience is 'many'"),
+        ({"NoSuchRule_patience": "1"}, {}, [Level.FAIL], "NoSuchRule"),
+        ({"rule_to_invoke": "LowGPUUtilization"}, {}, [Level.OK], "1 rule run (rule_to_invoke)"),
+        ({}, {"TrainGuard:stop-on-fire": "allowed"}, [Level.WARN], "'TrainGuard:stop-on-fire' is not read"),
+        ({}, {"trainguard:stop-on-fire": "allowed", "trainguards": "own"}, [Level.OK], "0 settings"),
+    ],
+)
+def test_given_tags_when_judged_then_settings_that_cannot_be_read_are_named(
+    settings: Mapping[str, str], tags: Mapping[str, str], expected: list[Level], said: str
+) -> None:
+    found = list(judge_settings(replace(RECORD, rule_settings=settings), tags))
+    assert [finding.level for finding in found] == expected
+    assert said in found[0].found
+
+
+@pytest.mark.parametrize(
+    ("seen", "status", "now", "level", "said"),
+    [
+        (SEEN, JobStatus.IN_PROGRESS, NOW, Level.OK, "the last came 25 s ago, 5 s after its minute"),
+        (SEEN, JobStatus.IN_PROGRESS, LAST + 665.0, Level.OK, "10 min ago"),
+        (SEEN, JobStatus.IN_PROGRESS, LAST + 666.0, Level.WARN, "10 min ago"),
+        (SEEN, JobStatus.COMPLETED, LAST + 99_999.0, Level.OK, "28 h ago"),
+    ],
+)
+def test_given_objects_when_judged_then_silence_of_a_running_job_is_told(
+    seen: SeenProfile, status: JobStatus, now: float, level: Level, said: str
+) -> None:
+    (finding,) = judge_objects(seen, replace(RECORD, status=status), PLACE, now)
+    assert finding.level is level
+    assert said in finding.found
+
+
+NOTHING = replace(SEEN, looked_at=0, nodes=frozenset(), first_minute=None, last_minute=None, last_modified=None)
+
+
+@pytest.mark.parametrize(
+    ("seen", "status", "level", "said"),
+    [
+        (NOTHING, JobStatus.IN_PROGRESS, Level.WARN, f"nothing lies below {PLACE} yet"),
+        (NOTHING, JobStatus.COMPLETED, Level.FAIL, f"nothing lies below {PLACE}"),
+        (replace(NOTHING, looked_at=3, foreign=["a/\x1bb", "c"]), JobStatus.IN_PROGRESS, Level.FAIL, "'a/\\x1bb'"),
+        (replace(NOTHING, looked_at=3), JobStatus.IN_PROGRESS, Level.FAIL, "3 objects below"),
+    ],
+)
+def test_given_no_system_metrics_when_judged_then_it_says_what_is_there_instead(
+    seen: SeenProfile, status: JobStatus, level: Level, said: str
+) -> None:
+    (finding,) = judge_objects(seen, replace(RECORD, status=status), PLACE, NOW)
+    assert finding.level is level
+    assert said in finding.found
+
+
+def test_given_keys_of_other_kinds_when_judged_then_the_first_is_shown() -> None:
+    _, others = judge_objects(replace(SEEN, foreign=["runs/x.txt", "runs/y.txt"]), RECORD, PLACE, NOW)
+    assert (others.level, others.found) == (
+        Level.OK,
+        "2 of the first 22 keys are of other kinds and not read, the first 'runs/x.txt'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected", "level", "said"),
+    [
+        ({"algo-1", "algo-2"}, 2, Level.OK, "2 nodes with system metrics of 2"),
+        ({"algo-1"}, None, Level.OK, "1 node with system metrics"),
+        ({"algo-1", "algo-4"}, 4, Level.WARN, "missing: algo-2, algo-3"),
+        (set(), 4, Level.OK, "0 nodes"),
+    ],
+)
+def test_given_nodes_when_judged_then_those_that_write_nothing_are_named(
+    nodes: set[str], expected: int | None, level: Level, said: str
+) -> None:
+    (finding,) = judge_nodes(frozenset(nodes), expected)
+    assert finding.level is level
+    assert said in finding.found
+
+
+@pytest.mark.parametrize(
+    ("job", "nodes", "seen", "expected", "said"),
+    [
+        (RECORD, BOTH, SEEN, [Level.OK], "2 nodes evaluated, 0 s before the newest object"),
+        (None, [], NOTHING, [Level.OK], "nothing to evaluate yet"),
+        (None, [], SEEN, [Level.FAIL], "Jobs has no item of it"),
+        (RECORD, [], SEEN, [Level.FAIL], "no node of it has state"),
+        (RECORD, BOTH[:1], SEEN, [Level.FAIL], "1 node not evaluated: algo-2"),
+        (RECORD, [BOTH[0], node("algo-2", through=LAST - 840.0)], SEEN, [Level.OK], "15 min before"),
+        (
+            RECORD,
+            [BOTH[0], node("algo-2", through=LAST - 841.0)],
+            SEEN,
+            [Level.FAIL],
+            "algo-2 is evaluated until 15 min",
+        ),
+        (RECORD, [BOTH[0], node("algo-2", through=LAST - 9e3, closed=True)], SEEN, [Level.OK], "2 nodes evaluated"),
+        (RECORD, [node("algo-1", through=None), BOTH[1]], SEEN, [Level.OK], "2 nodes evaluated"),
+        (
+            RECORD,
+            [BOTH[0], node("algo-2", counters={"duplicates": 9, "bad_objects": 2, "late_objects": 1000})],
+            SEEN,
+            [Level.OK, Level.WARN],
+            "not used: 2 bad objects, 1,000 late objects",
+        ),
+    ],
+)
+def test_given_a_jobs_items_when_judged_then_what_is_behind_or_missing_is_told(
+    job: JobRecord | None, nodes: list[NodeRecord], seen: SeenProfile, expected: list[Level], said: str
+) -> None:
+    found = list(judge_evaluation(job, nodes, seen))
+    assert [finding.level for finding in found] == expected
+    assert said in found[-1].found
+
+
+def test_given_rows_when_judged_then_rules_in_error_are_told_with_their_reason() -> None:
+    fine = [row("LowGPUUtilization", Status.FIRED), row("CPUBottleneck", Status.OK), row("Dataloader", Status.OK)]
+    (finding,) = judge_rows(fine)
+    assert (finding.level, finding.found) == (Level.OK, "1 FIRED, 2 OK")
+    assert levels(judge_rows([])) == [Level.OK]
+    (failed,) = judge_rows([*fine, row("BatchSize", Status.ERROR, "parameter patience is 'x'")])
+    assert (failed.level, failed.found) == (Level.FAIL, "BatchSize is in ERROR: parameter patience is 'x'")
+
+
+@pytest.mark.parametrize(
+    ("decision", "switch", "opted_in", "level"),
+    [
+        (StopDecision(True, "stop", "why"), "enabled", True, Level.OK),
+        (StopDecision(False, "refused", "why"), "enabled", False, Level.OK),
+        (StopDecision(False, "refused", "why"), "enabled", True, Level.WARN),
+        (StopDecision(False, "dry-run", "why"), "dry-run", True, Level.WARN),
+        (StopDecision(False, "refused", "why"), "disabled", True, Level.WARN),
+    ],
+)
+def test_given_a_stop_decision_when_judged_then_only_an_opt_in_that_does_not_work_is_a_warning(
+    decision: StopDecision, switch: str, opted_in: bool, level: Level
+) -> None:
+    finding = judge_stop(decision, switch, opted_in=opted_in)
+    assert finding.level is level
+    assert "why" in finding.found
+
+
+@pytest.fixture
+def world() -> Iterator[MotoUnderTest]:
+    with mock_aws():
+        clients = offline_clients()
+        clients.ssm.put_parameter(Name="/stop", Value="enabled", Type="String")
+        yield MotoUnderTest(clients)
+
+
+def examined(now: float = NOW) -> dict[str, list[Finding]]:
+    outputs = {
+        "ProfilerOutputUri": f"s3://{BUCKET}/",
+        "JobsTable": JOBS,
+        "NodeStateTable": NODE_STATE,
+        "RuleStateTable": RULE_STATE,
+        "StopSwitchParameter": "/stop",
+    }
+    deployment = Deployment(
+        stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
+    )
+    case = JobCase(Site(deployment, offline_clients(), now=now), JOB)
+    return {findings.check: list(check(case)) for findings, check in JOB_CHECKS}
+
+
+def put(key: str, at: float) -> None:
+    stored = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, key, b"{}")
+    stored.last_modified = datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
+
+
+def upload(minutes: int = 11, nodes: tuple[str, ...] = ("algo-1", "algo-2"), start: int = START) -> None:
+    for minute in range(start, start + 60 * minutes, 60):
+        for name in nodes:
+            put(system_key(ROOT, name, minute), minute + 65.0)
+
+
+def known(world: MotoUnderTest, tags: Mapping[str, str], profiler: Mapping[str, Any] | None = None) -> None:
+    world.create_training_job(JOB, tags)
+    job = sagemaker_backends[DEFAULT_ACCOUNT_ID][REGION].training_jobs[JOB]
+    given = {"S3OutputPath": f"s3://{BUCKET}/runs", "ProfilingIntervalInMilliseconds": 500}
+    vars(job).update(
+        profiler_config=given if profiler is None else profiler,
+        training_job_status="InProgress",
+        secondary_status="Training",
+        training_end_time=None,
+    )
+
+
+def test_given_a_job_that_is_evaluated_when_examined_then_all_is_well(world: MotoUnderTest) -> None:
+    known(world, {"trainguard:stop-on-fire": "allowed", "trainguard:StepOutlier_stddev": "4"})
+    upload()
+    world.jobs.register(RECORD)
+    for record in BOTH:
+        world.nodes.save(record)
+    world.rows.publish([row("LowGPUUtilization", Status.OK), row("BatchSize", Status.OK)])
+    found = examined()
+    assert [finding for each in found.values() for finding in each if finding.level is not Level.OK] == []
+    assert found["training job"][0].found == "InProgress (Training), 2 instances of ml.p4d.24xlarge, 2 tags"
+    assert found["profiler"][0].found == "s3://profiles/runs, every 500 ms"
+    assert "from 2026-07-14 10:25 UTC to 2026-07-14 10:35 UTC" in found["objects"][0].found
+    assert found["nodes"][0].found == "2 nodes with system metrics of 2"
+    assert found["evaluation"][0].found.startswith("2 nodes evaluated")
+    assert found["rules"][0].found == "2 OK"
+    assert found["stop"][0].found.startswith("a fire would stop the job")
+
+
+def test_given_a_job_whose_doorbells_do_not_ring_when_examined_then_its_place_comes_from_sagemaker(
+    world: MotoUnderTest,
+) -> None:
+    known(world, {"trainguard:BatchSize_patience": "none at all"})
+    upload(nodes=("algo-2",))
+    put(f"{ROOT.system}2026071410/notes.txt", START)
+    found = examined()
+    assert found["settings"][0].level is Level.FAIL
+    assert found["objects"][0].level is Level.OK
+    assert found["objects"][1].found.startswith("1 of the first 12 keys are of other kinds and not read")
+    assert found["nodes"][0].found == "1 of 2 nodes with system metrics, missing: algo-1"
+    assert found["evaluation"][0].found == "objects are there and not evaluated: Jobs has no item of it"
+    assert (found["stop"][0].level, found["rules"][0].found) == (Level.OK, "no rule has said anything yet")
+
+
+def test_given_a_job_that_sagemaker_does_not_know_when_examined_then_its_item_says_where_its_profile_is(
+    world: MotoUnderTest,
+) -> None:
+    upload()
+    world.jobs.register(RECORD)
+    found = examined()
+    assert found["training job"][0].level is Level.WARN
+    assert found["profiler"] == []
+    assert found["objects"][0].level is Level.OK
+    assert found["evaluation"][0].found == "objects are there and not evaluated: no node of it has state"
+
+
+def test_given_a_job_with_no_profile_when_examined_then_it_says_how_to_start_it(world: MotoUnderTest) -> None:
+    known(world, {}, profiler={})
+    found = examined()
+    assert found["profiler"][0].level is Level.FAIL
+    assert "s3://profiles/" in str(found["profiler"][0].advice)
+    assert found["objects"][0].level is Level.WARN
+
+
+def test_given_a_long_profile_when_looked_at_then_its_first_and_its_last_objects_are_found(
+    world: MotoUnderTest,
+) -> None:
+    known(world, {})
+    upload(minutes=2_100, nodes=("algo-1",))
+    upload(minutes=1, nodes=("algo-9",), start=START + 2_099 * 60)
+    found = examined(now=START + 2_100 * 60 + 30.0)
+    assert "from 2026-07-14 10:25 UTC to 2026-07-15 21:24 UTC" in found["objects"][0].found
+    assert found["nodes"][0].found == "2 nodes with system metrics of 2"

@@ -1,0 +1,269 @@
+"""`trainguard explain`: each status told in words with numbers, from rows alone."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.small_job import JOB
+from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, judged, many_nodes, row
+from trainguard.cli.explaining import Explanation, explain
+from trainguard.cli.names import ALL_RULE_NAMES
+from trainguard.errors import UnknownNameError
+from trainguard.ports import StoredRow
+from trainguard.records import JobRecord, Status
+from trainguard.rules.parameters import PARAMETERS_TYPES
+
+__all__ = ["deployed"]
+READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
+
+
+def of_small_job(rule: str, node: str | None = None) -> Explanation:
+    record, rows, now = judged()
+    return explain(JOB, record, rows, rule=rule, node=node, now=now)
+
+
+def of_row(stored: StoredRow, record: JobRecord | None = None, others: Sequence[StoredRow] = ()) -> Explanation:
+    record = record or job("job", profiling_interval_ms=500)
+    rows = [stored, *others]
+    return explain("job", record, rows, rule=stored.row.rule, node=stored.row.node, now=0.0)
+
+
+def test_given_a_rule_that_fires_when_explained_then_measure_threshold_history_and_condition_have_its_numbers() -> None:
+    told = of_small_job("LowGPUUtilization")
+    assert told.comparison == "39 % (95th percentile of GPU utilization), below the threshold of 70 %"
+    assert told.reason.startswith("1 of 2 nodes fire; worst algo-1")
+    assert told.fires_when.startswith("95 % of a GPU's newest points stay below 70 %, or 5 % of them below 10 %")
+    assert (told.times_fired, told.violations, told.episodes_ended) == (1, 8, 0)
+    assert told.fired_at == "2026-11-21T08:06:50.010Z"
+    assert told.advice is not None
+    assert told.outlook[0] == "It clears after 5 min of profile in which no evaluation finds its condition."
+
+
+def test_given_a_fire_when_explained_then_what_was_done_and_the_nodes_are_told() -> None:
+    told = of_small_job("LowGPUUtilization")
+    assert told.done is not None
+    assert (told.done.action, told.done.alert_id, told.done.report_uri) == (NOT_STOPPED, "f1", REPORT)
+    assert [(node.node, node.status.value, node.measured) for node in told.nodes] == [
+        ("algo-1", "FIRED", 39.0),
+        ("algo-2", "OK", 98.0),
+    ]
+
+
+def test_given_parameters_by_tag_when_explained_then_the_changed_ones_come_first_with_their_tag() -> None:
+    parameters = of_small_job("LowGPUUtilization").parameters
+    assert [(each.name, each.value, each.default, each.changed, each.source) for each in parameters[:3]] == [
+        ("window", 20, 500, True, "tag trainguard:LowGPUUtilization_window"),
+        ("patience", 20, 1_000, True, "tag trainguard:LowGPUUtilization_patience"),
+        ("threshold_p95", 70.0, 70.0, False, "default"),
+    ]
+    assert parameters[-1].name == "scan_interval_us"
+
+
+def test_given_a_rule_that_warms_up_when_explained_then_it_tells_how_much_is_missing_and_how_long_that_takes() -> None:
+    told = of_small_job("CPUBottleneck")
+    assert told.patience is not None
+    assert (told.patience.seen, told.patience.needed, told.patience.left) == (155, 1_000, 846)
+    assert told.patience.left_s == 846 * 5.0
+    assert told.outlook == ["A verdict needs 846 more points (70.5 min at 5 s); they count while GPUs are in use."]
+    assert (told.comparison, told.fired_at, told.done) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("rule", "patience", "left", "left_s", "said"),
+    [
+        ("LowGPUUtilization", "828/1000", 173, 86.5, "173 more points (86.5 s at 500 ms)"),
+        ("LoadBalancing", "327/500", 173, 86.5, "173 more points (86.5 s at 500 ms)"),
+        ("GPUMemoryIncrease", "1599/1600", 1, 0.5, "1 more points (0.5 s at 500 ms)"),
+        ("Dataloader", "4/10", 7, 7.0, "7 more seconds with loader events."),
+        ("StepOutlier", "150/200", 51, None, "51 more steps."),
+    ],
+)
+def test_given_patience_of_any_rule_when_explained_then_what_is_left_is_counted_as_the_rule_counts(
+    rule: str, patience: str, left: int, left_s: float | None, said: str
+) -> None:
+    told = of_row(row(rule, Status.WARMING_UP, patience=patience))
+    assert told.patience is not None
+    assert (told.patience.left, told.patience.left_s) == (left, left_s)
+    assert said in told.outlook[0]
+
+
+def test_given_patience_that_is_full_when_explained_then_no_negative_number_is_told() -> None:
+    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, patience="1200/1000"))
+    assert told.patience is not None
+    assert told.patience.left == 0
+    assert "enough of the newest points" in told.outlook[0]
+
+
+@pytest.mark.parametrize("patience", [None, "", "3", "3/", "a/b", "1/2/3"])
+def test_given_no_patience_when_explained_then_there_is_none(patience: str | None) -> None:
+    assert of_row(row("LowGPUUtilization", patience=patience)).patience is None
+
+
+def test_given_an_ended_job_when_explained_then_nothing_is_promised() -> None:
+    ended = job("job", active=False)
+    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, patience="1/1000"), ended)
+    assert told.outlook == ["The job has ended, so this is its last word."]
+    assert told.patience is not None
+    assert told.patience.left_s is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "meaning", "outlook"),
+    [
+        (row("BatchSize"), "its condition does not hold", "It fires once its condition holds"),
+        (row("BatchSize", times_fired=1), "It has fired, and is over", "It fires once its condition holds"),
+        (row("BatchSize", Status.WAITING_FOR_DATA), "Nothing was seen yet", "waits for system metrics"),
+        (row("StepOutlier", Status.WAITING_FOR_DATA), "Nothing was seen yet", "waits for framework events"),
+        (row("StepOutlier", Status.NOT_APPLICABLE), "cannot judge this", "framework metrics"),
+        (row("BatchSize", Status.ERROR), "it has failed", "is not run there again"),
+        (row("OverallSystemUsage"), "does not hold", "It never fires: it sums up."),
+        (row("ProfilerReport", Status.FIRED), "Its condition holds", "episodes of all rules have ended"),
+        (row("StepOutlier", Status.FIRED), "Its condition holds", "It clears after 90 min of profile"),
+    ],
+)
+def test_given_any_status_when_explained_then_its_meaning_and_what_comes_are_told(
+    stored: StoredRow, meaning: str, outlook: str
+) -> None:
+    told = of_row(stored)
+    assert meaning in told.meaning
+    assert outlook in told.outlook[0]
+
+
+def test_given_a_rule_on_gpus_that_does_not_apply_when_explained_then_no_tag_is_promised_to_help() -> None:
+    assert of_row(row("BatchSize", Status.NOT_APPLICABLE)).outlook == []
+    expecting = job("job", framework_expected=True)
+    assert of_row(row("Dataloader", Status.NOT_APPLICABLE), expecting).outlook == []
+
+
+def test_given_a_setting_at_fault_when_explained_then_the_tag_and_what_would_be_right_are_told() -> None:
+    record = job("job", rule_settings={"batchsize_PATIENCE": "many"})
+    told = of_row(row("BatchSize", Status.ERROR), record)
+    assert told.outlook == [
+        "Set trainguard:batchsize_PATIENCE to a whole number from 0, or remove it.",
+        READ_ONCE,
+    ]
+    assert "cpu_threshold_p95 % of CPU" in told.fires_when
+    assert told.parameters == []
+
+
+def test_given_another_rule_alone_asked_for_when_explained_then_the_tag_that_did_is_named() -> None:
+    record = job("job", rule_settings={"rule_to_invoke": "StepOutlier"})
+    told = of_row(row("BatchSize", Status.DISABLED), record)
+    assert told.outlook == ["It runs where the tag trainguard:rule_to_invoke is not set.", READ_ONCE]
+
+
+def test_given_seconds_in_place_of_points_when_explained_then_the_points_are_marked_as_replaced() -> None:
+    record = job("job", rule_settings={"BatchSize_patience_s": "60"})
+    sources = {each.name: (each.source, each.changed) for each in of_row(row("BatchSize"), record).parameters}
+    assert sources["patience"] == ("replaced by patience_s", False)
+    assert sources["patience_s"] == ("tag trainguard:BatchSize_patience_s", True)
+
+
+def test_given_a_replay_when_explained_then_its_settings_are_no_tags() -> None:
+    record = replace(job("job@replay-1"), rule_settings={"BatchSize_patience": "60"})
+    told = explain("job@replay-1", record, [row("BatchSize")], rule="BatchSize", node=None, now=0.0)
+    assert told.parameters[0].source == "setting BatchSize_patience"
+
+
+@pytest.mark.parametrize(
+    ("rule", "measured", "threshold", "said"),
+    [
+        ("LowGPUUtilization", 4.0, 10.0, "4 % (5th percentile of GPU utilization), below the threshold of 10 %"),
+        ("LowGPUUtilization", 31.5, 20.0, "31.5 min (time without a GPU in use), above the threshold of 20 min"),
+        ("StepOutlier", 16.7, 10.0, "16.7 % (time lost in slow steps), above the threshold of 10 %"),
+        ("StepOutlier", 11.0, 10.0, "11 steps (beyond the limit), above the threshold of 10 steps"),
+        ("LoadBalancing", 0.5, 0.5, "0.5 (Jensen-Shannon distance), at the threshold of 0.5"),
+        ("LoadBalancing", 0.31, 0.5, "0.31 (Jensen-Shannon distance), below the threshold of 0.5"),
+        ("ProfilerReport", 2.0, None, "2 (rules that have fired)"),
+    ],
+)
+def test_given_a_rule_with_its_measure_when_explained_then_the_unit_and_the_side_are_right(
+    rule: str, measured: float, threshold: float | None, said: str
+) -> None:
+    assert of_row(row(rule, measured=measured, threshold=threshold)).comparison == said
+
+
+def test_given_a_node_when_explained_then_its_row_is_told_with_the_fire_of_the_job() -> None:
+    told = of_small_job("LowGPUUtilization", "algo-1")
+    assert (told.node, told.worst, told.nodes) == ("algo-1", "gpu0", [])
+    assert told.done is not None
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [("LowGPUUtilization", "perhaps you mean algo-2 or algo-1"), ("MaxInitializationTime", "judges as a whole")],
+)
+def test_given_a_node_that_is_none_when_explained_then_those_that_are_are_named(rule: str, said: str) -> None:
+    with pytest.raises(UnknownNameError, match=said):
+        of_small_job(rule, "algo-9")
+
+
+@pytest.mark.parametrize("rule", ALL_RULE_NAMES)
+def test_given_no_row_yet_when_any_rule_is_explained_then_it_waits_and_all_its_parameters_are_there(rule: str) -> None:
+    told = explain("job", job("job"), [], rule=rule, node=None, now=0.0)
+    assert told.status is Status.WAITING_FOR_DATA
+    assert told.reason == "No profile object of the job was read yet."
+    assert {each.name for each in told.parameters} == set(PARAMETERS_TYPES[rule].__struct_fields__)
+    assert "{" not in told.fires_when
+
+
+@pytest.mark.parametrize("word", ["LowGPUUtilization", "lowgpuutilization", "low", " LOWGPU "])
+def test_given_a_rule_in_any_case_or_shortened_when_asked_for_then_it_is_found(deployed: Deployed, word: str) -> None:
+    result = deployed.run("explain", JOB, word, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["rule"]) == (0, "LowGPUUtilization")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("overall", "perhaps you mean OverallSystemUsage or OverallFrameworkMetrics"),
+        ("GPUUtil", "perhaps you mean LowGPUUtilization"),
+        ("", "there is no rule ''"),
+    ],
+)
+def test_given_a_word_that_no_or_several_rules_have_when_asked_for_then_the_nearest_are_suggested(
+    deployed: Deployed, word: str, said: str
+) -> None:
+    result = deployed.run("explain", JOB, word)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_given_json_asked_for_when_explained_then_the_document_has_a_version_first(deployed: Deployed) -> None:
+    document: dict[str, Any] = json.loads(deployed.run("explain", JOB, "step", "--node", "algo-2", "--json").stdout)
+    assert next(iter(document)) == "schema_version"
+    assert set(document) == set(Explanation.__struct_fields__)
+    assert document["node"] == "algo-2"
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_given_a_terminal_when_explained_then_every_section_is_there_and_no_line_too_wide(
+    deployed: Deployed, columns: int
+) -> None:
+    text = deployed.shown("explain", JOB, "low", columns=columns)
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert max(len(line) for line in lines) <= columns
+    sections = ["Why", "Nodes (2: 1 FIRED, 1 OK)", "What was done", "What to do", "What comes", "Parameters"]
+    assert [line for line in lines if line in sections] == sections
+    assert "once, last at 2026-11-21 08:06:50Z" in " ".join(text.split())
+
+
+def test_given_128_nodes_when_explained_then_the_worst_are_shown_and_the_rest_counted(deployed: Deployed) -> None:
+    nodes = many_nodes("BatchSize", 128, lambda number: Status.FIRED if number == 100 else Status.OK)
+    deployed.add(job("wide"), [row("BatchSize", Status.FIRED, times_fired=1, fired_at=1.0), *nodes])
+    text = deployed.shown("explain", "wide", "batch", columns=100)
+    assert "Nodes (128: 1 FIRED, 127 OK)" in text
+    assert "… and 120 nodes more" in text
+    shown = [line.split()[0] for line in text.splitlines() if line.startswith("algo-")]
+    assert (shown[0], len(shown)) == ("algo-100", 8)
+
+
+def test_given_a_fire_whose_outcome_is_not_recorded_when_explained_then_that_is_said(deployed: Deployed) -> None:
+    fresh = replace(row("BatchSize", Status.FIRED, times_fired=1), fire_id="f")
+    failed = replace(row("StepOutlier", Status.FIRED, times_fired=1), fire_id="g", action="alert failed", action_at=1.0)
+    deployed.add(job("fresh"), [fresh, failed])
+    assert "no outcome is recorded yet" in deployed.run("explain", "fresh", "batch").stdout
+    assert "No alert was delivered" in deployed.run("explain", "fresh", "step").stdout

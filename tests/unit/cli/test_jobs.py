@@ -1,0 +1,180 @@
+"""`trainguard jobs`: which jobs are listed, in which order, and what is said of each."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.small_job import JOB
+from tests.unit.cli.seen import Deployed, deployed, firing, job, row
+from trainguard.adapters.memory.faults import Fault
+from trainguard.errors import StateCodecError
+from trainguard.records import JobStatus, Severity, Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+__all__ = ["deployed"]
+DAY_S = 86_400.0
+LINE = {
+    "job", "status", "active", "instance_type", "instance_count", "started_at", "ended_at", "duration_s", "verdict",
+    "finding", "severity", "cost_lost", "ringing", "fired", "evaluated_through", "fault",
+}  # fmt: skip
+
+
+def listed(deployed: Deployed, *words: str) -> list[dict[str, Any]]:
+    result = deployed.run("jobs", "--json", *words)
+    assert result.exit_code == 0, result.stderr
+    jobs: list[dict[str, Any]] = json.loads(result.stdout)["jobs"]
+    return jobs
+
+
+def names(deployed: Deployed, *words: str) -> list[str]:
+    return [line["job"] for line in listed(deployed, *words)]
+
+
+def test_given_a_judged_job_when_listed_then_its_line_has_status_verdict_gravest_finding_and_cost(
+    deployed: Deployed,
+) -> None:
+    (line,) = listed(deployed)
+    assert set(line) == LINE
+    assert (line["job"], line["status"], line["active"]) == (JOB, "InProgress", True)
+    assert (line["instance_type"], line["instance_count"]) == ("ml.g5.12xlarge", 2)
+    assert (line["started_at"], line["ended_at"], line["duration_s"]) == ("2026-11-21T08:00:00.000Z", None, 1020.0)
+    assert (line["finding"], line["severity"]) == ("LowGPUUtilization", "critical")
+    assert line["ringing"] == line["fired"] == ["LowGPUUtilization", "StepOutlier"]
+    assert line["cost_lost"].startswith("about USD ")
+    assert line["verdict"].startswith("LowGPUUtilization (critical): 1 of 2 nodes fire")
+
+
+def test_given_json_asked_for_when_listed_then_the_document_has_a_version_and_a_time(deployed: Deployed) -> None:
+    document = json.loads(deployed.run("jobs", "--json").stdout)
+    assert list(document) == ["schema_version", "generated_at", "jobs", "more"]
+    assert (document["schema_version"], document["generated_at"]) == ("1", "2026-11-21T08:17:00.000Z")
+
+
+def test_given_jobs_when_listed_then_the_newest_is_first_and_the_limit_leaves_out_the_oldest(
+    deployed: Deployed,
+) -> None:
+    deployed.add(job("older", started_at=deployed.now - 9 * DAY_S))
+    deployed.add(job("created", created_at=deployed.now - DAY_S))
+    deployed.add(job("unknown", last_object_at=deployed.now - 2 * DAY_S))
+    assert names(deployed) == [JOB, "created", "unknown", "older"]
+    assert names(deployed, "--limit", "2") == [JOB, "created"]
+    assert "Only the newest 2 are shown" in deployed.run("jobs", "--limit", "2").stderr
+    assert deployed.run("jobs", "--limit", "4").stderr == ""
+
+
+@pytest.mark.parametrize(("span", "found"), [("12h", [JOB]), ("1d", [JOB, "edge"]), ("1w", [JOB, "edge", "older"])])
+def test_given_a_span_when_listed_then_only_jobs_begun_in_it_are_there(
+    deployed: Deployed, span: str, found: list[str]
+) -> None:
+    deployed.add(job("edge", started_at=deployed.now - DAY_S))
+    deployed.add(job("older", started_at=deployed.now - DAY_S - 1.0))
+    deployed.add(job("never"))
+    assert names(deployed, "--since", span) == found
+
+
+@pytest.mark.parametrize("span", ["7", "d", "7y", "-1d", "1.2.3h", ""])
+def test_given_a_span_that_is_none_when_listed_then_it_is_refused(deployed: Deployed, span: str) -> None:
+    result = deployed.run("jobs", "--since", span)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--since" in result.stderr
+
+
+def test_given_a_status_or_active_ones_when_asked_for_then_only_those_are_there(deployed: Deployed) -> None:
+    deployed.add(job("failed", status=JobStatus.FAILED, active=False))
+    deployed.add(job("closing", status=JobStatus.COMPLETED, closing=True))
+    assert names(deployed, "--status", "failed") == ["failed"]
+    assert names(deployed, "--active") == [JOB, "closing"]
+    assert names(deployed, "--active", "--status", "Completed") == ["closing"]
+
+
+def test_given_fired_ones_asked_for_when_listed_then_what_is_over_counts_and_quiet_ones_do_not(
+    deployed: Deployed,
+) -> None:
+    deployed.add(job("quiet"), [row("BatchSize"), row(PROFILER_REPORT, Status.OK, reason="No rule has fired.")])
+    deployed.add(job("over"), [row("BatchSize", times_fired=2), row(PROFILER_REPORT, times_fired=2)])
+    deployed.add(job("node"), [row("BatchSize", Status.FIRED, "algo-1")])
+    assert set(names(deployed, "--fired")) == {JOB, "over"}
+    assert len(names(deployed, "--fired", "--limit", "1")) == 1
+    assert next(line for line in listed(deployed) if line["job"] == "over")["ringing"] == []
+
+
+def test_given_an_ended_job_when_listed_then_it_ran_until_its_end(deployed: Deployed) -> None:
+    ended = job("ended", status=JobStatus.COMPLETED, active=False, started_at=100.0, ended_at=400.0)
+    deployed.add(ended)
+    line = next(line for line in listed(deployed) if line["job"] == "ended")
+    assert (line["duration_s"], line["verdict"], line["finding"]) == (300.0, None, None)
+
+
+def test_given_the_report_names_a_finding_first_when_listed_then_it_is_the_gravest_whatever_the_severities(
+    deployed: Deployed,
+) -> None:
+    cause = firing("CPUBottleneck", Severity.HIGH)
+    symptom = row("LowGPUUtilization", Status.FIRED, severity=Severity.HIGH, wasted_percent=80.0, times_fired=1)
+    deployed.add(job("two"), [symptom, *cause])
+    assert next(line for line in listed(deployed) if line["job"] == "two")["ringing"][0] == "CPUBottleneck"
+
+
+def test_given_no_terminal_when_listed_then_there_is_a_line_a_job_with_tabs_and_no_headings(
+    deployed: Deployed,
+) -> None:
+    deployed.add(job("another", started_at=1.0))
+    lines = deployed.run("jobs").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [JOB, "another"]
+    assert {line.count("\t") for line in lines} == {6}
+    assert "\x1b" not in "".join(lines)
+    assert lines[1].split("\t")[-1] == "Not judged yet."
+
+
+@pytest.mark.parametrize("columns", [80, 100, 160])
+def test_given_a_terminal_of_any_width_when_listed_then_no_line_is_wider_and_the_finding_is_there(
+    deployed: Deployed, columns: int
+) -> None:
+    lines = deployed.shown("jobs", columns=columns).splitlines()
+    assert max(len(line) for line in lines) <= columns
+    assert "severity" in lines[0]
+    assert JOB in lines[1]
+    assert "critical" in lines[1]
+
+
+def test_given_no_job_like_that_when_listed_then_stdout_is_empty_and_stderr_says_so(deployed: Deployed) -> None:
+    result = deployed.run("jobs", "--status", "Stopped")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No job is like that.\n")
+
+
+def test_given_hostile_texts_when_listed_then_a_terminal_is_not_steered_and_markup_is_shown(deployed: Deployed) -> None:
+    hostile = "\x1b[2J\x9b31m[red]x[/red]\u202eevil\r\nsecond\tline"
+    deployed.add(job("hostile"), [row(PROFILER_REPORT, reason=hostile)])
+    for how in ((), ("--json",)):
+        shown = deployed.run("jobs", *how).stdout
+        assert not set("\x1b\x9b\u202e\r") & set(shown)
+        assert "[red]x[/red]" in shown
+    shown = deployed.shown("jobs", columns=200)
+    assert not set("\x1b\x9b\u202e\r") & set(shown)
+    assert r"\x1b[2J\x9b31m[red]x[/red]\u202eevil second line" in shown
+    verdicts = {line["job"]: line["verdict"] for line in listed(deployed)}
+    assert verdicts["hostile"] == hostile
+
+
+def test_given_rows_of_one_job_that_cannot_be_read_when_listed_then_the_others_are_and_it_says_why(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = deployed.world.rows.of_job
+
+    def broken(name: str) -> Any:
+        if name == "broken":
+            raise StateCodecError("RuleState/broken/BatchSize", 0, "'BROKEN' is not a valid Status")
+        return read(name)
+
+    monkeypatch.setattr(deployed.world.rows, "of_job", broken)
+    deployed.add(job("broken"))
+    lines = {line["job"]: line for line in listed(deployed)}
+    assert "RuleState/broken/BatchSize" in lines["broken"]["fault"]
+    assert lines[JOB]["fault"] is None
+
+
+def test_given_a_store_that_does_not_answer_when_listed_then_it_is_refused_in_one_line(deployed: Deployed) -> None:
+    deployed.world.faults.schedule("Jobs.all", Fault.FAIL_BEFORE)
+    result = deployed.run("jobs")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "trainguard: Jobs.all failed: ordered FAIL_BEFORE\n"

@@ -1,0 +1,143 @@
+"""`trainguard params`: what a rule takes, said as the pages say it, and what a job runs with."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.small_job import JOB
+from tests.unit.cli.seen import Deployed, deployed, job
+from tests.unit.test_docs_parameters import table
+from trainguard.cli.main import app
+from trainguard.cli.names import ALL_RULE_NAMES
+from trainguard.rules.defaults import SHIPPED
+from trainguard.rules.glossary import RULES, SCAN_INTERVAL, parameter_words
+from trainguard.rules.parameters import PARAMETERS_TYPES
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+__all__ = ["deployed"]
+
+
+def document(deployed: Deployed, *words: str) -> dict[str, Any]:
+    result = deployed.run("params", *words, "--json")
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.mark.parametrize("rule", ALL_RULE_NAMES)
+def test_given_the_glossary_when_compared_with_the_rules_then_every_parameter_has_words_and_no_other(rule: str) -> None:
+    assert set(RULES[rule].parameters) | {"scan_interval_us"} == set(PARAMETERS_TYPES[rule].__struct_fields__)
+    defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
+    assert RULES[rule].condition.format_map(defaults)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in ALL_RULE_NAMES if rule != PROFILER_REPORT])
+def test_given_a_rules_page_when_its_units_are_read_then_they_are_the_glossarys(rule: str) -> None:
+    on_page = {row[0].split(" ")[0].strip("`"): row[2] for row in table(f"rules/{rule}.md", "parameter")}
+    assert {name: words.unit for name, words in RULES[rule].parameters.items()} == {
+        name: unit for name, unit in on_page.items() if name in RULES[rule].parameters
+    }
+    assert set(on_page) <= {*RULES[rule].parameters, "scan_interval_us"}
+
+
+def test_given_the_page_on_all_rules_when_read_then_it_says_what_the_glossary_says() -> None:
+    rows = {row[0].split("]")[0].strip("["): (row[1], row[2]) for row in table("rules/README.md", "rule")}
+    assert rows == {rule: (words.looks_at, words.fires_when) for rule, words in RULES.items()}
+
+
+def test_given_no_rule_when_asked_for_then_all_are_listed_in_a_line_each(deployed: Deployed) -> None:
+    lines = deployed.run("params").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == list(ALL_RULE_NAMES)
+    found = document(deployed)
+    assert (found["schema_version"], found["job"], found["faults"]) == ("1", None, [])
+    assert [entry["rule"] for entry in found["rules"]] == list(ALL_RULE_NAMES)
+
+
+def test_given_a_rule_when_asked_for_then_each_parameter_has_both_defaults_and_what_it_accepts(
+    deployed: Deployed,
+) -> None:
+    found = document(deployed, "gpumem")
+    assert found["rule"] == "GPUMemoryIncrease"
+    entries = {entry["name"]: entry for entry in found["parameters"]}
+    assert set(entries) == set(PARAMETERS_TYPES["GPUMemoryIncrease"].__struct_fields__)
+    assert entries["increase"] == {
+        "name": "increase",
+        "setting": "GPUMemoryIncrease_increase",
+        "accepts": "a number from 0 to 100",
+        "unit": "percentage points",
+        "documented": 10.0,
+        "shipped": SHIPPED["GPUMemoryIncrease"]["increase"],
+        "meaning": "a larger rise fires",
+        "in_force": None,
+    }
+    assert entries["window_s"]["accepts"] == "a number above 0 or None"
+    assert (entries["window_s"]["documented"], entries["window_s"]["shipped"]) == (None, None)
+
+
+@pytest.mark.parametrize("defaults", ["documented", "shipped"])
+def test_given_one_set_of_defaults_asked_for_when_shown_then_the_other_is_left_out(
+    deployed: Deployed, defaults: str
+) -> None:
+    heading = deployed.shown("params", "batch", "--defaults", defaults, columns=140)
+    assert defaults in heading
+    assert ({"documented", "shipped"} - {defaults}).pop() not in heading
+    value = {"documented": "100", "shipped": "1,000"}[defaults]
+    line = next(line for line in heading.splitlines() if line.startswith("patience "))
+    assert line.split()[1] == value
+
+
+def test_given_a_job_when_asked_for_then_what_is_in_force_and_its_tag_are_told(deployed: Deployed) -> None:
+    found = document(deployed, "LowGPU", "--job", JOB)
+    in_force = {entry["name"]: entry["in_force"] for entry in found["parameters"]}
+    assert (in_force["window"]["value"], in_force["window"]["changed"]) == (20, True)
+    assert in_force["window"]["source"] == "tag trainguard:LowGPUUtilization_window"
+    assert in_force["threshold_p95"]["source"] == "default"
+    text = deployed.shown("params", "lowgpu", "--job", JOB, columns=120)
+    line = next(line for line in text.splitlines() if line.startswith("window "))
+    assert line.split()[1:3] == ["20", "tag"]
+
+
+def test_given_a_job_and_no_rule_when_asked_for_then_the_changed_parameters_of_each_are_named(
+    deployed: Deployed,
+) -> None:
+    found = document(deployed, "--job", JOB)
+    changed = {entry["rule"]: entry["changed"] for entry in found["rules"] if entry["changed"]}
+    assert changed == {
+        "LowGPUUtilization": ["window", "patience"],
+        "CPUBottleneck": ["patience"],
+        "StepOutlier": ["n_outliers"],
+    }
+
+
+def test_given_settings_at_fault_when_asked_for_then_the_fault_is_told_in_place_of_values(deployed: Deployed) -> None:
+    deployed.add(job("wrong", rule_settings={"BatchSize_window": "0", "NoRule_x": "1"}))
+    found = document(deployed, "batch", "--job", "wrong")
+    assert "parameter BatchSize_window is '0', expected a whole number from 1 to 2000" in found["fault"]
+    assert {entry["in_force"] for entry in found["parameters"]} == {None}
+    assert "NoRule" in document(deployed, "--job", "wrong")["faults"][0]
+    assert "NoRule" in deployed.run("params", "--job", "wrong").stdout
+
+
+def test_given_a_job_that_is_not_there_when_asked_for_then_it_is_refused(deployed: Deployed) -> None:
+    result = deployed.run("params", "batch", "--job", "smalljob")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "perhaps you mean small-job" in result.stderr
+
+
+def test_given_the_word_show_or_none_when_asked_for_then_the_answer_is_the_same(deployed: Deployed) -> None:
+    assert deployed.run("params", "show", "batch").stdout == deployed.run("params", "batch").stdout
+    assert deployed.run("params", "show").stdout == deployed.run("params").stdout
+    assert deployed.run("params", "--json", "batch").stdout == deployed.run("params", "batch", "--json").stdout
+
+
+def test_given_help_asked_for_when_shown_then_the_group_and_the_command_have_theirs(deployed: Deployed) -> None:
+    assert "Commands" in deployed.run("params", "--help").stdout
+    assert "--defaults" in deployed.run("params", "show", "--help").stdout
+    assert "params" in deployed.run("--help").stdout
+    assert app.registered_groups
+
+
+def test_given_a_parameter_of_all_rules_when_looked_up_then_it_has_the_same_words() -> None:
+    assert {parameter_words(rule, "scan_interval_us") for rule in ALL_RULE_NAMES} == {SCAN_INTERVAL}

@@ -1,0 +1,200 @@
+"""`trainguard status`: the active jobs, one job's rules and nodes, exit codes, and looking again and again."""
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.support.small_job import JOB
+from tests.unit.cli.seen import NOT_STOPPED, Deployed, deployed, firing, job, many_nodes, row
+from trainguard.cli.answer import Answer, Line
+from trainguard.cli.names import ALL_RULE_NAMES
+from trainguard.cli.watch import watch
+from trainguard.errors import PortUnavailableError
+from trainguard.records import JobStatus, Severity, Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+__all__ = ["deployed"]
+RULE_LINE = {
+    "rule", "node", "status", "severity", "reason", "measured", "threshold", "worst", "data_points", "patience",
+    "advice", "affected_percent", "wasted_percent", "cost_lost", "violations", "times_fired", "evaluated_through",
+    "fired_at", "fire_id", "action", "action_at", "alert_id", "report_uri", "counters", "parameters",
+}  # fmt: skip
+
+
+def document(deployed: Deployed, *words: str) -> dict[str, Any]:
+    result = deployed.run("status", "--json", *words)
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_given_active_jobs_when_asked_for_then_what_rings_gravest_is_first_and_ended_ones_are_missing(
+    deployed: Deployed,
+) -> None:
+    deployed.add(job("a-medium"), firing("BatchSize", Severity.MEDIUM))
+    deployed.add(job("a-quiet"), [row("BatchSize")])
+    deployed.add(job("ended", active=False), firing("BatchSize", Severity.CRITICAL))
+    found = document(deployed)
+    assert list(found) == ["schema_version", "generated_at", "jobs"]
+    assert [line["job"] for line in found["jobs"]] == [JOB, "a-medium", "a-quiet"]
+    lines = deployed.run("status").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [JOB, "a-medium", "a-quiet"]
+    assert lines[0].split("\t")[-2:] == [
+        "critical",
+        "LowGPUUtilization, StepOutlier; " + found["jobs"][0]["cost_lost"],
+    ]
+
+
+def test_given_no_active_job_when_asked_for_then_stderr_says_where_the_others_are(deployed: Deployed) -> None:
+    deployed.world.jobs.update_status(job(JOB, status=JobStatus.COMPLETED, active=False))
+    result = deployed.run("status")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "No job is active: `trainguard jobs`" in result.stderr
+
+
+def test_given_a_job_when_asked_for_then_every_rule_is_there_as_stored(deployed: Deployed) -> None:
+    found = document(deployed, JOB)
+    assert [line["rule"] for line in found["rules"]][:2] == ["LowGPUUtilization", "StepOutlier"]
+    assert found["rules"][-1]["rule"] == PROFILER_REPORT
+    assert {line["rule"] for line in found["rules"]} == set(ALL_RULE_NAMES)
+    low = found["rules"][0]
+    assert set(low) == RULE_LINE
+    assert (low["status"], low["measured"], low["threshold"], low["worst"]) == ("FIRED", 39.0, 70.0, "algo-1/gpu0")
+    assert (low["action"], low["alert_id"], low["fire_id"]) == (NOT_STOPPED, "f1", "f1")
+    assert (low["fired_at"], low["action_at"]) == ("2026-11-21T08:06:50.010Z", "2026-11-21T08:07:02.010Z")
+    assert found["fired"] == ["LowGPUUtilization", "StepOutlier"]
+    assert (found["status"], found["active"], found["nodes"]) == ("InProgress", True, [])
+    assert found["verdict"] == found["rules"][-1]["reason"]
+
+
+def test_given_nodes_asked_for_when_shown_then_their_rows_are_there_the_worst_first(deployed: Deployed) -> None:
+    nodes = document(deployed, JOB, "--nodes")["nodes"]
+    low = [line for line in nodes if line["rule"] == "LowGPUUtilization"]
+    assert [(line["node"], line["status"]) for line in low] == [("algo-1", "FIRED"), ("algo-2", "OK")]
+    assert [line["node"] for line in nodes if line["rule"] == "StepOutlier"] == ["algo-2", "algo-1"]
+
+
+def test_given_a_job_when_shown_to_a_person_then_each_fire_has_its_reason_advice_cost_and_outcome(
+    deployed: Deployed,
+) -> None:
+    text = " ".join(deployed.shown("status", JOB, columns=160).split())
+    assert "LowGPUUtilization (critical) 1 of 2 nodes fire; worst algo-1: gpu0 on algo-1" in text
+    assert "To do: Raise the batch size" in text
+    assert "It has cost about USD" in text
+    assert f"Done: {NOT_STOPPED} (2026-11-21 08:07:02Z, 10 min ago)" in text
+    assert "1 x, 10.2 min ago, on 1 of 2 nodes" in text
+    assert "155/1000" in text
+    assert "judged through 2026-11-21 08:13:50Z, 190 s ago" in text
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_given_a_narrow_terminal_when_a_job_is_shown_then_columns_give_way_and_names_stay_whole(
+    deployed: Deployed, columns: int
+) -> None:
+    lines = deployed.shown("status", JOB, "--nodes", columns=columns).splitlines()
+    assert max(len(line) for line in lines) <= columns
+    for name in set(ALL_RULE_NAMES) - {PROFILER_REPORT}:
+        assert any(line.startswith(f"{name} ") for line in lines)
+    assert any("on 1" in line and "of 2 nodes" in " ".join(lines) for line in lines)
+
+
+def test_given_128_nodes_when_shown_then_the_worst_are_told_one_by_one_and_the_others_counted(
+    deployed: Deployed,
+) -> None:
+    nodes = many_nodes("BatchSize", 128, lambda number: Status.FIRED if number in {77, 128} else Status.OK)
+    deployed.add(job("wide"), [*firing("BatchSize"), *nodes])
+    text = deployed.shown("status", "wide", "--nodes", columns=120)
+    lines = text.splitlines()
+    assert len(lines) < 30
+    assert "on 2 of 128 nodes" in " ".join(text.split())
+    assert [line.split()[0] for line in lines if line.startswith("algo-")] == [
+        "algo-77", "algo-128", "algo-1", "algo-2", "algo-3", "algo-4", "algo-5", "algo-6",
+    ]  # fmt: skip
+    assert "… and 120 nodes more: 120 OK. All of them are in --json." in text
+    assert len(document(deployed, "wide", "--nodes")["nodes"]) == 128
+
+
+def test_given_fires_when_asked_to_fail_then_the_exit_code_is_1_also_when_they_are_over(deployed: Deployed) -> None:
+    deployed.add(job("over"), [row("BatchSize", times_fired=1), row(PROFILER_REPORT, times_fired=1)])
+    deployed.add(job("quiet"), [row("BatchSize"), row(PROFILER_REPORT)])
+    assert deployed.run("status", JOB).exit_code == 0
+    assert deployed.run("status", JOB, "--fail-on-fire").exit_code == 1
+    assert deployed.run("status", "over", "--fail-on-fire", "--json").exit_code == 1
+    assert deployed.run("status", "quiet", "--fail-on-fire").exit_code == 0
+    assert deployed.run("status", "--fail-on-fire").exit_code == 1
+
+
+def test_given_a_name_that_is_nearly_right_when_asked_for_then_the_nearest_are_suggested(deployed: Deployed) -> None:
+    deployed.add(job("resnet-50"))
+    deployed.add(job("bert"))
+    result = deployed.run("status", "smal-jobb")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no job 'smal-jobb' in the table of 3 jobs; perhaps you mean small-job" in result.stderr
+    assert "perhaps" not in deployed.run("status", "zzzz").stderr
+    assert "perhaps you mean resnet-50\n" in deployed.run("status", "RESNET").stderr
+
+
+def test_given_rows_of_a_job_whose_item_is_gone_when_asked_for_then_they_are_shown(deployed: Deployed) -> None:
+    for stored in firing("BatchSize"):
+        deployed.world.rows.record(stored)
+    found = document(deployed, "job")
+    assert (found["status"], found["active"], found["fired"]) == (None, False, ["BatchSize"])
+
+
+def test_given_a_job_without_rows_when_asked_for_then_it_says_that_nothing_was_read_yet(deployed: Deployed) -> None:
+    deployed.add(job("fresh"))
+    result = deployed.run("status", "fresh")
+    assert result.exit_code == 0
+    assert "No rule has said anything about it yet" in result.stderr
+
+
+def test_given_no_terminal_when_asked_to_watch_then_it_is_refused(deployed: Deployed) -> None:
+    result = deployed.run("status", "--watch")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--watch needs a terminal" in result.stderr
+
+
+def _terminal() -> tuple[Console, StringIO]:
+    shown = StringIO()
+    return Console(file=shown, force_terminal=True, width=80, height=20, highlight=False), shown
+
+
+def test_given_a_terminal_when_watched_then_each_look_is_drawn_until_the_job_is_over() -> None:
+    console, shown = _terminal()
+    answers = iter([Answer(document={}, blocks=[Line(f"look {n}")], final=n == 3, fired=n == 3) for n in (1, 2, 3)])
+    pauses: list[float] = []
+    code = watch(lambda: next(answers), console=console, every_s=5.0, fail_on_fire=True, pause=pauses.append)
+    assert (code, pauses) == (1, [5.0, 5.0])
+    assert all(f"look {n}" in shown.getvalue() for n in (1, 2, 3))
+
+
+def test_given_a_look_that_fails_when_watched_then_it_is_told_over_what_was_seen_last_and_the_next_is_awaited() -> None:
+    console, shown = _terminal()
+    looks: list[Any] = [Answer(document={}, blocks=[Line("before")]), PortUnavailableError("DynamoDB", "Query", "slow")]
+    looks += [Answer(document={}, blocks=[Line("after")]), Answer(document={}, blocks=[Line("end")], final=True)]
+
+    def look() -> Answer:
+        found = looks.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        assert isinstance(found, Answer)
+        return found
+
+    assert watch(look, console=console, every_s=1.0, fail_on_fire=False, pause=lambda _: None) == 0
+    assert shown.getvalue().count("Not brought up to date: DynamoDB.Query failed: slow") == 1
+    assert shown.getvalue().count("before") == 2
+    assert "after" in shown.getvalue()
+
+
+def test_given_an_interrupt_when_watched_then_it_ends_with_what_was_seen_last() -> None:
+    console, shown = _terminal()
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    answer = Answer(document={}, blocks=[Line("last seen")], fired=True)
+    assert watch(lambda: answer, console=console, every_s=1.0, fail_on_fire=False, pause=interrupt) == 0
+    assert shown.getvalue().rstrip().endswith("last seen")

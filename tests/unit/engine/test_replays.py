@@ -1,0 +1,37 @@
+"""What a replay is called: as no training job and no profile object can be."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.small_job import JOB, START
+from trainguard.engine.replays import JOB_NAME, replay_label, replay_name, replayed_job
+from trainguard.errors import ForeignKeyError, RequestError
+from trainguard.telemetry.keys import ProfileRoot, parse_key, system_key
+
+NAME = f"{JOB}@replay-again"
+
+
+def test_given_a_time_when_a_replay_has_no_other_name_then_it_is_called_by_it_in_utc() -> None:
+    assert replay_name(JOB, replay_label(START + 0.9)) == f"{JOB}@replay-20261121T080000Z"
+
+
+@given(label=st.text(max_size=44), job=st.from_regex(JOB_NAME, fullmatch=True))
+def test_given_any_label_when_a_replay_is_named_then_no_training_job_and_no_key_can_have_its_name(
+    label: str, job: str
+) -> None:
+    try:
+        name = replay_name(job, label)
+    except RequestError:
+        return
+    assert not JOB_NAME.fullmatch(name)
+    assert replayed_job(name) == job
+    with pytest.raises(ForeignKeyError):
+        parse_key(system_key(ProfileRoot("", name), "algo-1", START))
+
+
+@pytest.mark.parametrize(
+    "name", [JOB, f"{JOB}@replay", f"{JOB}@replay-", "@replay-x", f"{JOB}@replay-x/y", "a b@replay-x"]
+)
+def test_given_other_names_when_asked_then_they_are_no_replays(name: str) -> None:
+    assert replayed_job(name) is None
