@@ -1,0 +1,47 @@
+"""How a training job is started so that TrainGuard profiles, judges and, if wanted, stops it.
+
+The names are those of the SageMaker Python SDK, so that launch code moves over by changing an import; that SDK itself
+is not imported. What is TrainGuard's own is `tags` and the four functions beside it.
+"""
+
+from trainguard.config import rule_configs
+from trainguard.config.framework_profile import FrameworkProfile
+from trainguard.config.launch import (
+    create_training_job_arguments,
+    for_estimator,
+    for_model_trainer,
+    tags,
+    update_training_job_arguments,
+)
+from trainguard.config.metrics_config import (
+    DataloaderProfilingConfig,
+    DetailedProfilingConfig,
+    HorovodProfilingConfig,
+    PythonProfilingConfig,
+    SMDataParallelProfilingConfig,
+)
+from trainguard.config.profiler_config import Profiler, ProfilerConfig
+from trainguard.config.profiler_rule import ProfilerRule
+from trainguard.config.ranges import PythonProfiler, StepRange, TimeRange, cProfileTimer
+
+__all__ = [
+    "DataloaderProfilingConfig",
+    "DetailedProfilingConfig",
+    "FrameworkProfile",
+    "HorovodProfilingConfig",
+    "Profiler",
+    "ProfilerConfig",
+    "ProfilerRule",
+    "PythonProfiler",
+    "PythonProfilingConfig",
+    "SMDataParallelProfilingConfig",
+    "StepRange",
+    "TimeRange",
+    "cProfileTimer",
+    "create_training_job_arguments",
+    "for_estimator",
+    "for_model_trainer",
+    "rule_configs",
+    "tags",
+    "update_training_job_arguments",
+]

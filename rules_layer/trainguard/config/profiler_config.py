@@ -1,0 +1,121 @@
+"""Where and how often a training job writes its profile."""
+
+import re
+from typing import Any
+
+from trainguard.config.checks import check_flag
+from trainguard.config.framework_profile import FrameworkProfile
+from trainguard.errors import LaunchConfigError
+
+_WHERE = "ProfilerConfig"
+INTERVALS_MS = (100, 200, 500, 1_000, 5_000, 60_000)
+"""The sampling intervals that SageMaker knows."""
+
+_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/.*)?")
+_LONGEST_URI = 1_024
+_PROFILER_INSTANCE, _PROFILER_VOLUME_GB = "ml.m5.4xlarge", 128
+
+
+class Profiler:
+    """Settings of SageMaker Profiler, which is another product and whose files no rule reads.
+
+    Parameters
+    ----------
+    cpu_profiling_duration : str or int
+        For how long the CPU is profiled, seconds.
+    file_rotation_interval : str or int
+        Seconds after which a file is closed.
+
+    Attributes
+    ----------
+    profiling_parameters : dict of str to str
+        ``ProfilerConfig.ProfilingParameters`` of CreateTrainingJob.
+    instanceType, volumeSizeInGB : str, int
+        Of the processing job that the SDK adds.
+    """
+
+    def __init__(self, cpu_profiling_duration: str | int = "3600", file_rotation_interval: str | int = "600") -> None:
+        self.profiling_parameters = {
+            "CPUProfilingDuration": str(cpu_profiling_duration),
+            "SMPFileRotationSecs": str(file_rotation_interval),
+        }
+        self.instanceType = _PROFILER_INSTANCE
+        self.volumeSizeInGB = _PROFILER_VOLUME_GB
+
+
+class ProfilerConfig:
+    """A training job's profile: its place, its interval, and framework metrics.
+
+    An SDK's estimator takes it as its ``profiler_config``.
+
+    Parameters
+    ----------
+    s3_output_path : str, optional
+        Where to: for TrainGuard below the bucket that the stack's output ProfilerOutputUri names. An estimator that is
+        given none takes its own ``output_path``.
+    system_monitor_interval_millis : int, optional
+        How often the system is sampled; SageMaker's own default is 500.
+    framework_profile_params : FrameworkProfile, optional
+        Framework metrics too.
+    profile_params : Profiler, optional
+        SageMaker Profiler instead of them.
+    disable_profiler : bool
+        Write no profile at all.
+
+    Raises
+    ------
+    LaunchConfigError
+        When a value is none of its kind, or two exclude one another.
+    """
+
+    def __init__(
+        self,
+        s3_output_path: str | None = None,
+        system_monitor_interval_millis: int | None = None,
+        framework_profile_params: FrameworkProfile | None = None,
+        profile_params: Profiler | None = None,
+        disable_profiler: bool = False,
+    ) -> None:
+        _check_place(s3_output_path)
+        interval = system_monitor_interval_millis
+        if interval is not None and (isinstance(interval, bool) or interval not in INTERVALS_MS):
+            known = ", ".join(map(str, INTERVALS_MS))
+            raise LaunchConfigError(_WHERE, "system_monitor_interval_millis", interval, f"one of {known}")
+        check_flag(_WHERE, "disable_profiler", disable_profiler)
+        if framework_profile_params is not None and not isinstance(framework_profile_params, FrameworkProfile):
+            raise LaunchConfigError(_WHERE, "framework_profile_params", framework_profile_params, "a FrameworkProfile")
+        if profile_params is not None and not isinstance(profile_params, Profiler):
+            raise LaunchConfigError(_WHERE, "profile_params", profile_params, "a Profiler")
+        if profile_params is not None and framework_profile_params is not None:
+            raise LaunchConfigError(_WHERE, "profile_params", profile_params, "None beside framework_profile_params")
+        self.s3_output_path = s3_output_path
+        self.system_monitor_interval_millis = system_monitor_interval_millis
+        self.framework_profile_params = framework_profile_params
+        self.profile_params = profile_params
+        self.disable_profiler = disable_profiler
+
+    def to_request_dict(self) -> dict[str, Any]:
+        """Return ``ProfilerConfig`` of CreateTrainingJob."""
+        request: dict[str, Any] = {}
+        if self.s3_output_path is not None and not self.disable_profiler:
+            request["S3OutputPath"] = self.s3_output_path
+        request["DisableProfiler"] = self.disable_profiler
+        if self.system_monitor_interval_millis is not None:
+            request["ProfilingIntervalInMilliseconds"] = self.system_monitor_interval_millis
+        parameters = self.framework_profile_params or self.profile_params
+        if parameters is not None:
+            request["ProfilingParameters"] = dict(parameters.profiling_parameters)
+        return request
+
+    _to_request_dict = to_request_dict
+    """What the SDK's estimators call."""
+
+    @classmethod
+    def _to_profiler_disabled_request_dict(cls) -> dict[str, Any]:
+        """Return the request that switches the profiler of a running job off, as the SDK's estimators ask for it."""
+        return {"DisableProfiler": True}
+
+
+def _check_place(uri: str | None) -> None:
+    if uri is not None and (not isinstance(uri, str) or len(uri) > _LONGEST_URI or not _URI.fullmatch(uri)):
+        raise LaunchConfigError(_WHERE, "s3_output_path", uri, f"s3://bucket/prefix, {_LONGEST_URI} characters at most")

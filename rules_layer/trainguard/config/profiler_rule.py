@@ -1,0 +1,93 @@
+"""A profiler rule of a training job, as the SageMaker Python SDK has it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainguard.config.rule_configs import RuleConfig, Value
+from trainguard.errors import LaunchConfigError
+
+_WHERE = "ProfilerRule"
+DEFAULT_IMAGE = "DEFAULT_RULE_EVALUATOR_IMAGE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilerRule:
+    """A rule: one of TrainGuard's by `sagemaker`, or a container of one's own by `custom`.
+
+    ``config`` is the settings of one of TrainGuard's rules, None for a container, which SageMaker runs and TrainGuard
+    does not.
+    """
+
+    name: str
+    image_uri: str
+    instance_type: str | None = None
+    container_local_output_path: str | None = None
+    s3_output_path: str | None = None
+    volume_size_in_gb: int | None = None
+    rule_parameters: Mapping[str, Value] = field(default_factory=dict)
+    config: RuleConfig | None = None
+
+    @classmethod
+    def sagemaker(
+        cls,
+        base_config: RuleConfig,
+        name: str | None = None,
+        container_local_output_path: str | None = None,
+        s3_output_path: str | None = None,
+    ) -> "ProfilerRule":
+        """Return one of the twelve rules; raises LaunchConfigError when ``base_config`` is none of `rule_configs`."""
+        if not isinstance(base_config, RuleConfig):
+            expected = "an object of trainguard.config.rule_configs, such as LowGPUUtilization()"
+            raise LaunchConfigError(f"{_WHERE}.sagemaker", "base_config", base_config, expected)
+        return cls(
+            name=name or base_config.rule_name,
+            image_uri=DEFAULT_IMAGE,
+            container_local_output_path=container_local_output_path,
+            s3_output_path=s3_output_path,
+            rule_parameters=base_config.rule_parameters,
+            config=base_config,
+        )
+
+    @classmethod
+    def custom(  # noqa: PLR0913, PLR0917 -- the parameters that launch code passes
+        cls,
+        name: str,
+        image_uri: str,
+        instance_type: str,
+        volume_size_in_gb: int,
+        source: str | None = None,
+        rule_to_invoke: str | None = None,
+        container_local_output_path: str | None = None,
+        s3_output_path: str | None = None,
+        rule_parameters: Mapping[str, Value] | None = None,
+    ) -> "ProfilerRule":
+        """Return a rule in a container of one's own.
+
+        Raises LaunchConfigError when only one of ``source`` and ``rule_to_invoke`` is given.
+        """
+        if bool(source) != bool(rule_to_invoke):
+            pair = f"source={source!r}, rule_to_invoke={rule_to_invoke!r}"
+            raise LaunchConfigError(f"{_WHERE}.custom", "source", pair, "both of them, or neither")
+        code: dict[str, Value] = {"source_s3_uri": source, "rule_to_invoke": rule_to_invoke} if source else {}
+        return cls(
+            name=name,
+            image_uri=image_uri,
+            instance_type=instance_type,
+            volume_size_in_gb=volume_size_in_gb,
+            container_local_output_path=container_local_output_path,
+            s3_output_path=s3_output_path,
+            rule_parameters=code | dict(rule_parameters or {}),
+        )
+
+    def to_profiler_rule_config_dict(self) -> dict[str, Any]:
+        """Return an entry of ``ProfilerRuleConfigurations`` of CreateTrainingJob."""
+        optional = {
+            "InstanceType": self.instance_type,
+            "VolumeSizeInGB": self.volume_size_in_gb,
+            "LocalPath": self.container_local_output_path,
+            "S3OutputPath": self.s3_output_path,
+            "RuleParameters": {name: str(value) for name, value in self.rule_parameters.items()},
+        }
+        named = {"RuleConfigurationName": self.name, "RuleEvaluatorImage": self.image_uri}
+        return named | {name: value for name, value in optional.items() if value}

@@ -1,0 +1,137 @@
+"""Settings of the rules, a class a rule, checked against the rules' own parameters when they are given.
+
+A setting that is not given has the documented default. Every parameter of the rule's page can be given, under its name.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trainguard.errors import RuleConfigError
+from trainguard.report.managed import MANAGED_ORDER, UNSHOWN
+from trainguard.rules.parameters import PARAMETERS_TYPES, resolve_parameters
+from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
+
+Value = float | int | str | bool | None
+_CANONICAL = {name.lower(): name for name in PARAMETERS_TYPES}
+_UNPREFIXED = tuple(field.name for field in msgspec.structs.fields(ProfilerReportParameters))
+
+
+class RuleConfig:
+    """Settings of one rule.
+
+    Parameters
+    ----------
+    **parameters
+        By their names on the rule's page.
+
+    Attributes
+    ----------
+    rule_name : str
+    rule_parameters : dict
+        The managed service's parameters of the rule, with the documented defaults, and ``rule_to_invoke``.
+    settings : mapping of str to str
+        What was given, as ``<Rule>_<parameter>``: what tags say.
+
+    Raises
+    ------
+    RuleConfigError
+        When the rule has no such parameter, or the value is not allowed.
+    """
+
+    def __init__(self, **parameters: Value) -> None:
+        self.rule_name = type(self).__name__
+        self.settings: Mapping[str, str] = {
+            f"{self.rule_name}_{name}": written(self.rule_name, name, value) for name, value in parameters.items()
+        }
+        _refuse_faults(self.settings)
+        kind = PARAMETERS_TYPES[self.rule_name]
+        shown = {*MANAGED_ORDER.get(self.rule_name, ()), *UNSHOWN}
+        defaults: dict[str, Value] = {
+            field.name: field.default for field in msgspec.structs.fields(kind) if field.name in shown
+        }
+        self.rule_parameters: dict[str, Value] = defaults | parameters | {"rule_to_invoke": self.rule_name}
+
+
+class BatchSize(RuleConfig):
+    """``cpu_threshold_p95``, ``gpu_threshold_p95``, ``gpu_memory_threshold_p95``, ``patience``, ``window``."""
+
+
+class CPUBottleneck(RuleConfig):
+    """``threshold``, ``gpu_threshold``, ``cpu_threshold``, ``patience``."""
+
+
+class Dataloader(RuleConfig):
+    """``min_threshold``, ``max_threshold``."""
+
+
+class GPUMemoryIncrease(RuleConfig):
+    """``increase``, ``patience``, ``window``."""
+
+
+class IOBottleneck(RuleConfig):
+    """``threshold``, ``gpu_threshold``, ``io_threshold``, ``patience``."""
+
+
+class LoadBalancing(RuleConfig):
+    """``threshold``, ``patience``."""
+
+
+class LowGPUUtilization(RuleConfig):
+    """``threshold_p95``, ``threshold_p5``, ``window``, ``patience``."""
+
+
+class MaxInitializationTime(RuleConfig):
+    """``threshold``, in minutes."""
+
+
+class OverallFrameworkMetrics(RuleConfig):
+    """It sums up, and has no parameters of its own."""
+
+
+class OverallSystemUsage(RuleConfig):
+    """It sums up, and has no parameters of its own."""
+
+
+class StepOutlier(RuleConfig):
+    """``stddev``, ``mode``, ``n_outliers``."""
+
+
+class ProfilerReport(RuleConfig):
+    """All rules: their parameters as ``<Rule>_<parameter>``, ``opt_out_telemetry`` and ``rule_to_invoke``."""
+
+    def __init__(self, **parameters: Value) -> None:
+        shown: dict[str, Value] = {"opt_out_telemetry": False, "rule_to_invoke": PROFILER_REPORT}
+        named: dict[str, str] = {}
+        for name, value in parameters.items():
+            text = written(PROFILER_REPORT, name, value)
+            if named.setdefault(_setting(name), text) != text:
+                raise RuleConfigError(PROFILER_REPORT, name, value, f"the same as before, {named[_setting(name)]}")
+            shown[_setting(name)] = value
+        _refuse_faults(named)
+        self.rule_name = PROFILER_REPORT
+        self.settings = named
+        self.rule_parameters = shown
+
+
+def written(rule: str, name: str, value: object) -> str:
+    """Return a parameter's value as a tag says it; raises RuleConfigError for what is no value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or isinstance(value, int | float | str):
+        return str(value)
+    raise RuleConfigError(rule, name, value, "a number, a text, True, False or None")
+
+
+def _setting(name: str) -> str:
+    """Return ``<Rule>_<parameter>`` with the rule's name as it is written everywhere."""
+    if name.lower() in _UNPREFIXED:
+        return name.lower()
+    rule, _, parameter = name.partition("_")
+    return f"{_CANONICAL.get(rule.lower(), rule)}_{parameter.lower()}"
+
+
+def _refuse_faults(settings: Mapping[str, str]) -> None:
+    _, faults = resolve_parameters(settings)
+    for fault in faults.values():
+        raise fault
