@@ -73,7 +73,7 @@ def run(*, folder: Path, screen: Screen, keep: bool) -> bool:
             deployment(folder, lambda_python=Path(sys.executable), minute_s=TICK_S, told=screen.phase)
         )
         cast = cast_jobs(time.time())
-        show = Show(deployed=deployed, cast=cast, screen=screen)
+        show = Show(deployed=deployed, cast=cast, screen=screen, folder=folder)
         try:
             checks = show.play()
         finally:
@@ -84,12 +84,13 @@ def run(*, folder: Path, screen: Screen, keep: bool) -> bool:
 
 
 class Show:
-    """One performance."""
+    """One performance; reports are copied into ``folder``."""
 
-    def __init__(self, *, deployed: Deployment, cast: Cast, screen: Screen) -> None:
+    def __init__(self, *, deployed: Deployment, cast: Cast, screen: Screen, folder: Path) -> None:
         self._deployed = deployed
         self._cast = cast
         self._screen = screen
+        self._folder = folder
         self._watcher = Watcher(deployed)
         self._s3 = deployed.emulator.client("s3")
         self._progress: dict[str, Progress] = {}
@@ -183,11 +184,22 @@ class Show:
             screen.table(feed.job, seen.rows)
             calls = ", ".join(f"at {call['time']}" for call in seen.stop_calls) or "none"
             screen.text(
-                f"TrainingJobStatus: {seen.status}; StopTrainingJob calls: {calls}\nReport: {seen.report_uri}\n"
+                f"TrainingJobStatus: {seen.status}; StopTrainingJob calls: {calls}\n"
+                f"Report: {seen.page_uri}\nOpen a copy in a browser: {self._copy_page(feed)}\n"
             )
         checks += expect.stack(self._watcher.stack())
         screen.checks(checks)
         return checks
+
+    def _copy_page(self, feed: JobFeed) -> str:
+        """Copy a job's report out of the bucket; return where to, or that there is none."""
+        page = self._watcher.page(feed)
+        if page is None:
+            return "there is none"
+        copy = self._folder / feed.job / "report.html"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(page)
+        return str(copy)
 
     def _awaited(self) -> str:
         """Say how far each job is, for a stack that does not go on."""

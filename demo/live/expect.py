@@ -36,8 +36,8 @@ class JobSeen:
         Its rows of RuleState, by RuleTarget.
     report : mapping or None
         The report in the bucket; None when there is none that can be read.
-    report_uri : str
-        Where it lies, or would lie.
+    report_uri, page_uri : str
+        Where it and its page lie, or would lie.
     """
 
     job: str
@@ -48,6 +48,7 @@ class JobSeen:
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     report: Mapping[str, Any] | None = None
     report_uri: str = ""
+    page_uri: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +127,7 @@ def stack(seen: StackSeen) -> list[Check]:
 def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
     made = [alert.get("stop", {}).get("made") for alert in seen.alerts]
     told = [(alert.get("alert_id"), alert.get("action")) for alert in seen.alerts]
+    led = [(alert.get("report_uri"), alert.get("report_page")) for alert in seen.alerts]
     row = seen.rows.get(FIRING_RULE, {})
     written = (row.get("AlertId"), row.get("Action"))
     outcome = "stopped" if stopped else "not stopped: not opted in"
@@ -137,7 +139,8 @@ def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
         Check(seen.job, f"{FIRING_RULE}: Status", "FIRED", row.get("Status")),
         Check(seen.job, f"{FIRING_RULE}: Action", outcome, _outcome(row.get("Action"))),
         Check(seen.job, f"{FIRING_RULE}: AlertId and Action, as alerted", told, [written]),
-        Check(seen.job, f"{FIRING_RULE}: ReportUri", seen.report_uri, row.get("ReportUri")),
+        Check(seen.job, f"{FIRING_RULE}: ReportUri", seen.page_uri, row.get("ReportUri")),
+        Check(seen.job, "alerts lead to the report", [(seen.report_uri, seen.page_uri)], led),
         Check(seen.job, f"{FIRING_RULE}: columns of what it means that are empty", [], unsaid),
         Check(seen.job, f"{PROFILER_REPORT}: Status", "FIRED", _column(seen, PROFILER_REPORT, "Status")),
         *_reported(seen, [FIRING_RULE]),
@@ -151,7 +154,19 @@ def _reported(seen: JobSeen, fired: list[str]) -> list[Check]:
         Check(seen.job, "report in the bucket", True, seen.report is not None),
         Check(seen.job, "report is final", True, report.get("final")),
         Check(seen.job, "report: rules that fired", fired, report.get("fired")),
+        Check(seen.job, "report: scope", "full", report.get("scope")),
+        Check(seen.job, "report: nodes whose time lines are empty", [], _blank(report)),
     ]
+
+
+def _blank(report: Mapping[str, Any]) -> list[object]:
+    """Return the nodes of whose GPUs nothing is shown, or None for a report without nodes."""
+    nodes = (report.get("timelines") or {}).get("nodes") or [{"node": None, "gpus": []}]
+    return [node["node"] for node in nodes if not any(any(_means(gpu)) for gpu in node["gpus"])]
+
+
+def _means(gpu: Mapping[str, Any]) -> list[bool]:
+    return [mean is not None for mean in gpu["utilization"]["mean"]]
 
 
 def _rules(alerts: Sequence[Mapping[str, Any]]) -> list[object]:

@@ -10,9 +10,10 @@ from botocore.exceptions import ClientError
 from demo.live.expect import JobSeen, StackSeen
 from demo.live.feed import JobFeed, Progress
 from demo.live.stage import Deployment
-from trainguard.telemetry.keys import ProfileRoot
+from trainguard.report.links import ReportLinks, report_links
 
 _DEAD_LETTER_QUEUES = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
+_MACHINES = ("FireStateMachineArn", "ReportStateMachineArn")
 _COUNTED = tuple(f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed"))
 
 
@@ -85,9 +86,14 @@ class Watcher:
             return False
         return not self._list_executions("RUNNING")
 
+    def page(self, feed: JobFeed) -> bytes | None:
+        """Return a job's report as a page; None when there is none."""
+        return self._object(self._links(feed).page)
+
     def job(self, feed: JobFeed) -> JobSeen:
         """Return all that is seen of a job."""
-        report_uri = f"s3://{self._bucket}/{ProfileRoot('', feed.job).report}report.json"
+        links = self._links(feed)
+        report = self._object(links.document)
         return JobSeen(
             job=feed.job,
             status=self.status(feed.job),
@@ -95,8 +101,9 @@ class Watcher:
             alerts=tuple(self.alerts.get(feed.job, ())),
             stop_calls=tuple(self._emulator.sagemaker_calls(action="StopTrainingJob", job=feed.job)),
             rows=self.rows(feed.job),
-            report=self._report(report_uri),
-            report_uri=report_uri,
+            report=None if report is None else json.loads(report),
+            report_uri=links.document,
+            page_uri=links.page,
         )
 
     def stack(self) -> StackSeen:
@@ -111,21 +118,28 @@ class Watcher:
         item: dict[str, Any] = self._jobs.get_item(Key={"TrainingJobName": job}).get("Item", {"Active": "not yet"})
         return item
 
-    def _report(self, uri: str) -> dict[str, Any] | None:
+    def _links(self, feed: JobFeed) -> ReportLinks:
+        return report_links(job=feed.job, arn="", bucket=self._bucket, prefix="")
+
+    def _object(self, uri: str) -> bytes | None:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         try:
-            report: dict[str, Any] = json.load(self._s3.get_object(Bucket=bucket, Key=key)["Body"])
+            body: bytes = self._s3.get_object(Bucket=bucket, Key=key)["Body"].read()
         except ClientError as error:
             if error.response["Error"]["Code"] == "NoSuchKey":
                 return None
             raise
-        return report
+        return body
 
     def _waiting(self, queue_url: str) -> int:
         attributes = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=list(_COUNTED))["Attributes"]
         return sum(int(attributes[name]) for name in _COUNTED)
 
     def _list_executions(self, status: str) -> list[str]:
-        machine = self._outputs["FireStateMachineArn"]
-        found = self._executions.list_executions(stateMachineArn=machine, statusFilter=status)["executions"]
-        return [execution["name"] for execution in found]
+        return [
+            execution["name"]
+            for machine in _MACHINES
+            for execution in self._executions.list_executions(
+                stateMachineArn=self._outputs[machine], statusFilter=status
+            )["executions"]
+        ]

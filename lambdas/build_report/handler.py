@@ -1,4 +1,4 @@
-"""Builds a job's report from state and writes it beside the profile."""
+"""Builds a job's report and writes it beside the profile: from state, or with the time lines of a run's parts."""
 
 import os
 import time
@@ -12,12 +12,12 @@ from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.environment import BuildReportEnvironment, load_environment
 from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.report.write import ReportWriter
+from trainguard.report.stack.build import StackReports
 
 logger = Logger()
 environment = load_environment(BuildReportEnvironment, os.environ, function="build_report")
 clients = Clients()
-writer = ReportWriter(
+reports = StackReports(
     jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
     nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
     objects=S3ProfileObjects(client=clients.s3),
@@ -26,7 +26,15 @@ writer = ReportWriter(
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer with the report's place and the number of files."""
+    """Answer with the place of the page and the number of files; with ``drop``, delete the parts of a run."""
     del context
-    written = writer.write(event["job"], now=time.time())
+    job, run = event["job"], event.get("run")
+    if run and event.get("drop"):
+        return {"dropped": reports.drop(job, run)}
+    if run:
+        written = reports.full(job, run, now=time.time())
+    elif event.get("kind") == "fire":
+        written = reports.of_fire(job, now=time.time())
+    else:
+        written = reports.from_state(job, now=time.time())
     return {"reportUri": written.uri, "files": written.files}

@@ -43,7 +43,7 @@ def deploy_stack(emulator: Emulator, folder: Path) -> Stack:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution of the fire state machine."""
+    """One execution of a state machine."""
 
     name: str
     status: str
@@ -142,20 +142,24 @@ class Stack:
 
     def start_execution(self, name: str, payload: Mapping[str, object]) -> Execution:
         """Start an execution of the fire state machine as an outbox would, and return it when it has ended."""
-        self.emulator.client("stepfunctions").start_execution(
-            stateMachineArn=self.outputs["FireStateMachineArn"], name=name, input=json.dumps(payload)
-        )
-        ended = until(
-            lambda: [each for each in self.executions(name) if each.status != "RUNNING"],
-            timeout_s=120,
-            what=f"the end of execution {name}",
-        )
-        return ended[0]
+        return self.run_machine(self.outputs["FireStateMachineArn"], name, payload)
 
-    def executions(self, part: str) -> list[Execution]:
-        """Return the executions whose name contains ``part``."""
+    def run_machine(self, machine: str, name: str, payload: Mapping[str, object]) -> Execution:
+        """Start an execution of a state machine by its ARN, and return it when it has ended."""
         client = self.emulator.client("stepfunctions")
-        listed = client.list_executions(stateMachineArn=self.outputs["FireStateMachineArn"], maxResults=1000)
+        arn = client.start_execution(stateMachineArn=machine, name=name, input=json.dumps(payload))["executionArn"]
+
+        def ended() -> dict[str, Any] | None:
+            described: dict[str, Any] = client.describe_execution(executionArn=arn)
+            return None if described["status"] == "RUNNING" else described
+
+        described = until(ended, timeout_s=120, what=f"the end of execution {name}")
+        return Execution(name, described["status"], described.get("cause", ""))
+
+    def executions(self, part: str, machine: str = "FireStateMachineArn") -> list[Execution]:
+        """Return the executions of a machine, named by its output, whose name contains ``part``."""
+        client = self.emulator.client("stepfunctions")
+        listed = client.list_executions(stateMachineArn=self.outputs[machine], maxResults=1000)
         found = []
         for each in listed["executions"]:
             if part in each["name"]:
@@ -277,7 +281,11 @@ class Job:
 
     def fires(self) -> list[Execution]:
         """Return the executions that handled a fire."""
-        return [each for each in self.stack.executions(self.name[:40]) if not each.name.startswith("report-")]
+        return self.stack.executions(self.name[:40])
+
+    def reports(self) -> list[Execution]:
+        """Return the executions that made a full report at the job's end."""
+        return self.stack.executions(self.name[:40], "ReportStateMachineArn")
 
     def alerts(self) -> list[Mapping[str, Any]]:
         """Return the alerts that were received."""

@@ -71,7 +71,7 @@ def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_alerted_stopped_and_
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")
     assert report is not None
     assert (report["final"], report["fired"]) == (True, [RULE])
-    assert row["ReportUri"] == alert["report_uri"]
+    assert row["ReportUri"] == alert["report_page"]
     # Rows of the fire path outlive what the evaluator writes at the end.
     assert job.rows()[RULE]["Action"] == row["Action"]
 
@@ -258,7 +258,7 @@ def test_given_an_alert_that_cannot_be_sent_when_a_rule_fires_then_the_row_says_
     assert row["Action"].endswith("training job stopped: yes")
     assert row.get("AlertId") is None
     assert job.stops() == [None]
-    assert row["ReportUri"].endswith("/report.json")
+    assert row["ReportUri"].endswith("/report.html")
 
 
 def test_given_a_stop_that_sagemaker_refuses_when_a_rule_fires_then_alert_and_row_say_so_and_the_execution_fails(

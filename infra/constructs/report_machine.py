@@ -1,0 +1,164 @@
+"""The report state machine, in Amazon States Language with JSONata.
+
+An execution makes the full report of one job: a function plans which nodes and days are to be read, a Map has each of
+them digested, and a function puts the digests together. Few items go through an inline Map, many through a Distributed
+Map, whose children are executions of their own: so neither payloads nor the history outgrow their limits. A digest
+that fails at every attempt is missing in the report, which says so; every other fault fails the execution at its end.
+
+The input is ``{"job": name}``, at a job's end with ``"kind": "end"``: then a report that cannot be planned is built
+from state, which is better than none; on request it would replace a full one by less. The variables:
+
+=========== ======================================================================================================
+job, run    the job's name; this execution's name, under which the parts lie
+atEnd       whether the job's end asks for it
+plan        answer of `plan_report`: ``count``, ``bucket``, ``key``, and ``items`` where they are few
+report      answer of `build_report`
+…Fault      what went wrong: an empty text, or ``<state>: <error>: <cause>``
+=========== ======================================================================================================
+"""
+
+from infra.constructs.fire_machine import REPORT_TIMEOUT_S
+from infra.constructs.states import ERROR_TEXT, RETRY, State, choice, invoke, listed
+
+DIGESTS_AT_ONCE = 40
+"""As many as an inline Map runs at once, and few beside the thousand functions that an account may run."""
+
+DIGEST_TIMEOUT_S = 910
+PLAN_TIMEOUT_S = 310
+"""Each longer than its function may run."""
+
+MAP_LABEL = "Digests"
+"""Part of the names of a Distributed Map's executions."""
+
+_EXECUTION_TIMEOUT_S = 24 * 3600
+_WHEN_THROTTLED = {
+    "ErrorEquals": ["Lambda.TooManyRequestsException"],
+    "IntervalSeconds": 5,
+    "BackoffRate": 2,
+    "MaxDelaySeconds": 60,
+    "MaxAttempts": 30,
+    "JitterStrategy": "FULL",
+}
+"""An account may run fewer functions than the map: then they queue, and no item is lost for it."""
+
+_FAULTS = ("planFault", "mapFault", "reportFault", "dropFault")
+
+
+def definition() -> State:
+    """Return the state machine's definition."""
+    return {
+        "Comment": "Makes the full report of a training job, with time lines",
+        "QueryLanguage": "JSONata",
+        "TimeoutSeconds": _EXECUTION_TIMEOUT_S,
+        "StartAt": "TakeInput",
+        "States": {
+            "TakeInput": {
+                "Type": "Pass",
+                "Assign": {
+                    "job": "{% $states.input.job %}",
+                    "run": "{% $states.context.Execution.Name %}",
+                    "atEnd": "{% $states.input.kind = 'end' %}",
+                    **dict.fromkeys(_FAULTS, ""),
+                },
+                "Next": "PlanReport",
+            },
+            "PlanReport": invoke(
+                "PlanReport",
+                payload={"job": "{% $job %}", "run": "{% $run %}"},
+                answer="plan",
+                otherwise={"count": 0, "items": []},
+                fault="planFault",
+                following="IsAnythingToRead",
+                timeout_s=PLAN_TIMEOUT_S,
+            ),
+            "IsAnythingToRead": choice("$plan.count > 0", then="AreFew", otherwise="MayBuild"),
+            "AreFew": choice("$count($plan.items) > 0", then="DigestFew", otherwise="DigestMany"),
+            "DigestFew": _map("DigestFew", {"Mode": "INLINE"}, Items="{% $plan.items %}"),
+            "DigestMany": _map(
+                "DigestMany",
+                {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+                Label=MAP_LABEL,
+                ItemReader={
+                    "Resource": "arn:${Partition}:states:::s3:getObject",
+                    "ReaderConfig": {"InputType": "JSON"},
+                    "Arguments": {"Bucket": "{% $plan.bucket %}", "Key": "{% $plan.key %}"},
+                },
+                ToleratedFailurePercentage=100.0,
+            ),
+            **_building_states(),
+            "AllDone": choice(f"$count({_noted()}) = 0", then="Done", otherwise="SomeStepFailed"),
+            "Done": {"Type": "Succeed"},
+            "SomeStepFailed": {
+                "Type": "Fail",
+                "Error": "TrainGuard.StepFailed",
+                "Cause": f"{{% $join({_noted()}, '; ') %}}",
+            },
+        },
+    }
+
+
+def _building_states() -> State:
+    """Build the report, of state alone when nothing could be planned, and delete the parts that it was made of."""
+    return {
+        "MayBuild": choice("$planFault = '' or $atEnd", then="BuildReport", otherwise="AllDone"),
+        "BuildReport": invoke(
+            "BuildReport",
+            payload="{% $planFault = '' ? {'job': $job, 'run': $run} : {'job': $job} %}",
+            answer="report",
+            otherwise={"reportUri": ""},
+            fault="reportFault",
+            following="IsComplete",
+            timeout_s=REPORT_TIMEOUT_S,
+        ),
+        "IsComplete": choice("$planFault = '' and $reportFault = ''", then="DropParts", otherwise="AllDone"),
+        "DropParts": invoke(
+            "DropParts",
+            payload={"job": "{% $job %}", "run": "{% $run %}", "drop": True},
+            answer="dropped",
+            otherwise={},
+            fault="dropFault",
+            following="AllDone",
+            timeout_s=REPORT_TIMEOUT_S,
+        ),
+    }
+
+
+def _map(name: str, processor: State, **where_from: object) -> State:
+    """Return a Map over the items; what becomes of it, the report is built."""
+    return {
+        "Type": "Map",
+        **where_from,
+        "MaxConcurrency": DIGESTS_AT_ONCE,
+        "ItemProcessor": {"ProcessorConfig": processor, "StartAt": "DigestProfile", "States": _digesting_states()},
+        "Output": {},
+        "Catch": [
+            {
+                "ErrorEquals": ["States.ALL"],
+                "Assign": {"mapFault": f"{{% '{name}: ' & {ERROR_TEXT} %}}"},
+                "Next": "BuildReport",
+            }
+        ],
+        "Next": "BuildReport",
+    }
+
+
+def _digesting_states() -> State:
+    """Digest one item, calling the function again until it says that nothing is left, or it fails for good."""
+    return {
+        "DigestProfile": {
+            "Type": "Task",
+            "Resource": "arn:${Partition}:states:::lambda:invoke",
+            "Arguments": {"FunctionName": "${DigestProfileArn}", "Payload": "{% $states.input %}"},
+            "TimeoutSeconds": DIGEST_TIMEOUT_S,
+            "Retry": [_WHEN_THROTTLED, *RETRY],
+            "Output": "{% $states.result.Payload %}",
+            "Catch": [{"ErrorEquals": ["States.ALL"], "Output": {}, "Next": "Digested"}],
+            "Next": "IsAnyLeft",
+        },
+        "IsAnyLeft": choice("$states.input.more = true", then="DigestProfile", otherwise="Digested"),
+        "Digested": {"Type": "Pass", "Output": {}, "End": True},
+    }
+
+
+def _noted() -> str:
+    return listed(*(f"${fault}" for fault in _FAULTS)).removeprefix("{% ").removesuffix(" %}")

@@ -1,0 +1,72 @@
+"""What both state machines have in common: Standard, logged, traced, with a role of their own."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from infra.constructs.function import FunctionPlatform, log_group, role_with
+from infra.constructs.policy import allow
+from infra.constructs.states import State
+
+_LOG_DELIVERY_ACTIONS = (
+    "logs:CreateLogDelivery",
+    "logs:GetLogDelivery",
+    "logs:UpdateLogDelivery",
+    "logs:DeleteLogDelivery",
+    "logs:ListLogDeliveries",
+    "logs:PutResourcePolicy",
+    "logs:DescribeResourcePolicies",
+    "logs:DescribeLogGroups",
+)
+_TRACE_ACTIONS = (
+    "xray:PutTraceSegments",
+    "xray:PutTelemetryRecords",
+    "xray:GetSamplingRules",
+    "xray:GetSamplingTargets",
+)
+
+
+def state_machine(
+    scope: Construct,
+    construct_id: str,
+    *,
+    platform: FunctionPlatform,
+    definition: State,
+    substitutions: Mapping[str, str],
+    statements: Sequence[iam.PolicyStatement],
+    name: str | None = None,
+) -> sfn.CfnStateMachine:
+    """Return a state machine whose role may do what ``statements`` say, write its log and send its traces."""
+    executions_log = log_group(scope, "ExecutionsLog", platform.config)
+    this_account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
+    principal = iam.ServicePrincipal("states.amazonaws.com", conditions=this_account)
+    common = [
+        allow("DeliverExecutionLogs", _LOG_DELIVERY_ACTIONS, ["*"]),
+        allow("SendTraces", _TRACE_ACTIONS, ["*"]),
+    ]
+    role = role_with(scope, f"{construct_id}Role", principal=principal, statements=[*statements, *common])
+    return sfn.CfnStateMachine(
+        scope,
+        construct_id,
+        state_machine_name=name,
+        state_machine_type="STANDARD",
+        role_arn=role.role_arn,
+        definition_string=json.dumps(definition, indent=1),
+        definition_substitutions={"Partition": Stack.of(scope).partition, **substitutions},
+        logging_configuration=sfn.CfnStateMachine.LoggingConfigurationProperty(
+            level="ALL",
+            include_execution_data=True,
+            destinations=[
+                sfn.CfnStateMachine.LogDestinationProperty(
+                    cloud_watch_logs_log_group=sfn.CfnStateMachine.CloudWatchLogsLogGroupProperty(
+                        log_group_arn=executions_log.log_group_arn
+                    )
+                )
+            ],
+        ),
+        tracing_configuration=sfn.CfnStateMachine.TracingConfigurationProperty(enabled=True),
+    )

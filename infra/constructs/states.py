@@ -1,0 +1,95 @@
+"""States in Amazon States Language with JSONata, as both machines put them together.
+
+Each task catches its own errors, notes them in a variable and goes on, so that no step keeps another from running.
+``${…}`` are names and ARNs that CloudFormation puts in; ``{% … %}`` is JSONata.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+State = dict[str, Any]
+
+TASK_TIMEOUT_S = 60
+_CAUSE_CHARACTERS = 300
+
+RETRY = [
+    {
+        "ErrorEquals": ["States.TaskFailed"],
+        "IntervalSeconds": 1,
+        "BackoffRate": 2,
+        "MaxAttempts": 3,
+        "JitterStrategy": "FULL",
+    }
+]
+
+ERROR_TEXT = (
+    f"$states.errorOutput.Error & ': ' & $substring($string($states.errorOutput.Cause), 0, {_CAUSE_CHARACTERS})"
+)
+
+
+def choice(condition: str, *, then: str, otherwise: str) -> State:
+    """Return a choice between two states by a condition in JSONata."""
+    return {
+        "Type": "Choice",
+        "Choices": [{"Condition": f"{{% {condition} %}}", "Next": then}],
+        "Default": otherwise,
+    }
+
+
+def listed(*expressions: str) -> str:
+    """Return an expression for the list of those texts that are not empty.
+
+    The outer brackets keep a list of one or none a list; `$filter` alone would give a text, or nothing.
+    """
+    return f"{{% [$filter([{', '.join(expressions)}], function($text) {{ $text != '' }})] %}}"
+
+
+def task(
+    name: str,
+    *,
+    resource: str,
+    arguments: Mapping[str, object],
+    fault: str,
+    following: str,
+    timeout_s: int = TASK_TIMEOUT_S,
+) -> State:
+    """Return a task that goes on to ``following`` either way, after a failure with the variable ``fault`` set."""
+    noted = {fault: f"{{% '{name}: ' & {ERROR_TEXT} %}}"}
+    return {
+        "Type": "Task",
+        "Resource": f"arn:${{Partition}}:states:::{resource}",
+        "Arguments": dict(arguments),
+        "TimeoutSeconds": timeout_s,
+        "Retry": RETRY,
+        "Catch": [{"ErrorEquals": ["States.ALL"], "Assign": noted, "Next": following}],
+        "Next": following,
+    }
+
+
+def keeping(variable: str, state: State, *, answer: object, otherwise: object) -> State:
+    """Return a task with ``variable`` set: to ``answer`` when it succeeded, to ``otherwise`` when it failed."""
+    (catch,) = state["Catch"]
+    caught = {**catch, "Assign": {**catch["Assign"], variable: otherwise}}
+    return {**state, "Assign": {variable: answer}, "Catch": [caught]}
+
+
+def invoke(
+    name: str,
+    *,
+    payload: object,
+    answer: str,
+    otherwise: Mapping[str, object],
+    fault: str,
+    following: str,
+    timeout_s: int = TASK_TIMEOUT_S,
+) -> State:
+    """Return a task that keeps a function's answer in the variable ``answer``, or ``otherwise`` when it failed."""
+    called = task(
+        name,
+        resource="lambda:invoke",
+        arguments={"FunctionName": f"${{{name}Arn}}", "Payload": payload},
+        fault=fault,
+        following=following,
+        timeout_s=timeout_s,
+    )
+    return keeping(answer, called, answer="{% $states.result.Payload %}", otherwise=otherwise)

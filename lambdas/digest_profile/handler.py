@@ -1,0 +1,32 @@
+"""Digests the profile of one node and day, or as much of it as there is time for."""
+
+from typing import Any
+
+import msgspec
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.report.stack.digest import DayDigester
+from trainguard.report.stack.parts import DigestItem
+
+RESERVE_MS = 60_000
+"""What one more object, and writing the part, may take."""
+
+logger = Logger()
+clients = Clients()
+objects = S3ProfileObjects(client=clients.s3)
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer with the item as it stands now: ``more`` says whether something is left."""
+    digester = DayDigester(objects=objects, has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS)
+    item = digester.digest(msgspec.convert(event, DigestItem))
+    logger.info(
+        "node and day digested",
+        extra={"job": item.job, "node": item.node, "day": item.date, "parts": item.part, "more": item.more},
+    )
+    answer: dict[str, Any] = msgspec.to_builtins(item)
+    return answer

@@ -1,0 +1,71 @@
+"""A job's report as the stack makes it: from state seconds after a fire, and with time lines from a run's parts."""
+
+from trainguard.errors import UnknownJobError
+from trainguard.ports import Jobs, NodeStates, ReportObjects
+from trainguard.records import JobRecord
+from trainguard.report.links import report_links
+from trainguard.report.stack.gather import PartsGatherer
+from trainguard.report.stack.plan import require_state
+from trainguard.report.write import ReportWriter, WrittenReport
+
+
+class StackReports:
+    """Writes reports, and deletes what they were made of."""
+
+    def __init__(self, *, jobs: Jobs, nodes: NodeStates, objects: ReportObjects) -> None:
+        self._jobs = jobs
+        self._nodes = nodes
+        self._writer = ReportWriter(jobs=jobs, nodes=nodes, objects=objects)
+        self._parts = PartsGatherer(objects=objects)
+
+    def of_fire(self, name: str, *, now: float) -> WrittenReport:
+        """Write the report of a job's state, as `from_state` does, unless TrainGuard is done with the job.
+
+        Then the full report was started before, and is not to be replaced by less.
+        """
+        job = self._job(name)
+        return self.from_state(name, now=now) if job.active else WrittenReport(_page(job), 0)
+
+    def from_state(self, name: str, *, now: float) -> WrittenReport:
+        """Write the report of a job's state.
+
+        Raises
+        ------
+        UnknownJobError
+            When the tables do not know the job.
+        StateGoneError
+            When the job's state has expired: a report of nothing would replace what is there.
+        """
+        job = self._job(name)
+        require_state(job, self._nodes.of_job(name))
+        written = self._writer.write(name, now=now)
+        return WrittenReport(_page(job), written.files)
+
+    def full(self, name: str, run: str, *, now: float) -> WrittenReport:
+        """Write the report of a job with the time lines of a run's parts; a repeat writes it again.
+
+        Raises
+        ------
+        UnknownJobError
+            When the tables do not know the job.
+        ReportPartError, ObjectMissingError
+            When the run's list of items cannot be read.
+        """
+        job = self._job(name)
+        gathered = self._parts.gather(job, run)
+        written = self._writer.write(name, now=now, digests=gathered.digests, missing=gathered.missing)
+        return WrittenReport(_page(job), written.files)
+
+    def drop(self, name: str, run: str) -> int:
+        """Delete a run's parts; return how many files there were. Raises UnknownJobError."""
+        return self._parts.drop(self._job(name), run)
+
+    def _job(self, name: str) -> JobRecord:
+        job = self._jobs.load(name)
+        if job is None:
+            raise UnknownJobError(name)
+        return job
+
+
+def _page(job: JobRecord) -> str:
+    return report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix).page

@@ -1,0 +1,112 @@
+"""Puts the parts of a full report together, and says what of it is missing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trainguard.engine.fires import iso_time
+from trainguard.errors import ObjectMissingError, ReportPartError, TimelinePartError
+from trainguard.ports import ReportObjects
+from trainguard.records import JobRecord
+from trainguard.report.stack.parts import DigestItem, RunPlace, decode_items, decode_part
+from trainguard.telemetry.keys import ProfileRoot, SystemKey, parse_key
+from trainguard.timeline.digest import NodeDigest, decode_digest
+
+MAX_PART_BYTES = 64 * 1024 * 1024
+MOST_TOLD = 10
+"""Sentences on missing parts; the rest is counted in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A digest a node, in order of their names, and in sentences what could not be read."""
+
+    digests: tuple[NodeDigest, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    """How far the parts of one node's day go: after which key, and whether that is all."""
+
+    through: str
+    done: bool
+    unread: int
+
+
+class PartsGatherer:
+    """Reads and deletes the parts of a job's run."""
+
+    def __init__(self, *, objects: ReportObjects) -> None:
+        self._objects = objects
+
+    def gather(self, job: JobRecord, run: str) -> Gathered:
+        """Read the parts of a run.
+
+        A part that is not there or cannot be read costs its own node and day, from there on. Raises ReportPartError
+        when the list of items cannot be read, ObjectMissingError when there is none.
+        """
+        place = RunPlace(ProfileRoot(job.prefix, job.job), run)
+        items = decode_items(place.items, self._objects.get(job.bucket, place.items, MAX_PART_BYTES))
+        keys = self._part_keys(job.bucket, place)
+        digests: dict[str, NodeDigest] = {}
+        missing: list[str] = []
+        unread = 0
+        for item in items:
+            whole = digests.setdefault(item.node, NodeDigest(item.node, item.axis))
+            day = self._merge_day(item, keys.get((item.node, item.date), {}), whole)
+            unread += day.unread
+            if not day.done:
+                missing.append(_sentence(item, day.through))
+        return Gathered(tuple(digests.values()), (*_told(missing), *_unread(unread)))
+
+    def drop(self, job: JobRecord, run: str) -> int:
+        """Delete all files of a run; return how many there were."""
+        place = RunPlace(ProfileRoot(job.prefix, job.job), run)
+        keys = [listed.key for listed in self._objects.list(job.bucket, place.folder, "")]
+        self._objects.delete(job.bucket, keys)
+        return len(keys)
+
+    def _part_keys(self, bucket: str, place: RunPlace) -> dict[tuple[str, str], dict[int, str]]:
+        """Return the keys of the parts by node and date, and by their numbers."""
+        found: dict[tuple[str, str], dict[int, str]] = {}
+        for listed in self._objects.list(bucket, place.nodes, ""):
+            if parsed := place.parse_part(listed.key):
+                node, date, number = parsed
+                found.setdefault((node, date), {})[number] = listed.key
+        return found
+
+    def _merge_day(self, item: DigestItem, keys: Mapping[int, str], whole: NodeDigest) -> _Day:
+        """Merge the parts of a node's day into ``whole``, as far as each begins where the one before ends."""
+        through, done, unread = "", False, 0
+        for number in range(len(keys)):
+            key = keys.get(number)
+            if key is None or done:
+                break
+            try:
+                part = decode_part(key, self._objects.get(item.bucket, key, MAX_PART_BYTES))
+                if part.after != through:
+                    break
+                whole.merge(decode_digest(part.digest, key))
+            except (ReportPartError, TimelinePartError, ObjectMissingError):
+                break
+            through, done, unread = part.through, part.done, unread + part.unread
+        return _Day(through, done, unread)
+
+
+def _sentence(item: DigestItem, through: str) -> str:
+    """Say what of a node's day is missing; ``through`` is the last key that was read, in the order of DayObjects."""
+    if not through:
+        return f"{item.node} on {item.date}: the profile could not be read."
+    parsed = parse_key(through)
+    if isinstance(parsed, SystemKey):
+        return f"{item.node} on {item.date}: system metrics could not be read after {iso_time(parsed.minute)}."
+    return f"{item.node} on {item.date}: system metrics, and a part of the framework events, could not be read."
+
+
+def _told(missing: Sequence[str]) -> list[str]:
+    more = len(missing) - MOST_TOLD
+    return [*missing[:MOST_TOLD], *([f"{more} more days of nodes could not be read."] if more > 0 else [])]
+
+
+def _unread(unread: int) -> list[str]:
+    return [f"{unread} objects could not be read; the coverage says why."] if unread else []

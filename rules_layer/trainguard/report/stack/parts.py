@@ -1,0 +1,131 @@
+"""What the functions of a full report hand to one another in S3: the items to read, and digests of what was read.
+
+All lies under ``<job>/rule-output/TrainGuardReport/parts/<run>/``: ``items.json`` for the whole run, and
+``nodes/<node>/<day>.<number>``, a part for each invocation that read some of that node's day.
+"""
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+from trainguard.errors import ReportPartError, ReportRunError
+from trainguard.telemetry.keys import ProfileRoot
+from trainguard.timeline.shown import TimeAxis
+
+DAY_S = 86_400
+MAX_PARTS = 24
+"""Invocations for one node's day; what they have not read by then is named as missing."""
+
+PARTS_TYPE = "application/octet-stream"
+_PART_FORMAT = 1
+_RUN = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_PART_NAME = re.compile(r"(?P<node>[A-Za-z0-9.-]{1,64})/(?P<day>\d{4}-\d{2}-\d{2})\.(?P<number>\d{3})")
+
+
+class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One node's UTC day to digest, and how far that has come: what `digest_profile` takes, and gives back.
+
+    Attributes
+    ----------
+    job, bucket, prefix : str
+        The job, and where its folder lies.
+    run : str
+        The execution that the report is made in.
+    node : str
+    day : int
+        Its first second, epoch seconds.
+    axis : TimeAxis
+        The axis that all parts of the report share.
+    after : str
+        The last key that was read; empty at the beginning.
+    part : int
+        Number of the next part.
+    more : bool
+        Whether something is left to be read.
+    """
+
+    job: str
+    bucket: str
+    prefix: str
+    run: str
+    node: str
+    day: int
+    axis: TimeAxis
+    after: str = ""
+    part: int = 0
+    more: bool = True
+
+    @property
+    def date(self) -> str:
+        """The day as ``YYYY-MM-DD``."""
+        return datetime.fromtimestamp(self.day, UTC).strftime("%Y-%m-%d")
+
+    @property
+    def place(self) -> "RunPlace":
+        """Where the run's files lie."""
+        return RunPlace(ProfileRoot(self.prefix, self.job), self.run)
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What one invocation read of a node's day: the objects after the key ``after`` and up to ``through``.
+
+    ``done`` says that there was no more. ``unread`` counts objects that were listed and could not be used. ``digest``
+    is an encoded `NodeDigest`.
+    """
+
+    format: int = _PART_FORMAT
+    after: str
+    through: str
+    done: bool
+    unread: int
+    digest: bytes
+
+
+class RunPlace:
+    """Names of a run's files in the bucket; raises ReportRunError for a run that is no name of an execution."""
+
+    def __init__(self, root: ProfileRoot, run: str) -> None:
+        if not _RUN.fullmatch(run):
+            raise ReportRunError(run)
+        self.folder = f"{root.report}parts/{run}/"
+        self.items = f"{self.folder}items.json"
+        self.nodes = f"{self.folder}nodes/"
+
+    def part(self, item: DigestItem) -> str:
+        """Return the key of the item's next part."""
+        return f"{self.nodes}{item.node}/{item.date}.{item.part:03d}"
+
+    def parse_part(self, key: str) -> tuple[str, str, int] | None:
+        """Return (node, date, number) of a part's key; None for any other object."""
+        match = _PART_NAME.fullmatch(key.removeprefix(self.nodes))
+        return None if match is None else (match["node"], match["day"], int(match["number"]))
+
+
+def encode_items(items: list[DigestItem]) -> bytes:
+    """Return the items as the JSON array that a Distributed Map reads."""
+    return msgspec.json.encode(items)
+
+
+def decode_items(key: str, body: bytes) -> list[DigestItem]:
+    """Read the items back; raises ReportPartError when they are none."""
+    try:
+        return msgspec.json.decode(body, type=list[DigestItem])
+    except msgspec.DecodeError as fault:
+        raise ReportPartError(key, str(fault)) from fault
+
+
+def encode_part(part: Part) -> bytes:
+    """Return a part as bytes."""
+    return msgspec.msgpack.encode(part)
+
+
+def decode_part(key: str, body: bytes) -> Part:
+    """Read a part back; raises ReportPartError when it is none, or of another version of this code."""
+    try:
+        part = msgspec.msgpack.decode(body, type=Part)
+    except msgspec.DecodeError as fault:
+        raise ReportPartError(key, str(fault)) from fault
+    if part.format != _PART_FORMAT:
+        raise ReportPartError(key, f"format {part.format}, expected {_PART_FORMAT}")
+    return part

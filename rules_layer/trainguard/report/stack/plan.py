@@ -1,0 +1,114 @@
+"""What a full report has to read: the nodes and days of a job, on one axis of time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.streams import JobStreams, open_streams
+from trainguard.errors import StateGoneError, UnknownJobError
+from trainguard.ports import Jobs, NodeStates, ReportObjects
+from trainguard.records import JobRecord, NodeRecord
+from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
+from trainguard.telemetry.keys import ProfileRoot, hour_folder
+from trainguard.timeline.axis import axis_for
+
+INLINE_ITEMS = 40
+"""As many items as an inline Map runs at once; of more, a Distributed Map reads the list itself."""
+
+_MICROSECONDS = 1_000_000
+_ITEMS_TYPE = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReport:
+    """How many items there are, where their list lies, and the items themselves where those are few."""
+
+    bucket: str
+    key: str
+    count: int
+    items: tuple[DigestItem, ...]
+
+
+class ReportPlanner:
+    """Plans full reports."""
+
+    def __init__(self, *, jobs: Jobs, nodes: NodeStates, objects: ReportObjects) -> None:
+        self._jobs = jobs
+        self._nodes = nodes
+        self._objects = objects
+
+    def plan(self, name: str, run: str) -> PlannedReport:
+        """Write the items of a job's report for the execution ``run``.
+
+        Raises
+        ------
+        UnknownJobError
+            When the tables do not know the job.
+        StateGoneError
+            When the job's state has expired.
+        ReportRunError
+            When ``run`` is no name of an execution.
+        """
+        job = self._jobs.load(name)
+        if job is None:
+            raise UnknownJobError(name)
+        root = ProfileRoot(job.prefix, job.job)
+        place = RunPlace(root, run)
+        records = self._nodes.of_job(name)
+        require_state(job, records)
+        rules = plan_rules(job)
+        streams = open_streams(name, rules, records)
+        items = self._items(job, root, run, streams, rules.interval_s)
+        self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
+        few = tuple(items) if len(items) <= INLINE_ITEMS else ()
+        return PlannedReport(job.bucket, place.items, len(items), few)
+
+    def _items(
+        self, job: JobRecord, root: ProfileRoot, run: str, streams: JobStreams, configured_s: float
+    ) -> list[DigestItem]:
+        span = covered(job, streams)
+        if span is None:
+            return []
+        gpus = sum(len(stream.state.gpu_names) for stream in streams.system.values())
+        nodes = sorted({*streams.system, *streams.framework})
+        intervals = [stream.state.interval_s for stream in streams.system.values()]
+        interval_s = max((each for each in intervals if each is not None), default=configured_s)
+        axis = axis_for(*span, gpus, len(nodes), interval_s=interval_s)
+        days = self._days(job, root, *span)
+        return [
+            DigestItem(job=job.job, bucket=job.bucket, prefix=job.prefix, run=run, node=node, day=day, axis=axis)
+            for node in nodes
+            for day in days
+        ]
+
+    def _days(self, job: JobRecord, root: ProfileRoot, start: float, end: float) -> list[int]:
+        """Return the first seconds of the days in the span that have folders."""
+        hours: set[str] = set()
+        for prefix in (root.system, root.framework, root.tensorflow):
+            hours.update(self._objects.folders(job.bucket, prefix))
+        days = range(int(start // DAY_S) * DAY_S, int(end) + 1, DAY_S)
+        dates = {hour[:8] for hour in hours}
+        # A folder's hour is the time in its objects' names give or take a day, as the time zone of a trace has it.
+        return [day for day in days if dates & {hour_folder(max(day + near, 0))[:8] for near in (-DAY_S, 0, DAY_S)}]
+
+
+def require_state(job: JobRecord, records: Sequence[NodeRecord]) -> None:
+    """Raise StateGoneError when a job of which objects were seen has no item of a node."""
+    if job.last_object_at is not None and all(record.key.stream == "job" for record in records):
+        raise StateGoneError(job.job)
+
+
+def covered(job: JobRecord, streams: JobStreams) -> tuple[float, float] | None:
+    """Return the time that a report of the job shows, epoch seconds: what was collected, and the training around it.
+
+    None when nothing was collected.
+    """
+    system = [stream.state.kept.first_sample_at for stream in streams.system.values()]
+    steps = [stream.state.first_step_us for stream in streams.framework.values()]
+    firsts = [*(first for first in system if first is not None), *(us / _MICROSECONDS for us in steps if us)]
+    through = streams.through
+    if through is None:
+        return None
+    start = min([*firsts, through, *([] if job.started_at is None else [job.started_at])])
+    end = max(through, start, job.ended_at or 0.0)
+    return start, end
