@@ -57,11 +57,15 @@ test: lint  ## Run every test: unit, property, functional, infrastructure, docum
 thorough: install  ## Run the property tests with 10,000 examples each
 	$(PYTEST) -n $(WORKERS) -m thorough
 
-bench: install  ## Measure what tests/perf measures
-	$(PYTEST) tests/perf -m perf
+bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
+	$(PYTEST) tests/perf tests/browser -m perf
 
-snapshot: install  ## Accept the template as it is now
-	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py
+snapshot: install  ## Accept the template, and the report's pictures, as they are now
+	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py
+
+docs: install  ## Build the documents as a site into build/docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
+	@echo "Open $(CURDIR)/build/docs/index.html"
 
 demo: install  ## Watch recorded training jobs from first profile to report, on the emulator
 	$(VENV)/python -m demo

@@ -1,15 +1,17 @@
 """What a person may choose about a deployment: one validated object, read from CDK context."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from infra.context import boolean, integer, listed, matching, nearest, one_of
+
 STOP_SWITCH_VALUES = ("enabled", "dry-run", "disabled")
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365)
 
-_EMAIL = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_PARTITION = r"aws[a-z-]*"
+_REGION = r"[a-z]{2,}(-[a-z]+)+-\d"
+_EMAILS = listed(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+", "addresses separated by commas")
 
 
 class DeploymentConfigError(ValueError):
@@ -26,6 +28,8 @@ class DeploymentConfig:
 
     Attributes
     ----------
+    stack_name : str
+        Name of the stack, and first part of the few names that are not CloudFormation's own.
     retain_data : bool
         Whether bucket, tables and logs outlive the stack.
     profile_bucket : str or None
@@ -42,10 +46,25 @@ class DeploymentConfig:
         Subscribers of the rules' alerts, and of the alarms about TrainGuard itself.
     stop_switch : {"enabled", "dry-run", "disabled"}
         First value of the stop switch parameter.
+    kms_key_arn : str or None
+        Key that encrypts bucket, tables, queues, topics and logs; None leaves that to keys that cost nothing.
+    permissions_boundary : str or None
+        ARN, or name in this account, of the policy that bounds every role.
+    vpc_id : str or None
+        Network in which the stack makes the functions' security group and gateway endpoints, where it makes them.
+    subnet_ids, security_group_ids : tuple of str
+        Where the functions run; no subnet means outside any VPC.
+    route_table_ids : tuple of str
+        Route tables that get gateway endpoints to S3 and DynamoDB; none makes no endpoint.
+    central_bus_arn : str or None
+        Event bus, of another account maybe, that findings are forwarded to.
+    architecture : {"arm64", "x86_64"}
+        Instruction set of the functions.
     emulator : bool
         Whether the stack is meant for an emulator on this machine (see `infra.overlay`).
     """
 
+    stack_name: str = "TrainGuard"
     retain_data: bool = True
     profile_bucket: str | None = None
     profile_retention_days: int = 30
@@ -55,6 +74,14 @@ class DeploymentConfig:
     alert_emails: tuple[str, ...] = ()
     operations_emails: tuple[str, ...] = ()
     stop_switch: Literal["enabled", "dry-run", "disabled"] = "enabled"
+    kms_key_arn: str | None = None
+    permissions_boundary: str | None = None
+    vpc_id: str | None = None
+    subnet_ids: tuple[str, ...] = ()
+    security_group_ids: tuple[str, ...] = ()
+    route_table_ids: tuple[str, ...] = ()
+    central_bus_arn: str | None = None
+    architecture: Literal["arm64", "x86_64"] = "arm64"
     emulator: bool = False
 
     @classmethod
@@ -64,12 +91,14 @@ class DeploymentConfig:
 
     @classmethod
     def from_context(cls, context: Mapping[str, object]) -> "DeploymentConfig":
-        """Read the settings from CDK context, in which ``-c name=value`` gives text and ``cdk.json`` gives JSON values.
+        """Read the settings from all context values, in which ``-c`` gives text and ``cdk.json`` gives JSON values.
+
+        Names that are none of ours are left to whom they belong, unless they look like one of ours.
 
         Raises
         ------
         DeploymentConfigError
-            When any value cannot be used; the message names every such value.
+            When any value or name cannot be used; the message names each of them.
         """
         faults: list[str] = []
         values: dict[str, object] = {}
@@ -80,67 +109,56 @@ class DeploymentConfig:
                 values[name] = read(given)
             except ValueError as error:
                 faults.append(f"{name} is {given!r}, expected {error}")
+        for name in context:
+            if meant := nearest(name, cls.names()):
+                faults.append(f"{name} is no setting, did you mean {meant}?")
+        faults += _faults_of_network({name for name in _NETWORK if values.get(name)})
         if faults:
             raise DeploymentConfigError(faults)
         return cls(**values)  # type: ignore[arg-type]  # each reader returns its field's type
 
 
-def _boolean(value: object) -> bool:
-    if value in (True, "true"):
-        return True
-    if value in (False, "false"):
-        return False
-    raise ValueError("true or false")
+_NETWORK = ("vpc_id", "subnet_ids", "security_group_ids", "route_table_ids")
 
 
-def _integer(least: int, most: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        text = str(value)
-        if isinstance(value, bool) or not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise ValueError(f"a whole number from {least} to {most}")
-        return int(text)
-
-    return read
-
-
-def _log_retention(value: object) -> int:
-    text = str(value)
-    if text not in {str(days) for days in LOG_RETENTION_DAYS}:
-        raise ValueError("one of " + ", ".join(map(str, LOG_RETENTION_DAYS)))
-    return int(text)
-
-
-def _emails(value: object) -> tuple[str, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise ValueError("addresses separated by commas")
-    addresses = tuple(part.strip() for part in parts if part.strip())
-    if not all(_EMAIL.fullmatch(address) for address in addresses):
-        raise ValueError("addresses separated by commas")
-    return addresses
-
-
-def _bucket_name(value: object) -> str:
-    if not isinstance(value, str) or not _BUCKET.fullmatch(value):
-        raise ValueError("the name of an existing S3 bucket")
-    return value
-
-
-def _stop_switch(value: object) -> str:
-    if value not in STOP_SWITCH_VALUES:
-        raise ValueError("one of " + ", ".join(STOP_SWITCH_VALUES))
-    return str(value)
+def _faults_of_network(given: set[str]) -> list[str]:
+    """Return what is missing among the settings of the network."""
+    faults = []
+    if "subnet_ids" in given and not given & {"vpc_id", "security_group_ids"}:
+        faults.append("subnet_ids needs security_group_ids, or vpc_id to make a security group in")
+    if "security_group_ids" in given and "subnet_ids" not in given:
+        faults.append("security_group_ids needs subnet_ids")
+    if "route_table_ids" in given and "vpc_id" not in given:
+        faults.append("route_table_ids needs vpc_id")
+    if "vpc_id" in given and not given & {"subnet_ids", "route_table_ids"}:
+        faults.append("vpc_id needs subnet_ids or route_table_ids")
+    return faults
 
 
 _READERS: Mapping[str, Callable[[object], object]] = {
-    "retain_data": _boolean,
-    "profile_bucket": _bucket_name,
-    "profile_retention_days": _integer(1, 3650),
-    "log_retention_days": _log_retention,
-    "max_write_units": _integer(1, 40_000),
-    "evaluator_concurrency": _integer(2, 1000),
-    "alert_emails": _emails,
-    "operations_emails": _emails,
-    "stop_switch": _stop_switch,
-    "emulator": _boolean,
+    "stack_name": matching(r"[A-Za-z][A-Za-z0-9-]{0,59}", "a letter, then up to 59 letters, digits and hyphens"),
+    "retain_data": boolean,
+    "profile_bucket": matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of an existing S3 bucket"),
+    "profile_retention_days": integer(1, 3650),
+    "log_retention_days": one_of(*LOG_RETENTION_DAYS),
+    "max_write_units": integer(1, 40_000),
+    "evaluator_concurrency": integer(2, 1000),
+    "alert_emails": _EMAILS,
+    "operations_emails": _EMAILS,
+    "stop_switch": one_of(*STOP_SWITCH_VALUES),
+    "kms_key_arn": matching(
+        rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias"
+    ),
+    "permissions_boundary": matching(
+        rf"(arn:{_PARTITION}:iam::(\d{{12}}|aws):policy/)?[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy"
+    ),
+    "vpc_id": matching(r"vpc-[0-9a-f]{8,17}", "the id of a VPC"),
+    "subnet_ids": listed(r"subnet-[0-9a-f]{8,17}", "ids of subnets separated by commas"),
+    "security_group_ids": listed(r"sg-[0-9a-f]{8,17}", "ids of security groups separated by commas"),
+    "route_table_ids": listed(r"rtb-[0-9a-f]{8,17}", "ids of route tables separated by commas"),
+    "central_bus_arn": matching(
+        rf"arn:{_PARTITION}:events:{_REGION}:\d{{12}}:event-bus/[\w./-]{{1,256}}", "the ARN of an EventBridge event bus"
+    ),
+    "architecture": one_of("arm64", "x86_64"),
+    "emulator": boolean,
 }

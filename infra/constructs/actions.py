@@ -1,7 +1,5 @@
 """The fire path: decide, stop where opted in, alert, and report; no branch waits for or fails another."""
 
-import json
-
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -14,30 +12,14 @@ from constructs import Construct
 
 from infra.config import STOP_SWITCH_VALUES
 from infra.constructs import fire_machine
-from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction, log_group, role_with
+from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.policy import allow, describe_training_jobs, stop_opted_in_training_jobs
+from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
-
-_LOG_DELIVERY_ACTIONS = (
-    "logs:CreateLogDelivery",
-    "logs:GetLogDelivery",
-    "logs:UpdateLogDelivery",
-    "logs:DeleteLogDelivery",
-    "logs:ListLogDeliveries",
-    "logs:PutResourcePolicy",
-    "logs:DescribeResourcePolicies",
-    "logs:DescribeLogGroups",
-)
-_TRACE_ACTIONS = (
-    "xray:PutTraceSegments",
-    "xray:PutTelemetryRecords",
-    "xray:GetSamplingRules",
-    "xray:GetSamplingTargets",
-)
 
 
 class Actions(Construct):
-    """The alert topic, the stop switch, three functions, and the state machine that calls them.
+    """The alert topic, the stop switch, two functions, and the state machine that calls them.
 
     Attributes
     ----------
@@ -57,10 +39,12 @@ class Actions(Construct):
         platform: FunctionPlatform,
         storage: Storage,
         undelivered: sqs.IQueue,
+        build_report: TrainGuardFunction,
     ) -> None:
         super().__init__(scope, construct_id)
         self._platform = platform
         self._storage = storage
+        self._build_report = build_report
         self.alerts = self._build_alerts(undelivered)
         self.stop_switch = ssm.StringParameter(
             self,
@@ -72,7 +56,6 @@ class Actions(Construct):
         )
         self.decide_stop = self._build_decide_stop()
         self.compose_alert = self._build_compose_alert()
-        self.build_report = self._build_build_report()
         machine = self._build_state_machine()
         self.state_machine_arn = machine.attr_arn
         self.state_machine_name = machine.attr_name
@@ -116,68 +99,27 @@ class Actions(Construct):
             ),
         )
 
-    def _build_build_report(self) -> TrainGuardFunction:
-        reports = f"{self._storage.bucket_arn}/*/rule-output/TrainGuardReport/*"
-        return TrainGuardFunction(
-            self,
-            "BuildReport",
-            platform=self._platform,
-            spec=FunctionSpec(
-                folder="build_report",
-                statements=[
-                    allow("ReadJob", ["dynamodb:GetItem"], [self._storage.jobs.table_arn]),
-                    allow("ReadState", ["dynamodb:Query"], [self._storage.node_state.table_arn]),
-                    allow("WriteReport", ["s3:PutObject"], [reports]),
-                ],
-                environment={
-                    "JOBS_TABLE": self._storage.jobs.table_name,
-                    "NODE_STATE_TABLE": self._storage.node_state.table_name,
-                },
-                timeout_s=240,
-                memory_mib=1024,
-            ),
-        )
-
     def _build_state_machine(self) -> sfn.CfnStateMachine:
-        executions_log = log_group(self, "ExecutionsLog", self._platform.config)
-        this_account = {"StringEquals": {"aws:SourceAccount": Stack.of(self).account}}
-        principal = iam.ServicePrincipal("states.amazonaws.com", conditions=this_account)
-        role = role_with(self, "FireRole", principal=principal, statements=self._fire_statements())
-        return sfn.CfnStateMachine(
+        return state_machine(
             self,
             "Fire",
-            state_machine_type="STANDARD",
-            role_arn=role.role_arn,
-            definition_string=json.dumps(fire_machine.definition(), indent=1),
-            definition_substitutions={
-                "Partition": Stack.of(self).partition,
+            platform=self._platform,
+            definition=fire_machine.definition(),
+            substitutions={
                 "AlertTopicArn": self.alerts.topic_arn,
                 "RuleStateTable": self._storage.rule_state.table_name,
                 "DecideStopArn": self.decide_stop.function.function_arn,
                 "ComposeAlertArn": self.compose_alert.function.function_arn,
-                "BuildReportArn": self.build_report.function.function_arn,
+                "BuildReportArn": self._build_report.function.function_arn,
             },
-            logging_configuration=sfn.CfnStateMachine.LoggingConfigurationProperty(
-                level="ALL",
-                include_execution_data=True,
-                destinations=[
-                    sfn.CfnStateMachine.LogDestinationProperty(
-                        cloud_watch_logs_log_group=sfn.CfnStateMachine.CloudWatchLogsLogGroupProperty(
-                            log_group_arn=executions_log.log_group_arn
-                        )
-                    )
-                ],
-            ),
-            tracing_configuration=sfn.CfnStateMachine.TracingConfigurationProperty(enabled=True),
+            statements=self._fire_statements(),
         )
 
     def _fire_statements(self) -> list[iam.PolicyStatement]:
-        functions = (self.decide_stop, self.compose_alert, self.build_report)
+        functions = (self.decide_stop, self.compose_alert, self._build_report)
         return [
             allow("InvokeFunctions", ["lambda:InvokeFunction"], [part.function.function_arn for part in functions]),
             allow("PublishAlerts", ["sns:Publish"], [self.alerts.topic_arn]),
             allow("RecordOutcomes", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             stop_opted_in_training_jobs(self),
-            allow("DeliverExecutionLogs", _LOG_DELIVERY_ACTIONS, ["*"]),
-            allow("SendTraces", _TRACE_ACTIONS, ["*"]),
         ]

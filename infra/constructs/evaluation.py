@@ -35,12 +35,14 @@ class Evaluation(Construct):
         platform: FunctionPlatform,
         storage: Storage,
         ingest: Ingest,
-        fire_state_machine_arn: str,
+        fire_machine_arn: str,
+        report_machine_arn: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self._platform = platform
         self._storage = storage
-        self._fire_state_machine_arn = fire_state_machine_arn
+        self._fire_machine_arn = fire_machine_arn
+        self._report_machine_arn = report_machine_arn
         self.evaluate_objects = self._build_evaluate_objects(ingest.doorbells)
         self.tick = self._build_tick(ingest)
 
@@ -134,7 +136,7 @@ class Evaluation(Construct):
         return [
             allow("PublishRuleState", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             allow("SendTasks", ["sqs:SendMessage"], [doorbells.queue_arn]),
-            allow("StartFireExecutions", ["states:StartExecution"], [self._fire_state_machine_arn]),
+            allow("StartExecutions", ["states:StartExecution"], [self._fire_machine_arn, self._report_machine_arn]),
             describe_training_jobs(self),
         ]
 
@@ -144,5 +146,6 @@ class Evaluation(Construct):
             "NODE_STATE_TABLE": self._storage.node_state.table_name,
             "RULE_STATE_TABLE": self._storage.rule_state.table_name,
             "TASK_QUEUE_URL": doorbells.queue_url,
-            "FIRE_STATE_MACHINE_ARN": self._fire_state_machine_arn,
+            "FIRE_STATE_MACHINE_ARN": self._fire_machine_arn,
+            "REPORT_STATE_MACHINE_ARN": self._report_machine_arn,
         }

@@ -1,10 +1,7 @@
 """The fire state machine, in Amazon States Language with JSONata.
 
-An execution handles one fire (``kind`` is ``fire``: alert, stop where opted in, report), or the end of a job (``kind``
-is ``report``: report only). Each task catches its own errors, notes them in a variable and goes on, so that no step
-and no branch keeps another from running. What was noted fails the execution at its very end, where an alarm sees it.
-
-``${…}`` are names and ARNs that CloudFormation puts in; ``{% … %}`` is JSONata. The variables:
+An execution handles one fire: alert, stop where opted in, report from state. No step and no branch keeps another from
+running. What went wrong fails the execution at its very end, where an alarm sees it. The variables:
 
 =========== ======================================================================================================
 fire        the execution's input
@@ -16,34 +13,25 @@ alert       answer of `compose_alert`: ``subject``, ``text``, ``json``, ``attrib
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-State = dict[str, Any]
+from infra.constructs.states import ERROR_TEXT, State, choice, invoke, keeping, listed, task
+
+REPORT_TIMEOUT_S = 610
+"""Longer than the function that builds reports may run."""
 
 _EXECUTION_TIMEOUT_S = 1800
-_TASK_TIMEOUT_S = 60
-_REPORT_TIMEOUT_S = 300
-_CAUSE_CHARACTERS = 300
 
-_RETRY = [
-    {
-        "ErrorEquals": ["States.TaskFailed"],
-        "IntervalSeconds": 1,
-        "BackoffRate": 2,
-        "MaxAttempts": 3,
-        "JitterStrategy": "FULL",
-    }
-]
-
-_ERROR_TEXT = (
-    f"$states.errorOutput.Error & ': ' & $substring($string($states.errorOutput.Cause), 0, {_CAUSE_CHARACTERS})"
+_REPORT_PLACE = (
+    "'\\nReport: ' & ($type($fire.reportPage) = 'string' ? $fire.reportPage : $fire.reportUri)"
+    " & ($type($fire.reportLink) = 'string' ? '\\nOpen it in the console: ' & $fire.reportLink : '')"
+    " & '\\nOr by a link of its own: trainguard open ' & $fire.job"
 )
 
 _FALLBACK_ALERT = {
     "subject": "{% $substring('TrainGuard: ' & $fire.rule & ' fired on ' & $fire.job, 0, 99) %}",
     "text": (
         "{% $fire.rule & ' fired on training job ' & $fire.job & ', node ' & $fire.node & ': ' & $fire.reason"
-        " & '\\n\\nTraining job stopped: ' & ($stop.made ? 'yes' : 'no') & '\\nReport: ' & $fire.reportUri %}"
+        f" & '\\n\\nTraining job stopped: ' & ($stop.made ? 'yes' : 'no') & {_REPORT_PLACE} %}}"
     ),
     "json": "{% $string($merge([$fire, {'stopMade': $stop.made, 'stopError': $stop.error}])) %}",
     "attributes": {
@@ -60,7 +48,7 @@ _FALLBACK_ALERT = {
 def definition() -> State:
     """Return the state machine's definition."""
     return {
-        "Comment": "Handles one fire of a rule, or the report at a training job's end",
+        "Comment": "Handles one fire of a rule: alert, stop where opted in, report from state",
         "QueryLanguage": "JSONata",
         "TimeoutSeconds": _EXECUTION_TIMEOUT_S,
         "StartAt": "TakeInput",
@@ -68,9 +56,8 @@ def definition() -> State:
             "TakeInput": {
                 "Type": "Pass",
                 "Assign": {"fire": "{% $states.input %}", "markFault": ""},
-                "Next": "IsFire",
+                "Next": "MarkFired",
             },
-            "IsFire": _choice("$fire.kind = 'fire'", then="MarkFired", otherwise="ActAndReport"),
             "MarkFired": _update_rule_state(
                 "MarkFired",
                 values={
@@ -86,10 +73,10 @@ def definition() -> State:
             "ActAndReport": {
                 "Type": "Parallel",
                 "Branches": [_act_branch(), _report_branch()],
-                "Output": {"faults": _listed("$markFault", "$states.result.faults")},
+                "Output": {"faults": listed("$markFault", "$states.result.faults")},
                 "Next": "AllDone",
             },
-            "AllDone": _choice("$count($states.input.faults) = 0", then="Done", otherwise="SomeStepFailed"),
+            "AllDone": choice("$count($states.input.faults) = 0", then="Done", otherwise="SomeStepFailed"),
             "Done": {"Type": "Succeed"},
             "SomeStepFailed": {
                 "Type": "Fail",
@@ -102,19 +89,18 @@ def definition() -> State:
 
 def _act_branch() -> State:
     """Decide, stop, alert, record: each step runs whatever became of the one before."""
-    faults = ("decideFault", "stopFault", "composeFault", "publishFault", "outcomeFault")
+    noted = ("decideFault", "stopFault", "composeFault", "publishFault", "outcomeFault")
     return {
         "StartAt": "PrepareAct",
         "States": {
             "PrepareAct": {
                 "Type": "Pass",
-                "Assign": {"stop": {"made": False, "error": None}, **dict.fromkeys(faults, "")},
-                "Next": "HasAlert",
+                "Assign": {"stop": {"made": False, "error": None}, **dict.fromkeys(noted, "")},
+                "Next": "DecideStop",
             },
-            "HasAlert": _choice("$fire.kind = 'fire'", then="DecideStop", otherwise="ActFaults"),
             **_stopping_states(),
             **_alerting_states(),
-            "ActFaults": _faults(*faults),
+            "ActFaults": _faults(*noted),
         },
     }
 
@@ -122,18 +108,18 @@ def _act_branch() -> State:
 def _stopping_states() -> State:
     """Stop the job, if that is what was decided, and go on to the alert."""
     return {
-        "DecideStop": _invoke(
+        "DecideStop": invoke(
             "DecideStop",
             payload="{% $fire %}",
             answer="decision",
-            otherwise={"stop": False, "decision": "undecided", "why": f"{{% {_ERROR_TEXT} %}}"},
+            otherwise={"stop": False, "decision": "undecided", "why": f"{{% {ERROR_TEXT} %}}"},
             fault="decideFault",
             following="MayStop",
         ),
-        "MayStop": _choice("$decision.stop = true", then="StopTrainingJob", otherwise="ComposeAlert"),
-        "StopTrainingJob": _keeping(
+        "MayStop": choice("$decision.stop = true", then="StopTrainingJob", otherwise="ComposeAlert"),
+        "StopTrainingJob": keeping(
             "stop",
-            _task(
+            task(
                 "StopTrainingJob",
                 resource="aws-sdk:sagemaker:stopTrainingJob",
                 arguments={"TrainingJobName": "{% $fire.job %}"},
@@ -141,7 +127,7 @@ def _stopping_states() -> State:
                 following="ComposeAlert",
             ),
             answer={"made": True, "error": None},
-            otherwise={"made": False, "error": f"{{% {_ERROR_TEXT} %}}"},
+            otherwise={"made": False, "error": f"{{% {ERROR_TEXT} %}}"},
         ),
     }
 
@@ -149,7 +135,7 @@ def _stopping_states() -> State:
 def _alerting_states() -> State:
     """Say what happened, send it, and record in the rule's row what was done."""
     return {
-        "ComposeAlert": _invoke(
+        "ComposeAlert": invoke(
             "ComposeAlert",
             payload={"fire": "{% $fire %}", "decision": "{% $decision %}", "stop": "{% $stop %}"},
             answer="alert",
@@ -157,7 +143,7 @@ def _alerting_states() -> State:
             fault="composeFault",
             following="PublishAlert",
         ),
-        "PublishAlert": _task(
+        "PublishAlert": task(
             "PublishAlert",
             resource="sns:publish",
             arguments={
@@ -190,7 +176,7 @@ def _alerting_states() -> State:
 
 
 def _report_branch() -> State:
-    """Aggregate the ProfilerReport into S3 and, for a fire, say in the rule's row where it lies."""
+    """Build the report from state and say in the rule's row where it lies."""
     return {
         "StartAt": "PrepareReport",
         "States": {
@@ -199,18 +185,16 @@ def _report_branch() -> State:
                 "Assign": {"reportFault": "", "placeFault": ""},
                 "Next": "BuildReport",
             },
-            "BuildReport": _invoke(
+            "BuildReport": invoke(
                 "BuildReport",
                 payload="{% $fire %}",
                 answer="report",
                 otherwise={"reportUri": ""},
                 fault="reportFault",
-                following="HasRowToMark",
-                timeout_s=_REPORT_TIMEOUT_S,
+                following="IsWritten",
+                timeout_s=REPORT_TIMEOUT_S,
             ),
-            "HasRowToMark": _choice(
-                "$fire.kind = 'fire' and $reportFault = ''", then="RecordReport", otherwise="ReportFaults"
-            ),
+            "IsWritten": choice("$reportFault = ''", then="RecordReport", otherwise="ReportFaults"),
             "RecordReport": _update_rule_state(
                 "RecordReport",
                 values={"ReportUri": "{% {'S': $report.reportUri} %}"},
@@ -222,81 +206,9 @@ def _report_branch() -> State:
     }
 
 
-def _choice(condition: str, *, then: str, otherwise: str) -> State:
-    return {
-        "Type": "Choice",
-        "Choices": [{"Condition": f"{{% {condition} %}}", "Next": then}],
-        "Default": otherwise,
-    }
-
-
-def _faults(*variables: str) -> State:
-    """End a branch with the list of what went wrong in it."""
-    return {"Type": "Pass", "Output": {"faults": _listed(*(f"${name}" for name in variables))}, "End": True}
-
-
-def _listed(*expressions: str) -> str:
-    """Return an expression for the list of those texts that are not empty.
-
-    The outer brackets keep a list of one or none a list; `$filter` alone would give a text, or nothing.
-    """
-    return f"{{% [$filter([{', '.join(expressions)}], function($text) {{ $text != '' }})] %}}"
-
-
-def _task(
-    name: str,
-    *,
-    resource: str,
-    arguments: Mapping[str, object],
-    fault: str,
-    following: str,
-    timeout_s: int = _TASK_TIMEOUT_S,
-) -> State:
-    """Return a task that goes on to ``following`` either way, after a failure with the variable ``fault`` set."""
-    noted = {fault: f"{{% '{name}: ' & {_ERROR_TEXT} %}}"}
-    return {
-        "Type": "Task",
-        "Resource": f"arn:${{Partition}}:states:::{resource}",
-        "Arguments": dict(arguments),
-        "TimeoutSeconds": timeout_s,
-        "Retry": _RETRY,
-        "Catch": [{"ErrorEquals": ["States.ALL"], "Assign": noted, "Next": following}],
-        "Next": following,
-    }
-
-
-def _keeping(variable: str, task: State, *, answer: object, otherwise: object) -> State:
-    """Return ``task`` with ``variable`` set: to ``answer`` when it succeeded, to ``otherwise`` when it failed."""
-    (catch,) = task["Catch"]
-    caught = {**catch, "Assign": {**catch["Assign"], variable: otherwise}}
-    return {**task, "Assign": {variable: answer}, "Catch": [caught]}
-
-
-def _invoke(
-    name: str,
-    *,
-    payload: object,
-    answer: str,
-    otherwise: Mapping[str, object],
-    fault: str,
-    following: str,
-    timeout_s: int = _TASK_TIMEOUT_S,
-) -> State:
-    """Return a task that keeps a function's answer in the variable ``answer``, or ``otherwise`` when it failed."""
-    task = _task(
-        name,
-        resource="lambda:invoke",
-        arguments={"FunctionName": f"${{{name}Arn}}", "Payload": payload},
-        fault=fault,
-        following=following,
-        timeout_s=timeout_s,
-    )
-    return _keeping(answer, task, answer="{% $states.result.Payload %}", otherwise=otherwise)
-
-
 def _update_rule_state(name: str, *, values: Mapping[str, str], fault: str, following: str) -> State:
     """Return a task that sets attributes in the row of the fire's job and rule; every name is aliased."""
-    return _task(
+    return task(
         name,
         resource="dynamodb:updateItem",
         arguments={
@@ -309,3 +221,8 @@ def _update_rule_state(name: str, *, values: Mapping[str, str], fault: str, foll
         fault=fault,
         following=following,
     )
+
+
+def _faults(*variables: str) -> State:
+    """End a branch with the list of what went wrong in it."""
+    return {"Type": "Pass", "Output": {"faults": listed(*(f"${name}" for name in variables))}, "End": True}

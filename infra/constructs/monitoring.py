@@ -18,6 +18,7 @@ from infra.constructs.evaluation import Evaluation
 from infra.constructs.function import METRICS_NAMESPACE, TrainGuardFunction
 from infra.constructs.ingest import Ingest
 from infra.constructs.lifecycle import Lifecycle
+from infra.constructs.reports import Reports
 
 DOORBELL_AGE_LIMIT_S = 900
 """Older than two visibility timeouts: a doorbell that failed once and came back is no reason to wake anybody."""
@@ -30,11 +31,14 @@ _MISSING_IS_BAD = cloudwatch.TreatMissingData.BREACHING
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class WatchedParts:
+    """What the alarms watch."""
+
     ingest: Ingest
     evaluation: Evaluation
     lifecycle: Lifecycle
     actions: Actions
+    reports: Reports
 
 
 class Monitoring(Construct):
@@ -52,17 +56,13 @@ class Monitoring(Construct):
         construct_id: str,
         *,
         config: DeploymentConfig,
-        ingest: Ingest,
-        evaluation: Evaluation,
-        lifecycle: Lifecycle,
-        actions: Actions,
+        parts: WatchedParts,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.operations = self._build_operations(config, ingest.event_dead_letters)
-        parts = _Parts(ingest=ingest, evaluation=evaluation, lifecycle=lifecycle, actions=actions)
+        self.operations = self._build_operations(config, parts.ingest.event_dead_letters)
         self._build_queue_alarms(parts)
         self._build_function_alarms(parts)
-        self._build_fire_alarm(parts)
+        self._build_execution_alarms(parts)
         self._build_product_alarms(parts)
 
     def _build_operations(self, config: DeploymentConfig, undelivered: sqs.IQueue) -> sns.Topic:
@@ -81,7 +81,7 @@ class Monitoring(Construct):
             topic.add_subscription(subscriptions.EmailSubscription(address, dead_letter_queue=undelivered))
         return topic
 
-    def _build_queue_alarms(self, parts: _Parts) -> None:
+    def _build_queue_alarms(self, parts: WatchedParts) -> None:
         dead_letters = {
             "DoorbellDeadLettersPresent": (
                 parts.ingest.doorbell_dead_letters,
@@ -101,7 +101,7 @@ class Monitoring(Construct):
             threshold=DOORBELL_AGE_LIMIT_S,
         )
 
-    def _build_function_alarms(self, parts: _Parts) -> None:
+    def _build_function_alarms(self, parts: WatchedParts) -> None:
         evaluate, tick = parts.evaluation.evaluate_objects, parts.evaluation.tick
         lifecycle = parts.lifecycle.job_lifecycle
         for name, part in {"EvaluateObjectsFails": evaluate, "TickFails": tick, "JobLifecycleFails": lifecycle}.items():
@@ -124,21 +124,21 @@ class Monitoring(Construct):
         ]
         self._alarm("FunctionsAreThrottled", "The account's Lambda concurrency is used up", _sum_of(throttles))
 
-    def _build_fire_alarm(self, parts: _Parts) -> None:
-        of_machine = {"StateMachineArn": parts.actions.state_machine_arn}
-        ends = [
-            cloudwatch.Metric(
-                namespace="AWS/States", metric_name=name, dimensions_map=of_machine, period=_PERIOD, statistic="Sum"
-            )
-            for name in ("ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted")
-        ]
-        self._alarm(
-            "FireExecutionsFail",
-            "A step of the fire path failed: the execution's cause says which of stop, alert, report or record",
-            _sum_of(ends),
-        )
+    def _build_execution_alarms(self, parts: WatchedParts) -> None:
+        machines = {
+            "FireExecutionsFail": (
+                parts.actions.state_machine_arn,
+                "A step of the fire path failed: the execution's cause says which of stop, alert, report or record",
+            ),
+            "ReportExecutionsFail": (
+                parts.reports.state_machine_arn,
+                "A full report was not made, or not of all there is: the execution's cause says which step failed",
+            ),
+        }
+        for name, (arn, meaning) in machines.items():
+            self._alarm(name, meaning, _sum_of(_bad_ends(arn)))
 
-    def _build_product_alarms(self, parts: _Parts) -> None:
+    def _build_product_alarms(self, parts: WatchedParts) -> None:
         evaluators = (parts.evaluation.evaluate_objects, parts.evaluation.tick)
         meanings = {
             "StateConflictsExhausted": "Writers of one node kept displacing each other, and messages were given back",
@@ -173,6 +173,17 @@ class Monitoring(Construct):
 
 def _depth(queue: sqs.Queue) -> cloudwatch.Metric:
     return queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum")
+
+
+def _bad_ends(state_machine_arn: str) -> list[cloudwatch.Metric]:
+    """Return the metrics of a state machine's executions that did not succeed."""
+    of_machine = {"StateMachineArn": state_machine_arn}
+    return [
+        cloudwatch.Metric(
+            namespace="AWS/States", metric_name=name, dimensions_map=of_machine, period=_PERIOD, statistic="Sum"
+        )
+        for name in ("ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted")
+    ]
 
 
 def _product_metric(name: str, part: TrainGuardFunction) -> cloudwatch.Metric:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from constructs import IConstruct
 
 _TRAINING_JOBS = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*"
+_EXECUTIONS = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ _ANY_JOB_STOP = (
     "whose owners opted in."
 )
 _CALLED_BY_MACHINE = (
-    "Only the fire state machine calls it, synchronously: the execution retries, catches and records a failure."
+    "Only a state machine calls it, synchronously: the execution retries, catches and records a failure."
 )
+_OWN_EXECUTIONS = "Executions of the machine's own Distributed Map, whose names Step Functions gives."
 
 _UNLOGGED_BUCKET = Accepted(
     "Storage/Profiles/Resource",
@@ -56,9 +58,6 @@ _UNLOGGED_BUCKET = Accepted(
 )
 
 ACCEPTED = (
-    Accepted("Actions/BuildReport/Role/Resource", _ALL, _TRACES),
-    Accepted("Actions/BuildReport/Role/Resource", _STAR, _TRACES),
-    Accepted("Actions/BuildReport/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
     Accepted("Actions/ComposeAlert/Role/Resource", _ALL, _TRACES),
     Accepted("Actions/ComposeAlert/Role/Resource", _STAR, _TRACES),
     Accepted("Actions/ComposeAlert/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
@@ -107,23 +106,39 @@ ACCEPTED = (
         _NO_ASYNC_DESTINATION,
         "The function's dead-letter queue keeps a failed event as it came, ready to be sent again.",
     ),
+    *(
+        finding
+        for function in ("PlanReport", "DigestProfile", "BuildReport")
+        for finding in (
+            Accepted(f"Reports/{function}/Role/Resource", _ALL, _TRACES),
+            Accepted(f"Reports/{function}/Role/Resource", _STAR, _TRACES),
+            Accepted(f"Reports/{function}/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
+        )
+    ),
+    Accepted("Reports/ReportRole/Resource", _ALL, _STATES_TRACES),
+    *(
+        Accepted("Reports/ReportRole/Resource", _wildcard(f"{_EXECUTIONS}:TrainGuard-Report{label}:*"), _OWN_EXECUTIONS)
+        for label in ("", "/Digests")
+    ),
 )
 
 
 def findings_that_stand(storage: Storage) -> tuple[Accepted, ...]:
     """Return all findings that stand, with those that name the bucket of ``storage``."""
-    bucket = _in_findings(storage)
+    bucket = f"arn:<AWS::Partition>:s3:::{_in_findings(storage)}"
+    report = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/*")
+    parts = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*")
+    profiles = _wildcard(f"{bucket}/*/profiler-output/*")
+    written = "One folder a job, whose name is known only when its report is written; nothing else can be reached."
+    read = "One folder a job, whose name is known only when its objects come; nothing else can be read."
     objects = (
-        Accepted(
-            "Actions/BuildReport/Role/Resource",
-            _wildcard(f"arn:<AWS::Partition>:s3:::{bucket}/*/rule-output/TrainGuardReport/*"),
-            "One folder a job, whose name is known only when its report is written; nothing else can be written.",
-        ),
-        Accepted(
-            "Evaluation/EvaluateObjects/Role/Resource",
-            _wildcard(f"arn:<AWS::Partition>:s3:::{bucket}/*/profiler-output/*"),
-            "One folder a job, whose name is known only when its objects come; nothing else can be read.",
-        ),
+        Accepted("Reports/BuildReport/Role/Resource", report, written),
+        Accepted("Reports/BuildReport/Role/Resource", parts, written),
+        Accepted("Reports/PlanReport/Role/Resource", parts, written),
+        Accepted("Reports/DigestProfile/Role/Resource", parts, written),
+        Accepted("Reports/ReportRole/Resource", parts, written),
+        Accepted("Reports/DigestProfile/Role/Resource", profiles, read),
+        Accepted("Evaluation/EvaluateObjects/Role/Resource", profiles, read),
     )
     return (*ACCEPTED, *objects, *((_UNLOGGED_BUCKET,) if storage.bucket else ()))
 

@@ -1,5 +1,7 @@
 """The one exception hierarchy: every error names the object, the field, the value and what would be right."""
 
+from collections.abc import Mapping, Sequence
+
 
 class TrainGuardError(Exception):
     """Base of everything that TrainGuard raises on purpose."""
@@ -18,14 +20,21 @@ class RuleConfigError(TrainGuardError):
         The value as the user wrote it.
     expected : str
         What would be right, as a phrase.
+    source : str or None
+        Who gave it, where that is known.
     """
 
-    def __init__(self, rule: str, field: str, value: object, expected: str) -> None:
+    def __init__(self, rule: str, field: str, value: object, expected: str, source: str | None = None) -> None:
         self.rule = rule
         self.field = field
         self.value = value
         self.expected = expected
-        super().__init__(f"{rule}: parameter {field} is {value!r}, expected {expected}")
+        given = f", given by {source}" if source else ""
+        super().__init__(f"{rule}: parameter {field} is {value!r}{given}, expected {expected}")
+
+    def given_by(self, source: str | None) -> "RuleConfigError":
+        """Return the error with its source."""
+        return RuleConfigError(self.rule, self.field, self.value, self.expected, source)
 
 
 class ParameterFileError(TrainGuardError):
@@ -62,6 +71,18 @@ class TelemetryFormatError(TrainGuardError):
         self.key = key
         self.reason = reason
         super().__init__(f"object {key!r} cannot be read: {reason}")
+
+
+class JobFileError(TrainGuardError):
+    """A ``job.json`` that does not say what a job is; ``field`` None stands for the file as a whole."""
+
+    def __init__(self, key: str, field: str | None, value: object, expected: str) -> None:
+        self.key = key
+        self.field = field
+        self.value = value
+        self.expected = expected
+        what = "it" if field is None else f"field {field}"
+        super().__init__(f"job file {key!r} cannot be used: {what} is {value!r:.200}, expected {expected}")
 
 
 class DoorbellError(TrainGuardError):
@@ -101,6 +122,15 @@ class StateCodecError(TrainGuardError):
         super().__init__(f"item {item} has Codec {codec}: {reason}")
 
 
+class TimelinePartError(TrainGuardError):
+    """A part of a job's time lines that cannot be used, or does not belong to the others."""
+
+    def __init__(self, part: str, reason: str) -> None:
+        self.part = part
+        self.reason = reason
+        super().__init__(f"part {part!r} of the time lines cannot be used: {reason}")
+
+
 class ObjectMissingError(TrainGuardError):
     """An S3 object that was announced or listed and is not there any more."""
 
@@ -116,6 +146,42 @@ class UnknownJobError(TrainGuardError):
     def __init__(self, job: str) -> None:
         self.job = job
         super().__init__(f"job {job!r} is not known: no profile object and no state change of it was seen")
+
+
+class StateGoneError(TrainGuardError):
+    """A job whose items in NodeState have expired, so that its rules cannot be asked any more."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        super().__init__(
+            f"job {job!r} has no state any more: its items have expired; `trainguard report s3://…` reads its profile"
+        )
+
+
+class ReportPageError(TrainGuardError):
+    """A report whose page could not be made; ``files`` are its other files, by name, in the order to write them."""
+
+    def __init__(self, job: str, fault: Exception, files: Mapping[str, bytes]) -> None:
+        self.job = job
+        self.files = files
+        super().__init__(f"report.html of job {job!r} cannot be made: {type(fault).__name__}: {fault}")
+
+
+class ReportRunError(TrainGuardError):
+    """A run of a report whose name is none of an execution."""
+
+    def __init__(self, run: object) -> None:
+        self.run = run
+        super().__init__(f"run {run!r} cannot be used, expected the name of an execution: A-Z, a-z, 0-9, - and _")
+
+
+class ReportPartError(TrainGuardError):
+    """An object among the parts of a report that cannot be read as such."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"part {key!r} of a report cannot be read: {reason}")
 
 
 class PortUnavailableError(TrainGuardError):
@@ -180,3 +246,103 @@ class OutputError(TrainGuardError):
         self.place = place
         self.reason = reason
         super().__init__(f"output {place!r} cannot be written: {reason}; expected a folder that can be")
+
+
+class DeploymentError(TrainGuardError):
+    """A deployed stack that a command cannot work with.
+
+    Parameters
+    ----------
+    what : str
+        What is wrong, with the object and the value.
+    remedy : str
+        What to do about it, as a sentence.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what = what
+        self.remedy = remedy
+        super().__init__(f"{what}. {remedy}")
+
+
+class CredentialsError(DeploymentError):
+    """AWS credentials that are missing, expired or not accepted."""
+
+
+class RegionError(DeploymentError):
+    """No Region to look for the stack in, or none of that name."""
+
+
+class StackNotFoundError(DeploymentError):
+    """A stack that the Region does not have."""
+
+
+class StackStateError(DeploymentError):
+    """A stack whose resources cannot be relied on: being created or deleted, or rolled back."""
+
+
+class OutputMissingError(DeploymentError):
+    """A stack that lacks an output which a command needs."""
+
+
+class AccessDeniedError(DeploymentError):
+    """A call that the credentials in use may not make."""
+
+
+class RequestError(TrainGuardError):
+    """What was asked for on the command line cannot be done.
+
+    Parameters
+    ----------
+    what : str
+        What is wrong, with the option and the value.
+    remedy : str
+        What to do instead, as a sentence.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self.what = what
+        self.remedy = remedy
+        super().__init__(f"{what}. {remedy}")
+
+
+class UnknownNameError(TrainGuardError):
+    """A name for which there is nothing; ``similar`` are names that it may stand for."""
+
+    def __init__(self, kind: str, name: str, place: str, similar: Sequence[str]) -> None:
+        self.kind = kind
+        self.name = name
+        self.similar = tuple(similar)
+        perhaps = f"; perhaps you mean {' or '.join(similar)}" if similar else ""
+        super().__init__(f"there is no {kind} {name!r} in {place}{perhaps}")
+
+
+class ReportRunFailedError(TrainGuardError):
+    """An execution of the report machine that ended without a report."""
+
+    def __init__(self, execution: str, status: str, cause: str) -> None:
+        self.execution = execution
+        self.status = status
+        self.cause = cause
+        super().__init__(f"execution {execution} ended as {status}: {cause or 'no cause given'}")
+
+
+class LaunchConfigError(TrainGuardError):
+    """A value of a launch helper that no training job could be started with.
+
+    Parameters
+    ----------
+    where : str
+        The class or function that it was given to.
+    field : str
+    value : object
+    expected : str
+        What would be right, as a phrase.
+    """
+
+    def __init__(self, where: str, field: str, value: object, expected: str) -> None:
+        self.where = where
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{where}: {field} is {value!r}, expected {expected}")

@@ -38,6 +38,22 @@ class TrainingJobDescription:
     profile_uri: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row of RuleState whole: what was published, and what the fire path has done since.
+
+    ``action`` is the sentence on what became of the fire, ``action_at`` when, in epoch seconds. ``alert_id`` is None
+    while no alert was delivered, ``report_uri`` while no fire's report was written.
+    """
+
+    row: RuleRow
+    fire_id: str | None = None
+    action: str | None = None
+    action_at: float | None = None
+    alert_id: str | None = None
+    report_uri: str | None = None
+
+
 class NodeStates(Protocol):
     """Store of NodeState items."""
 
@@ -79,6 +95,10 @@ class RuleStates(Protocol):
         """Return all rows of a job, ordered by sort key."""
         ...
 
+    def read(self, job: str) -> list[StoredRow]:
+        """Return all rows of a job with what the fire path wrote into them, ordered by sort key."""
+        ...
+
 
 class Jobs(Protocol):
     """Store of Jobs items."""
@@ -110,6 +130,10 @@ class Jobs(Protocol):
         """Names of the jobs that are not closed, in order."""
         ...
 
+    def all(self) -> Iterator[JobRecord]:
+        """Iterate over every job, page by page and in no order; what changes meanwhile may show or not."""
+        ...
+
 
 class ProfileObjects(Protocol):
     """The objects of a bucket."""
@@ -130,8 +154,20 @@ class ProfileObjects(Protocol):
         ...
 
 
+class ReportObjects(ProfileObjects, Protocol):
+    """The objects of a bucket, as who makes a full report needs them."""
+
+    def folders(self, bucket: str, prefix: str) -> Iterator[str]:
+        """Iterate over the names of the folders directly under ``prefix``, which ends in a slash, in UTF-8 order."""
+        ...
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> None:
+        """Delete objects; one that does not exist is no fault. Raises PortUnavailableError when any was kept."""
+        ...
+
+
 class Executions(Protocol):
-    """Starts executions of the fire state machine."""
+    """Starts executions of a state machine: the one that handles fires, or the one that makes full reports."""
 
     def start(self, name: str, payload: Mapping[str, object]) -> bool:
         """Start an execution; False when one of that name exists already, which is success too."""
@@ -175,13 +211,14 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The world, as one function or command sees it."""
+    """The world, as one function or command sees it; ``executions`` handle fires, ``reports`` make full reports."""
 
     jobs: Jobs
     nodes: NodeStates
     rows: RuleStates
     objects: ProfileObjects
     executions: Executions
+    reports: Executions
     training_jobs: TrainingJobs
     tasks: TaskQueue
     journal: Journal

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, get_args
 
+from trainguard.settings.policy import JobPolicy
+
 Stream = Literal["system", "framework", "job"]
 JOB_NODE = "*"
 
@@ -125,7 +127,8 @@ class RuleRow:
     """One item of RuleState: what a person reads about a rule on a job, or on one node of it.
 
     ``severity``, ``advice``, ``affected_percent`` (of the judged time, or of the evaluations) and ``cost_lost`` are
-    there while the rule has fired.
+    there while the rule has fired. ``wasted_percent``, the share of the paid time that the finding cost, all nodes
+    together, stays when it is over; None where the rule cannot say.
     """
 
     job: str
@@ -142,6 +145,7 @@ class RuleRow:
     advice: str | None = None
     affected_percent: float | None = None
     cost_lost: str | None = None
+    wasted_percent: float | None = None
     violations: int = 0
     times_fired: int = 0
     evaluated_through: float | None = None
@@ -178,6 +182,11 @@ class JobRecord:
     Times are epoch seconds. ``rule_settings`` holds ``<Rule>_<parameter>`` as given. ``stop_allowed`` is there to be
     read: the decision to stop asks SageMaker. ``episodes`` counts, for each rule, the episodes that have ended.
     ``last_object_at`` follows the furthest watermark of the job's nodes, to the minute.
+
+    ``policy`` is what holds for the job beside its rules' parameters. ``setting_sources`` says for each setting in
+    force who gave it, ``setting_faults`` in a sentence each what was given and cannot be used. ``rules_elsewhere`` maps
+    the configured rules that TrainGuard does not evaluate to the reason, and ``rule_places`` each configured rule to
+    the place that its configuration names for its report.
     """
 
     job: str
@@ -200,3 +209,8 @@ class JobRecord:
     closing: bool = False
     last_object_at: float | None = None
     expires_at: int | None = None
+    policy: JobPolicy = field(default_factory=JobPolicy)
+    setting_sources: Mapping[str, str] = field(default_factory=dict)
+    setting_faults: tuple[str, ...] = ()
+    rules_elsewhere: Mapping[str, str] = field(default_factory=dict)
+    rule_places: Mapping[str, str] = field(default_factory=dict)

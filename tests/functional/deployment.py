@@ -111,7 +111,7 @@ class Function:
 
 
 class Deployment:
-    """What the stack deploys, without its state machine's states: stores, queue, stop switch and functions."""
+    """What the stack deploys, without its state machines' states: stores, queue, stop switch and functions."""
 
     def __init__(self, clients: Clients, monkeypatch: pytest.MonkeyPatch, printed: pytest.CaptureFixture[str]) -> None:
         self.world = MotoUnderTest(clients)
@@ -129,8 +129,11 @@ class Deployment:
         """Variables of each function."""
         jobs, nodes = {"JOBS_TABLE": JOBS}, {"NODE_STATE_TABLE": NODE_STATE}
         queue = {"TASK_QUEUE_URL": self.world.queue_url}
-        machine = {"FIRE_STATE_MACHINE_ARN": self.world.machine_arn}
-        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | queue | machine
+        machines = {
+            "FIRE_STATE_MACHINE_ARN": self.world.machine_arn,
+            "REPORT_STATE_MACHINE_ARN": self.world.report_machine_arn,
+        }
+        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | queue | machines
         return {
             "evaluate_objects": evaluation,
             "tick": evaluation,
@@ -138,6 +141,8 @@ class Deployment:
             "decide_stop": {"STOP_SWITCH_PARAMETER": STOP_SWITCH},
             "compose_alert": {},
             "build_report": jobs | nodes,
+            "plan_report": jobs | nodes,
+            "digest_profile": {},
         }
 
     def function(self, name: str) -> Function:

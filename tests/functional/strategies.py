@@ -87,6 +87,7 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
         advice=draw(st.none() | texts),
         affected_percent=draw(st.none() | floats),
         cost_lost=draw(st.none() | texts),
+        wasted_percent=draw(st.none() | floats),
         violations=draw(integers),
         times_fired=draw(integers),
         evaluated_through=draw(st.none() | times_ms),

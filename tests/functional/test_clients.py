@@ -8,7 +8,7 @@ import pytest
 from trainguard.adapters.clients import Clients
 
 
-@pytest.mark.parametrize("name", ["dynamodb", "s3", "sagemaker", "sqs", "ssm", "stepfunctions"])
+@pytest.mark.parametrize("name", ["dynamodb", "s3", "sagemaker", "sqs", "ssm", "stepfunctions", "cloudformation"])
 def test_given_a_client_when_asked_for_then_it_is_one_that_retries_and_gives_up(clients: Clients, name: str) -> None:
     client = getattr(clients, name)
     config = client.meta.config

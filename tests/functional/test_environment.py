@@ -10,13 +10,21 @@ from trainguard.adapters.environment import (
     DecideStopEnvironment,
     EvaluateObjectsEnvironment,
     JobLifecycleEnvironment,
+    PlanReportEnvironment,
     TickEnvironment,
     load_environment,
 )
 from trainguard.errors import EnvironmentConfigError
 
-FUNCTIONS = ["evaluate_objects", "tick", "job_lifecycle", "decide_stop", "build_report"]
-EVALUATOR = {"JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "TASK_QUEUE_URL", "FIRE_STATE_MACHINE_ARN"}
+FUNCTIONS = ["evaluate_objects", "tick", "job_lifecycle", "decide_stop", "build_report", "plan_report"]
+EVALUATOR = {
+    "JOBS_TABLE",
+    "NODE_STATE_TABLE",
+    "RULE_STATE_TABLE",
+    "TASK_QUEUE_URL",
+    "FIRE_STATE_MACHINE_ARN",
+    "REPORT_STATE_MACHINE_ARN",
+}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +35,7 @@ EVALUATOR = {"JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "TASK_QUEUE_U
         (JobLifecycleEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET"}),
         (DecideStopEnvironment, {"STOP_SWITCH_PARAMETER"}),
         (BuildReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
+        (PlanReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
     ],
 )
 def test_given_exactly_its_variables_when_loaded_then_each_field_holds_its_own(

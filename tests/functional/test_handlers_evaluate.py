@@ -276,7 +276,7 @@ def test_given_the_marks_of_the_end_when_they_ring_then_every_stream_closes_and_
         assert evaluate(tasks).value == NOTHING_FAILED
     assert all(item.closed for item in training.world.nodes.of_job(JOB) if item.key.stream != "job")
     assert "Active" not in training.world.job(JOB)
-    assert [given["kind"] for given in training.world.started().values()] == ["report"]
+    assert list(training.world.reported().values()) == [{"kind": "end", "job": JOB}]
 
 
 def test_given_a_task_to_flush_when_it_is_delivered_again_then_what_waited_is_applied(deployment: Deployment) -> None:

@@ -88,11 +88,11 @@ def test_given_a_report_that_could_not_be_started_at_the_end_when_the_tick_comes
         step_functions.setattr(StepFunctionBackend, "start_execution", start_execution)
         answer = evaluate(tasks)
     assert len(answer.value["batchItemFailures"]) == len(tasks["Records"])
-    assert training.world.started() == {}
+    assert training.world.reported() == {}
 
     answer = training.function("tick")(event("tick"))
     assert answer.value == {"jobs": 1, "failed": {}, "tasks": 0}
-    assert [(given["kind"], given["job"]) for given in training.world.started().values()] == [("report", JOB)]
+    assert list(training.world.reported().values()) == [{"kind": "end", "job": JOB}]
     assert training.world.jobs.active() == []
     assert training.function("tick")(event("tick")).value["jobs"] == 0
 

@@ -169,3 +169,20 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
     }
     moto_world.jobs.update_status(replace(full, active=False))
     assert "Active" not in moto_world.job("job")
+
+
+def test_given_jobs_open_and_closed_when_all_are_asked_for_then_each_comes_once_as_it_is_stored(world: World) -> None:
+    records = [world.jobs.register(replace(JOB, job=name, active=name != "closed")) for name in ("b", "closed", "é")]
+    assert sorted(world.jobs.all(), key=lambda record: record.job) == records
+
+
+def test_given_more_jobs_than_a_page_holds_when_all_are_asked_for_then_none_is_left_out(
+    moto_world: MotoUnderTest,
+) -> None:
+    settings = {"LowGPUUtilization_patience": "9" * 100_000}  # a page ends after a megabyte
+    names = {moto_world.jobs.register(replace(JOB, job=f"job-{n}", rule_settings=settings)).job for n in range(25)}
+    assert {record.job for record in moto_world.jobs.all()} == names
+
+
+def test_given_no_job_when_all_are_asked_for_then_there_are_none(world: World) -> None:
+    assert list(world.jobs.all()) == []

@@ -94,3 +94,24 @@ def test_given_objects_when_listed_then_each_has_its_size_and_the_order_of_writi
     first, second = world.objects.list(BUCKET, "", "")
     assert (first.size, second.size) == (1, 2)
     assert first.last_modified <= second.last_modified
+
+
+def test_given_keys_in_folders_when_folders_are_asked_for_then_each_comes_once_and_in_order(world: World) -> None:
+    for key in ("a/2026010112/x", "a/2026010111/x", "a/2026010111/y/z", "a/loose", "ab/2026010113/x"):
+        _put(world, key)
+    assert list(world.objects.folders(BUCKET, "a/")) == ["2026010111", "2026010112"]
+    assert list(world.objects.folders(BUCKET, "c/")) == []
+
+
+def test_given_more_folders_than_a_page_when_asked_for_then_all_come(world: World) -> None:
+    names = [f"{number:010d}" for number in range(1_003)]
+    world.put_empty(f"p/{name}/object" for name in names)
+    assert list(world.objects.folders(BUCKET, "p/")) == names
+
+
+def test_given_objects_when_deleted_then_they_and_no_others_are_gone(world: World) -> None:
+    keys = [f"p/{number:05d}" for number in range(1_003)]
+    world.put_empty([*keys, "q"])
+    world.objects.delete(BUCKET, [*keys[1:], "p/never there"])
+    assert _names(world) == [keys[0], "q"]
+    world.objects.delete(BUCKET, [])

@@ -8,20 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.functional.strategies import on_each_world, rule_rows, times
-from tests.functional.worlds import MotoUnderTest, World
+from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.errors import StateCodecError
+from trainguard.ports import StoredRow
 from trainguard.records import RuleRow, Severity, Status
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 RULE = "LowGPUUtilization"
+URI = "s3://profiles/report.json"
 OUTCOME: "dict[str, AttributeValueTypeDef]" = {
     "FireId": {"S": "f1"},
     "Action": {"S": "Training job stopped."},
     "ActionAt": {"S": "2026-01-31T12:00:00Z"},
     "AlertId": {"NULL": True},
-    "ReportUri": {"S": "s3://profiles/report.json"},
+    "ReportUri": {"S": URI},
 }
 
 
@@ -80,6 +82,7 @@ def test_given_a_stale_row_among_others_when_published_then_the_others_are_writt
 def test_given_values_that_are_gone_when_published_then_they_are_removed(world: World) -> None:
     full = replace(_row(60.0), measured=23.0, threshold=70.0, worst="gpu3", patience="3/500", expires_at=9)
     full = replace(full, severity=Severity.HIGH, advice="Prefetch.", affected_percent=75.0, cost_lost="about USD 1.00")
+    full = replace(full, wasted_percent=40.0)
     world.rows.publish([replace(full, counters={"late": 1}, parameters={"threshold_p95": 70})])
     world.rows.publish([_row(120.0)])
     assert world.rows.of_job("job") == [_row(120.0)]
@@ -118,6 +121,47 @@ def test_given_a_row_that_only_the_fire_path_wrote_when_published_then_the_verdi
     assert moto_world.rows.of_job("job") == [_row(60.0)]
 
 
+def _fire(world: World, row: RuleRow) -> None:
+    """Let the fire path write OUTCOME into a row, in either world."""
+    if isinstance(world, MotoUnderTest):
+        world.update_row(row.job, row.target, OUTCOME)
+    elif isinstance(world, MemoryUnderTest):
+        world.rows.record(StoredRow(row, "f1", "Training job stopped.", 1_769_860_800.0, None, URI))
+
+
+def test_given_what_the_fire_path_wrote_when_rows_are_read_then_it_is_with_them(world: World) -> None:
+    node = replace(_row(), node="algo-1")
+    world.rows.publish([_row(), node])
+    _fire(world, _row())
+    fired = StoredRow(_row(), "f1", "Training job stopped.", 1_769_860_800.0, None, URI)
+    assert world.rows.read("job") == [fired, StoredRow(node)]
+    world.rows.publish([_row(120.0)])
+    assert world.rows.read("job") == [replace(fired, row=_row(120.0)), StoredRow(node)]
+
+
+@on_each_world
+@given(drawn=rule_rows())
+def test_given_any_row_when_read_whole_then_it_is_the_one_that_is_listed(world: World, drawn: RuleRow) -> None:
+    row = replace(drawn, job=drawn.job + world.new_job())
+    world.rows.publish([row])
+    assert world.rows.read(row.job) == [StoredRow(row)]
+
+
+def test_given_a_delivered_alert_when_rows_are_read_then_its_id_is_there(moto_world: MotoUnderTest) -> None:
+    moto_world.rows.publish([_row()])
+    moto_world.update_row("job", RULE, {"AlertId": {"S": "f1"}})
+    assert [stored.alert_id for stored in moto_world.rows.read("job")] == ["f1"]
+
+
+def test_given_an_outcome_without_a_time_when_rows_are_read_then_the_error_names_the_row(
+    moto_world: MotoUnderTest,
+) -> None:
+    moto_world.rows.publish([_row()])
+    moto_world.update_row("job", RULE, {"ActionAt": {"S": "yesterday"}})
+    with pytest.raises(StateCodecError, match=f"RuleState/job/{RULE}"):
+        moto_world.rows.read("job")
+
+
 def test_given_a_reason_beyond_1024_characters_when_published_then_its_beginning_is_kept(world: World) -> None:
     world.rows.publish([_row(60.0, reason="é" * 1024)])
     assert world.rows.of_job("job")[0].reason == "é" * 1024
@@ -151,7 +195,7 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
 ) -> None:
     row = replace(_row(1_700_000_000.25), measured=0.1 + 0.2, threshold=70, parameters={"patience": 500, "dry": True})
     row = replace(row, severity=Severity.HIGH, advice="Prefetch.", affected_percent=75.5)
-    moto_world.rows.publish([replace(row, cost_lost="about USD 12.40 of 20.10 so far")])
+    moto_world.rows.publish([replace(row, cost_lost="about USD 12.40 of 20.10 so far", wasted_percent=61.7)])
     assert moto_world.row("job", RULE) == {
         "TrainingJobName": {"S": "job"},
         "RuleTarget": {"S": RULE},
@@ -164,6 +208,7 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
         "Advice": {"S": "Prefetch."},
         "AffectedPercent": {"N": "75.5"},
         "CostLost": {"S": "about USD 12.40 of 20.10 so far"},
+        "WastedPercent": {"N": "61.7"},
         "DataPoints": {"N": "0"},
         "Violations": {"N": "0"},
         "TimesFired": {"N": "0"},

@@ -31,6 +31,11 @@ def test_given_a_started_name_when_started_alike_then_there_is_one_execution(wor
     assert world.started() == {"Rule-f1-job": PAYLOAD}
 
 
+def test_given_a_report_when_started_then_it_is_no_execution_of_a_fire(world: World) -> None:
+    assert world.reports.start("report-1", {"job": "job"}) is True
+    assert (world.started(), world.reported()) == ({}, {"report-1": {"job": "job"}})
+
+
 @pytest.mark.parametrize("name", ["a" * 81, "a b", "a#b", "a/b"])
 def test_given_a_name_that_step_functions_refuses_when_started_then_it_is_an_error(world: World, name: str) -> None:
     with pytest.raises(PortUnavailableError, match=r"StepFunctions\.StartExecution"):

@@ -25,7 +25,7 @@ from trainguard.ports import (
     Jobs,
     NodeStates,
     NodeTask,
-    ProfileObjects,
+    ReportObjects,
     RuleStates,
     TaskQueue,
     TrainingJobDescription,
@@ -60,12 +60,17 @@ class World(Protocol):
         ...
 
     @property
-    def objects(self) -> ProfileObjects:
+    def objects(self) -> ReportObjects:
         """Store or service of this world."""
         ...
 
     @property
     def executions(self) -> Executions:
+        """Store or service of this world."""
+        ...
+
+    @property
+    def reports(self) -> Executions:
         """Store or service of this world."""
         ...
 
@@ -84,7 +89,11 @@ class World(Protocol):
         ...
 
     def started(self) -> dict[str, dict[str, object]]:
-        """Return the input of each execution by its name."""
+        """Return the input of each execution of a fire by its name."""
+        ...
+
+    def reported(self) -> dict[str, dict[str, object]]:
+        """Return the input of each execution of a full report by its name."""
         ...
 
     def create_training_job(self, job: str, tags: Mapping[str, str]) -> None:
@@ -116,6 +125,9 @@ class MemoryUnderTest(MemoryWorld):
 
     def started(self) -> dict[str, dict[str, object]]:
         return self.executions.started
+
+    def reported(self) -> dict[str, dict[str, object]]:
+        return self.reports.started
 
     def create_training_job(self, job: str, tags: Mapping[str, str]) -> None:
         self.training_jobs.set(
@@ -154,17 +166,21 @@ class MotoUnderTest:
         self._numbers = itertools.count()
         create_tables(clients.dynamodb)
         clients.s3.create_bucket(Bucket=BUCKET)
-        self.machine_arn = clients.stepfunctions.create_state_machine(
-            name="fire",
-            roleArn=_ROLE_ARN,
-            definition=json.dumps({"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}),
-        )["stateMachineArn"]
+        self.machine_arn, self.report_machine_arn = (
+            clients.stepfunctions.create_state_machine(
+                name=name,
+                roleArn=_ROLE_ARN,
+                definition=json.dumps({"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}),
+            )["stateMachineArn"]
+            for name in ("fire", "report")
+        )
         self.queue_url = clients.sqs.create_queue(QueueName="doorbells")["QueueUrl"]
         self.nodes = DynamoNodeStates(client=clients.dynamodb, table=NODE_STATE)
         self.rows = DynamoRuleStates(client=clients.dynamodb, table=RULE_STATE)
         self.jobs = DynamoJobs(client=clients.dynamodb, table=JOBS)
         self.objects = S3ProfileObjects(client=clients.s3)
         self.executions = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
+        self.reports = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.report_machine_arn)
         self.training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
 
@@ -203,7 +219,13 @@ class MotoUnderTest:
         return found.get("Item", {})
 
     def started(self) -> dict[str, dict[str, object]]:
-        listed = self._clients.stepfunctions.list_executions(stateMachineArn=self.machine_arn)["executions"]
+        return self._inputs(self.machine_arn)
+
+    def reported(self) -> dict[str, dict[str, object]]:
+        return self._inputs(self.report_machine_arn)
+
+    def _inputs(self, machine: str) -> dict[str, dict[str, object]]:
+        listed = self._clients.stepfunctions.list_executions(stateMachineArn=machine)["executions"]
         described = {
             entry["name"]: self._clients.stepfunctions.describe_execution(executionArn=entry["executionArn"])["input"]
             for entry in listed

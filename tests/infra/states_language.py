@@ -1,4 +1,4 @@
-"""Runs a state machine in JSONata in memory: as much of Amazon States Language as the fire path uses.
+"""Runs a state machine in JSONata in memory: as much of Amazon States Language as the two machines use.
 
 A test says what each task answers, or that it fails; time does not pass, so retries are counted and not waited for.
 """
@@ -36,6 +36,8 @@ class Ending:
 class Execution:
     """One execution of ``definition``; ``tasks`` answer for the task states, by the state's name.
 
+    The list that a Distributed Map reads is answered by the task of the map's name.
+
     Attributes
     ----------
     calls : list of (str, object)
@@ -44,6 +46,7 @@ class Execution:
 
     definition: Mapping[str, Any]
     tasks: Mapping[str, Task]
+    name: str = "an-execution"
     calls: list[tuple[str, Any]] = field(default_factory=list)
 
     def run(self, data: Any) -> Ending:
@@ -71,7 +74,7 @@ class Execution:
 
     def _run_pass(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
         del name
-        return self._leave(state, data, data, {"input": data}, variables)
+        return self._leave(state, data, data, self._states(data), variables)
 
     def _run_succeed(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
         del name, state, variables
@@ -79,13 +82,15 @@ class Execution:
 
     def _run_fail(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
         del name
-        error, cause = (evaluate(state[part], {**variables, "states": {"input": data}}) for part in ("Error", "Cause"))
+        error, cause = (
+            evaluate(state[part], {**variables, "states": self._states(data)}) for part in ("Error", "Cause")
+        )
         raise TaskError(error, cause)
 
     def _run_choice(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
         del name
         for choice in state["Choices"]:
-            met = evaluate(choice["Condition"], {**variables, "states": {"input": data}})
+            met = evaluate(choice["Condition"], {**variables, "states": self._states(data)})
             assert isinstance(met, bool), "a condition must be true or false"
             if met:
                 return data, choice["Next"]
@@ -97,28 +102,60 @@ class Execution:
         return self._leave(state, data, results, {"input": data, "result": results}, variables)
 
     def _run_task(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
-        states: dict[str, Any] = {"input": data}
+        states = self._states(data)
         try:
             arguments = evaluate(state["Arguments"], {**variables, "states": states})
             result = self._attempt(name, state, arguments)
             states["result"] = result
             return self._leave(state, data, result, states, variables)
         except TaskError as failure:
-            (catch,) = state["Catch"]
-            assert catch["ErrorEquals"] == ["States.ALL"]
-            states["errorOutput"] = {"Error": failure.error, "Cause": failure.cause}
-            return self._leave(catch, data, states["errorOutput"], states, variables)
+            return self._caught(state, failure, data, states, variables)
+
+    def _run_map(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
+        states = self._states(data)
+        distributed = state["ItemProcessor"]["ProcessorConfig"]["Mode"] == "DISTRIBUTED"
+        # A child of a Distributed Map is an execution of its own, and knows no variable of the one around it.
+        outer = {} if distributed else variables
+        try:
+            if "ItemReader" in state:
+                arguments = evaluate(state["ItemReader"]["Arguments"], {**variables, "states": states})
+                self.calls.append((name, arguments))
+                items = self.tasks[name](arguments)
+            else:
+                items = evaluate(state["Items"], {**variables, "states": states})
+            results = [self._run_states(state["ItemProcessor"], copy.deepcopy(item), outer) for item in items]
+        except TaskError as failure:
+            return self._caught(state, failure, data, states, variables)
+        return self._leave(state, data, results, {**states, "result": results}, variables)
+
+    def _caught(
+        self, state: Any, failure: TaskError, data: Any, states: dict[str, Any], variables: dict[str, Any]
+    ) -> tuple[Any, str | None]:
+        (catch,) = state["Catch"]
+        assert catch["ErrorEquals"] == ["States.ALL"]
+        states["errorOutput"] = {"Error": failure.error, "Cause": failure.cause}
+        return self._leave(catch, data, states["errorOutput"], states, variables)
+
+    def _states(self, data: Any) -> dict[str, Any]:
+        """Return what an expression knows as ``$states``, before a task has answered."""
+        return {"input": data, "context": {"Execution": {"Name": self.name}}}
 
     def _attempt(self, name: str, state: Any, arguments: Any) -> Any:
-        (retry,) = state["Retry"]
-        for attempt in range(retry["MaxAttempts"] + 1):
+        left = [retry["MaxAttempts"] for retry in state["Retry"]]
+        while True:
             self.calls.append((name, arguments))
             try:
                 return self.tasks[name](arguments)
-            except TaskError:
-                if attempt == retry["MaxAttempts"]:
+            except TaskError as failure:
+                meant = (
+                    number
+                    for number, retry in enumerate(state["Retry"])
+                    if {failure.error, "States.TaskFailed"} & set(retry["ErrorEquals"])
+                )
+                number = next(meant, None)
+                if number is None or left[number] == 0:
                     raise
-        raise AssertionError("unreachable")
+                left[number] -= 1
 
     def _leave(
         self, state: Any, data: Any, output: Any, states: Mapping[str, Any], variables: dict[str, Any]

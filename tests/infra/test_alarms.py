@@ -22,6 +22,11 @@ WATCHED = {
         ("AWS/States", "ExecutionsTimedOut"),
         ("AWS/States", "ExecutionsAborted"),
     },
+    "ReportExecutionsFail": {
+        ("AWS/States", "ExecutionsFailed"),
+        ("AWS/States", "ExecutionsTimedOut"),
+        ("AWS/States", "ExecutionsAborted"),
+    },
     "StateConflictsExhausted": {("TrainGuard", "StateConflictsExhausted")},
     "RuleErrors": {("TrainGuard", "RuleErrors")},
 }
@@ -74,6 +79,17 @@ def test_given_the_products_own_metrics_when_read_then_their_dimension_is_the_fu
             [{"Name": "service", "Value": "evaluate_objects"}],
             [{"Name": "service", "Value": "tick"}],
         ]
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [("FireExecutionsFail", "{ActionsFire.Arn}"), ("ReportExecutionsFail", "{ReportsReport.Arn}")],
+)
+def test_given_an_alarm_on_executions_when_read_then_it_watches_its_own_machine(
+    alarms: dict[str, Any], name: str, machine: str
+) -> None:
+    for metric in metrics(alarms[name]):
+        assert metric["Dimensions"] == [{"Name": "StateMachineArn", "Value": machine}]
 
 
 def test_given_a_doorbell_that_failed_once_when_it_waits_then_no_alarm_rings_before_its_return(

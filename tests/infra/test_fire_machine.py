@@ -25,8 +25,9 @@ FIRE: dict[str, Any] = {
     "threshold": 70.0,
     "firedAt": "2026-01-01T12:34:00Z",
     "reportUri": "s3://profiles/team/llm-7b-2026-01-01/rule-output/TrainGuardReport/report.json",
+    "reportPage": "s3://profiles/team/llm-7b-2026-01-01/rule-output/TrainGuardReport/report.html",
+    "reportLink": "https://us-east-1.console.aws.amazon.com/s3/object/profiles?region=us-east-1&prefix=team/report.html",
 }
-REPORT = {"kind": "report"} | {name: FIRE[name] for name in ("job", "jobArn", "bucket", "prefix", "reportUri")}
 STOP = {"stop": True, "decision": "stop", "why": "the job carries the tag"}
 REFUSED = {"stop": False, "decision": "refused", "why": "the job did not opt in"}
 ALERT = {
@@ -72,7 +73,7 @@ def execute(
     answers: dict[str, Any] = {
         "DecideStop": {"Payload": decision or STOP},
         "ComposeAlert": {"Payload": ALERT},
-        "BuildReport": {"Payload": {"reportUri": FIRE["reportUri"], "files": 13}},
+        "BuildReport": {"Payload": {"reportUri": FIRE["reportPage"], "files": 13}},
         "PublishAlert": {"MessageId": "m"},
     }
 
@@ -117,7 +118,7 @@ def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_marked_stopped_alert
     assert outcome["Action"] == {"S": ALERT["action"]}
     assert outcome["AlertId"] == {"S": FIRE["fireId"]}
     assert outcome["ActionAt"]["S"].endswith("Z")
-    assert written(execution, "RecordReport") == {"ReportUri": {"S": FIRE["reportUri"]}}
+    assert written(execution, "RecordReport") == {"ReportUri": {"S": FIRE["reportPage"]}}
 
 
 def test_given_a_fire_when_the_alert_is_sent_then_mail_carries_the_text_and_machines_the_document(
@@ -193,7 +194,8 @@ def test_given_a_failing_composition_when_a_rule_fires_then_a_plain_alert_says_t
     (message,) = execution.arguments_of("PublishAlert")
     text = json.loads(message["Message"])["email"]
     assert FIRE["reason"] in text
-    assert FIRE["reportUri"] in text
+    assert f"\nReport: {FIRE['reportPage']}\nOpen it in the console: {FIRE['reportLink']}\n" in text
+    assert text.endswith(f"\nOr by a link of its own: trainguard open {FIRE['job']}")
     assert f"Training job stopped: {'yes' if stopped else 'no'}\n" in text
     assert {name: each["StringValue"] for name, each in message["MessageAttributes"].items()} == {
         "AlertId": FIRE["fireId"],
@@ -204,6 +206,17 @@ def test_given_a_failing_composition_when_a_rule_fires_then_a_plain_alert_says_t
     }
     document = json.loads(json.loads(message["Message"])["sqs"])
     assert document == {**FIRE, "stopMade": stopped, "stopError": None}
+
+
+@pytest.mark.parametrize("link", [{"reportLink": None}, {}])
+def test_given_a_fire_that_knows_no_console_when_its_plain_alert_goes_out_then_it_names_the_place(
+    machine: dict[str, Any], link: dict[str, Any]
+) -> None:
+    fire = {name: value for name, value in FIRE.items() if name not in {"reportLink", "reportPage"}} | link
+    execution, _ = execute(machine, fire, failing={"ComposeAlert"})
+    (message,) = execution.arguments_of("PublishAlert")
+    text = json.loads(message["Message"])["email"]
+    assert f"\nReport: {FIRE['reportUri']}\nOr by a link of its own: " in text
 
 
 def test_given_a_failing_alert_when_recorded_then_the_row_says_so_and_has_no_alert(machine: dict[str, Any]) -> None:
@@ -228,16 +241,6 @@ def test_given_any_set_of_failing_steps_when_a_rule_fires_then_every_other_step_
         assert {part.split(":")[0] for part in (ending.cause or "").split("; ") if part} == named
 
 
-@pytest.mark.parametrize("failing", [(), ("BuildReport",)])
-def test_given_a_job_that_ended_when_reported_then_nothing_is_stopped_alerted_or_marked(
-    machine: dict[str, Any], failing: tuple[str, ...]
-) -> None:
-    execution, ending = execute(machine, REPORT, failing=failing)
-    assert {name for name, _ in execution.calls} == {"BuildReport"}
-    assert execution.arguments_of("BuildReport")[0]["Payload"] == REPORT
-    assert ending.status == ("FAILED" if failing else "SUCCEEDED")
-
-
 def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limited_in_time(
     template: Template, machine: dict[str, Any]
 ) -> None:
@@ -255,6 +258,7 @@ def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
     act, report = (branch["States"] for branch in machine["States"]["ActAndReport"]["Branches"])
     states = {**machine["States"], **act, **report}
     for name in ("DecideStop", "ComposeAlert", "BuildReport"):
-        function = template.one("AWS::Lambda::Function", f"Actions{name}Function")
-        assert states[name]["Arguments"]["FunctionName"] == f"{{Actions{name}Function.Arn}}"
+        owner = "Reports" if name == "BuildReport" else "Actions"
+        function = template.one("AWS::Lambda::Function", f"{owner}{name}Function")
+        assert states[name]["Arguments"]["FunctionName"] == f"{{{owner}{name}Function.Arn}}"
         assert states[name]["TimeoutSeconds"] > function["Timeout"]

@@ -1,4 +1,4 @@
-"""The six functions: the same defaults, each its own settings, and a place for every event that fails."""
+"""The functions: the same defaults, each its own settings, and a place for every event that fails."""
 
 from typing import Any
 
@@ -14,6 +14,7 @@ EVALUATION = {
     "RULE_STATE_TABLE": "{StorageRuleState}",
     "TASK_QUEUE_URL": "{IngestDoorbells}",
     "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}",
+    "REPORT_STATE_MACHINE_ARN": "{ReportsReport.Arn}",
 }
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "EvaluationEvaluateObjectsFunction": ("evaluate_objects", EVALUATION),
@@ -29,7 +30,12 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "ActionsDecideStopFunction": ("decide_stop", {"STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}"}),
     "ActionsComposeAlertFunction": ("compose_alert", {}),
-    "ActionsBuildReportFunction": (
+    "ReportsPlanReportFunction": (
+        "plan_report",
+        {"JOBS_TABLE": "{StorageJobs}", "NODE_STATE_TABLE": "{StorageNodeState}"},
+    ),
+    "ReportsDigestProfileFunction": ("digest_profile", {}),
+    "ReportsBuildReportFunction": (
         "build_report",
         {"JOBS_TABLE": "{StorageJobs}", "NODE_STATE_TABLE": "{StorageNodeState}"},
     ),
@@ -104,6 +110,7 @@ def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: T
         "DoorbellDeadLetterQueueUrl": "{IngestDoorbellDeadLetters}",
         "EventDeadLetterQueueUrl": "{IngestEventDeadLetters}",
         "FireStateMachineArn": "{ActionsFire.Arn}",
+        "ReportStateMachineArn": "{ReportsReport.Arn}",
         "StopSwitchParameter": "{ActionsStopSwitch}",
         "AlertTopicArn": "{ActionsAlerts}",
         "OperationsTopicArn": "{MonitoringOperations}",

@@ -7,12 +7,14 @@ from infra import overlay
 from tests.infra.template import Template
 
 FUNCTIONS = (
-    "ActionsBuildReportFunction",
     "ActionsComposeAlertFunction",
     "ActionsDecideStopFunction",
     "EvaluationEvaluateObjectsFunction",
     "EvaluationTickFunction",
     "LifecycleJobLifecycleFunction",
+    "ReportsBuildReportFunction",
+    "ReportsDigestProfileFunction",
+    "ReportsPlanReportFunction",
 )
 BATCH_WINDOW = "EvaluationDoorbellsToEvaluateObjects.MaximumBatchingWindowInSeconds"
 RUNTIME = {f"{function}.Runtime" for function in FUNCTIONS} | {"RulesLayer.CompatibleRuntimes.0"}

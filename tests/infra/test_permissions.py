@@ -9,12 +9,16 @@ from tests.infra.template import Statement, Template
 
 Grants = set[tuple[str, str]]
 
+MACHINES = ("ActionsFireRole", "ReportsReportRole")
+
 JOBS = "{StorageJobs.Arn}"
 NODE_STATE = "{StorageNodeState.Arn}"
 RULE_STATE = "{StorageRuleState.Arn}"
 DOORBELLS = "{IngestDoorbells.Arn}"
 EVENT_DEAD_LETTERS = "{IngestEventDeadLetters.Arn}"
 FIRE = "{ActionsFire.Arn}"
+REPORT = "{ReportsReport.Arn}"
+OWN_REPORT = "arn:{AWS::Partition}:states:{AWS::Region}:{AWS::AccountId}:{}:TrainGuard-Report"
 BUCKET = "arn:{AWS::Partition}:s3:::{StorageProfiles}"
 TRAINING_JOBS = "arn:{AWS::Partition}:sagemaker:{AWS::Region}:{AWS::AccountId}:training-job/*"
 STOP_SWITCH = "arn:{AWS::Partition}:ssm:{AWS::Region}:{AWS::AccountId}:parameter{ActionsStopSwitch}"
@@ -30,12 +34,32 @@ def logs_and_traces(function: str) -> Grants:
     )
 
 
+REPORTS = f"{BUCKET}/*/rule-output/TrainGuardReport/*"
+PARTS = f"{BUCKET}/*/rule-output/TrainGuardReport/parts/*"
+
+RUN_MACHINE = grants(
+    "*",
+    "logs:CreateLogDelivery",
+    "logs:GetLogDelivery",
+    "logs:UpdateLogDelivery",
+    "logs:DeleteLogDelivery",
+    "logs:ListLogDeliveries",
+    "logs:PutResourcePolicy",
+    "logs:DescribeResourcePolicies",
+    "logs:DescribeLogGroups",
+    "xray:PutTraceSegments",
+    "xray:PutTelemetryRecords",
+    "xray:GetSamplingRules",
+    "xray:GetSamplingTargets",
+)
+READ_JOB = grants(JOBS, "dynamodb:GetItem") | grants(NODE_STATE, "dynamodb:Query")
 DESCRIBE_JOBS = grants(TRAINING_JOBS, "sagemaker:DescribeTrainingJob", "sagemaker:ListTags")
 EVALUATE = (
     grants(NODE_STATE, "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query")
     | grants(RULE_STATE, "dynamodb:UpdateItem")
     | grants(DOORBELLS, "sqs:SendMessage")
     | grants(FIRE, "states:StartExecution")
+    | grants(REPORT, "states:StartExecution")
     | DESCRIBE_JOBS
 )
 
@@ -62,31 +86,34 @@ EXPECTED: dict[str, Grants] = {
     | DESCRIBE_JOBS
     | logs_and_traces("ActionsDecideStop"),
     "ActionsComposeAlertRole": logs_and_traces("ActionsComposeAlert"),
-    "ActionsBuildReportRole": grants(JOBS, "dynamodb:GetItem")
-    | grants(NODE_STATE, "dynamodb:Query")
-    | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/*", "s3:PutObject")
-    | logs_and_traces("ActionsBuildReport"),
     "ActionsFireRole": grants("{ActionsDecideStopFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ActionsComposeAlertFunction.Arn}", "lambda:InvokeFunction")
-    | grants("{ActionsBuildReportFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ReportsBuildReportFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ActionsAlerts}", "sns:Publish")
     | grants(RULE_STATE, "dynamodb:UpdateItem")
     | grants(TRAINING_JOBS, "sagemaker:StopTrainingJob")
-    | grants(
-        "*",
-        "logs:CreateLogDelivery",
-        "logs:GetLogDelivery",
-        "logs:UpdateLogDelivery",
-        "logs:DeleteLogDelivery",
-        "logs:ListLogDeliveries",
-        "logs:PutResourcePolicy",
-        "logs:DescribeResourcePolicies",
-        "logs:DescribeLogGroups",
-        "xray:PutTraceSegments",
-        "xray:PutTelemetryRecords",
-        "xray:GetSamplingRules",
-        "xray:GetSamplingTargets",
-    ),
+    | RUN_MACHINE,
+    "ReportsPlanReportRole": READ_JOB
+    | grants(BUCKET, "s3:ListBucket")
+    | grants(PARTS, "s3:PutObject")
+    | logs_and_traces("ReportsPlanReport"),
+    "ReportsDigestProfileRole": grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
+    | grants(BUCKET, "s3:ListBucket")
+    | grants(PARTS, "s3:PutObject")
+    | logs_and_traces("ReportsDigestProfile"),
+    "ReportsBuildReportRole": READ_JOB
+    | grants(REPORTS, "s3:PutObject")
+    | grants(PARTS, "s3:GetObject", "s3:DeleteObject")
+    | grants(BUCKET, "s3:ListBucket")
+    | logs_and_traces("ReportsBuildReport"),
+    "ReportsReportRole": grants("{ReportsPlanReportFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ReportsDigestProfileFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{ReportsBuildReportFunction.Arn}", "lambda:InvokeFunction")
+    | grants(PARTS, "s3:GetObject")
+    | grants(OWN_REPORT.replace("{}", "stateMachine"), "states:StartExecution")
+    | grants(f"{OWN_REPORT.replace('{}', 'execution')}:*", "states:DescribeExecution", "states:StopExecution")
+    | grants(f"{OWN_REPORT.replace('{}', 'execution')}/Digests:*", "states:DescribeExecution", "states:StopExecution")
+    | RUN_MACHINE,
 }
 
 
@@ -109,6 +136,19 @@ def test_given_a_role_when_its_permissions_are_read_then_they_are_those_of_the_t
     assert held[role] == EXPECTED[role]
 
 
+def test_given_who_builds_reports_when_it_lists_the_bucket_then_it_sees_parts_alone(template: Template) -> None:
+    (listing,) = (
+        statement
+        for role, statement in template.role_statements()
+        if role == "ReportsBuildReportRole" and "s3:ListBucket" in statement.actions
+    )
+    assert listing.condition == {"StringLike": {"s3:prefix": "*/rule-output/TrainGuardReport/parts/*"}}
+
+
+def test_given_the_report_machine_when_read_then_its_name_is_that_which_its_role_may_start(template: Template) -> None:
+    assert template.one("AWS::StepFunctions::StateMachine", "ReportsReport")["StateMachineName"] == "TrainGuard-Report"
+
+
 def test_given_the_template_when_its_roles_are_listed_then_the_table_knows_all(template: Template) -> None:
     assert set(template.of_type("AWS::IAM::Role")) == set(EXPECTED)
 
@@ -121,7 +161,7 @@ def test_given_the_template_when_read_then_permissions_stand_nowhere_else(templa
 
 def test_given_the_functions_when_their_roles_are_compared_then_no_two_share_one(template: Template) -> None:
     functions = template.of_type("AWS::Lambda::Function").values()
-    assert len({function.properties["Role"] for function in functions}) == len(functions) == 6
+    assert len({function.properties["Role"] for function in functions}) == len(functions) == 8
 
 
 def test_given_every_allowing_statement_when_read_then_no_action_has_a_wildcard(template: Template) -> None:
@@ -138,11 +178,12 @@ def test_given_the_roles_when_their_trust_is_read_then_each_serves_one_service(t
     }
     for name, statements in trusted.items():
         (statement,) = statements
-        service = "states.amazonaws.com" if name == "ActionsFireRole" else "lambda.amazonaws.com"
+        service = "states.amazonaws.com" if name in MACHINES else "lambda.amazonaws.com"
         assert statement["Principal"] == {"Service": service}
         assert statement["Action"] == "sts:AssumeRole"
-    (fire,) = trusted["ActionsFireRole"]
-    assert fire["Condition"] == {"StringEquals": {"aws:SourceAccount": "{AWS::AccountId}"}}
+    for name in MACHINES:
+        (machine,) = trusted[name]
+        assert machine["Condition"] == {"StringEquals": {"aws:SourceAccount": "{AWS::AccountId}"}}
 
 
 def test_given_the_policies_of_resources_when_read_then_only_services_are_let_in_and_each_for_one_source(

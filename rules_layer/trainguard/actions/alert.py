@@ -6,13 +6,19 @@ from typing import Any
 
 import msgspec
 
+from trainguard.report.links import open_command
+
 SCHEMA_VERSION = "1"
 SUBJECT_LIMIT = 99
 _DETAIL_LIMIT = 1_000
 
 
 class Fire(msgspec.Struct, rename="camel"):
-    """The execution's input, as the outbox wrote it."""
+    """The execution's input, as the outbox wrote it.
+
+    ``report_uri`` and ``report_page`` are S3 URIs of ``report.json`` and ``report.html``, ``report_link`` is the page
+    in the console.
+    """
 
     job: str
     job_arn: str
@@ -23,6 +29,8 @@ class Fire(msgspec.Struct, rename="camel"):
     reason: str
     fired_at: str
     report_uri: str
+    report_page: str | None = None
+    report_link: str | None = None
     measured: float | None = None
     threshold: float | None = None
     severity: str | None = None
@@ -87,6 +95,9 @@ def compose_alert(request: AlertRequest) -> Alert:
         "stop_error": request.stop.error,
         "action": action,
         "report_uri": fire.report_uri,
+        "report_page": fire.report_page,
+        "report_link": fire.report_link,
+        "report_command": open_command(fire.job),
     }
     text = "\n".join(
         [
@@ -97,7 +108,7 @@ def compose_alert(request: AlertRequest) -> Alert:
             *_matters(fire),
             f"Action: {action}",
             f"Fired at: {fire.fired_at} (node {fire.node}, episode {fire.episode})",
-            f"Report: {fire.report_uri}",
+            *_report(fire),
             f"Alert id: {fire.fire_id} (the same alert may be delivered more than once)",
         ]
     )
@@ -120,6 +131,16 @@ def _matters(fire: Fire) -> list[str]:
     """Return lines about how much the fire matters and what to do, as far as that is known."""
     lines = (("What to do", fire.advice), ("Severity", fire.severity), ("Lost", fire.cost))
     return [f"{name}: {value[:_DETAIL_LIMIT]}" for name, value in lines if value]
+
+
+def _report(fire: Fire) -> list[str]:
+    """Return lines about where the report lies: its place, a link into the console, and the command without one."""
+    link = [f"Open it in the console: {fire.report_link}"] if fire.report_link else []
+    return [
+        f"Report: {fire.report_page or fire.report_uri}",
+        *link,
+        f"Or by a link of its own: {open_command(fire.job)}",
+    ]
 
 
 def _action(request: AlertRequest) -> str:

@@ -11,6 +11,7 @@ from botocore.config import Config
 from botocore.session import Session, get_session
 
 if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sagemaker import SageMakerClient
@@ -56,6 +57,17 @@ class Clients:
         return cast("S3Client", self._create("s3"))
 
     @cached_property
+    def s3_links(self) -> "S3Client":
+        """Client that signs links: with the Region in their host and signature, which every bucket accepts."""
+        signing = Config(signature_version="s3v4", s3={"us_east_1_regional_endpoint": "regional"})
+        return cast("S3Client", self._create("s3", signing))
+
+    @cached_property
+    def cloudformation(self) -> "CloudFormationClient":
+        """Client that knows deployed stacks, which the command line asks for."""
+        return cast("CloudFormationClient", self._create("cloudformation"))
+
+    @cached_property
     def sagemaker(self) -> "SageMakerClient":
         """Client of the training jobs."""
         return cast("SageMakerClient", self._create("sagemaker"))
@@ -75,5 +87,11 @@ class Clients:
         """Client of the fire state machine."""
         return cast("SFNClient", self._create("stepfunctions"))
 
-    def _create(self, service: str) -> object:
-        return self._session.create_client(service, region_name=self._region, config=self._config)
+    @property
+    def session(self) -> Session:
+        """Where credentials and endpoints come from."""
+        return self._session
+
+    def _create(self, service: str, own: Config | None = None) -> object:
+        config = self._config if own is None else self._config.merge(own)
+        return self._session.create_client(service, region_name=self._region, config=config)

@@ -1,5 +1,6 @@
 """Jobs in DynamoDB: one item for each training job."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainguard.adapters.attribute_values import (
@@ -109,6 +110,10 @@ class DynamoJobs:
         """Names of the jobs that are not closed, in order; a change shows after the index has caught up."""
         items = self._table.partition("Active", _ACTIVE, index=ACTIVE_JOBS_INDEX)
         return [item["TrainingJobName"]["S"] for item in items]
+
+    def all(self) -> Iterator[JobRecord]:
+        """Iterate over every job, page by page and in no order."""
+        return map(_record, self._table.items())
 
 
 def _key(job: str) -> "Item":

@@ -16,6 +16,7 @@ from trainguard.adapters.attribute_values import (
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
+from trainguard.ports import StoredRow
 from trainguard.records import RuleRow, Severity, Status
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class DynamoRuleStates:
         """Return all rows of a job, ordered by sort key (strongly consistent)."""
         return [_row(job, item) for item in self._table.partition("TrainingJobName", job)]
 
+    def read(self, job: str) -> list[StoredRow]:
+        """Return all rows of a job with what the fire path wrote, ordered by sort key (strongly consistent)."""
+        return [_stored(job, item) for item in self._table.partition("TrainingJobName", job)]
+
 
 def _may_replace(row: RuleRow) -> Expression:
     if row.evaluated_through is None:
@@ -88,6 +93,7 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "Advice": text_or_none(row.advice),
         "AffectedPercent": number_or_none(row.affected_percent),
         "CostLost": text_or_none(row.cost_lost),
+        "WastedPercent": number_or_none(row.wasted_percent),
         "Violations": integer(row.violations),
         "TimesFired": integer(row.times_fired),
         "EvaluatedThrough": None if row.evaluated_through is None else text(iso_from_epoch(row.evaluated_through)),
@@ -123,6 +129,7 @@ def _row(job: str, item: "Item") -> RuleRow:
             advice=columns.text_or_none("Advice"),
             affected_percent=columns.real_or_none("AffectedPercent"),
             cost_lost=columns.text_or_none("CostLost"),
+            wasted_percent=columns.real_or_none("WastedPercent"),
             violations=columns.integer_or_none("Violations") or 0,
             times_fired=columns.integer_or_none("TimesFired") or 0,
             evaluated_through=None if through is None else epoch_from_iso(through),
@@ -130,4 +137,20 @@ def _row(job: str, item: "Item") -> RuleRow:
             counters=columns.integers("Counters"),
             parameters=columns.scalars("Parameters"),
             expires_at=columns.integer_or_none("ExpiresAt"),
+        )
+
+
+def _stored(job: str, item: "Item") -> StoredRow:
+    columns = Columns(item)
+    row = _row(job, item)
+    with decoding(f"RuleState/{job}/{row.target}"):
+        action_at = columns.text_or_none("ActionAt")
+        return StoredRow(
+            row=row,
+            fire_id=columns.text_or_none("FireId"),
+            action=columns.text_or_none("Action"),
+            action_at=None if action_at is None else epoch_from_iso(action_at),
+            # NULL says that the alert of this fire failed.
+            alert_id=None if "NULL" in item.get("AlertId", {}) else columns.text_or_none("AlertId"),
+            report_uri=columns.text_or_none("ReportUri"),
         )

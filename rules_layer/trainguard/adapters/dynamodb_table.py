@@ -1,4 +1,4 @@
-"""One DynamoDB table behind five verbs; conditions that do not hold are answers, everything else is an error."""
+"""One DynamoDB table behind six verbs; conditions that do not hold are answers, everything else is an error."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +13,12 @@ from trainguard.errors import StateCodecError
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
-    from mypy_boto3_dynamodb.type_defs import PutItemInputTypeDef, QueryInputTypeDef, UpdateItemInputTypeDef
+    from mypy_boto3_dynamodb.type_defs import (
+        PutItemInputTypeDef,
+        QueryInputTypeDef,
+        ScanInputTypeDef,
+        UpdateItemInputTypeDef,
+    )
 
     from trainguard.adapters.attribute_values import Item
 
@@ -125,6 +130,17 @@ class Table:
         while True:
             with translated(_SERVICE, "Query"):
                 page = self._client.query(**request)
+            yield from page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def items(self) -> "Iterator[Item]":
+        """Iterate over all items of the table, page by page and in no order; not strongly consistent."""
+        request: ScanInputTypeDef = {"TableName": self._name}
+        while True:
+            with translated(_SERVICE, "Scan"):
+                page = self._client.scan(**request)
             yield from page["Items"]
             if "LastEvaluatedKey" not in page:
                 return

@@ -27,6 +27,7 @@ class EvaluateObjectsEnvironment:
     rule_state_table: str = _variable("the name of the RuleState table")
     task_queue_url: str = _variable("the URL of the doorbell queue")
     fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
+    report_state_machine_arn: str = _variable("the ARN of the report state machine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,11 @@ class BuildReportEnvironment:
 
     jobs_table: str = _variable("the name of the Jobs table")
     node_state_table: str = _variable("the name of the NodeState table")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReportEnvironment(BuildReportEnvironment):
+    """Environment of ``plan_report``, which reads the same tables."""
 
 
 def load_environment(kind: "type[Environment]", environ: Mapping[str, str], *, function: str) -> "Environment":

@@ -1,4 +1,4 @@
-"""Executions of the fire state machine."""
+"""Executions of a state machine."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

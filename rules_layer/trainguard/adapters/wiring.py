@@ -34,6 +34,9 @@ def evaluation_services(environment: EvaluateObjectsEnvironment, *, clients: Cli
         executions=StepFunctionsExecutions(
             client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
         ),
+        reports=StepFunctionsExecutions(
+            client=clients.stepfunctions, state_machine_arn=environment.report_state_machine_arn
+        ),
         training_jobs=RarelyAskedTrainingJobs(clients),
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
         journal=journal,

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from trainguard.engine.closing import begin_close
 from trainguard.engine.doorbells import JobRings, Message, Ring, sort_messages
 from trainguard.engine.evaluate import NodeEvaluator
+from trainguard.engine.job_file import KnownJobs
 from trainguard.engine.registration import ensure_job, with_description
 from trainguard.engine.summary import Summariser
 from trainguard.errors import PortUnavailableError, StateConflictError, TrainGuardError
 from trainguard.ports import Services, Timing
 from trainguard.records import JobRecord
+from trainguard.telemetry.keys import ProfileRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,11 @@ class BatchProcessor:
             self._journal.count("foreign_keys", len(everything), job=rings.job, reason=_elsewhere(rings))
             return []
         failed: list[str] = []
-        if rings.ended:
+        if rings.ended or rings.told:
             try:
-                job = self._end(job)
+                job = self._follow(job, rings)
             except TrainGuardError as error:
-                failed.extend(self._give_back(rings.ended, rings.job, None, error))
+                failed.extend(self._give_back([*rings.ended, *rings.told], rings.job, None, error))
         for ring in rings.nodes.values():
             failed.extend(self._process_node(job, ring))
         if not failed and (job.closing or any(ring.work.close for ring in rings.nodes.values())):
@@ -80,24 +82,40 @@ class BatchProcessor:
 
     def _job_of(self, rings: JobRings) -> JobRecord | None:
         """Return the job's item; None for objects under another root than the job's own, and for unknown tasks."""
+        jobs = self._services.jobs
         if rings.source is None:
-            return self._services.jobs.load(rings.job)
+            return jobs.load(rings.job)
         bucket, root = rings.source
-        job = ensure_job(jobs=self._services.jobs, training_jobs=self._services.training_jobs, bucket=bucket, root=root)
+        known = self._known_jobs(bucket, root)
+        if not (rings.nodes or rings.ended) and jobs.load(rings.job) is None and known.told(rings.job) is None:
+            return None
+        job = ensure_job(jobs=jobs, training_jobs=known, bucket=bucket, root=root)
         return job if (job.bucket, job.prefix) == (bucket, root.prefix) else None
 
-    def _end(self, job: JobRecord) -> JobRecord:
-        """Close a job whose end mark rang, unless SageMaker says that it goes on.
+    def _known_jobs(self, bucket: str, root: ProfileRoot) -> KnownJobs:
+        return KnownJobs(
+            training_jobs=self._services.training_jobs,
+            objects=self._services.objects,
+            journal=self._journal,
+            bucket=bucket,
+            root=root,
+        )
 
-        One process that ends early, a spot restart, or anybody who may write objects can leave a mark; a job that is
-        still running is closed when its state changes.
+    def _follow(self, job: JobRecord, rings: JobRings) -> JobRecord:
+        """Take in what is known of a job whose end mark or own file rang, and close it when it has ended.
+
+        One process that ends early, a spot restart, or anybody who may write objects can leave a mark: a job that is
+        said to be running is closed when that changes.
         """
-        description = self._services.training_jobs.describe(job.job)
-        if description is not None and not description.status.is_final:
-            return job
-        ended = job if description is None else with_description(job, description)
         services = self._services
-        return begin_close(ended, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
+        description = self._known_jobs(job.bucket, ProfileRoot(job.prefix, job.job)).describe(job.job)
+        described = job if description is None else with_description(job, description)
+        ended = bool(rings.ended) if description is None else described.status.is_final and described.active
+        if ended:
+            return begin_close(described, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
+        if described != job:
+            services.jobs.update_status(described)
+        return described
 
     def _process_node(self, job: JobRecord, ring: Ring) -> list[str]:
         node = ring.work.key.node_kind

@@ -16,7 +16,7 @@ from trainguard.engine.session import Announced
 from trainguard.errors import DoorbellError, ForeignKeyError
 from trainguard.ports import NodeTask
 from trainguard.records import NodeKey
-from trainguard.telemetry.keys import EndKey, FrameworkKey, ProfileRoot, parse_key
+from trainguard.telemetry.keys import EndKey, FrameworkKey, ProfileRoot, parse_job_file_key, parse_key
 
 TASK_MARK = "task"
 
@@ -40,17 +40,21 @@ class Ring:
 
 @dataclass(slots=True)
 class JobRings:
-    """Messages of one job. ``source`` is where the objects lie; None when only our own tasks name the job."""
+    """Messages of one job. ``source`` is where the objects lie; None when only our own tasks name the job.
+
+    ``ended`` are those of marks of the end, ``told`` those of the job's own file.
+    """
 
     job: str
     source: tuple[str, ProfileRoot] | None = None
     nodes: dict[NodeKey, Ring] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
 
     @property
     def message_ids(self) -> list[str]:
         """All messages of the job."""
-        return [*self.ended, *(each for ring in self.nodes.values() for each in ring.message_ids)]
+        return [*self.ended, *self.told, *(each for ring in self.nodes.values() for each in ring.message_ids)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,10 @@ def _add_object(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings]
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise DoorbellError("body", message.body[:200], f"an S3 Object Created event ({fault})") from fault
     key = event.detail.object.key
+    if (root := parse_job_file_key(key)) is not None:
+        source = (event.detail.bucket.name, root)
+        jobs.setdefault((root.job, source), JobRings(root.job, source)).told.append(message.message_id)
+        return
     parsed = parse_key(key)
     if is_future(parsed, event.time.timestamp()):
         raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {event.time.isoformat()}")

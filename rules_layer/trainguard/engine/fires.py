@@ -24,7 +24,7 @@ from trainguard.engine.slots import Fire, Reach, Verdict
 from trainguard.ports import Executions, Journal, NodeStates
 from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry
-from trainguard.telemetry.keys import ProfileRoot
+from trainguard.report.links import report_links
 
 NAME_LIMIT = 80
 ADVICE_LIMIT = 500
@@ -108,13 +108,16 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
 
 
 def job_payload(job: JobRecord) -> dict[str, object]:
-    """Return what every execution is told of the job."""
+    """Return what the execution of a fire is told of the job."""
+    links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     return {
         "job": job.job,
         "jobArn": job.arn,
         "bucket": job.bucket,
         "prefix": job.prefix,
-        "reportUri": f"s3://{job.bucket}/{ProfileRoot(job.prefix, job.job).report}report.json",
+        "reportUri": links.document,
+        "reportPage": links.page,
+        "reportLink": links.console,
     }
 
 

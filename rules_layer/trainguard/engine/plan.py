@@ -64,7 +64,8 @@ class RulePlan:
 
 def plan_rules(job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
     """Resolve a job's settings against the rules' own parameter classes."""
-    parameters, faults = resolve_parameters(job.rule_settings, defaults)
+    parameters, found = resolve_parameters(job.rule_settings, defaults)
+    faults = {rule: fault.given_by(job.setting_sources.get(fault.field)) for rule, fault in found.items()}
     interval_ms = job.profiling_interval_ms
     invoked = _invoked(parameters)
     job_rules = tuple(rule for rule in JOB_RULES if rule.name in invoked)

@@ -35,10 +35,11 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
     """
     judgement, episode = verdict.judgement, verdict.episode
     status, reason = shown_status(verdict), judgement.reason
+    if finding is None and (episode.times_fired or status is Status.FIRED):
+        finding = finding_of(verdict, context.account)
+    wasted_percent = None if finding is None else _wasted_percent(finding, context.account)
     if status is not Status.FIRED:
         finding = None
-    elif finding is None:
-        finding = finding_of(verdict, context.account)
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
     reason += _counted(unused, context.last_fault)
     return RuleRow(
@@ -56,6 +57,7 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         advice=None if finding is None else finding.advice,
         affected_percent=None if finding is None else finding.affected_percent,
         cost_lost=None if finding is None or finding.cost is None else str(finding.cost),
+        wasted_percent=wasted_percent,
         violations=episode.violations,
         times_fired=episode.times_fired,
         evaluated_through=context.through,
@@ -64,6 +66,13 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,
     )
+
+
+def _wasted_percent(finding: Finding, account: Account) -> float | None:
+    """Return what a finding wasted of the paid time of all nodes, in percent to one decimal."""
+    if finding.wasted_nodes is None or account.nodes == 0:
+        return None
+    return round(100.0 * min(finding.wasted_nodes / account.nodes, 1.0), 1)
 
 
 def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:

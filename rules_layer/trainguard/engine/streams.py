@@ -4,6 +4,7 @@ The job's own item belongs to the tick: the episodes and outbox of fires of the 
 each rule. Nothing in it is needed to rebuild a verdict.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,21 @@ class JobStreams:
         """The furthest watermark of all streams, epoch seconds."""
         marks = (self.system_through, *(stream.state.through for stream in self.framework.values()))
         return max((mark for mark in marks if mark is not None), default=None)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What was counted on all nodes together, by name."""
+        total: Counter[str] = Counter()
+        for record in self.records.values():
+            total.update(record.counters)
+        return dict(sorted(total.items()))
+
+    @property
+    def last_fault(self) -> str | None:
+        """What was wrong last, on the first node that has something to tell."""
+        system = (stream.state.last_fault for stream in self.system.values())
+        framework = (stream.state.last_fault for stream in self.framework.values())
+        return next((fault for fault in (*system, *framework) if fault), None)
 
 
 def open_streams(job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> JobStreams:

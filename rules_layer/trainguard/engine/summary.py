@@ -4,13 +4,12 @@ Called by the tick every minute, and by the evaluator that closes a job's last s
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.evaluate import ATTEMPTS, expiry
 from trainguard.engine.findings import rank_findings
-from trainguard.engine.fires import NAME_LIMIT, drain, enqueue, job_payload
+from trainguard.engine.fires import NAME_LIMIT, drain, enqueue
 from trainguard.engine.job_verdicts import account_of, job_verdicts
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.profiler_report import report_verdict
@@ -67,8 +66,8 @@ class Summariser:
             node=None,
             plan=plan,
             through=streams.through,
-            counters=_summed(streams),
-            last_fault=_last_fault(streams),
+            counters=streams.counters,
+            last_fault=streams.last_fault,
             expires_at=expiry(streams.through, now) if finished else None,
             account=account,
         )
@@ -108,7 +107,7 @@ class Summariser:
         return True
 
     def _finish(self, job: JobRecord, streams: JobStreams, expires_at: int | None) -> None:
-        """Start the report of the whole job and take the job off the active ones.
+        """Start the full report of the job and take the job off the active ones.
 
         The execution's name holds what was applied, so that data which arrives after the end gets a new report and a
         repeat none.
@@ -116,7 +115,7 @@ class Summariser:
         cursors = sorted((key.node_kind, *sorted(record.cursors.items())) for key, record in streams.records.items())
         applied = hashlib.sha256(repr((job.arn, cursors)).encode()).hexdigest()[:20]
         name = f"report-{applied}-{job.job}"[:NAME_LIMIT]
-        self._services.executions.start(name, {"kind": "report", **job_payload(job)})
+        self._services.reports.start(name, {"kind": "end", "job": job.job})
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 
 
@@ -146,16 +145,3 @@ def watch(streams: JobStreams, now: float) -> None:
         known = watched.get(key.node_kind)
         if known is None or known.version != record.version:
             watched[key.node_kind] = Watched(record.version, now)
-
-
-def _summed(streams: JobStreams) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for record in streams.records.values():
-        total.update(record.counters)
-    return dict(sorted(total.items()))
-
-
-def _last_fault(streams: JobStreams) -> str | None:
-    system = (stream.state.last_fault for stream in streams.system.values())
-    framework = (stream.state.last_fault for stream in streams.framework.values())
-    return next((fault for fault in (*system, *framework) if fault), None)

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.engine.closing import begin_close, close_task
+from trainguard.engine.job_file import UNKNOWN_ARN, KnownJobs
 from trainguard.engine.registration import with_description
 from trainguard.engine.streams import JobStreams
 from trainguard.engine.summary import Summariser, Summary
 from trainguard.ports import NodeTask, Services, Timing
 from trainguard.records import JobRecord, NodeKey
+from trainguard.telemetry.keys import ProfileRoot
 
 SILENT_S = 300.0
 """A node that waits this long on S3's clock waits for an object that does not come."""
@@ -110,20 +112,33 @@ class Tick:
         return 0.0 if watched is None else now - watched.since
 
     def _reconcile(self, job: JobRecord, streams: JobStreams) -> int:
-        """Ask SageMaker about a job that has gone silent: the event that says that it ended may be lost."""
+        """Ask about a job that has gone silent: the event that says that it ended may be lost.
+
+        A job outside SageMaker that never says that it has ended has ended when it writes nothing for a day.
+        """
         now = self._timing.now()
         silence = [self._silent_for(streams, key, now) for key in streams.records]
         if job.closing or min(silence, default=DESCRIBE_AFTER_S) < DESCRIBE_AFTER_S:
             return 0
-        description = self._services.training_jobs.describe(job.job)
+        description = self._known_jobs(job).describe(job.job)
         described = job if description is None else with_description(job, description)
-        abandoned = description is None and min(silence, default=0.0) >= ABANDONED_S
+        outside = description is None or description.arn.startswith(UNKNOWN_ARN)
+        abandoned = outside and min(silence, default=0.0) >= ABANDONED_S
         if described.status.is_final or abandoned:
             self._begin_close(described)
             return 1
         if described != job:
             self._services.jobs.update_status(described)
         return 0
+
+    def _known_jobs(self, job: JobRecord) -> KnownJobs:
+        return KnownJobs(
+            training_jobs=self._services.training_jobs,
+            objects=self._services.objects,
+            journal=self._services.journal,
+            bucket=job.bucket,
+            root=ProfileRoot(job.prefix, job.job),
+        )
 
     def _begin_close(self, job: JobRecord) -> None:
         services = self._services

@@ -19,13 +19,13 @@ from trainguard.rules.registry import ALL_RULES, RULE_NAMES
 NONE_WORDS = frozenset({"none", "null", ""})
 MINUTE_US = 60_000_000
 
-_TYPES: Mapping[str, type[RuleParameters]] = {
+PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {
     **{rule.name: rule.parameters_type for rule in ALL_RULES},
     PROFILER_REPORT: ProfilerReportParameters,
 }
-_CANONICAL = {name.lower(): name for name in _TYPES}
+_CANONICAL = {name.lower(): name for name in PARAMETERS_TYPES}
 _UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ProfilerReportParameters))
-_A_RULE = f"<Rule>_<parameter> with a rule of {', '.join(_TYPES)}"
+_A_RULE = f"<Rule>_<parameter> with a rule of {', '.join(PARAMETERS_TYPES)}"
 
 Given = dict[str, tuple[str, str]]
 """A rule's settings by parameter: the setting and its value, both as written."""
@@ -39,16 +39,19 @@ def resolve_parameters(
     A rule with a fault is in the second mapping and not in the first; the others stay usable. A setting of a rule that
     does not exist is a fault under the rule's name as written. ProfilerReport's settings are among them.
     """
-    given, faults = _by_rule(settings)
-    parameters: dict[str, RuleParameters] = {}
-    for rule, parameters_type in _TYPES.items():
-        if rule in faults:
-            continue
-        try:
-            parameters[rule] = _build(rule, parameters_type, given[rule], own_defaults(rule, defaults))
-        except RuleConfigError as fault:
-            faults[rule] = fault
-    return parameters, faults
+    parameters, found = _resolve(settings, defaults)
+    return parameters, {rule: faults[0] for rule, faults in found.items()}
+
+
+def parameter_faults(settings: Mapping[str, str]) -> list[RuleConfigError]:
+    """Return every fault of the settings, rule by rule."""
+    _, found = _resolve(settings, "documented")
+    return [fault for faults in found.values() for fault in faults]
+
+
+def canonical_rule(written: str) -> str | None:
+    """Return a rule's name as it is spelled, be it written in any case; None when there is no such rule."""
+    return _CANONICAL.get(written.lower())
 
 
 def read_parameter_file(name: str, body: bytes) -> dict[str, str]:
@@ -75,7 +78,7 @@ def read_parameter_file(name: str, body: bytes) -> dict[str, str]:
         if isinstance(value, dict):
             rule = _CANONICAL.get(key.lower())
             if rule is None:
-                raise RuleConfigError(key, key, value, f"a rule of {', '.join(_TYPES)}")
+                raise RuleConfigError(key, key, value, f"a rule of {', '.join(PARAMETERS_TYPES)}")
             pairs = {f"{key}_{parameter}": each for parameter, each in value.items()}
         else:
             pairs = {key: value}
@@ -84,6 +87,20 @@ def read_parameter_file(name: str, body: bytes) -> dict[str, str]:
             if settings.setdefault(setting, text) != text:
                 raise RuleConfigError(_rule_of(setting)[0], setting, text, f"the same as before, {settings[setting]!r}")
     return settings
+
+
+def overridden(settings: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
+    """Return ``settings`` with those of ``by`` in place of theirs, in whatever spelling.
+
+    A parameter in seconds and the same one in data points take each other's place.
+    """
+    replaced = {_place_of(setting) for setting in by}
+    return {**{each: value for each, value in settings.items() if _place_of(each) not in replaced}, **by}
+
+
+def _place_of(setting: str) -> tuple[str, str]:
+    written, rule, parameter = _rule_of(setting)
+    return rule or written, parameter.removesuffix("_s")
 
 
 def _as_text(setting: str, value: Any) -> str:
@@ -102,38 +119,64 @@ def _rule_of(setting: str) -> tuple[str, str | None, str]:
     return written, _CANONICAL.get(written.lower()), parameter.lower()
 
 
-def _by_rule(settings: Mapping[str, str]) -> tuple[dict[str, Given], dict[str, RuleConfigError]]:
-    given: dict[str, Given] = {rule: {} for rule in _TYPES}
-    faults: dict[str, RuleConfigError] = {}
+def _resolve(
+    settings: Mapping[str, str], defaults: Defaults
+) -> tuple[dict[str, RuleParameters], dict[str, list[RuleConfigError]]]:
+    given, faults = _by_rule(settings)
+    parameters: dict[str, RuleParameters] = {}
+    for rule, parameters_type in PARAMETERS_TYPES.items():
+        values, wrong = _values(rule, parameters_type, given[rule], own_defaults(rule, defaults))
+        wrong = faults.get(rule, []) + wrong
+        if not wrong:
+            try:
+                parameters[rule] = parameters_type(**values)
+            except RuleConfigError as fault:
+                wrong = [fault]
+        if wrong:
+            faults[rule] = wrong
+    return parameters, faults
+
+
+def _by_rule(settings: Mapping[str, str]) -> tuple[dict[str, Given], dict[str, list[RuleConfigError]]]:
+    given: dict[str, Given] = {rule: {} for rule in PARAMETERS_TYPES}
+    faults: dict[str, list[RuleConfigError]] = {}
     for setting in sorted(settings):
         value = settings[setting]
         written, rule, parameter = _rule_of(setting)
         if rule is None:
-            faults.setdefault(written, RuleConfigError(written, setting, value, _A_RULE))
+            faults.setdefault(written, []).append(RuleConfigError(written, setting, value, _A_RULE))
             continue
         earlier = given[rule].setdefault(parameter, (setting, value))
         if earlier[1] != value:
-            faults.setdefault(rule, RuleConfigError(rule, setting, value, f"the same as {earlier[0]}, {earlier[1]!r}"))
+            expected = f"the same as {earlier[0]}, {earlier[1]!r}"
+            faults.setdefault(rule, []).append(RuleConfigError(rule, setting, value, expected))
     return given, faults
 
 
-def _build(
+def _values(
     rule: str, parameters_type: type[RuleParameters], given: Given, defaults: Mapping[str, Any]
-) -> RuleParameters:
+) -> tuple[dict[str, Any], list[RuleConfigError]]:
+    """Return a rule's arguments, and what is wrong with each that was given and cannot be used."""
+    values, faults = dict(defaults), []
+    for parameter in given:
+        try:
+            values[parameter] = _value(rule, parameters_type, given, parameter)
+        except RuleConfigError as fault:
+            faults.append(fault)
+    return values, faults
+
+
+def _value(rule: str, parameters_type: type[RuleParameters], given: Given, parameter: str) -> Any:
     fields = {field.name: field.type for field in msgspec.structs.fields(parameters_type)}
-    values = dict(defaults)
-    for parameter, (setting, value) in given.items():
-        if parameter not in fields:
-            raise RuleConfigError(rule, setting, value, f"one of the parameters {', '.join(sorted(fields))}")
-        if f"{parameter}_s" in given:
-            raise RuleConfigError(rule, setting, value, f"either {parameter} or {parameter}_s, not both")
-        converted = _convert(rule, setting, value, fields[parameter])
-        if parameter == "scan_interval_us":
-            converted = -(-converted // MINUTE_US) * MINUTE_US
-        if parameter == "rule_to_invoke":
-            converted = _invoked(rule, setting, converted)
-        values[parameter] = converted
-    return parameters_type(**values)
+    setting, value = given[parameter]
+    if parameter not in fields:
+        raise RuleConfigError(rule, setting, value, f"one of the parameters {', '.join(sorted(fields))}")
+    if f"{parameter}_s" in given:
+        raise RuleConfigError(rule, setting, value, f"either {parameter} or {parameter}_s, not both")
+    converted = _convert(rule, setting, value, fields[parameter])
+    if parameter == "scan_interval_us":
+        return -(-converted // MINUTE_US) * MINUTE_US
+    return _invoked(rule, setting, converted) if parameter == "rule_to_invoke" else converted
 
 
 def _invoked(rule: str, setting: str, value: str) -> str:
@@ -145,13 +188,11 @@ def _invoked(rule: str, setting: str, value: str) -> str:
 
 def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
     """Convert ``value`` to the parameter's type, with its constraints; RuleConfigError where it cannot be."""
-    described = msgspec.inspect.type_info(kind)
-    types = described.types if isinstance(described, msgspec.inspect.UnionType) else (described,)
     word = value.strip()
-    optional = any(isinstance(item, msgspec.inspect.NoneType) for item in types)
+    optional = any(isinstance(item, msgspec.inspect.NoneType) for item in _types(kind))
     if optional and word.lower() in NONE_WORDS:
         return None
-    expected = " or ".join(_describe(item) for item in types)
+    expected = accepted(kind)
     try:
         converted = msgspec.convert(word, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -159,6 +200,16 @@ def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
     if isinstance(converted, float) and not math.isfinite(converted):
         raise RuleConfigError(rule, setting, value, expected)
     return converted
+
+
+def accepted(kind: Any) -> str:
+    """Say in words what a parameter of the type may be, for example ``a number above 0 or None``."""
+    return " or ".join(_describe(item) for item in _types(kind))
+
+
+def _types(kind: Any) -> tuple[msgspec.inspect.Type, ...]:
+    described = msgspec.inspect.type_info(kind)
+    return described.types if isinstance(described, msgspec.inspect.UnionType) else (described,)
 
 
 def _describe(kind: msgspec.inspect.Type) -> str:

@@ -39,6 +39,7 @@ _TF_TRACE = re.compile(
     rf"plugins/profile/(?P<run>[A-Za-z0-9_.:-]{{1,64}})/(?P<host>{_NODE})\.trace\.json\.gz"
 )
 _END = re.compile(rf"{_ROOT}(?P<stream>system|framework)/training_job_end\.ts")
+_JOB_FILE = re.compile(rf"(?P<prefix>(?:(?!profiler-output/)[^/]+/)*)(?!profiler-output/){_JOB}/job\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class ProfileRoot:
     def tensorflow(self) -> str:
         """Key prefix of the traces of TensorFlow's profiler."""
         return f"{self.prefix}{self.job}/profiler-output/framework/tensorflow/detailed_profiling/"
+
+    @property
+    def job_file(self) -> str:
+        """Key of the file by which a job outside SageMaker says what it is."""
+        return f"{self.prefix}{self.job}/job.json"
 
     @property
     def report(self) -> str:
@@ -151,6 +157,14 @@ def parse_key(key: str) -> ProfileKey:
         "…/framework/tensorflow/detailed_profiling/<YYYYMMDDHH>/<step>/<node>_<start us>_<end us>.metadata "
         "or …/training_job_end.ts",
     )
+
+
+def parse_job_file_key(key: str) -> ProfileRoot | None:
+    """Return whose job file a key is, the file beside ``profiler-output``; None for any other object."""
+    if len(key) > _MAX_KEY_LENGTH or "rule-output" in key.split("/"):
+        return None
+    match = _JOB_FILE.fullmatch(key)
+    return None if match is None else _root(match)
 
 
 def parse_trace_key(key: str) -> TraceKey | None:

@@ -17,6 +17,8 @@ FIRE: dict[str, Any] = {
     "reason": "gpu1 is low.",
     "fired_at": "2026-11-21T08:20:00.000Z",
     "report_uri": "s3://profiles/bert/rule-output/TrainGuardReport/report.json",
+    "report_page": "s3://profiles/bert/rule-output/TrainGuardReport/report.html",
+    "report_link": "https://eu-west-1.console.aws.amazon.com/s3/object/profiles?region=eu-west-1&prefix=bert/report.html",
     "measured": 34.0,
     "threshold": 70.0,
 }
@@ -58,7 +60,21 @@ def test_given_an_alert_when_read_by_a_machine_then_id_report_and_numbers_are_th
     document = alert().document
     assert document["alert_id"] == FIRE["fire_id"]
     assert document["report_uri"] == FIRE["report_uri"]
+    assert (document["report_page"], document["report_link"]) == (FIRE["report_page"], FIRE["report_link"])
+    assert document["report_command"] == "trainguard open bert"
     assert (document["measured"], document["threshold"], document["schema_version"]) == (34.0, 70.0, "1")
+
+
+def test_given_an_alert_when_read_by_a_person_then_each_way_to_the_report_has_a_line() -> None:
+    assert (
+        f"\nReport: {FIRE['report_page']}\nOpen it in the console: {FIRE['report_link']}\n"
+        "Or by a link of its own: trainguard open bert\n"
+    ) in alert().text
+
+
+def test_given_a_fire_that_knows_no_page_when_composed_then_the_document_s_place_and_the_command_are_told() -> None:
+    text = alert(report_page=None, report_link=None).text
+    assert f"\nReport: {FIRE['report_uri']}\nOr by a link of its own: trainguard open bert\n" in text
 
 
 def test_given_what_a_fire_means_when_composed_then_text_and_document_say_severity_advice_and_cost() -> None:

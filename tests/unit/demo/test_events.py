@@ -12,6 +12,7 @@ from demo.recording import Recording
 from trainguard.engine.doorbells import Message, encode_task, sort_messages
 from trainguard.engine.episodes import fire_id
 from trainguard.ports import NodeTask
+from trainguard.report.links import report_links
 
 EVENTS = RECORDINGS.parent
 JOB = "resnet50-slow-loader-2026-07-14"
@@ -107,4 +108,6 @@ def test_given_an_input_of_the_fire_path_when_read_then_its_fire_is_that_of_job_
 
     assert fire["fireId"] == fire_id(fire["jobArn"], fire["rule"], fire["episode"])
     assert fire["reportUri"] == f"s3://{fire['bucket']}/{fire['prefix']}{JOB}/rule-output/TrainGuardReport/report.json"
+    links = report_links(job=JOB, arn=fire["jobArn"], bucket=fire["bucket"], prefix=fire["prefix"])
+    assert (fire["reportPage"], fire["reportLink"]) == (links.page, links.console)
     assert fire["measured"] < fire["threshold"]

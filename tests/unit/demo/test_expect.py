@@ -11,19 +11,26 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
 URI = "s3://profiles/job/rule-output/TrainGuardReport/report.json"
+PAGE = "s3://profiles/job/rule-output/TrainGuardReport/report.html"
 STOPPED = "Training job stopped: trainguard:stop-on-fire is 'allowed' on job job, which is in progress."
 REFUSED = "Training job not stopped: its owner has not opted in: job job has no tag trainguard:stop-on-fire."
 ROWS = {**dict.fromkeys((*RULE_NAMES, PROFILER_REPORT), "OK"), "StepOutlier": "NOT_APPLICABLE"}
 MEANING = {"Severity": "high", "Advice": "Prefetch.", "AffectedPercent": 100, "CostLost": "about USD 1.00"}
-REPORT = {"final": True, "fired": ["LowGPUUtilization"], "findings": [{"rule": "LowGPUUtilization"}]}
+LINES = {
+    "scope": "full",
+    "timelines": {"nodes": [{"node": "algo-1", "gpus": [{"utilization": {"mean": [None, 5.0]}}]}]},
+}
+REPORT = {"final": True, "fired": ["LowGPUUtilization"], "findings": [{"rule": "LowGPUUtilization"}], **LINES}
+BLANK = {"nodes": [{"node": "algo-1", "gpus": [{"utilization": {"mean": [None]}}]}, {"node": "algo-2", "gpus": []}]}
 
 Judge = Callable[[JobSeen], list[Check]]
 
 
 def fired(*, stopped: bool) -> JobSeen:
     action = STOPPED if stopped else REFUSED
-    row = {"Status": "FIRED", "Action": action, "AlertId": "f1", "ReportUri": URI, **MEANING}
+    row = {"Status": "FIRED", "Action": action, "AlertId": "f1", "ReportUri": PAGE, **MEANING}
     alert = {"rule": "LowGPUUtilization", "alert_id": "f1", "action": action, "stop": {"made": stopped}}
+    alert |= {"report_uri": URI, "report_page": PAGE}
     return JobSeen(
         job="job",
         status="Stopped" if stopped else "Completed",
@@ -33,6 +40,7 @@ def fired(*, stopped: bool) -> JobSeen:
         rows={"LowGPUUtilization": row, "CPUBottleneck": {"Status": "OK"}, "ProfilerReport": {"Status": "FIRED"}},
         report=REPORT,
         report_uri=URI,
+        page_uri=PAGE,
     )
 
 
@@ -41,8 +49,9 @@ def quiet() -> JobSeen:
         job="job",
         status="Completed",
         rows={rule: {"Status": status} for rule, status in ROWS.items()},
-        report={"final": True, "fired": []},
+        report={"final": True, "fired": [], **LINES},
         report_uri=URI,
+        page_uri=PAGE,
     )
 
 
@@ -80,6 +89,16 @@ def test_given_all_that_must_be_seen_when_judged_then_nothing_is_missed(judge: J
             "report: first finding",
         ),
         (replace(fired(stopped=True), report={**REPORT, "findings": []}), "report: first finding"),
+        (replace(fired(stopped=True), report={**REPORT, "scope": "state"}), "report: scope"),
+        (
+            replace(fired(stopped=True), report={**REPORT, "timelines": None}),
+            "report: nodes whose time lines are empty",
+        ),
+        (
+            replace(fired(stopped=True), report={**REPORT, "timelines": BLANK}),
+            "report: nodes whose time lines are empty",
+        ),
+        (replace(fired(stopped=True), page_uri="s3://other"), "alerts lead to the report"),
         (
             with_row(fired(stopped=True), "LowGPUUtilization", CostLost=None),
             "LowGPUUtilization: columns of what it means that are empty",
@@ -133,6 +152,8 @@ def test_given_an_alert_or_a_stop_when_the_healthy_job_is_judged_then_both_are_m
         "report in the bucket",
         "report is final",
         "report: rules that fired",
+        "report: scope",
+        "report: nodes whose time lines are empty",
     ]
 
 

@@ -157,8 +157,7 @@ def test_given_an_object_after_the_end_when_it_arrives_then_the_state_is_as_if_i
     assert row(too_late, "LowGPUUtilization#algo-1").evaluated_through == pytest.approx(
         START + 14 * 60 - 5 + 0.01, abs=0.1
     )
-    reports = [name for name, payload in too_late.world.executions.started.items() if payload["kind"] == "report"]
-    assert len(reports) == 2
+    assert list(too_late.world.reports.started.values()) == [{"kind": "end", "job": JOB}] * 2
 
 
 def test_given_a_snapshot_that_goes_on_after_the_end_when_it_arrives_then_it_is_still_one_snapshot() -> None:
@@ -314,7 +313,7 @@ def test_given_an_end_mark_while_the_job_goes_on_when_it_rings_then_nothing_is_c
     job = network.job()
     assert (job.active, job.closing) == (True, False)
     assert not network.node(NODE_1).closed
-    assert [each for each in network.world.executions.started.values() if each["kind"] == "report"] == []
+    assert network.world.reports.started == {}
 
 
 def test_given_a_node_that_fired_and_vanished_when_the_others_go_on_then_the_episode_ends_and_the_row_says_so() -> None:

@@ -7,11 +7,20 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from trainguard.errors import PortUnavailableError, StateConflictError
-from trainguard.ports import Executions, Jobs, NodeStates, ProfileObjects, RuleStates, TaskQueue, TrainingJobs
+from trainguard.ports import (
+    Executions,
+    Jobs,
+    NodeStates,
+    ProfileObjects,
+    ReportObjects,
+    RuleStates,
+    TaskQueue,
+    TrainingJobs,
+)
 
 OPERATIONS = frozenset(
     f"{port.__name__}.{name}"
-    for port in (NodeStates, RuleStates, Jobs, ProfileObjects, Executions, TrainingJobs, TaskQueue)
+    for port in (NodeStates, RuleStates, Jobs, ProfileObjects, ReportObjects, Executions, TrainingJobs, TaskQueue)
     for name in vars(port)
     if not name.startswith("_")
 )

@@ -1,6 +1,7 @@
 """Jobs in memory."""
 
 import threading
+from collections.abc import Iterator
 
 from trainguard.adapters.frozen import frozen_record
 from trainguard.adapters.memory.faults import Faults
@@ -67,3 +68,9 @@ class MemoryJobs:
         """Names of the jobs that are not closed, in order."""
         with self._faults.call("Jobs.active"), self._lock:
             return sorted(job for job, record in self._records.items() if record.active)
+
+    def all(self) -> Iterator[JobRecord]:
+        """Iterate over every job, page by page and in no order; here a page holds them all."""
+        with self._faults.call("Jobs.all"), self._lock:
+            page = tuple(self._records.values())
+        yield from page

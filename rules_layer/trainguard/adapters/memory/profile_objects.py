@@ -2,11 +2,13 @@
 
 import heapq
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.errors import ObjectMissingError
 from trainguard.ports import ListedObject
+
+DELETE_BATCH_SIZE = 1_000
 
 
 class MemoryProfileObjects:
@@ -63,6 +65,20 @@ class MemoryProfileObjects:
             entry = ListedObject(key, self.now, len(body))
             self._buckets.setdefault(bucket, {})[key] = (entry, bytes(body))
             self._content_types[bucket, key] = content_type
+
+    def folders(self, bucket: str, prefix: str) -> Iterator[str]:
+        """Iterate over the names of the folders directly under ``prefix``."""
+        with self._faults.call("ReportObjects.folders"), self._lock:
+            below = (key.removeprefix(prefix) for key in self._buckets.get(bucket, {}) if key.startswith(prefix))
+            found = sorted({name.partition("/")[0] for name in below if "/" in name})
+        yield from found
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> None:
+        """Delete objects, a thousand in a request."""
+        for start in range(0, len(keys), DELETE_BATCH_SIZE):
+            with self._faults.call("ReportObjects.delete"), self._lock:
+                for key in keys[start : start + DELETE_BATCH_SIZE]:
+                    self._buckets.get(bucket, {}).pop(key, None)
 
     def remove(self, bucket: str, key: str) -> None:
         """Delete an object, as a lifecycle rule would."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.stored_form import stored_row
+from trainguard.ports import StoredRow
 from trainguard.records import RuleRow
 
 
@@ -16,6 +17,7 @@ class MemoryRuleStates:
         self._faults = faults
         self._lock = threading.RLock()
         self._rows: dict[tuple[str, str], RuleRow] = {}
+        self._fires: dict[tuple[str, str], StoredRow] = {}
 
     def publish(self, rows: Sequence[RuleRow]) -> None:
         """Write rows, each only if the stored one is not further, or as far and final; FiredAt is never removed."""
@@ -33,6 +35,19 @@ class MemoryRuleStates:
         """Return all rows of a job, ordered by sort key."""
         with self._faults.call("RuleStates.of_job"), self._lock:
             return [row for (owner, _), row in sorted(self._rows.items()) if owner == job]
+
+    def read(self, job: str) -> list[StoredRow]:
+        """Return all rows of a job with what the fire path wrote into them, ordered by sort key."""
+        with self._faults.call("RuleStates.read"), self._lock:
+            held = [(key, row) for key, row in sorted(self._rows.items()) if row.job == job]
+            return [replace(self._fires.get(key, StoredRow(row)), row=row) for key, row in held]
+
+    def record(self, fire: StoredRow) -> None:
+        """Write a row with the columns of the fire path, as the state machine does after a fire."""
+        with self._lock:
+            key = (fire.row.job, fire.row.target)
+            self._rows[key] = stored_row(fire.row)
+            self._fires[key] = fire
 
 
 def _is_further(stored: RuleRow, published: RuleRow) -> bool:

@@ -29,6 +29,7 @@ class MemoryWorld:
         self.rows = MemoryRuleStates(faults=self.faults)
         self.objects = MemoryProfileObjects(faults=self.faults)
         self.executions = MemoryExecutions(faults=self.faults)
+        self.reports = MemoryExecutions(faults=self.faults)
         self.training_jobs = MemoryTrainingJobs(faults=self.faults)
         self.tasks = MemoryTaskQueue(faults=self.faults)
         self.journal = MemoryJournal()
@@ -42,6 +43,7 @@ class MemoryWorld:
             rows=self.rows,
             objects=self.objects,
             executions=self.executions,
+            reports=self.reports,
             training_jobs=self.training_jobs,
             tasks=self.tasks,
             journal=self.journal,

@@ -1,0 +1,230 @@
+"""Draws the pictures of the architecture page: ``python -m docs.pictures.draw`` writes them beside this file."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from docs.pictures.canvas import Canvas
+
+FOLDER = Path(__file__).parent
+
+
+def data_flow() -> Canvas:
+    """Return the way of an object from the training job to an alert and a report."""
+    canvas = Canvas(
+        "The path of one object",
+        "A training job puts objects into the profile bucket. EventBridge rings a queue, evaluate_objects brings"
+        " NodeState and RuleState up to date, fires go to the fire state machine, the job's end to the report machine.",
+        900,
+        560,
+    )
+    job = canvas.box(20, 40, 150, 52, "training job\nwrites a profile", "outside")
+    bucket = canvas.box(240, 40, 150, 52, "profile bucket\nobjects are the truth", "store")
+    queue = canvas.box(460, 40, 150, 52, "doorbell queue\nbatches of 20 s", "box")
+    evaluate = canvas.box(680, 40, 190, 52, "evaluate_objects\none parse, all rules", "function")
+    node = canvas.box(680, 160, 190, 52, "NodeState\ncursor, state, outbox", "store")
+    rows = canvas.box(680, 280, 190, 52, "RuleState\nwhat people read", "store")
+    tick = canvas.box(460, 220, 150, 52, "tick\nevery minute", "function")
+    sagemaker = canvas.box(20, 160, 150, 52, "SageMaker\njob state changes", "outside")
+    lifecycle = canvas.box(240, 160, 150, 52, "job_lifecycle", "function")
+    jobs = canvas.box(240, 280, 150, 52, "Jobs\nsettings, status", "store")
+    fire = canvas.box(460, 400, 190, 58, "fire state machine\nstop, alert, record", "box")
+    report = canvas.box(240, 400, 150, 58, "report machine\nthe whole profile", "box")
+    alert = canvas.box(710, 400, 160, 58, "alert topic\nmail, chat, machines", "people")
+    page = canvas.box(20, 400, 150, 58, "report.html\nreport.json", "people")
+    stop = canvas.box(460, 500, 190, 42, "StopTrainingJob, where allowed", "outside")
+    canvas.arrow(job.at("right"), bucket.at("left"), text="PUT")
+    canvas.arrow(bucket.at("right"), queue.at("left"), text="EventBridge")
+    canvas.arrow(queue.at("right"), evaluate.at("left"))
+    canvas.arrow(evaluate.at("bottom"), node.at("top"), text="one conditional\nwrite a node", at=(722, 126))
+    canvas.arrow(
+        evaluate.at("top"), (775, 18), (315, 18), bucket.at("top"), text="GET; LIST before a gap", at=(545, 14)
+    )
+    canvas.arrow(node.at("bottom"), rows.at("top"), text="rows that changed", at=(718, 252))
+    canvas.arrow(tick.at("right", 0.3), (645, 236), (645, 186), node.at("left"), text="")
+    canvas.arrow(tick.at("right", 0.7), (645, 256), (645, 306), rows.at("left"))
+    canvas.arrow(tick.at("top"), queue.at("bottom"), text="tasks: close, flush", at=(475, 150))
+    canvas.arrow(tick.at("left"), (425, 246), (425, 306), jobs.at("right"))
+    canvas.arrow(sagemaker.at("right"), lifecycle.at("left"), text="event")
+    canvas.arrow(lifecycle.at("bottom"), jobs.at("top"))
+    canvas.arrow(lifecycle.at("right", 0.3), (425, 176), (425, 76), queue.at("left", 0.7), text="")
+    canvas.arrow(
+        node.at("right"), (888, 186), (888, 375), (600, 375), fire.at("top", 0.74), text="outbox", at=(840, 370)
+    )
+    canvas.arrow(tick.at("bottom", 0.3), (505, 360), (315, 360), report.at("top"), text="the job's end", at=(408, 355))
+    canvas.arrow(fire.at("right"), alert.at("left"))
+    canvas.arrow(fire.at("bottom"), stop.at("top"))
+    canvas.arrow(fire.at("left"), report.at("right"), text="from state", at=(425, 421), later=True)
+    canvas.arrow(report.at("left"), page.at("right"))
+    return canvas
+
+
+def ordering() -> Canvas:
+    """Return how the cursor decides what is applied."""
+    canvas = Canvas(
+        "What is applied, and when",
+        "Minutes of one node on a line: applied up to the cursor, the next one at once, later ones wait until the"
+        " newest seen is 120 s ahead; before a gap is jumped S3 is listed.",
+        900,
+        300,
+    )
+    canvas.words(20, 28, "One node's objects, a minute each, in the order of event time")
+    states = ("applied", "applied", "applied", "missing", "waits", "waits", "newest")
+    names = ("12:00", "12:01", "12:02", "12:03", "12:04", "12:05", "12:06")
+    kinds = ("function", "function", "function", "outside", "box", "box", "box")
+    boxes = [
+        canvas.box(20 + 124 * place, 60, 112, 46, f"{name}\n{state}", kind)
+        for place, (name, state, kind) in enumerate(zip(names, states, kinds, strict=True))
+    ]
+    canvas.arrow((boxes[2].at("bottom")[0], 148), boxes[2].at("bottom"), text="cursor", at=(boxes[2].at("top")[0], 164))
+    canvas.arrow(
+        (boxes[6].at("bottom")[0], 148), boxes[6].at("bottom"), text="newest seen", at=(boxes[6].at("top")[0], 164)
+    )
+    canvas.arrow((boxes[3].at("bottom")[0], 148), boxes[3].at("bottom"), text="gap", at=(boxes[3].at("top")[0], 164))
+    canvas.box(20, 196, 205, 80, "minute = cursor + 60 s\nis applied at once", "function")
+    canvas.box(
+        237,
+        196,
+        205,
+        80,
+        "minute ≤ newest less 120 s\na gap: LIST once, apply what\nS3 has, jump only what it lacks",
+        "box",
+    )
+    canvas.box(454, 196, 205, 80, "minute ≤ cursor\nduplicate, or late\nif it was jumped: counted", "outside")
+    canvas.box(671, 196, 209, 80, "silent for 5 minutes, or the end\nLIST, apply all that is there", "store")
+    return canvas
+
+
+def fire_machine() -> Canvas:
+    """Return the fire state machine: no step keeps another from running."""
+    canvas = Canvas(
+        "One fire",
+        "MarkFired, then two branches side by side: decide, stop, alert and record; build the report and record its"
+        " place. What failed is named at the end.",
+        900,
+        350,
+    )
+    mark = canvas.box(20, 150, 110, 46, "MarkFired\nRuleState")
+    canvas.room(160, 20, 590, 150, "act")
+    decide = canvas.box(175, 55, 105, 46, "DecideStop\ntags, switch", "function")
+    stop = canvas.box(300, 110, 130, 46, "StopTrainingJob\nif decided so", "outside")
+    compose = canvas.box(450, 55, 120, 46, "ComposeAlert\nwhat came of it", "function")
+    publish = canvas.box(590, 55, 70, 46, "Publish\nAlert", "people")
+    outcome = canvas.box(672, 110, 70, 46, "Record\nOutcome")
+    canvas.room(160, 190, 590, 90, "report")
+    build = canvas.box(175, 218, 150, 46, "BuildReport\nfrom state", "function")
+    place = canvas.box(450, 218, 150, 46, "RecordReport\nRuleState")
+    done = canvas.box(780, 120, 100, 46, "Done", "box")
+    failed = canvas.box(780, 218, 100, 56, "SomeStepFailed\nnames each;\nan alarm rings", "outside")
+    canvas.arrow(mark.at("right", 0.3), (148, 164), (148, 78), decide.at("left"))
+    canvas.arrow(mark.at("right", 0.7), (148, 182), (148, 241), build.at("left"))
+    canvas.arrow(decide.at("right"), compose.at("left"), text="no stop", at=(365, 72))
+    canvas.arrow(decide.at("bottom"), (decide.at("bottom")[0], 133), stop.at("left"))
+    canvas.arrow(stop.at("right"), (510, 133), compose.at("bottom"))
+    canvas.arrow(compose.at("right"), publish.at("left"))
+    canvas.arrow(publish.at("right"), (707, 78), outcome.at("top"))
+    canvas.arrow(build.at("right"), place.at("left"))
+    canvas.arrow((750, 143), done.at("left"))
+    canvas.arrow((750, 240), failed.at("left"))
+    canvas.words(
+        20,
+        312,
+        "Each step is retried; what finally fails is noted and passed by: the alert goes out although the stop failed, and"
+        "\nsays so. The name is made of rule, fire and job: a second start of one fire is refused.",
+    )
+    return canvas
+
+
+def report_machine() -> Canvas:
+    """Return the report state machine."""
+    canvas = Canvas(
+        "One full report",
+        "PlanReport lists nodes and days; a Map digests each of them; BuildReport puts the parts together; the parts"
+        " are deleted.",
+        900,
+        270,
+    )
+    plan = canvas.box(20, 90, 140, 56, "PlanReport\nnodes and UTC days", "function")
+    canvas.room(200, 20, 330, 190, "Map: up to 40 at once, inline or distributed")
+    digest = canvas.box(240, 60, 200, 56, "DigestProfile\nreads until 14 min, then a part", "function")
+    again = canvas.box(240, 145, 200, 46, "anything left?\ncalled again", "box")
+    build = canvas.box(580, 90, 140, 56, "BuildReport\nstate + parts", "function")
+    drop = canvas.box(750, 60, 130, 46, "DropParts", "function")
+    files = canvas.box(750, 130, 130, 56, "report.html\nreport.json", "people")
+    canvas.arrow(plan.at("right"), (200, 118))
+    canvas.arrow(digest.at("bottom"), again.at("top"))
+    canvas.arrow(again.at("right"), (475, 168), (475, 88), digest.at("right"), text="yes", at=(492, 130))
+    canvas.arrow((530, 118), build.at("left"))
+    canvas.arrow(build.at("right", 0.3), drop.at("left"))
+    canvas.arrow(build.at("right", 0.7), files.at("left"))
+    canvas.arrow(
+        plan.at("bottom"),
+        (90, 226),
+        (650, 226),
+        build.at("bottom"),
+        text="nothing to read, or no plan: from state",
+        at=(370, 242),
+        later=True,
+    )
+    return canvas
+
+
+def ownership() -> Canvas:
+    """Return who writes which state."""
+    canvas = Canvas(
+        "Who owns which state",
+        "job_lifecycle writes Jobs; evaluate_objects writes a node's item and rows; tick writes the job's own item and"
+        " rows; the fire state machine writes five columns of a row.",
+        900,
+        330,
+    )
+    lifecycle = canvas.box(20, 30, 190, 46, "job_lifecycle\na job's events", "function")
+    evaluate = canvas.box(20, 106, 190, 46, "evaluate_objects\na node's objects", "function")
+    tick = canvas.box(20, 182, 190, 46, "tick\nevery minute", "function")
+    fire = canvas.box(20, 258, 190, 46, "fire state machine\na fire", "box")
+    jobs = canvas.box(400, 30, 220, 46, "Jobs\na job: settings, status, episodes", "store")
+    node = canvas.box(400, 94, 220, 46, "NodeState: algo-1#system\nversion, cursor, state, outbox", "store")
+    own = canvas.box(400, 158, 220, 46, "NodeState: *#job\nepisodes and outbox of the job", "store")
+    of_node = canvas.box(660, 126, 220, 46, "RuleState: Rule#algo-1\nthe rule on a node", "people")
+    of_job = canvas.box(
+        660,
+        220,
+        220,
+        84,
+        "RuleState: Rule\nthe rule on the job\nand FireId, Action, ActionAt,\nAlertId, ReportUri",
+        "people",
+    )
+    canvas.arrow(lifecycle.at("right"), jobs.at("left"))
+    canvas.arrow(evaluate.at("right", 0.5), node.at("left", 0.6), text="where Version is as read", at=(305, 116))
+    canvas.arrow(
+        evaluate.at("right", 0.2),
+        (260, 115),
+        (340, 66),
+        jobs.at("left", 0.8),
+        text="first meeting",
+        at=(258, 98),
+        later=True,
+    )
+    canvas.arrow(node.at("right", 0.6), (640, 122), (640, 149), of_node.at("left"))
+    canvas.arrow(tick.at("right", 0.4), own.at("left", 0.6), text="where Version is as read", at=(305, 182))
+    canvas.arrow(tick.at("right", 0.8), (360, 219), (360, 240), of_job.at("left", 0.24))
+    canvas.arrow(fire.at("right"), of_job.at("left", 0.72), text="five columns of its own", at=(430, 275))
+    return canvas
+
+
+PICTURES: Mapping[str, Callable[[], Canvas]] = {
+    "data-flow": data_flow,
+    "ordering": ordering,
+    "fire-machine": fire_machine,
+    "report-machine": report_machine,
+    "ownership": ownership,
+}
+
+
+def main() -> None:
+    """Write all pictures."""
+    for name, draw in PICTURES.items():
+        (FOLDER / f"{name}.svg").write_text(draw().svg(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

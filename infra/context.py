@@ -1,0 +1,84 @@
+"""Readers of single context values: ``-c name=value`` gives text, ``cdk.json`` gives JSON values.
+
+Each takes a value as it was given and returns it as the stack uses it, or raises ValueError with what would be right.
+"""
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+
+_SIMILAR = 0.75
+_CDKS_OWN = re.compile(r"[:/]")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def boolean(value: object) -> bool:
+    """Read true or false."""
+    if value in (True, "true"):
+        return True
+    if value in (False, "false"):
+        return False
+    raise ValueError("true or false")
+
+
+def integer(least: int, most: int) -> Callable[[object], int]:
+    """Return a reader of whole numbers from ``least`` to ``most``."""
+
+    def read(value: object) -> int:
+        text = str(value)
+        if isinstance(value, bool) or not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def one_of(*allowed: str | int) -> Callable[[object], str | int]:
+    """Return a reader of a few values; a number may be given as text."""
+
+    def read(value: object) -> str | int:
+        for each in allowed:
+            if not isinstance(value, bool) and str(value) == str(each):
+                return each
+        raise ValueError("one of " + ", ".join(map(str, allowed)))
+
+    return read
+
+
+def matching(pattern: str, wanted: str) -> Callable[[object], str]:
+    """Return a reader of text that matches the whole of ``pattern``; ``wanted`` says so in words."""
+    compiled = re.compile(pattern)
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not compiled.fullmatch(value):
+            raise ValueError(wanted)
+        return value
+
+    return read
+
+
+def listed(pattern: str, wanted: str) -> Callable[[object], tuple[str, ...]]:
+    """Return a reader of a list, or of text with commas, whose parts match ``pattern``."""
+    compiled = re.compile(pattern)
+
+    def read(value: object) -> tuple[str, ...]:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+            raise ValueError(wanted)
+        found = tuple(part.strip() for part in parts if part.strip())
+        if not all(compiled.fullmatch(part) for part in found):
+            raise ValueError(wanted)
+        return found
+
+    return read
+
+
+def nearest(given: str, names: tuple[str, ...]) -> str | None:
+    """Return the name that ``given`` was probably meant to be, or None for a name that is one, or is like none.
+
+    Names with a colon or a slash are CDK's own and never meant to be ours.
+    """
+    if given in names or _CDKS_OWN.search(given):
+        return None
+    plain = _HUMP.sub("_", given).lower().replace("-", "_")
+    return next(iter(get_close_matches(plain, names, n=1, cutoff=_SIMILAR)), None)

@@ -1,0 +1,87 @@
+"""Numbers on the page about costs: each is the model's, and the model's fixed parts are the template's."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from trainguard.cli.cost import money, shown_amount
+from trainguard.pricing.operating import ALARM_METRICS, DASHBOARDS, CostLine, Workload, estimate, total
+from trainguard.pricing.table import packaged_prices
+from trainguard.pricing.unit_prices import packaged_unit_prices
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
+PRICES = packaged_unit_prices().prices
+NODES = (1, 8, 128, 1_000)
+
+
+def of(nodes: int, hours: float = 24.0) -> Workload:
+    return Workload(nodes=nodes, hours=hours)
+
+
+def lines_table(heading: str, lines: Sequence[CostLine], title: str) -> str:
+    rows = [f"| {line.service} | {line.what} | {shown_amount(line.amount)} | {money(line.cost)} |" for line in lines]
+    head = [f"| {heading} | what | how many | USD |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows, f"| **{title}** | | | **{money(total(lines))}** |"])
+
+
+def sizes_table() -> str:
+    rows = []
+    for nodes in NODES:
+        found = estimate(of(nodes), PRICES)
+        rows.append(f"| {nodes:,} | {money(found.an_hour)} | {money(found.the_job)} | {money(found.a_month)} |")
+    return "\n".join(["| nodes | an hour | a job of 24 h, with its report | a month |", "|---|---|---|---|", *rows])
+
+
+def tables() -> dict[str, str]:
+    one = estimate(of(1), PRICES)
+    return {
+        "sizes": sizes_table(),
+        "an hour": lines_table("service", one.hourly, "together"),
+        "idle": lines_table("service", one.idle, "a month"),
+    }
+
+
+@pytest.mark.parametrize("name", tables())
+def test_given_the_page_on_costs_when_its_tables_are_read_then_they_are_the_models(name: str) -> None:
+    assert tables()[name] in PAGE
+
+
+def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_are_the_models() -> None:
+    one, many = estimate(of(1), PRICES), estimate(of(128), PRICES)
+    assert f"that is {money(total(one.profile))} USD for each" in PAGE.replace("\n  ", " ")
+    assert f"Alerts cost {money(total(one.fire))} USD each" in PAGE
+    assert f"add {money(total(one.busy))}0 USD a month" in PAGE
+    assert f"{round(one.workload.profile_bytes / 1e6)} MB an hour" in PAGE
+    assert 0.4 < many.an_hour / 128 / one.an_hour < 0.6
+    assert 0.15 < total(one.at_end) / (one.the_job - total(one.at_end)) < 0.25
+    assert 0.3 < total(many.at_end) / (many.the_job - total(many.at_end)) < 0.6
+    framework = [estimate(Workload(nodes=nodes, framework=True), PRICES).an_hour for nodes in (1, 128)]
+    assert all(2.9 < larger / plain < 4.4 for larger, plain in zip(framework, (one.an_hour, many.an_hour), strict=True))
+
+
+def test_given_the_readme_when_it_tells_costs_then_they_are_the_models() -> None:
+    told = " ".join(README.split())
+    for nodes, says in ((1, "0.0012 USD an hour for a job of one node"), (128, "0.07 USD for 128 nodes")):
+        assert says in told
+        assert float(says.split()[0]) == pytest.approx(estimate(of(nodes), PRICES).an_hour, rel=0.05)
+    assert "an idle deployment under 3 USD a month" in told
+    assert total(estimate(of(1), PRICES).idle) < 3.0
+
+
+def test_given_the_template_when_its_alarms_and_dashboards_are_counted_then_the_model_knows_them_all() -> None:
+    resources = json.loads((ROOT / "tests" / "infra" / "TrainGuard.snapshot.json").read_text("utf-8"))["Resources"]
+    alarms = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::CloudWatch::Alarm"]
+    read = sum(max(1, sum("MetricStat" in metric for metric in alarm.get("Metrics", ()))) for alarm in alarms)
+    assert read == ALARM_METRICS, f"write ALARM_METRICS = {read} in trainguard/pricing/operating.py"
+    boards = sum(each["Type"] == "AWS::CloudWatch::Dashboard" for each in resources.values())
+    assert boards == DASHBOARDS, f"write DASHBOARDS = {boards} in trainguard/pricing/operating.py"
+
+
+def test_given_prices_of_instances_on_the_page_when_compared_then_they_are_the_packaged_ones() -> None:
+    for told, instance_type in re.findall(r"([0-9.]+) USD as an (?:on-demand )?`(ml[^`]+)`", PAGE):
+        assert float(told) == round(packaged_prices().hourly(instance_type) or 0.0, 2)

@@ -1,0 +1,104 @@
+"""The page for those who come from SageMaker Debugger: its parameters are the code's, its samples run."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import trainguard.config
+from tests.unit.test_docs_parameters import shown, table
+from trainguard.config import rule_configs
+from trainguard.engine.registration import NAMESPACE
+from trainguard.report.managed import ALIASES, MANAGED_ORDER
+from trainguard.rules.defaults import SHIPPED
+from trainguard.rules.parameters import PARAMETERS_TYPES
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("migrating.md", "launching.md")
+TENSORS = {"Rule", "loss_not_decreasing"}
+ACTIONS = {"ActionList", "StopTraining", "Email", "SMS"}
+
+
+def samples(language: str) -> Iterator[tuple[str, int, str]]:
+    """Yield each page's code blocks of a language, with their numbers in it."""
+    for page in PAGES:
+        blocks = re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        for number, block in enumerate(blocks):
+            yield page, number, block
+
+
+SAMPLES = list(samples("python"))
+OURS = [sample for sample in SAMPLES if "trainguard" in sample[2]]
+THEIRS = [sample for sample in SAMPLES if "trainguard" not in sample[2]]
+
+
+class Called:
+    """Stands for whatever a sample calls that is not ours, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, Any]] = []
+
+    def __call__(self, *_: object, **given: Any) -> "Called":
+        self.given.append(given)
+        return self
+
+    def __getattr__(self, name: str) -> "Called":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+def test_given_the_pages_when_read_then_there_are_samples_of_both_sides() -> None:
+    assert len(OURS) >= 8
+    assert len(THEIRS) >= 3
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_given_a_pages_samples_of_ours_when_run_one_after_another_then_each_does(page: str) -> None:
+    outside = Called()
+    names = {"client": outside, "PyTorch": outside, "ModelTrainer": outside, "more": {}, "job": "my-job"}
+    for where, number, block in OURS:
+        if where == page:
+            exec(compile(block, f"{page}#{number}", "exec"), names)  # noqa: S102 -- the page's own code
+    assert any("Tags" in given or "tags" in given for given in outside.given)
+    assert any("ProfilerConfig" in given or "profiler_config" in given for given in outside.given)
+
+
+@pytest.mark.parametrize("sample", THEIRS, ids=lambda sample: f"{sample[0]}#{sample[1]}")
+def test_given_a_sample_of_before_when_its_names_are_looked_up_then_each_is_ours_too_or_told_to_be_none(
+    sample: tuple[str, int, str],
+) -> None:
+    for node in ast.walk(ast.parse(sample[2])):
+        if isinstance(node, ast.ImportFrom) and node.module == "sagemaker.debugger":
+            assert {name.name for name in node.names} <= {*trainguard.config.__all__, *TENSORS}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = node.func.attr
+            if ast.unparse(node.func.value) == "rule_configs" and name not in TENSORS | ACTIONS:
+                kind = getattr(rule_configs, name)
+                kind(**{str(word.arg): ast.literal_eval(word.value) for word in node.keywords})
+
+
+def test_given_the_rules_table_when_read_then_all_twelve_stand_in_it_with_their_page() -> None:
+    rows = table("migrating.md", "rule")
+    assert {re.sub(r"\[(\w+)\].*", r"\1", row[0]) for row in rows} == set(PARAMETERS_TYPES)
+    assert all(f"rules/{row[0][1:].split(']')[0]}.md#differences-from-the-managed-rule" in row[-1] for row in rows)
+
+
+def test_given_the_parameters_table_when_read_then_it_has_every_managed_one_with_both_defaults_and_its_place() -> None:
+    expected = []
+    for rule, names in MANAGED_ORDER.items():
+        defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
+        for name in names:
+            if (rule, name) in ALIASES:
+                continue
+            shipped = SHIPPED.get(rule, {}).get(name, defaults[name])
+            row = [f"`{rule}_{name}`", shown(defaults[name]), shown(shipped), f"`{NAMESPACE}{rule}_{name}`"]
+            expected.append(row)
+    own = msgspec.structs.asdict(PARAMETERS_TYPES[PROFILER_REPORT]())
+    expected += [[f"`{name}`", shown(own[name]), shown(own[name]), f"`{NAMESPACE}{name}`"] for name in own]
+    assert sorted(row[:4] for row in table("migrating.md", "managed parameter")) == sorted(expected)

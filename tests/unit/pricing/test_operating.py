@@ -1,0 +1,127 @@
+"""What operating TrainGuard costs: a model that adds up, and moves as the stack's work does."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainguard.errors import PriceTableError
+from trainguard.pricing.operating import HOURS_A_MONTH, Estimate, Workload, estimate, total
+from trainguard.pricing.unit_prices import PACKAGED_NAME, packaged_unit_prices, read_unit_prices
+
+PRICES = packaged_unit_prices().prices
+OBSERVING = {"CloudWatch", "X-Ray"}
+WORKLOADS = st.builds(
+    Workload,
+    nodes=st.integers(1, 2_000),
+    hours=st.floats(0.5, 500.0),
+    gpus=st.integers(0, 16),
+    interval_ms=st.sampled_from([100, 200, 500, 1_000, 5_000, 60_000]),
+    framework=st.booleans(),
+)
+
+
+def of(**changes: Any) -> Estimate:
+    return estimate(Workload(**changes), PRICES)
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [(1, 0.0007), (128, 0.055), (10_000, 4.33)])
+def test_given_jobs_of_three_sizes_when_estimated_then_what_does_the_work_stays_near_the_design(
+    nodes: int, expected: float
+) -> None:
+    lines = [line for line in of(nodes=nodes).hourly if line.service not in OBSERVING]
+    assert expected <= total(lines) <= 1.3 * expected
+
+
+def test_given_a_job_of_many_nodes_when_estimated_then_writes_to_the_tables_are_most_of_it() -> None:
+    found = of(nodes=128)
+    writes = [line for line in found.hourly if "write units" in line.what]
+    assert 0.5 < total(writes) / found.an_hour < 0.75
+
+
+def test_given_one_node_when_estimated_by_hand_then_each_line_is_so_many_times_its_price() -> None:
+    lines = {(line.service, line.what): line for line in of(nodes=1).hourly}
+    assert lines["EventBridge", "events of S3"].cost == pytest.approx(60e-6)
+    assert lines["SQS", "requests: send, receive, delete"].amount == 180
+    assert lines["Lambda", "GiB-s of evaluate_objects"].amount == pytest.approx(60 * (0.05 + 25_320 * 2e-6), rel=0.01)
+    assert lines["DynamoDB", "write units of NodeState"].amount == 60 * (7 + 3)
+    assert lines["DynamoDB", "write units of RuleState"].amount == 12 * (12 + 7)
+
+
+def test_given_a_day_of_128_nodes_when_its_report_is_estimated_then_it_is_what_the_decision_reckons() -> None:
+    assert total(of(nodes=128, hours=24).at_end) == pytest.approx(0.8, rel=0.05)
+    assert total(of(nodes=128, hours=24, framework=True).at_end) == pytest.approx(5.0, rel=0.15)
+
+
+@given(WORKLOADS)
+def test_given_any_job_when_estimated_then_totals_are_the_sums_of_their_lines(workload: Workload) -> None:
+    found = estimate(workload, PRICES)
+    assert found.the_job == pytest.approx(found.an_hour * workload.hours + total(found.at_end))
+    jobs = HOURS_A_MONTH / workload.hours
+    assert found.a_month == pytest.approx(found.the_job * jobs + total(found.idle) + total(found.busy))
+    assert all(line.amount >= 0.0 for line in (*found.hourly, *found.at_end, *found.profile))
+
+
+@given(WORKLOADS)
+def test_given_any_job_when_it_has_another_node_then_it_costs_more_and_at_most_one_job_more(workload: Workload) -> None:
+    def hourly(nodes: int) -> float:
+        return of(nodes=nodes, gpus=workload.gpus, framework=workload.framework).an_hour
+
+    more = hourly(workload.nodes + 1) - hourly(workload.nodes)
+    assert 0.0 < more <= hourly(1)
+
+
+@given(WORKLOADS, st.sampled_from(["framework", "gpus", "interval_ms"]))
+def test_given_any_job_when_it_writes_more_then_it_never_costs_less(workload: Workload, what: str) -> None:
+    base: dict[str, Any] = {"nodes": workload.nodes, "gpus": workload.gpus, "interval_ms": 1_000}
+    more = {"framework": True, "gpus": workload.gpus + 1, "interval_ms": 100}[what]
+    less, larger = of(**base), of(**base | {what: more})
+    assert larger.an_hour > less.an_hour
+    assert larger.the_profile > less.the_profile
+
+
+def test_given_a_shorter_retention_when_estimated_then_only_the_stored_profile_is_cheaper() -> None:
+    month, week = of(hours=10), of(hours=10, retention_days=7)
+    assert week.the_job == month.the_job
+    assert week.profile[0].cost == pytest.approx(month.profile[0].cost * 7 / 30)
+
+
+def body(**changes: Any) -> bytes:
+    prices = dict.fromkeys(PRICES.__struct_fields__, 0.5)
+    table = {"source": "our contract", "date": "2026-01-01", "currency": "EUR", "regions": ["eu-west-1"]}
+    return json.dumps(table | {"prices": prices | changes.pop("prices", {})} | changes).encode()
+
+
+def test_given_the_packaged_table_when_read_then_it_says_of_when_and_where_it_is() -> None:
+    table = packaged_unit_prices()
+    assert table.origin("us-east-1").endswith(f"us-east-1, {table.date}")
+    assert table.of_region(PACKAGED_NAME, "us-east-1") is table.prices
+    assert all(price > 0.0 for price in (getattr(table.prices, name) for name in table.prices.__struct_fields__))
+
+
+@pytest.mark.parametrize(
+    ("given_body", "fault"),
+    [
+        (b"", "truncated"),
+        (b"\xff", "contract.json"),
+        (body(unknown=1), "unknown"),
+        (body(currency=3), r"\$\.currency"),
+        (body(prices={"trace": "dear"}), r"\$\.prices"),
+        (body(prices={"trace": -1e-6}), "prices.trace is -1e-06, expected a number of 0 or above"),
+    ],
+)
+def test_given_a_table_that_cannot_be_used_when_read_then_the_error_names_file_and_field(
+    given_body: bytes, fault: str
+) -> None:
+    with pytest.raises(PriceTableError, match=fault) as caught:
+        read_unit_prices("contract.json", given_body)
+    assert "contract.json" in str(caught.value)
+
+
+def test_given_a_region_without_prices_when_asked_for_then_the_error_names_those_that_have() -> None:
+    table = read_unit_prices("contract.json", body())
+    with pytest.raises(PriceTableError, match=r"no prices of us-east-1, only of eu-west-1") as caught:
+        table.of_region("contract.json", "us-east-1")
+    assert "contract.json" in str(caught.value)
