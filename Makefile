@@ -64,7 +64,7 @@ snapshot: install  ## Accept the template, and the report's pictures, as they ar
 	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py
 
 docs: install  ## Build the documents as a site into build/docs
-	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict
 	@echo "Open $(CURDIR)/build/docs/index.html"
 
 demo: install  ## Watch recorded training jobs from first profile to report, on the emulator
@@ -79,8 +79,8 @@ synth: install  ## Write the CloudFormation template to cdk.out
 deploy: install  ## Deploy to the account of the current credentials; CDK_ARGS="-c name=value" passes settings
 	$(CDK) deploy $(CDK_ARGS)
 
-destroy: install  ## Delete the stack; data stay unless it was deployed with -c retain_data=false
-	$(CDK) destroy $(CDK_ARGS)
+destroy: install  ## Say what stays, then delete the stack; data stay unless it was deployed with -c retain_data=false
+	$(VENV)/python -m infra.teardown $(CDK_ARGS)
 
 clean:  ## Remove what was built, not what was installed
 	rm -rf build cdk.out demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

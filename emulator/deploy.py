@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,8 @@ _UNTESTED_NODES: Final = "16,18,19,20,21,23,25"
 # CDK's default qualifier, and the version of the bootstrap stack that the pinned command line brings.
 _QUALIFIER: Final = "hnb659fds"
 _BOOTSTRAP_VERSION: Final = "33"
+
+_DIFFERENT: Final = re.compile(r"Number of stacks with differences: (\d+)")
 
 
 def deploy(
@@ -80,6 +83,21 @@ def destroy(emulator: Emulator, *, assembly: Path, home: Path, stacks: Sequence[
     _cdk(emulator, ["destroy", *(stacks or ["--all"]), "--app", str(assembly), "--force"], home=home)
 
 
+def differences(emulator: Emulator, *, assembly: Path, home: Path) -> int:
+    """Return how many stacks of an assembly differ from what is deployed, as ``cdk diff`` counts them.
+
+    Raises
+    ------
+    DeployError
+        The command line failed; also when it found a difference and did not count.
+    """
+    said = _cdk(emulator, ["diff", "--all", "--app", str(assembly), "--method", "template"], home=home)
+    counted = _DIFFERENT.search(said)
+    if counted is None:
+        raise DeployError(f"cdk diff did not say how many stacks differ:\n{said[-3000:]}")
+    return int(counted[1])
+
+
 def bootstrap(emulator: Emulator) -> None:
     """Create what the command line wants to find in an account: the bucket for assets and the version parameter.
 
@@ -93,7 +111,7 @@ def bootstrap(emulator: Emulator) -> None:
     )
 
 
-def _cdk(emulator: Emulator, arguments: list[str], *, home: Path) -> None:
+def _cdk(emulator: Emulator, arguments: list[str], *, home: Path) -> str:
     if not CDK.exists():
         raise DeployError(f"{CDK}: the CDK command line is not installed; run `npm ci`")
     home.mkdir(parents=True, exist_ok=True)
@@ -109,9 +127,12 @@ def _cdk(emulator: Emulator, arguments: list[str], *, home: Path) -> None:
         result = commands.run(command, environment=environment, folder=home, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise DeployError(f"cdk {arguments[0]}: not done after {TIMEOUT_S:.0f} s{_failures(emulator)}") from error
+    said = result.stdout + result.stderr
     if result.returncode != 0:
-        said = (result.stdout + result.stderr).strip()[-3000:]
-        raise DeployError(f"cdk {arguments[0]} ended with {result.returncode}{_failures(emulator)}\n{said}")
+        raise DeployError(
+            f"cdk {arguments[0]} ended with {result.returncode}{_failures(emulator)}\n{said.strip()[-3000:]}"
+        )
+    return said
 
 
 def _failures(emulator: Emulator) -> str:

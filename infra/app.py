@@ -12,8 +12,6 @@ from infra.config import DeploymentConfig
 from infra.findings import refuse_findings
 from infra.stack import TrainGuardStack
 
-STACK_NAME = "TrainGuard"
-
 
 def synthesise(outdir: str | None = None, context: Mapping[str, object] | None = None) -> CloudAssembly:
     """Write the cloud assembly and return it.
@@ -33,9 +31,9 @@ def synthesise(outdir: str | None = None, context: Mapping[str, object] | None =
         When a rule pack found something that is not acknowledged.
     """
     app = App(outdir=outdir, context=dict(context or {}), analytics_reporting=False)
-    config = DeploymentConfig.from_context({name: app.node.try_get_context(name) for name in DeploymentConfig.names()})
-    chosen = overlay.emulator() if config.emulator else overlay.AWS
-    TrainGuardStack(app, STACK_NAME, config=config, overlay=chosen)
+    config = DeploymentConfig.from_context(app.node.get_all_context())
+    chosen = overlay.emulator() if config.emulator else overlay.on_aws(config.architecture)
+    TrainGuardStack(app, config.stack_name, config=config, overlay=chosen)
     # The rule packs judge what goes to AWS; among other things they want the newest runtime, which no emulator has.
     if not config.emulator:
         Validations.of(app).add_plugins(AwsSolutionsChecks(app, verbose=True), ServerlessChecks(app, verbose=True))

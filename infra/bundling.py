@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from infra.overlay import Overlay
+from infra.rules_package import RulesPackage
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE_SOURCE = PROJECT_ROOT / "rules_layer" / "trainguard"
@@ -30,7 +31,9 @@ class BundlingError(RuntimeError):
     """The layer cannot be built; the message says what would help."""
 
 
-def layer_folder(overlay: Overlay, build_folder: Path = BUILD_FOLDER) -> Path:
+def layer_folder(
+    overlay: Overlay, build_folder: Path = BUILD_FOLDER, *, rules_package: RulesPackage | None = None
+) -> Path:
     """Return the folder of the layer for ``overlay``, built at most once for the same inputs.
 
     Parameters
@@ -39,6 +42,8 @@ def layer_folder(overlay: Overlay, build_folder: Path = BUILD_FOLDER) -> Path:
         Python version and platform to build for.
     build_folder : Path
         Where finished layers are kept, by the hash of their inputs.
+    rules_package : RulesPackage, optional
+        Rules of the deployment's own.
 
     Raises
     ------
@@ -46,7 +51,7 @@ def layer_folder(overlay: Overlay, build_folder: Path = BUILD_FOLDER) -> Path:
         When uv is missing, or a pinned dependency has no wheel for the platform.
     """
     requirements = _pinned_requirements()
-    finished = build_folder / _input_hash(overlay, requirements)
+    finished = build_folder / _input_hash(overlay, requirements, rules_package)
     if finished.is_dir():
         return finished
     build_folder.mkdir(parents=True, exist_ok=True)
@@ -60,6 +65,8 @@ def layer_folder(overlay: Overlay, build_folder: Path = BUILD_FOLDER) -> Path:
             target = site / "trainguard" / file.relative_to(PACKAGE_SOURCE)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, target)
+        if rules_package is not None:
+            rules_package.copy_to(site)
         try:
             layer.rename(finished)
         except OSError:
@@ -111,12 +118,17 @@ def _trim(site: Path) -> None:
             file.unlink()
 
 
-def _input_hash(overlay: Overlay, requirements: str) -> str:
+def _input_hash(overlay: Overlay, requirements: str, rules_package: RulesPackage | None) -> str:
     digest = hashlib.sha256()
     for part in (requirements, overlay.python_version, overlay.wheel_platform, Path(__file__).read_text("utf-8")):
         digest.update(part.encode() + b"\0")
     for file in _source_files():
         digest.update(file.relative_to(PACKAGE_SOURCE).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    if rules_package is not None:
+        digest.update(rules_package.marker.encode())
+        for file in rules_package.files:
+            name = file.relative_to(rules_package.folder).as_posix()
+            digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:32]
 
 

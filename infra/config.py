@@ -11,6 +11,7 @@ LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365)
 
 _PARTITION = r"aws[a-z-]*"
 _REGION = r"[a-z]{2,}(-[a-z]+)+-\d"
+_PATTERN = r"[A-Za-z0-9-]*\*[A-Za-z0-9*-]*"
 _EMAILS = listed(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+", "addresses separated by commas")
 
 
@@ -46,6 +47,15 @@ class DeploymentConfig:
         Subscribers of the rules' alerts, and of the alarms about TrainGuard itself.
     stop_switch : {"enabled", "dry-run", "disabled"}
         First value of the stop switch parameter.
+    max_stops_per_hour : int
+        How many training jobs may be stopped within an hour, whatever rules fire; 0 stops none.
+    evaluate : str or None
+        Which jobs the stack's default settings evaluate: ``all``, ``tagged``, ``off``, or patterns of names separated
+        by commas; None is ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
+    rules_package : str or None
+        Folder of a Python package with rules of the deployment's own, relative to the project; None for none.
+    canary : bool
+        Whether a synthetic job proves once a day that the deployment detects and alerts.
     kms_key_arn : str or None
         Key that encrypts bucket, tables, queues, topics and logs; None leaves that to keys that cost nothing.
     permissions_boundary : str or None
@@ -74,6 +84,10 @@ class DeploymentConfig:
     alert_emails: tuple[str, ...] = ()
     operations_emails: tuple[str, ...] = ()
     stop_switch: Literal["enabled", "dry-run", "disabled"] = "enabled"
+    max_stops_per_hour: int = 5
+    evaluate: str | None = None
+    rules_package: str | None = None
+    canary: bool = True
     kms_key_arn: str | None = None
     permissions_boundary: str | None = None
     vpc_id: str | None = None
@@ -109,9 +123,8 @@ class DeploymentConfig:
                 values[name] = read(given)
             except ValueError as error:
                 faults.append(f"{name} is {given!r}, expected {error}")
-        for name in context:
-            if meant := nearest(name, cls.names()):
-                faults.append(f"{name} is no setting, did you mean {meant}?")
+        meant = {name: nearest(name, cls.names()) for name in context}
+        faults += [f"{name} is no setting, did you mean {ours}?" for name, ours in meant.items() if ours]
         faults += _faults_of_network({name for name in _NETWORK if values.get(name)})
         if faults:
             raise DeploymentConfigError(faults)
@@ -146,6 +159,12 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "alert_emails": _EMAILS,
     "operations_emails": _EMAILS,
     "stop_switch": one_of(*STOP_SWITCH_VALUES),
+    "max_stops_per_hour": integer(0, 1000),
+    "evaluate": matching(
+        rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*", "all, tagged, off, or patterns such as prod-* separated by commas"
+    ),
+    "rules_package": matching(r"\S(.*\S)?", "the folder of a Python package"),
+    "canary": boolean,
     "kms_key_arn": matching(
         rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias"
     ),

@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,12 @@ AWS = Overlay(
     wheel_platform="aarch64-manylinux_2_28",
     doorbell_window_s=20,
 )
+
+
+def on_aws(architecture: str) -> Overlay:
+    """Return the overlay for AWS with functions of an instruction set; some Regions have no ``arm64``."""
+    cpu = "aarch64" if architecture == "arm64" else "x86_64"
+    return replace(AWS, architecture=architecture, wheel_platform=f"{cpu}-manylinux_2_28")
 
 
 def emulator() -> Overlay:

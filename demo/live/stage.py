@@ -136,18 +136,30 @@ def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Told
             yield Deployment(emulator=emulator, outputs=outputs, alert_queue=queue)
 
 
-def synthesise(assembly: Path) -> None:
+def synthesise(assembly: Path, *, context: Mapping[str, object] | None = None, root: Path = _ROOT) -> None:
     """Write the template that goes to AWS, with the declared overlay for an emulator.
 
     It is written in a process of its own: importing CDK takes a second, in which the emulator can start.
+
+    Parameters
+    ----------
+    assembly : Path
+        Where to.
+    context : mapping, optional
+        Settings of the deployment.
+    root : Path, optional
+        The checkout to synthesise; by default the one that runs.
 
     Raises
     ------
     StageError
         When the application ended with an error.
     """
-    told = {"CDK_OUTDIR": str(assembly.resolve()), "CDK_CONTEXT_JSON": json.dumps({"emulator": "true"})}
-    done = commands.run([sys.executable, "-m", "infra.app"], environment={**os.environ, **told}, folder=_ROOT)
+    told = {
+        "CDK_OUTDIR": str(assembly.resolve()),
+        "CDK_CONTEXT_JSON": json.dumps({"emulator": "true", **(context or {})}),
+    }
+    done = commands.run([sys.executable, "-m", "infra.app"], environment={**os.environ, **told}, folder=root)
     if done.returncode != 0:
         raise StageError(f"python -m infra.app ended with {done.returncode}:\n{done.stderr.strip()[-3000:]}")
     _drop_stale_assets(assembly)

@@ -30,9 +30,19 @@ def data_flow() -> Canvas:
     fire = canvas.box(460, 400, 190, 58, "fire state machine\nstop, alert, record", "box")
     report = canvas.box(240, 400, 150, 58, "report machine\nthe whole profile", "box")
     alert = canvas.box(710, 400, 160, 58, "alert topic\nmail, chat, machines", "people")
+    canary = canvas.box(20, 280, 150, 52, "canary\nonce a day", "function")
     page = canvas.box(20, 400, 150, 58, "report.html\nreport.json", "people")
-    stop = canvas.box(460, 500, 190, 42, "StopTrainingJob, where allowed", "outside")
+    stop = canvas.box(460, 494, 190, 50, "StopTrainingJob\nwhere the job allows it", "outside")
     canvas.arrow(job.at("right"), bucket.at("left"), text="PUT")
+    canvas.arrow(
+        canary.at("right"),
+        (205, 306),
+        (205, 82),
+        bucket.at("left", 0.8),
+        text="a job of its own",
+        at=(155, 348),
+        later=True,
+    )
     canvas.arrow(bucket.at("right"), queue.at("left"), text="EventBridge")
     canvas.arrow(queue.at("right"), evaluate.at("left"))
     canvas.arrow(evaluate.at("bottom"), node.at("top"), text="one conditional\nwrite a node", at=(722, 126))
@@ -44,7 +54,7 @@ def data_flow() -> Canvas:
     canvas.arrow(tick.at("right", 0.7), (645, 256), (645, 306), rows.at("left"))
     canvas.arrow(tick.at("top"), queue.at("bottom"), text="tasks: close, flush", at=(475, 150))
     canvas.arrow(tick.at("left"), (425, 246), (425, 306), jobs.at("right"))
-    canvas.arrow(sagemaker.at("right"), lifecycle.at("left"), text="event")
+    canvas.arrow(sagemaker.at("right"), lifecycle.at("left"), text="event", at=(192, 180))
     canvas.arrow(lifecycle.at("bottom"), jobs.at("top"))
     canvas.arrow(lifecycle.at("right", 0.3), (425, 176), (425, 76), queue.at("left", 0.7), text="")
     canvas.arrow(
@@ -53,7 +63,9 @@ def data_flow() -> Canvas:
     canvas.arrow(tick.at("bottom", 0.3), (505, 360), (315, 360), report.at("top"), text="the job's end", at=(408, 355))
     canvas.arrow(fire.at("right"), alert.at("left"))
     canvas.arrow(fire.at("bottom"), stop.at("top"))
-    canvas.arrow(fire.at("left"), report.at("right"), text="from state", at=(425, 421), later=True)
+    canvas.arrow(
+        fire.at("bottom", 0.1), (479, 480), (95, 480), page.at("bottom"), text="build_report, from state", at=(287, 476)
+    )
     canvas.arrow(report.at("left"), page.at("right"))
     return canvas
 
@@ -68,16 +80,16 @@ def ordering() -> Canvas:
         300,
     )
     canvas.words(20, 28, "One node's objects, a minute each, in the order of event time")
-    states = ("applied", "applied", "applied", "missing", "waits", "waits", "newest")
+    states = ("applied", "applied", "applied", "missing", "waits", "waits", "to come")
     names = ("12:00", "12:01", "12:02", "12:03", "12:04", "12:05", "12:06")
-    kinds = ("function", "function", "function", "outside", "box", "box", "box")
+    kinds = ("function", "function", "function", "outside", "box", "box", "outside")
     boxes = [
         canvas.box(20 + 124 * place, 60, 112, 46, f"{name}\n{state}", kind)
         for place, (name, state, kind) in enumerate(zip(names, states, kinds, strict=True))
     ]
     canvas.arrow((boxes[2].at("bottom")[0], 148), boxes[2].at("bottom"), text="cursor", at=(boxes[2].at("top")[0], 164))
     canvas.arrow(
-        (boxes[6].at("bottom")[0], 148), boxes[6].at("bottom"), text="newest seen", at=(boxes[6].at("top")[0], 164)
+        (boxes[5].at("bottom")[0], 148), boxes[5].at("bottom"), text="newest seen", at=(boxes[5].at("top")[0], 164)
     )
     canvas.arrow((boxes[3].at("bottom")[0], 148), boxes[3].at("bottom"), text="gap", at=(boxes[3].at("top")[0], 164))
     canvas.box(20, 196, 205, 80, "minute = cursor + 60 s\nis applied at once", "function")
@@ -90,7 +102,7 @@ def ordering() -> Canvas:
         "box",
     )
     canvas.box(454, 196, 205, 80, "minute ≤ cursor\nduplicate, or late\nif it was jumped: counted", "outside")
-    canvas.box(671, 196, 209, 80, "silent for 5 minutes, or the end\nLIST, apply all that is there", "store")
+    canvas.box(671, 196, 209, 80, "silent 5 min, or the end\nLIST, apply all that is there", "store")
     return canvas
 
 
@@ -98,38 +110,55 @@ def fire_machine() -> Canvas:
     """Return the fire state machine: no step keeps another from running."""
     canvas = Canvas(
         "One fire",
-        "MarkFired, then two branches side by side: decide, stop, alert and record; build the report and record its"
-        " place. What failed is named at the end.",
+        "MarkFired, then two branches side by side: decide, warn and wait where there is a grace time, stop, record,"
+        " tell now or after quiet hours; and build the report and record its place. What failed is named at the end.",
         900,
-        350,
+        450,
     )
-    mark = canvas.box(20, 150, 110, 46, "MarkFired\nRuleState")
-    canvas.room(160, 20, 590, 150, "act")
-    decide = canvas.box(175, 55, 105, 46, "DecideStop\ntags, switch", "function")
-    stop = canvas.box(300, 110, 130, 46, "StopTrainingJob\nif decided so", "outside")
-    compose = canvas.box(450, 55, 120, 46, "ComposeAlert\nwhat came of it", "function")
-    publish = canvas.box(590, 55, 70, 46, "Publish\nAlert", "people")
-    outcome = canvas.box(672, 110, 70, 46, "Record\nOutcome")
-    canvas.room(160, 190, 590, 90, "report")
-    build = canvas.box(175, 218, 150, 46, "BuildReport\nfrom state", "function")
-    place = canvas.box(450, 218, 150, 46, "RecordReport\nRuleState")
-    done = canvas.box(780, 120, 100, 46, "Done", "box")
-    failed = canvas.box(780, 218, 100, 56, "SomeStepFailed\nnames each;\nan alarm rings", "outside")
-    canvas.arrow(mark.at("right", 0.3), (148, 164), (148, 78), decide.at("left"))
-    canvas.arrow(mark.at("right", 0.7), (148, 182), (148, 241), build.at("left"))
-    canvas.arrow(decide.at("right"), compose.at("left"), text="no stop", at=(365, 72))
-    canvas.arrow(decide.at("bottom"), (decide.at("bottom")[0], 133), stop.at("left"))
-    canvas.arrow(stop.at("right"), (510, 133), compose.at("bottom"))
-    canvas.arrow(compose.at("right"), publish.at("left"))
-    canvas.arrow(publish.at("right"), (707, 78), outcome.at("top"))
+    mark = canvas.box(20, 160, 100, 46, "MarkFired\nRuleState")
+    canvas.room(150, 20, 735, 270, "act")
+    decide = canvas.box(165, 50, 135, 46, "DecideStop\nopt-in, switch, age", "function")
+    stop = canvas.box(610, 50, 140, 46, "StopTrainingJob\nif decided so", "outside")
+    stopped = canvas.box(770, 50, 105, 46, "RecordStop\nRuleState")
+    prepare = canvas.box(165, 124, 135, 46, "RecordWarning\nComposeWarning", "function")
+    warn = canvas.box(320, 116, 140, 62, "PublishWarning\nChatWarning\nEmitWarning", "people")
+    grace = canvas.box(480, 124, 110, 46, "grace time\nwait for its end", "outside")
+    again = canvas.box(610, 124, 140, 46, "DecideAgain\nas all is then", "function")
+    compose = canvas.box(165, 218, 135, 46, "ComposeAlert\nwhat came of it", "function")
+    emit = canvas.box(320, 218, 110, 46, "EmitEvent\nevent bus", "people")
+    quiet = canvas.box(450, 218, 140, 46, "RecordWaiting\nquiet hours: wait", "outside")
+    publish = canvas.box(610, 218, 140, 46, "PublishAlert\nPublishChat", "people")
+    outcome = canvas.box(770, 218, 108, 46, "RecordOutcome\nRuleState")
+    canvas.room(150, 305, 330, 80, "report")
+    build = canvas.box(165, 328, 135, 46, "BuildReport\nfrom state", "function")
+    place = canvas.box(330, 328, 135, 46, "RecordReport\nRuleState")
+    done = canvas.box(560, 328, 110, 46, "Done")
+    failed = canvas.box(720, 322, 150, 58, "SomeStepFailed\nnames each step;\nan alarm rings", "outside")
+    canvas.arrow(mark.at("right", 0.3), (136, 174), (136, 73), decide.at("left"))
+    canvas.arrow(mark.at("right", 0.7), (136, 192), (136, 351), build.at("left"))
+    canvas.arrow(decide.at("right"), stop.at("left"), text="now, or not at all")
+    canvas.arrow(decide.at("bottom"), prepare.at("top"), text="grace", at=(256, 113))
+    canvas.arrow(prepare.at("right"), warn.at("left"))
+    canvas.arrow(warn.at("right"), grace.at("left"))
+    canvas.arrow(grace.at("right"), again.at("left"))
+    canvas.arrow(again.at("top"), stop.at("bottom"))
+    canvas.arrow(stop.at("right"), stopped.at("left"))
+    canvas.arrow(stopped.at("bottom"), (822.5, 196), (232.5, 196), compose.at("top"))
+    canvas.arrow(compose.at("right"), emit.at("left"))
+    canvas.arrow(emit.at("right"), quiet.at("left"), later=True)
+    canvas.arrow(quiet.at("right"), publish.at("left"), later=True)
+    canvas.arrow(emit.at("bottom"), (375, 280), (680, 280), publish.at("bottom"), text="now", at=(520, 276))
+    canvas.arrow(publish.at("right"), outcome.at("left"))
     canvas.arrow(build.at("right"), place.at("left"))
-    canvas.arrow((750, 143), done.at("left"))
-    canvas.arrow((750, 240), failed.at("left"))
+    canvas.arrow((480, 351), done.at("left"))
+    canvas.arrow((615, 290), done.at("top"))
+    canvas.arrow((795, 290), failed.at("top"))
     canvas.words(
         20,
-        312,
-        "Each step is retried; what finally fails is noted and passed by: the alert goes out although the stop failed, and"
-        "\nsays so. The name is made of rule, fire and job: a second start of one fire is refused.",
+        408,
+        "Steps are retried; what fails for good is noted and passed by: the alert goes out although the stop failed,"
+        "\nand says so. What is told later, an escalation or an end, and faults of settings begin at ComposeAlert."
+        "\nThe execution's name is made of rule, fire and job: a second start of one fire is refused.",
     )
     return canvas
 
@@ -156,15 +185,10 @@ def report_machine() -> Canvas:
     canvas.arrow((530, 118), build.at("left"))
     canvas.arrow(build.at("right", 0.3), drop.at("left"))
     canvas.arrow(build.at("right", 0.7), files.at("left"))
-    canvas.arrow(
-        plan.at("bottom"),
-        (90, 226),
-        (650, 226),
-        build.at("bottom"),
-        text="nothing to read, or no plan: from state",
-        at=(370, 242),
-        later=True,
-    )
+    plain = canvas.box(580, 200, 140, 46, "BuildFromState\nwithout time lines", "function")
+    canvas.arrow(plan.at("bottom"), (90, 230), plain.at("left", 0.65), text="no plan", at=(130, 246), later=True)
+    canvas.arrow(build.at("bottom"), plain.at("top"), text="failed", at=(675, 176), later=True)
+    canvas.arrow(plain.at("right"), (815, 223), files.at("bottom"), later=True)
     return canvas
 
 
@@ -173,7 +197,7 @@ def ownership() -> Canvas:
     canvas = Canvas(
         "Who owns which state",
         "job_lifecycle writes Jobs; evaluate_objects writes a node's item and rows; tick writes the job's own item and"
-        " rows; the fire state machine writes five columns of a row.",
+        " rows; the fire state machine writes columns of its own in a row.",
         900,
         330,
     )
@@ -190,11 +214,11 @@ def ownership() -> Canvas:
         220,
         220,
         84,
-        "RuleState: Rule\nthe rule on the job\nand FireId, Action, ActionAt,\nAlertId, ReportUri",
+        "RuleState: Rule\nthe rule on the job\nand FireId, Action…, Stop…,\nAlertId, ReportUri",
         "people",
     )
     canvas.arrow(lifecycle.at("right"), jobs.at("left"))
-    canvas.arrow(evaluate.at("right", 0.5), node.at("left", 0.6), text="where Version is as read", at=(305, 116))
+    canvas.arrow(evaluate.at("right", 0.5), node.at("left", 0.6), text="where Version is as read", at=(318, 140))
     canvas.arrow(
         evaluate.at("right", 0.2),
         (260, 115),
@@ -205,9 +229,9 @@ def ownership() -> Canvas:
         later=True,
     )
     canvas.arrow(node.at("right", 0.6), (640, 122), (640, 149), of_node.at("left"))
-    canvas.arrow(tick.at("right", 0.4), own.at("left", 0.6), text="where Version is as read", at=(305, 182))
+    canvas.arrow(tick.at("right", 0.4), own.at("left", 0.6), text="where Version is as read", at=(300, 182))
     canvas.arrow(tick.at("right", 0.8), (360, 219), (360, 240), of_job.at("left", 0.24))
-    canvas.arrow(fire.at("right"), of_job.at("left", 0.72), text="five columns of its own", at=(430, 275))
+    canvas.arrow(fire.at("right"), of_job.at("left", 0.72), text="columns of its own", at=(430, 275))
     return canvas
 
 

@@ -12,19 +12,27 @@ from constructs import Construct
 
 from infra.config import STOP_SWITCH_VALUES
 from infra.constructs import fire_machine
+from infra.constructs.canary import no_canary
+from infra.constructs.encryption import own_key
+from infra.constructs.fire_alerts import EVENT_SOURCE
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.policy import allow, describe_training_jobs, stop_opted_in_training_jobs
 from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
 
+STOPS_OF_ALL_JOBS = "*"
+"""Key of the one item of RuleState that is of no job: the stops of the last hour. IAM takes it to the letter here."""
+
 
 class Actions(Construct):
-    """The alert topic, the stop switch, two functions, and the state machine that calls them.
+    """Two topics for alerts, the stop switch, two functions, and the state machine that calls them.
 
     Attributes
     ----------
     alerts : aws_sns.Topic
         What rules say; alarms about TrainGuard itself go elsewhere.
+    chat : aws_sns.Topic
+        The same in the form that Amazon Q Developer in chat applications reads, for Slack and Teams.
     stop_switch : aws_ssm.StringParameter
         ``enabled``, ``dry-run`` or ``disabled``, for the whole stack.
     state_machine_arn, state_machine_name : str
@@ -45,7 +53,10 @@ class Actions(Construct):
         self._platform = platform
         self._storage = storage
         self._build_report = build_report
-        self.alerts = self._build_alerts(undelivered)
+        # The key that AWS manages for SNS costs nothing and serves the roles of this account, of which one publishes.
+        key = own_key(self, platform.config) or kms.Alias.from_alias_name(self, "SnsKey", "alias/aws/sns")
+        self.alerts = self._build_alerts(undelivered, key)
+        self.chat = sns.Topic(self, "Chat", display_name="TrainGuard chat", enforce_ssl=True, master_key=key)
         self.stop_switch = ssm.StringParameter(
             self,
             "StopSwitch",
@@ -60,12 +71,14 @@ class Actions(Construct):
         self.state_machine_arn = machine.attr_arn
         self.state_machine_name = machine.attr_name
 
-    def _build_alerts(self, undelivered: sqs.IQueue) -> sns.Topic:
-        # The key that AWS manages for SNS costs nothing and serves the roles of this account, of which one publishes.
-        key = kms.Alias.from_alias_name(self, "SnsKey", "alias/aws/sns")
+    def _build_alerts(self, undelivered: sqs.IQueue, key: kms.IKey) -> sns.Topic:
         topic = sns.Topic(self, "Alerts", display_name="TrainGuard alerts", enforce_ssl=True, master_key=key)
         for address in self._platform.config.alert_emails:
-            topic.add_subscription(subscriptions.EmailSubscription(address, dead_letter_queue=undelivered))
+            topic.add_subscription(
+                subscriptions.EmailSubscription(
+                    address, dead_letter_queue=undelivered, filter_policy={"Kind": no_canary()}
+                )
+            )
         return topic
 
     def _build_decide_stop(self) -> TrainGuardFunction:
@@ -78,8 +91,19 @@ class Actions(Construct):
                 statements=[
                     allow("ReadStopSwitch", ["ssm:GetParameter"], [self.stop_switch.parameter_arn]),
                     describe_training_jobs(self),
+                    allow("ReadRuleState", ["dynamodb:GetItem"], [self._storage.rule_state.table_arn]),
+                    allow(
+                        "CountStops",
+                        ["dynamodb:PutItem"],
+                        [self._storage.rule_state.table_arn],
+                        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": STOPS_OF_ALL_JOBS}},
+                    ),
                 ],
-                environment={"STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name},
+                environment={
+                    "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
+                    "RULE_STATE_TABLE": self._storage.rule_state.table_name,
+                    "MAX_STOPS_PER_HOUR": str(self._platform.config.max_stops_per_hour),
+                },
                 timeout_s=30,
                 memory_mib=512,
             ),
@@ -107,6 +131,7 @@ class Actions(Construct):
             definition=fire_machine.definition(),
             substitutions={
                 "AlertTopicArn": self.alerts.topic_arn,
+                "ChatTopicArn": self.chat.topic_arn,
                 "RuleStateTable": self._storage.rule_state.table_name,
                 "DecideStopArn": self.decide_stop.function.function_arn,
                 "ComposeAlertArn": self.compose_alert.function.function_arn,
@@ -119,7 +144,13 @@ class Actions(Construct):
         functions = (self.decide_stop, self.compose_alert, self._build_report)
         return [
             allow("InvokeFunctions", ["lambda:InvokeFunction"], [part.function.function_arn for part in functions]),
-            allow("PublishAlerts", ["sns:Publish"], [self.alerts.topic_arn]),
+            allow("PublishAlerts", ["sns:Publish"], [self.alerts.topic_arn, self.chat.topic_arn]),
+            allow(
+                "EmitFindings",
+                ["events:PutEvents"],
+                [Stack.of(self).format_arn(service="events", resource="event-bus", resource_name="default")],
+                {"StringEquals": {"events:source": EVENT_SOURCE}},
+            ),
             allow("RecordOutcomes", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             stop_opted_in_training_jobs(self),
         ]

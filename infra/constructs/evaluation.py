@@ -12,6 +12,7 @@ from infra import overlay
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.ingest import Ingest
 from infra.constructs.policy import allow, describe_training_jobs
+from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
 
 EVALUATOR_TIMEOUT_S = 60
@@ -35,12 +36,14 @@ class Evaluation(Construct):
         platform: FunctionPlatform,
         storage: Storage,
         ingest: Ingest,
+        settings: Settings,
         fire_machine_arn: str,
         report_machine_arn: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self._platform = platform
         self._storage = storage
+        self._settings = settings
         self._fire_machine_arn = fire_machine_arn
         self._report_machine_arn = report_machine_arn
         self.evaluate_objects = self._build_evaluate_objects(ingest.doorbells)
@@ -60,7 +63,6 @@ class Evaluation(Construct):
                         [doorbells.queue_arn],
                     ),
                     allow("ReadProfileObjects", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/profiler-output/*"]),
-                    allow("ListProfileObjects", ["s3:ListBucket"], [self._storage.bucket_arn]),
                     allow(
                         "RegisterJobs",
                         ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
@@ -71,6 +73,7 @@ class Evaluation(Construct):
                         ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
                         [self._storage.node_state.table_arn],
                     ),
+                    self._settings.read(),
                     *self._evaluation_statements(doorbells),
                 ],
                 environment=self._environment(doorbells),
@@ -138,6 +141,8 @@ class Evaluation(Construct):
             allow("SendTasks", ["sqs:SendMessage"], [doorbells.queue_arn]),
             allow("StartExecutions", ["states:StartExecution"], [self._fire_machine_arn, self._report_machine_arn]),
             describe_training_jobs(self),
+            allow("ReadJobFiles", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/job.json"]),
+            allow("ListProfileObjects", ["s3:ListBucket"], [self._storage.bucket_arn]),
         ]
 
     def _environment(self, doorbells: sqs.Queue) -> dict[str, str]:
@@ -148,4 +153,5 @@ class Evaluation(Construct):
             "TASK_QUEUE_URL": doorbells.queue_url,
             "FIRE_STATE_MACHINE_ARN": self._fire_machine_arn,
             "REPORT_STATE_MACHINE_ARN": self._report_machine_arn,
+            **self._settings.environment(),
         }

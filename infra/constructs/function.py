@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
@@ -12,11 +13,11 @@ from constructs import Construct
 
 from infra.bundling import PROJECT_ROOT
 from infra.config import LOG_RETENTION_DAYS, DeploymentConfig
+from infra.constructs.encryption import own_key, use_key
 from infra.constructs.layer import architecture, runtime
+from infra.constructs.network import Placement, manage_network_interfaces
 from infra.constructs.policy import allow, send_traces
 from infra.overlay import Overlay
-
-METRICS_NAMESPACE = "TrainGuard"
 
 _UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
 
@@ -47,6 +48,7 @@ class FunctionPlatform:
     config: DeploymentConfig
     overlay: Overlay
     layer: lambda_.ILayerVersion
+    placement: Placement | None = None
 
 
 def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
@@ -61,6 +63,7 @@ def log_group(scope: Construct, construct_id: str, config: DeploymentConfig) -> 
         construct_id,
         retention=_RETENTION[config.log_retention_days],
         removal_policy=removal_policy(config),
+        encryption_key=own_key(scope, config),
     )
 
 
@@ -68,11 +71,12 @@ def role_with(
     scope: Construct,
     construct_id: str,
     *,
+    config: DeploymentConfig,
     principal: iam.ServicePrincipal,
     statements: Sequence[iam.PolicyStatement],
 ) -> iam.Role:
-    """Return a role for ``principal`` that holds ``statements`` in one inline policy."""
-    policy = iam.PolicyDocument(statements=list(statements))
+    """Return a role for ``principal`` that holds ``statements``, and what they need of the key, in an inline policy."""
+    policy = iam.PolicyDocument(statements=[*statements, *use_key(config, statements)])
     return iam.Role(scope, construct_id, assumed_by=principal, inline_policies={"Permissions": policy})
 
 
@@ -106,17 +110,30 @@ class TrainGuardFunction(Construct):
     """A function of `lambdas/`, with its own role and its own log group.
 
     CDK adds nothing to the role, so the permissions that the constructs name are the permissions that are deployed.
+
+    Attributes
+    ----------
+    service_name, metrics_namespace : str
+        Under which its metrics are found; the namespace is the stack's, so that several stacks do not mix.
+    log_group_name : str
+        Where it writes its log.
+    memory_mib : int
+        What an invocation is billed for.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, spec: FunctionSpec) -> None:
         super().__init__(scope, construct_id)
         self.service_name = spec.folder
+        self.metrics_namespace = platform.config.stack_name
+        self.memory_mib = spec.memory_mib
         self._log_group = log_group(self, "Logs", platform.config)
+        self.log_group_name = self._log_group.log_group_name
         role = role_with(
             self,
             "Role",
+            config=platform.config,
             principal=iam.ServicePrincipal("lambda.amazonaws.com"),
-            statements=[*spec.statements, *self._common_statements(spec.dead_letters)],
+            statements=[*spec.statements, *self._common_statements(platform, spec)],
         )
         self.function = lambda_.Function(
             self,
@@ -134,15 +151,26 @@ class TrainGuardFunction(Construct):
             dead_letter_queue=spec.dead_letters,
             environment={
                 "POWERTOOLS_SERVICE_NAME": spec.folder,
-                "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+                "POWERTOOLS_METRICS_NAMESPACE": self.metrics_namespace,
                 "POWERTOOLS_LOG_LEVEL": "INFO",
                 **spec.environment,
             },
         )
 
-    def _common_statements(self, dead_letters: sqs.IQueue | None) -> list[iam.PolicyStatement]:
+        self._place(platform.placement)
+
+    def _place(self, placement: Placement | None) -> None:
+        if placement:
+            resource = cast("lambda_.CfnFunction", self.function.node.default_child)
+            resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
+                subnet_ids=list(placement.subnet_ids), security_group_ids=list(placement.security_group_ids)
+            )
+
+    def _common_statements(self, platform: FunctionPlatform, spec: FunctionSpec) -> list[iam.PolicyStatement]:
         write_logs = ["logs:CreateLogStream", "logs:PutLogEvents"]
         statements = [allow("WriteLogs", write_logs, [self._log_group.log_group_arn]), send_traces()]
-        if dead_letters:
-            statements.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [dead_letters.queue_arn]))
+        if spec.dead_letters:
+            statements.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [spec.dead_letters.queue_arn]))
+        if platform.placement:
+            statements.append(manage_network_interfaces())
         return statements

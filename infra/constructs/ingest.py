@@ -6,14 +6,20 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.config import DeploymentConfig
+from infra.constructs.encryption import own_key
+
 PROFILE_KEY_PATTERNS = (
     "*/profiler-output/system/incremental/*.json",
     "*/profiler-output/framework/pevents/*.json",
     "*/profiler-output/framework/tensorflow/detailed_profiling/*.metadata",
     "*/profiler-output/system/training_job_end.ts",
     "*/profiler-output/framework/training_job_end.ts",
+    "*/job.json",
 )
 """Wildcards on S3 keys; the empty metadata of a detailed trace names its times and rings for it.
+
+The last one is the file by which a job outside SageMaker says what it is.
 
 They also match look-alikes such as ``…/rule-output/…/profiler-output/…``, which EventBridge cannot tell apart: the
 key's grammar in the code has the last word.
@@ -36,14 +42,18 @@ class Ingest(Construct):
         Events and notices that did not reach their target, and events whose function failed.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, bucket_name: str, visibility_s: int) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, config: DeploymentConfig, bucket_name: str, visibility_s: int
+    ) -> None:
         super().__init__(scope, construct_id)
+        self._key = own_key(self, config)
         self.doorbell_dead_letters = self._build_dead_letters("DoorbellDeadLetters")
         self.event_dead_letters = self._build_dead_letters("EventDeadLetters")
         self.doorbells = sqs.Queue(
             self,
             "Doorbells",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=sqs.QueueEncryption.KMS if self._key else sqs.QueueEncryption.SQS_MANAGED,
+            encryption_master_key=self._key,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(visibility_s),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.doorbell_dead_letters, max_receive_count=_MOST_RECEIVES),
@@ -54,7 +64,8 @@ class Ingest(Construct):
         return sqs.Queue(
             self,
             construct_id,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            encryption=sqs.QueueEncryption.KMS if self._key else sqs.QueueEncryption.SQS_MANAGED,
+            encryption_master_key=self._key,
             enforce_ssl=True,
             retention_period=Duration.days(_DEAD_LETTER_DAYS),
         )

@@ -8,6 +8,7 @@ from constructs import Construct
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.ingest import Ingest
 from infra.constructs.policy import allow, describe_training_jobs
+from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
 
 _RETRY_HOURS = 6
@@ -24,6 +25,8 @@ class Lifecycle(Construct):
         platform: FunctionPlatform,
         storage: Storage,
         ingest: Ingest,
+        settings: Settings,
+        fire_machine_arn: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self.job_lifecycle = TrainGuardFunction(
@@ -40,6 +43,8 @@ class Lifecycle(Construct):
                     ),
                     allow("FindNodes", ["dynamodb:Query"], [storage.node_state.table_arn]),
                     allow("SendTasks", ["sqs:SendMessage"], [ingest.doorbells.queue_arn]),
+                    allow("StartExecutions", ["states:StartExecution"], [fire_machine_arn]),
+                    settings.read(),
                     describe_training_jobs(self),
                 ],
                 environment={
@@ -47,6 +52,8 @@ class Lifecycle(Construct):
                     "NODE_STATE_TABLE": storage.node_state.table_name,
                     "TASK_QUEUE_URL": ingest.doorbells.queue_url,
                     "PROFILE_BUCKET": storage.bucket_name,
+                    "FIRE_STATE_MACHINE_ARN": fire_machine_arn,
+                    **settings.environment(),
                 },
                 timeout_s=60,
                 memory_mib=512,

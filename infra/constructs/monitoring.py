@@ -1,6 +1,8 @@
-"""Alarms about TrainGuard itself, on a topic of their own: who reads alerts about training need not hear of queues."""
+"""Alarms about TrainGuard itself, on a topic of their own: who reads alerts about training need not hear of queues.
 
-from collections.abc import Sequence
+Each alarm has a section of its name in the runbook, `docs/operations.md`.
+"""
+
 from dataclasses import dataclass
 
 from aws_cdk import Aws, Duration
@@ -14,17 +16,28 @@ from constructs import Construct
 
 from infra.config import DeploymentConfig
 from infra.constructs.actions import Actions
+from infra.constructs.canary import Canary
+from infra.constructs.encryption import own_key
 from infra.constructs.evaluation import Evaluation
-from infra.constructs.function import METRICS_NAMESPACE, TrainGuardFunction
+from infra.constructs.function import TrainGuardFunction
 from infra.constructs.ingest import Ingest
 from infra.constructs.lifecycle import Lifecycle
+from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric, sum_of
 from infra.constructs.reports import Reports
+from infra.constructs.storage import Storage
+
+RUNBOOK = "docs/operations.md"
 
 DOORBELL_AGE_LIMIT_S = 900
 """Older than two visibility timeouts: a doorbell that failed once and came back is no reason to wake anybody."""
 
-_PERIOD = Duration.minutes(5)
+LAG_LIMIT_S = 900
+"""Verdicts of a healthy deployment are less than two minutes behind the clock."""
+
 _TICKS_EXPECTED = 3
+_JOBS_LEFT_OUT = 3
+_CANARY_PERIOD = Duration.hours(6)
+_CANARY_PERIODS = 5
 
 _MISSING_IS_FINE = cloudwatch.TreatMissingData.NOT_BREACHING
 _MISSING_IS_BAD = cloudwatch.TreatMissingData.BREACHING
@@ -32,13 +45,41 @@ _MISSING_IS_BAD = cloudwatch.TreatMissingData.BREACHING
 
 @dataclass(frozen=True, slots=True)
 class WatchedParts:
-    """What the alarms watch."""
+    """What the alarms watch and the dashboard shows."""
 
+    storage: Storage
     ingest: Ingest
     evaluation: Evaluation
     lifecycle: Lifecycle
     actions: Actions
     reports: Reports
+    canary: Canary | None
+
+    @property
+    def functions(self) -> tuple[TrainGuardFunction, ...]:
+        """All functions of the stack."""
+        reports, actions = self.reports, self.actions
+        return (
+            self.evaluation.evaluate_objects,
+            self.evaluation.tick,
+            self.lifecycle.job_lifecycle,
+            actions.decide_stop,
+            actions.compose_alert,
+            reports.plan_report,
+            reports.digest_profile,
+            reports.build_report,
+            *(() if self.canary is None else (self.canary.function,)),
+        )
+
+    @property
+    def table_names(self) -> dict[str, str]:
+        """Names of the tables by what people call them."""
+        storage = self.storage
+        return {
+            "Jobs": storage.jobs.table_name,
+            "RuleState": storage.rule_state.table_name,
+            "NodeState": storage.node_state.table_name,
+        }
 
 
 class Monitoring(Construct):
@@ -48,6 +89,8 @@ class Monitoring(Construct):
     ----------
     operations : aws_sns.Topic
         Where alarms go.
+    alarms : list of aws_cloudwatch.Alarm
+        All of them.
     """
 
     def __init__(
@@ -59,14 +102,24 @@ class Monitoring(Construct):
         parts: WatchedParts,
     ) -> None:
         super().__init__(scope, construct_id)
+        self.alarms: list[cloudwatch.Alarm] = []
         self.operations = self._build_operations(config, parts.ingest.event_dead_letters)
         self._build_queue_alarms(parts)
         self._build_function_alarms(parts)
         self._build_execution_alarms(parts)
         self._build_product_alarms(parts)
+        self._build_delivery_alarms(parts)
+        if parts.canary:
+            self._build_canary_alarms(parts.canary)
 
     def _build_operations(self, config: DeploymentConfig, undelivered: sqs.IQueue) -> sns.Topic:
-        topic = sns.Topic(self, "Operations", display_name="TrainGuard operations", enforce_ssl=True)
+        topic = sns.Topic(
+            self,
+            "Operations",
+            display_name="TrainGuard operations",
+            enforce_ssl=True,
+            master_key=own_key(self, config),
+        )
         # A topic with a policy of its own loses the default one, through which CloudWatch would publish.
         topic.add_to_resource_policy(
             iam.PolicyStatement(
@@ -93,11 +146,11 @@ class Monitoring(Construct):
             ),
         }
         for name, (queue, meaning) in dead_letters.items():
-            self._alarm(name, meaning, _depth(queue))
+            self._alarm(name, meaning, depth(queue))
         self._alarm(
             "DoorbellsWaitTooLong",
             f"The oldest doorbell waits for more than {DOORBELL_AGE_LIMIT_S} s: verdicts are late",
-            parts.ingest.doorbells.metric_approximate_age_of_oldest_message(period=_PERIOD, statistic="Maximum"),
+            parts.ingest.doorbells.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum"),
             threshold=DOORBELL_AGE_LIMIT_S,
         )
 
@@ -108,21 +161,21 @@ class Monitoring(Construct):
             self._alarm(
                 name,
                 f"Invocations of {part.service_name} end in an error: see its log",
-                part.function.metric_errors(period=_PERIOD, statistic="Sum"),
+                part.function.metric_errors(period=PERIOD, statistic="Sum"),
             )
         self._alarm(
             "TickDoesNotRun",
             "The tick runs less often than it should: gaps, silent nodes and unsent fires are not looked after",
-            tick.function.metric_invocations(period=_PERIOD, statistic="Sum"),
+            tick.function.metric_invocations(period=PERIOD, statistic="Sum"),
             threshold=_TICKS_EXPECTED,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=2,
             missing=_MISSING_IS_BAD,
         )
         throttles = [
-            part.function.metric_throttles(period=_PERIOD, statistic="Sum") for part in (evaluate, tick, lifecycle)
+            part.function.metric_throttles(period=PERIOD, statistic="Sum") for part in (evaluate, tick, lifecycle)
         ]
-        self._alarm("FunctionsAreThrottled", "The account's Lambda concurrency is used up", _sum_of(throttles))
+        self._alarm("FunctionsAreThrottled", "The account's Lambda concurrency is used up", sum_of(throttles))
 
     def _build_execution_alarms(self, parts: WatchedParts) -> None:
         machines = {
@@ -136,7 +189,7 @@ class Monitoring(Construct):
             ),
         }
         for name, (arn, meaning) in machines.items():
-            self._alarm(name, meaning, _sum_of(_bad_ends(arn)))
+            self._alarm(name, meaning, sum_of([of_machine(end, arn) for end in BAD_ENDS]))
 
     def _build_product_alarms(self, parts: WatchedParts) -> None:
         evaluators = (parts.evaluation.evaluate_objects, parts.evaluation.tick)
@@ -145,7 +198,59 @@ class Monitoring(Construct):
             "RuleErrors": "A rule raised an error and its row says ERROR: its verdict is missing",
         }
         for name, meaning in meanings.items():
-            self._alarm(name, meaning, _sum_of([_product_metric(name, part) for part in evaluators]))
+            self._alarm(name, meaning, sum_of([product_metric(name, part) for part in evaluators]))
+        evaluate, tick = evaluators
+        self._alarm(
+            "VerdictsLagBehind",
+            f"Verdicts are more than {LAG_LIMIT_S} s behind the clock for one node in ten",
+            product_metric("EvaluationLagSeconds", evaluate, statistic="p90"),
+            threshold=LAG_LIMIT_S,
+            evaluation_periods=3,
+        )
+        self._alarm(
+            "JobsAreLeftOut",
+            "The tick fails for jobs, or has no time for all of them: their summaries and silent nodes wait",
+            sum_of([product_metric(name, tick) for name in ("TickFailures", "TicksUnfinished")]),
+            threshold=_JOBS_LEFT_OUT,
+            evaluation_periods=3,
+        )
+
+    def _build_delivery_alarms(self, parts: WatchedParts) -> None:
+        throttles = ("WriteThrottleEvents", "ReadThrottleEvents")
+        self._alarm(
+            "TablesAreThrottled",
+            "DynamoDB refuses requests: the cap on write units, or one partition, is at its limit",
+            sum_of([of_table(name, table) for table in parts.table_names.values() for name in throttles]),
+            evaluation_periods=2,
+        )
+        self._alarm(
+            "AlertsAreNotDelivered",
+            "A subscriber of the alert topic did not get an alert, after all retries of SNS",
+            parts.actions.alerts.metric_number_of_notifications_failed(period=PERIOD, statistic="Sum"),
+        )
+
+    def _build_canary_alarms(self, canary: Canary) -> None:
+        """Ring when the canary fails, and when nothing is heard of it.
+
+        Silence is told as insufficient data: a deployment whose first canary is still to come begins in that state, and
+        an alarm tells nobody of the state that it begins in.
+        """
+        failed = product_metric("CanaryFailed", canary.function)
+        raised = canary.function.function.metric_errors(period=PERIOD, statistic="Sum")
+        self._alarm(
+            "CanaryFails",
+            "The synthetic job was not found, told or reported: nor may be real ones",
+            sum_of([failed, raised]),
+        )
+        silent = self._alarm(
+            "CanaryDoesNotRun",
+            "Nobody has looked at a canary for 30 hours: whether the deployment detects and alerts is not known",
+            product_metric("CanaryPassed", canary.function, statistic="SampleCount", period=_CANARY_PERIOD),
+            comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            evaluation_periods=_CANARY_PERIODS,
+            missing=cloudwatch.TreatMissingData.MISSING,
+        )
+        silent.add_insufficient_data_action(cloudwatch_actions.SnsAction(self.operations))
 
     def _alarm(
         self,
@@ -157,11 +262,11 @@ class Monitoring(Construct):
         comparison: cloudwatch.ComparisonOperator = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
         evaluation_periods: int = 1,
         missing: cloudwatch.TreatMissingData = _MISSING_IS_FINE,
-    ) -> None:
+    ) -> cloudwatch.Alarm:
         alarm = cloudwatch.Alarm(
             self,
             name,
-            alarm_description=meaning,
+            alarm_description=f"{meaning}. What to do: {RUNBOOK}#{name.lower()}",
             metric=metric,
             threshold=threshold,
             comparison_operator=comparison,
@@ -169,35 +274,5 @@ class Monitoring(Construct):
             treat_missing_data=missing,
         )
         alarm.add_alarm_action(cloudwatch_actions.SnsAction(self.operations))
-
-
-def _depth(queue: sqs.Queue) -> cloudwatch.Metric:
-    return queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum")
-
-
-def _bad_ends(state_machine_arn: str) -> list[cloudwatch.Metric]:
-    """Return the metrics of a state machine's executions that did not succeed."""
-    of_machine = {"StateMachineArn": state_machine_arn}
-    return [
-        cloudwatch.Metric(
-            namespace="AWS/States", metric_name=name, dimensions_map=of_machine, period=_PERIOD, statistic="Sum"
-        )
-        for name in ("ExecutionsFailed", "ExecutionsTimedOut", "ExecutionsAborted")
-    ]
-
-
-def _product_metric(name: str, part: TrainGuardFunction) -> cloudwatch.Metric:
-    """Return a metric that the functions themselves emit; Powertools adds the dimension ``service``."""
-    return cloudwatch.Metric(
-        namespace=METRICS_NAMESPACE,
-        metric_name=name,
-        dimensions_map={"service": part.service_name},
-        period=_PERIOD,
-        statistic="Sum",
-    )
-
-
-def _sum_of(metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:
-    named = {f"m{number}": metric for number, metric in enumerate(metrics)}
-    terms = " + ".join(f"FILL({name}, 0)" for name in named)
-    return cloudwatch.MathExpression(expression=terms, using_metrics=named, period=_PERIOD)
+        self.alarms.append(alarm)
+        return alarm

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from aws_cdk import Acknowledgment, Stack, Validations
 
+from infra.constructs.canary import CANARY_PREFIX
 from infra.constructs.storage import Storage
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _TRAINING_JOBS = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*"
 _EXECUTIONS = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
+_PARAMETERS = "arn:<AWS::Partition>:ssm:<AWS::Region>:<AWS::AccountId>:parameter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,10 @@ _NO_DLQ = "Serverless::Serverless-LambdaDLQ"
 _NO_REDRIVE = "Serverless::Serverless-SQSRedrivePolicy"
 _NO_ASYNC_DESTINATION = "Serverless::Serverless-LambdaAsyncFailureDestination"
 
-_TRACES = "Only X-Ray's PutTraceSegments and PutTelemetryRecords are allowed on *: they know no resources."
+_TRACES = (
+    "Only X-Ray's PutTraceSegments and PutTelemetryRecords, and in a VPC what connects a function to its subnets, are "
+    "allowed on *: they know no resources."
+)
 _STATES_TRACES = (
     "Only X-Ray's actions and CloudWatch Logs' delivery actions, through which Step Functions writes its execution "
     "log, are allowed on *: neither know resources."
@@ -116,19 +121,30 @@ ACCEPTED = (
         )
     ),
     Accepted("Reports/ReportRole/Resource", _ALL, _STATES_TRACES),
-    *(
-        Accepted("Reports/ReportRole/Resource", _wildcard(f"{_EXECUTIONS}:TrainGuard-Report{label}:*"), _OWN_EXECUTIONS)
-        for label in ("", "/Digests")
+)
+
+_CANARY_ROLE = "Canary/Canary/Role/Resource"
+_ONLY_CANARIES = "A canary's folder is named after its day; the prefix lets it reach no profile of a real job."
+_CANARY = (
+    Accepted(_CANARY_ROLE, _ALL, _TRACES),
+    Accepted(_CANARY_ROLE, _STAR, _TRACES),
+    Accepted(
+        "Canary/Canary/Function/EventInvokeConfig/Resource",
+        _NO_ASYNC_DESTINATION,
+        "The function's dead-letter queue keeps a failed step, and an alarm rings for a canary that was not looked at.",
     ),
 )
 
 
-def findings_that_stand(storage: Storage) -> tuple[Accepted, ...]:
-    """Return all findings that stand, with those that name the bucket of ``storage``."""
+def findings_that_stand(storage: Storage, *, canary: bool) -> tuple[Accepted, ...]:
+    """Return all findings that stand, with those that name the stack, or the bucket of ``storage``."""
+    executions = f"{_EXECUTIONS}:{Stack.of(storage).stack_name}-Report"
     bucket = f"arn:<AWS::Partition>:s3:::{_in_findings(storage)}"
     report = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/*")
     parts = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*")
     profiles = _wildcard(f"{bucket}/*/profiler-output/*")
+    settings = _wildcard(f"{_PARAMETERS}/{Stack.of(storage).stack_name}/settings/*")
+    named = "People put settings below this path, and name them in a job's tag; nothing else can be read."
     written = "One folder a job, whose name is known only when its report is written; nothing else can be reached."
     read = "One folder a job, whose name is known only when its objects come; nothing else can be read."
     objects = (
@@ -139,8 +155,15 @@ def findings_that_stand(storage: Storage) -> tuple[Accepted, ...]:
         Accepted("Reports/ReportRole/Resource", parts, written),
         Accepted("Reports/DigestProfile/Role/Resource", profiles, read),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", profiles, read),
+        Accepted("Evaluation/EvaluateObjects/Role/Resource", settings, named),
+        Accepted("Lifecycle/JobLifecycle/Role/Resource", settings, named),
+        Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}:*"), _OWN_EXECUTIONS),
+        Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}/Digests:*"), _OWN_EXECUTIONS),
     )
-    return (*ACCEPTED, *objects, *((_UNLOGGED_BUCKET,) if storage.bucket else ()))
+    watching = (
+        (*_CANARY, Accepted(_CANARY_ROLE, _wildcard(f"{bucket}/{CANARY_PREFIX}*"), _ONLY_CANARIES)) if canary else ()
+    )
+    return (*ACCEPTED, *objects, *watching, *((_UNLOGGED_BUCKET,) if storage.bucket else ()))
 
 
 def acknowledge(stack: Stack, findings: tuple[Accepted, ...]) -> None:

@@ -6,6 +6,8 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from infra.config import DeploymentConfig
+
 OPT_IN_TAG = "trainguard:stop-on-fire"
 OPT_IN_VALUE = "allowed"
 
@@ -18,6 +20,17 @@ def allow(
 ) -> iam.PolicyStatement:
     """Return a statement that allows ``actions`` on ``resources``."""
     return iam.PolicyStatement(sid=sid, actions=list(actions), resources=list(resources), conditions=conditions)
+
+
+def bound_roles(scope: Construct, config: DeploymentConfig) -> None:
+    """Put the boundary that ``config`` names, if any, on every role below ``scope``."""
+    if config.permissions_boundary is None:
+        return
+    if config.permissions_boundary.startswith("arn:"):
+        policy = iam.ManagedPolicy.from_managed_policy_arn(scope, "Boundary", config.permissions_boundary)
+    else:
+        policy = iam.ManagedPolicy.from_managed_policy_name(scope, "Boundary", config.permissions_boundary)
+    iam.PermissionsBoundary.of(scope).apply(policy)
 
 
 def training_jobs(scope: Construct) -> str:

@@ -5,8 +5,9 @@ them digested, and a function puts the digests together. Few items go through an
 Map, whose children are executions of their own: so neither payloads nor the history outgrow their limits. A digest
 that fails at every attempt is missing in the report, which says so; every other fault fails the execution at its end.
 
-The input is ``{"job": name}``, at a job's end with ``"kind": "end"``: then a report that cannot be planned is built
-from state, which is better than none; on request it would replace a full one by less. The variables:
+The input is ``{"job": name}``, at a job's end with ``"kind": "end"``: then a report that cannot be planned, or not be
+put together, is built from state, which is better than none; on request it would replace a full one by less. The
+variables:
 
 =========== ======================================================================================================
 job, run    the job's name; this execution's name, under which the parts lie
@@ -16,6 +17,8 @@ report      answer of `build_report`
 …Fault      what went wrong: an empty text, or ``<state>: <error>: <cause>``
 =========== ======================================================================================================
 """
+
+from typing import Any
 
 from infra.constructs.fire_machine import REPORT_TIMEOUT_S
 from infra.constructs.states import ERROR_TEXT, RETRY, State, choice, invoke, listed
@@ -41,7 +44,7 @@ _WHEN_THROTTLED = {
 }
 """An account may run fewer functions than the map: then they queue, and no item is lost for it."""
 
-_FAULTS = ("planFault", "mapFault", "reportFault", "dropFault")
+_FAULTS = ("planFault", "mapFault", "reportFault", "stateFault", "dropFault")
 
 
 def definition() -> State:
@@ -62,7 +65,7 @@ def definition() -> State:
                 },
                 "Next": "PlanReport",
             },
-            "PlanReport": invoke(
+            "PlanReport": _invoke(
                 "PlanReport",
                 payload={"job": "{% $job %}", "run": "{% $run %}"},
                 answer="plan",
@@ -71,7 +74,7 @@ def definition() -> State:
                 following="IsAnythingToRead",
                 timeout_s=PLAN_TIMEOUT_S,
             ),
-            "IsAnythingToRead": choice("$plan.count > 0", then="AreFew", otherwise="MayBuild"),
+            "IsAnythingToRead": choice("$plan.count > 0", then="AreFew", otherwise="IsPlanned"),
             "AreFew": choice("$count($plan.items) > 0", then="DigestFew", otherwise="DigestMany"),
             "DigestFew": _map("DigestFew", {"Mode": "INLINE"}, Items="{% $plan.items %}"),
             "DigestMany": _map(
@@ -98,20 +101,32 @@ def definition() -> State:
 
 
 def _building_states() -> State:
-    """Build the report, of state alone when nothing could be planned, and delete the parts that it was made of."""
+    """Build the report, at a job's end of state alone when that fails, and delete the parts that it was made of."""
     return {
-        "MayBuild": choice("$planFault = '' or $atEnd", then="BuildReport", otherwise="AllDone"),
-        "BuildReport": invoke(
+        "IsPlanned": choice("$planFault = ''", then="BuildReport", otherwise="IsStateWanted"),
+        "BuildReport": _invoke(
             "BuildReport",
-            payload="{% $planFault = '' ? {'job': $job, 'run': $run} : {'job': $job} %}",
+            payload={"job": "{% $job %}", "run": "{% $run %}"},
             answer="report",
             otherwise={"reportUri": ""},
             fault="reportFault",
-            following="IsComplete",
+            following="IsStateWanted",
             timeout_s=REPORT_TIMEOUT_S,
         ),
-        "IsComplete": choice("$planFault = '' and $reportFault = ''", then="DropParts", otherwise="AllDone"),
-        "DropParts": invoke(
+        "IsStateWanted": choice(
+            "$atEnd and ($planFault != '' or $reportFault != '')", then="BuildFromState", otherwise="AreThereParts"
+        ),
+        "BuildFromState": _invoke(
+            "BuildFromState",
+            payload={"job": "{% $job %}"},
+            answer="report",
+            otherwise={"reportUri": ""},
+            fault="stateFault",
+            following="AreThereParts",
+            timeout_s=REPORT_TIMEOUT_S,
+        ),
+        "AreThereParts": choice("$planFault = ''", then="DropParts", otherwise="AllDone"),
+        "DropParts": _invoke(
             "DropParts",
             payload={"job": "{% $job %}", "run": "{% $run %}", "drop": True},
             answer="dropped",
@@ -121,6 +136,12 @@ def _building_states() -> State:
             timeout_s=REPORT_TIMEOUT_S,
         ),
     }
+
+
+def _invoke(name: str, **said: Any) -> State:
+    """Return a call as `invoke` does, which waits while the account's functions are used up: by digests, for one."""
+    state = invoke(name, **said)
+    return {**state, "Retry": [_WHEN_THROTTLED, *state["Retry"]]}
 
 
 def _map(name: str, processor: State, **where_from: object) -> State:

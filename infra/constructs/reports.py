@@ -47,6 +47,7 @@ class Reports(Construct):
                 "PlanReportArn": self.plan_report.function.function_arn,
                 "DigestProfileArn": self.digest_profile.function.function_arn,
                 "BuildReportArn": self.build_report.function.function_arn,
+                "BuildFromStateArn": self.build_report.function.function_arn,
                 "DropPartsArn": self.build_report.function.function_arn,
             },
             statements=self._machine_statements(),

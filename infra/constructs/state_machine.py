@@ -48,7 +48,9 @@ def state_machine(
         allow("DeliverExecutionLogs", _LOG_DELIVERY_ACTIONS, ["*"]),
         allow("SendTraces", _TRACE_ACTIONS, ["*"]),
     ]
-    role = role_with(scope, f"{construct_id}Role", principal=principal, statements=[*statements, *common])
+    role = role_with(
+        scope, f"{construct_id}Role", config=platform.config, principal=principal, statements=[*statements, *common]
+    )
     return sfn.CfnStateMachine(
         scope,
         construct_id,

@@ -8,6 +8,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.config import DeploymentConfig
+from infra.constructs.encryption import own_key
 from infra.constructs.function import removal_policy
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
@@ -48,10 +49,13 @@ class Storage(Construct):
         return f"{self.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"
 
     def _build_bucket(self, config: DeploymentConfig) -> s3.Bucket:
+        key = own_key(self, config)
         bucket = s3.Bucket(
             self,
             "Profiles",
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,
             enforce_ssl=True,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
@@ -74,6 +78,7 @@ class Storage(Construct):
         return bucket
 
     def _build_table(self, name: str, sort_key: str | None, config: DeploymentConfig) -> dynamodb.Table:
+        key = own_key(self, config)
         return dynamodb.Table(
             self,
             name,
@@ -85,6 +90,8 @@ class Storage(Construct):
                 point_in_time_recovery_enabled=True
             ),
             time_to_live_attribute="ExpiresAt",
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if key else None,
+            encryption_key=key,
             removal_policy=removal_policy(config),
         )
 

@@ -30,7 +30,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     del context
     job, run = event["job"], event.get("run")
     if run and event.get("drop"):
-        return {"dropped": reports.drop(job, run)}
+        return {"dropped": reports.drop(job, run, now=time.time())}
     if run:
         written = reports.full(job, run, now=time.time())
     elif event.get("kind") == "fire":

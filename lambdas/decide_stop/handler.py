@@ -1,16 +1,18 @@
-"""Decides whether a fire may stop its training job."""
+"""Decides whether a fire may stop its training job, and takes one of the hour's stops for it."""
 
 import os
 import time
-from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
+import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.actions.stop import decide_stop
+from trainguard.actions.request import StopCase
+from trainguard.actions.stop import decide_stop, over_ceiling
 from trainguard.adapters.clients import Clients
+from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
 from trainguard.adapters.environment import DecideStopEnvironment, load_environment
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
@@ -20,14 +22,26 @@ environment = load_environment(DecideStopEnvironment, os.environ, function="deci
 clients = Clients()
 training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
 switch = SsmStopSwitch(client=clients.ssm, parameter=environment.stop_switch_parameter)
+rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)
+budget = DynamoStopBudget(client=clients.dynamodb, table=environment.rule_state_table)
+limit = int(environment.max_stops_per_hour)
 
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer with stop, decision and why; the log keeps every decision."""
+    """Answer with stop, decision, why and stopAt; the log keeps every decision."""
     del context
-    job = event["job"]
-    fired_at = datetime.fromisoformat(event["firedAt"]).timestamp()
-    decision = decide_stop(job, training_jobs.describe(job), switch.value(), fired_at=fired_at, now=time.time())
-    logger.info("stop decision", extra={"job": job, "rule": event.get("rule"), **asdict(decision)})
-    return asdict(decision)
+    case = msgspec.convert(event, StopCase)
+    row = rows.load(case.job, case.rule) if case.attempt == "final" else None
+    now = time.time()
+    decision = decide_stop(case, training_jobs.describe(case.job), switch.value(), row=row, now=now)
+    if decision.stop and not budget.take(case.fire_id, case.job, now=now, limit=limit):
+        decision = over_ceiling(limit)
+    answer = {
+        "stop": decision.stop,
+        "decision": decision.decision,
+        "why": decision.why,
+        "stopAt": decision.stop_at,
+    }
+    logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})
+    return answer

@@ -1,5 +1,6 @@
 """Digests the profile of one node and day, or as much of it as there is time for."""
 
+import time
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ objects = S3ProfileObjects(client=clients.s3)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with the item as it stands now: ``more`` says whether something is left."""
     digester = DayDigester(objects=objects, has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS)
-    item = digester.digest(msgspec.convert(event, DigestItem))
+    item = digester.digest(msgspec.convert(event, DigestItem), now=time.time())
     logger.info(
         "node and day digested",
         extra={"job": item.job, "node": item.node, "day": item.date, "parts": item.part, "more": item.more},

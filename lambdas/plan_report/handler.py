@@ -1,6 +1,7 @@
 """Plans a job's full report: which nodes and days are to be read."""
 
 import os
+import time
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ planner = ReportPlanner(
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with how many items there are, where their list lies, and the items where those are few."""
     del context
-    planned = planner.plan(event["job"], event["run"])
+    planned = planner.plan(event["job"], event["run"], now=time.time())
     logger.info("report planned", extra={"job": event["job"], "run": event["run"], "items": planned.count})
     answer: dict[str, Any] = msgspec.to_builtins(planned)
     return answer

@@ -29,12 +29,26 @@ class RuleConfigError(TrainGuardError):
         self.field = field
         self.value = value
         self.expected = expected
+        self.source = source
         given = f", given by {source}" if source else ""
         super().__init__(f"{rule}: parameter {field} is {value!r}{given}, expected {expected}")
 
     def given_by(self, source: str | None) -> "RuleConfigError":
         """Return the error with its source."""
         return RuleConfigError(self.rule, self.field, self.value, self.expected, source)
+
+
+class RuleLoadError(RuleConfigError):
+    """A rule of a deployment's own package that cannot be used; ``field`` is what of it is wrong."""
+
+    def __init__(self, rule: str, field: str, value: object, expected: str) -> None:
+        super().__init__(rule, field, value, expected)
+        self.args = (f"{rule}: {field} is {value!r:.500}, expected {expected}",)
+
+    def given_by(self, source: str | None) -> "RuleLoadError":
+        """Return the error as it is: no setting is at fault."""
+        del source
+        return self
 
 
 class ParameterFileError(TrainGuardError):

@@ -1,7 +1,7 @@
 """What the core asks of the world; adapters/ holds an AWS adapter and an in-memory twin of each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow
@@ -17,10 +17,21 @@ class ListedObject:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleConfiguration:
+    """An entry of ``ProfilerRuleConfigurations`` or ``DebugRuleConfigurations``; ``place`` is where its report goes."""
+
+    name: str
+    image: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    place: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingJobDescription:
     """What DescribeTrainingJob and ListTags say that TrainGuard uses; times in epoch seconds.
 
     ``profile_uri`` is ``ProfilerConfig.S3OutputPath``: the profile lies in ``<profile_uri>/<job>/profiler-output/``.
+    ``profiler_rules`` are its ``ProfilerRuleConfigurations``, ``debugger_rules`` its ``DebugRuleConfigurations``.
     """
 
     job: str
@@ -36,6 +47,8 @@ class TrainingJobDescription:
     framework_profiling: bool
     tags: Mapping[str, str]
     profile_uri: str | None = None
+    profiler_rules: tuple[RuleConfiguration, ...] = ()
+    debugger_rules: tuple[RuleConfiguration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,7 @@ class NodeStates(Protocol):
         """
         ...
 
-    def mark_sent(self, key: NodeKey, fire_ids: Sequence[str]) -> None:
+    def mark_sent(self, key: NodeKey, alert_ids: Sequence[str]) -> None:
         """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
         ...
 
@@ -99,6 +112,10 @@ class RuleStates(Protocol):
         """Return all rows of a job with what the fire path wrote into them, ordered by sort key."""
         ...
 
+    def load(self, job: str, target: str) -> StoredRow | None:
+        """Return one row with what the fire path wrote into it (strongly consistent), or None."""
+        ...
+
 
 class Jobs(Protocol):
     """Store of Jobs items."""
@@ -112,7 +129,7 @@ class Jobs(Protocol):
         ...
 
     def update_status(self, record: JobRecord) -> None:
-        """Write status, secondary status, times, active, closing and expires_at of ``record``.
+        """Write status, secondary status, size, times, active, closing and expires_at of ``record``.
 
         A status that is final is never replaced by one that is not.
         """
@@ -182,6 +199,24 @@ class TrainingJobs(Protocol):
         ...
 
 
+class SettingDocuments(Protocol):
+    """The deployment's documents of settings."""
+
+    @property
+    def default(self) -> str:
+        """Name of the document that holds for every job."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Beginning of the names of the documents that a job may name, slash included."""
+        ...
+
+    def read(self, name: str) -> str | None:
+        """Return a document, or None when there is none; raises PortUnavailableError when it cannot be read now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NodeTask:
     """A request to an evaluator that no S3 object rings for: flush a silent node, or close it at the job's end."""
@@ -201,11 +236,27 @@ class TaskQueue(Protocol):
         ...
 
 
+class StopBudget(Protocol):
+    """How many training jobs the deployment may stop within an hour."""
+
+    def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
+        """Take one of ``limit`` stops within the hour before ``now`` (epoch seconds); False when none is left.
+
+        A fire that has taken one within that hour has taken it: a repeat takes no other. Raises StateConflictError
+        when other fires were first each time.
+        """
+        ...
+
+
 class Journal(Protocol):
     """Where what happened is counted and named: metrics and log lines of a function."""
 
     def count(self, what: str, amount: int = 1, **where: object) -> None:
         """Count ``what`` happened, and log one line that names where: job, node, key, field, reason."""
+        ...
+
+    def measure(self, what: str, seconds: float) -> None:
+        """Take note of how long something took, or how old it is."""
         ...
 
 
@@ -222,6 +273,7 @@ class Services:
     training_jobs: TrainingJobs
     tasks: TaskQueue
     journal: Journal
+    settings: SettingDocuments
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,16 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
+class AlertKind(StrEnum):
+    """What an alert tells: that a rule fired, grew graver, is over; that a stop is to come; that settings are faulty."""
+
+    FIRE = "fire"
+    ESCALATION = "escalation"
+    CLEARED = "cleared"
+    WARNING = "warning"
+    NOTICE = "notice"
+
+
 class JobStatus(StrEnum):
     """TrainingJobStatus of DescribeTrainingJob, and Unknown for a job that SageMaker does not know."""
 
@@ -73,10 +83,12 @@ class NodeKey:
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A fire that must start exactly one execution.
+    """A fire, or what is to be told of it later, that must start exactly one execution.
 
     ``enqueued_at`` is event time in epoch seconds: the watermark at which the rule fired. ``severity``, ``advice`` and
     ``cost`` say how much the fire matters, what to do, and what it has cost until then, as sentences for people.
+    ``fire_id`` names the fire that an entry of any ``kind`` is about. ``previous_severity`` is what an escalation grew
+    from, ``lasted_s`` for how many seconds of event time an episode that is over was open.
     """
 
     fire_id: str
@@ -91,6 +103,18 @@ class OutboxEntry:
     severity: str | None = None
     advice: str | None = None
     cost: str | None = None
+    kind: AlertKind = AlertKind.FIRE
+    previous_severity: str | None = None
+    lasted_s: float | None = None
+
+    @property
+    def alert_id(self) -> str:
+        """Names the alert, and the entry in its outbox: the fire's own name, or that with what is told of it."""
+        if self.kind is AlertKind.ESCALATION:
+            return f"{self.fire_id}-{self.severity}"
+        if self.kind is AlertKind.CLEARED:
+            return f"{self.fire_id}-cleared"
+        return self.fire_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from demo.uploads import RecordedObject
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import REGION, MotoUnderTest, offline_session
 from trainguard.adapters.clients import Clients
+from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
 from trainguard.engine.doorbells import encode_task
 
 ROOT = Path(__file__).parents[2]
@@ -133,11 +134,13 @@ class Deployment:
             "FIRE_STATE_MACHINE_ARN": self.world.machine_arn,
             "REPORT_STATE_MACHINE_ARN": self.world.report_machine_arn,
         }
-        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | queue | machines
+        settings = {"DEFAULT_SETTINGS_PARAMETER": DEFAULT_SETTINGS, "SETTINGS_PATH": SETTINGS_PATH}
+        fires = {"FIRE_STATE_MACHINE_ARN": self.world.machine_arn}
+        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | queue | machines | settings
         return {
             "evaluate_objects": evaluation,
             "tick": evaluation,
-            "job_lifecycle": jobs | nodes | queue | {"PROFILE_BUCKET": BUCKET},
+            "job_lifecycle": jobs | nodes | queue | fires | settings | {"PROFILE_BUCKET": BUCKET},
             "decide_stop": {"STOP_SWITCH_PARAMETER": STOP_SWITCH},
             "compose_alert": {},
             "build_report": jobs | nodes,

@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Severity, Status
+from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 
 on_each_world = settings(
     # Examples share the world of their test and keep apart by the job's name.
@@ -98,6 +99,19 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
     )
 
 
+def policies() -> st.SearchStrategy[JobPolicy]:
+    """Return what may hold for a job, in words that nobody checked."""
+    some = st.lists(texts, max_size=3).map(tuple)
+    hours = st.builds(QuietHours, days=some, start=texts, end=texts, timezone=texts)
+    return st.builds(
+        JobPolicy,
+        evaluated=st.booleans(),
+        why=texts,
+        alerts=st.builds(AlertPolicy, staged=some, muted=some, quiet_hours=st.lists(hours, max_size=2).map(tuple)),
+        stops=st.builds(StopPolicy, rules=st.none() | some, grace_s=floats, dry_run=st.booleans()),
+    )
+
+
 @st.composite
 def job_records(draw: st.DrawFn) -> JobRecord:
     """Return items of Jobs with times that fall on a millisecond."""
@@ -122,4 +136,9 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         closing=draw(st.booleans()),
         last_object_at=draw(st.none() | times_ms),
         expires_at=draw(st.none() | epochs),
+        policy=draw(policies()),
+        setting_sources=draw(st.dictionaries(names, texts, max_size=3)),
+        setting_faults=draw(st.lists(texts, max_size=3).map(tuple)),
+        rules_elsewhere=draw(st.dictionaries(names, texts, max_size=3)),
+        rule_places=draw(st.dictionaries(names, texts, max_size=3)),
     )

@@ -17,10 +17,11 @@ from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
+from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions
 from trainguard.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
-from trainguard.ports import NodeTask
+from trainguard.ports import NodeTask, RuleConfiguration
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ def _tasks(clients: Clients) -> SqsTaskQueue:
     return SqsTaskQueue(client=clients.sqs, queue_url="https://queue")
 
 
+def _settings(clients: Clients) -> SsmSettingDocuments:
+    return SsmSettingDocuments(client=lambda: clients.ssm, default="/stack/default", path="/stack/settings/")
+
+
 CALLS: list[tuple[str, str, Act]] = [
     ("dynamodb", "get_item", lambda clients: _nodes(clients).load(KEY)),
     ("dynamodb", "put_item", lambda clients: _nodes(clients).save(NodeRecord(KEY))),
@@ -91,6 +96,7 @@ CALLS: list[tuple[str, str, Act]] = [
     ("sagemaker", "describe_training_job", lambda clients: _training_jobs(clients).describe("job")),
     ("sqs", "send_message_batch", lambda clients: _tasks(clients).send(TASKS)),
     ("ssm", "get_parameter", lambda clients: SsmStopSwitch(client=clients.ssm, parameter="/stop").value()),
+    ("ssm", "get_parameter", lambda clients: _settings(clients).read("/stack/settings/llm")),
 ]
 
 
@@ -243,7 +249,27 @@ def test_given_a_running_job_when_described_then_all_that_matters_comes_over(cli
         "framework_profiling": False,
         "tags": {"a": "1", "b": "2"},
         "profile_uri": "s3://profiles/p/",
+        "profiler_rules": (),
+        "debugger_rules": (),
     }
+
+
+def test_given_rule_configurations_when_described_then_names_parameters_and_places_come_over(clients: Clients) -> None:
+    bare = {"RuleConfigurationName": "bare", "RuleEvaluatorImage": "image"}
+    told = {
+        **bare,
+        "RuleParameters": {"rule_to_invoke": "BatchSize"},
+        "LocalPath": "/opt",
+        "S3OutputPath": "s3://mine/",
+    }
+    found = _describe(
+        clients, ProfilerRuleConfigurations=[told, bare], DebugRuleConfigurations=[{**bare, "LocalPath": "/opt"}]
+    )
+    assert found["profiler_rules"] == (
+        RuleConfiguration("bare", "image", {"rule_to_invoke": "BatchSize"}, "s3://mine/"),
+        RuleConfiguration("bare", "image"),
+    )
+    assert found["debugger_rules"] == (RuleConfiguration("bare", "image", {}, "/opt"),)
 
 
 def test_given_a_finished_job_when_described_then_its_end_is_known(clients: Clients) -> None:

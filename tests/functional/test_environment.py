@@ -17,7 +17,8 @@ from trainguard.adapters.environment import (
 from trainguard.errors import EnvironmentConfigError
 
 FUNCTIONS = ["evaluate_objects", "tick", "job_lifecycle", "decide_stop", "build_report", "plan_report"]
-EVALUATOR = {
+SETTINGS = {"DEFAULT_SETTINGS_PARAMETER", "SETTINGS_PATH"}
+EVALUATOR = SETTINGS | {
     "JOBS_TABLE",
     "NODE_STATE_TABLE",
     "RULE_STATE_TABLE",
@@ -32,7 +33,11 @@ EVALUATOR = {
     [
         (EvaluateObjectsEnvironment, EVALUATOR),
         (TickEnvironment, EVALUATOR),
-        (JobLifecycleEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET"}),
+        (
+            JobLifecycleEnvironment,
+            SETTINGS
+            | {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET", "FIRE_STATE_MACHINE_ARN"},
+        ),
         (DecideStopEnvironment, {"STOP_SWITCH_PARAMETER"}),
         (BuildReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
         (PlanReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
@@ -47,7 +52,8 @@ def test_given_exactly_its_variables_when_loaded_then_each_field_holds_its_own(
 
 
 def test_given_variables_that_are_missing_or_empty_when_loaded_then_one_error_names_them_all() -> None:
-    given = {"NODE_STATE_TABLE": "", "TASK_QUEUE_URL": "  ", "PROFILE_BUCKET": "profiles"}
+    known = {"PROFILE_BUCKET": "profiles", "FIRE_STATE_MACHINE_ARN": "arn", "SETTINGS_PATH": "/settings/"}
+    given = {"NODE_STATE_TABLE": "", "TASK_QUEUE_URL": "  ", "DEFAULT_SETTINGS_PARAMETER": "/default"} | known
     with pytest.raises(EnvironmentConfigError) as caught:
         load_environment(JobLifecycleEnvironment, given, function="job_lifecycle")
     assert caught.value.function == "job_lifecycle"

@@ -124,7 +124,16 @@ def test_given_a_job_that_trains_when_its_full_report_is_made_then_it_has_the_ti
 def test_given_the_recorded_item_when_digested_then_it_is_what_plan_report_makes(evaluated: Deployment) -> None:
     (first, _) = evaluated.function("plan_report")(event("plan_report")).value["items"]
     recorded = event("digest_profile")
-    assert {**first, "axis": recorded["axis"]} == recorded
+    assert {**first, "axis": recorded["axis"], "until": recorded["until"]} == recorded
+
+
+def test_given_an_item_whose_time_for_reading_is_over_when_digested_then_nothing_is_read_and_nothing_is_left(
+    evaluated: Deployment,
+) -> None:
+    (item, _) = evaluated.function("plan_report")(event("plan_report")).value["items"]
+    late = {**item, "until": item["until"] - 20 * 3_600}
+    assert evaluated.function("digest_profile")(late, remaining_ms=TIME_ENOUGH).value == {**late, "more": False}
+    assert parts(evaluated) == [f"{event('plan_report')['run']}/items.json"]
 
 
 def test_given_a_digest_without_time_when_called_again_then_it_goes_on_and_leaves_a_part_each_time(

@@ -105,7 +105,7 @@ def test_given_a_job_that_fails_when_the_tick_comes_then_it_is_named_and_the_oth
     answer = training.function("tick")(event("tick"))
     assert (answer.value["jobs"], set(answer.value["failed"])) == (2, {"broken"})
     assert "Codec 99" in answer.value["failed"]["broken"]
-    assert answer.metrics == {"TickFailures": 1}
+    assert answer.metrics == {"TickFailures": 1, "ActiveJobs": 2}
     assert answer.dimensions == {("service",)}
     assert set(rows_of_the_job(training)) == EVERY_RULE
 
@@ -116,7 +116,8 @@ def test_given_an_unsent_fire_that_nobody_rings_for_when_the_tick_comes_then_it_
     entry = OutboxEntry("f1", "LowGPUUtilization", 0, "algo-1", 1_784_021_300.0, "p95 is 23 %.", 23.0, 70.0)
     training.world.nodes.save(replace(evaluated, outbox={"f1": entry}))
     answer = training.function("tick")(event("tick"))
-    assert answer.metrics == {"FiresStarted": 1}
+    assert answer.metrics == {"FiresStarted": 1, "FiresOfRule": 1, "ActiveJobs": 1}
+    assert answer.dimensions == {("service",), ("service", "RuleName")}
     assert [given["fireId"] for given in training.world.started().values()] == ["f1"]
 
 

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from tests.functional.strategies import job_records, on_each_world, times
 from tests.functional.worlds import MotoUnderTest, World
+from trainguard.errors import StateCodecError
 from trainguard.records import JobRecord, JobStatus
+from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 
 JOB = JobRecord("job", "arn:job", "profiles", "prefix/", status=JobStatus.IN_PROGRESS)
 FINAL = [status for status in JobStatus if status.is_final]
@@ -145,6 +147,19 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
         profiling_interval_ms=500,
         rule_settings={"LowGPUUtilization_patience": "500"},
         last_object_at=1_700_000_120.0,
+        policy=JobPolicy(
+            evaluated=False,
+            why="tag trainguard:evaluate says off",
+            alerts=AlertPolicy(
+                staged=("BatchSize",),
+                quiet_hours=(QuietHours(days=("sat",), start="22:00", end="07:00", timezone="Europe/Berlin"),),
+            ),
+            stops=StopPolicy(rules=("StepOutlier",), grace_s=600.0, dry_run=True),
+        ),
+        setting_sources={"LowGPUUtilization_patience": "tag x"},
+        setting_faults=("first", "second"),
+        rules_elsewhere={"Exploding": "a rule of tensors"},
+        rule_places={"Exploding": "s3://mine/"},
     )
     moto_world.jobs.register(full)
     assert moto_world.job("job") == {
@@ -166,6 +181,17 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
         "Active": {"S": "yes"},
         "Closing": {"BOOL": False},
         "LastObjectAt": {"S": "2023-11-14T22:15:20.000Z"},
+        "Evaluated": {"BOOL": False},
+        "EvaluatedBecause": {"S": "tag trainguard:evaluate says off"},
+        "Alerts": {
+            "S": '{"staged":["BatchSize"],"muted":[],"quiet_hours":'
+            '[{"days":["sat"],"start":"22:00","end":"07:00","timezone":"Europe/Berlin"}]}'
+        },
+        "Stops": {"S": '{"rules":["StepOutlier"],"grace_s":600.0,"dry_run":true}'},
+        "SettingSources": {"M": {"LowGPUUtilization_patience": {"S": "tag x"}}},
+        "ConfigurationFaults": {"L": [{"S": "first"}, {"S": "second"}]},
+        "RulesElsewhere": {"M": {"Exploding": {"S": "a rule of tensors"}}},
+        "RulePlaces": {"M": {"Exploding": {"S": "s3://mine/"}}},
     }
     moto_world.jobs.update_status(replace(full, active=False))
     assert "Active" not in moto_world.job("job")
@@ -186,3 +212,21 @@ def test_given_more_jobs_than_a_page_holds_when_all_are_asked_for_then_none_is_l
 
 def test_given_no_job_when_all_are_asked_for_then_there_are_none(world: World) -> None:
     assert list(world.jobs.all()) == []
+
+
+def test_given_an_item_of_a_time_before_policies_when_loaded_then_nobody_has_decided_anything(
+    moto_world: MotoUnderTest,
+) -> None:
+    moto_world.jobs.register(JOB)
+    moto_world.update_job("job", removed=("Evaluated", "EvaluatedBecause", "Alerts", "Stops"))
+    assert moto_world.jobs.load("job") == JOB
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", '{"staged": 1}', '{"quiet_hours": [{"days": []}]}'])
+def test_given_a_policy_that_cannot_be_read_when_loaded_then_the_error_names_the_item(
+    moto_world: MotoUnderTest, damaged: str
+) -> None:
+    moto_world.jobs.register(JOB)
+    moto_world.update_job("job", written={"Alerts": damaged})
+    with pytest.raises(StateCodecError, match=r"Jobs/job has Codec 0: Alerts is no AlertPolicy"):
+        moto_world.jobs.load("job")

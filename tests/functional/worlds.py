@@ -15,10 +15,12 @@ from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
+from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions
 from trainguard.ports import (
     Executions,
@@ -27,6 +29,7 @@ from trainguard.ports import (
     NodeTask,
     ReportObjects,
     RuleStates,
+    SettingDocuments,
     TaskQueue,
     TrainingJobDescription,
     TrainingJobs,
@@ -84,6 +87,19 @@ class World(Protocol):
         """Store or service of this world."""
         ...
 
+    @property
+    def settings(self) -> SettingDocuments:
+        """Store or service of this world."""
+        ...
+
+    def put_settings(self, name: str, document: str) -> None:
+        """Let a document of settings be as given."""
+        ...
+
+    def remove_settings(self, name: str) -> None:
+        """Let there be no such document."""
+        ...
+
     def new_job(self) -> str:
         """Return a job name that no other example has."""
         ...
@@ -122,6 +138,12 @@ class MemoryUnderTest(MemoryWorld):
 
     def new_job(self) -> str:
         return f"job-{next(self._numbers)}"
+
+    def put_settings(self, name: str, document: str) -> None:
+        self.settings.put(name, document)
+
+    def remove_settings(self, name: str) -> None:
+        self.settings.remove(name)
 
     def started(self) -> dict[str, dict[str, object]]:
         return self.executions.started
@@ -183,9 +205,19 @@ class MotoUnderTest:
         self.reports = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.report_machine_arn)
         self.training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
+        self.settings = SsmSettingDocuments(
+            client=lambda: clients.ssm, default=DEFAULT_SETTINGS, path=SETTINGS_PATH.rstrip("/")
+        )
+        self.put_settings(DEFAULT_SETTINGS, DEPLOYED_DEFAULT)
 
     def new_job(self) -> str:
         return f"job-{next(self._numbers)}"
+
+    def put_settings(self, name: str, document: str) -> None:
+        self._clients.ssm.put_parameter(Name=name, Value=document, Type="String", Overwrite=True)
+
+    def remove_settings(self, name: str) -> None:
+        self._clients.ssm.delete_parameter(Name=name)
 
     def job(self, job: str) -> "dict[str, AttributeValueTypeDef]":
         """Return an item of Jobs as DynamoDB holds it."""
@@ -213,6 +245,12 @@ class MotoUnderTest:
             ExpressionAttributeNames={f"#{name}": name for name in columns},
             ExpressionAttributeValues={f":{name}": columns[name] for name in columns},
         )
+
+    def update_job(self, job: str, *, written: Mapping[str, str] | None = None, removed: Iterable[str] = ()) -> None:
+        """Set text columns of a job's item and remove others past the adapter."""
+        item = self.job(job) | {name: {"S": value} for name, value in (written or {}).items()}
+        kept = {name: value for name, value in item.items() if name not in set(removed)}
+        self._clients.dynamodb.put_item(TableName=JOBS, Item=kept)
 
     def _item(self, table: str, **key: str) -> "dict[str, AttributeValueTypeDef]":
         found = self._clients.dynamodb.get_item(TableName=table, Key={name: {"S": key[name]} for name in key})

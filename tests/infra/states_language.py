@@ -6,6 +6,7 @@ A test says what each task answers, or that it fails; time does not pass, so ret
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from jsonata.jsonata import Jsonata  # type: ignore[import-untyped]  # the package ships no types
@@ -86,6 +87,12 @@ class Execution:
             evaluate(state[part], {**variables, "states": self._states(data)}) for part in ("Error", "Cause")
         )
         raise TaskError(error, cause)
+
+    def _run_wait(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
+        until = evaluate(state["Timestamp"], {**variables, "states": self._states(data)})
+        datetime.fromisoformat(until)
+        self.calls.append((name, until))
+        return data, state["Next"]
 
     def _run_choice(self, name: str, state: Any, data: Any, variables: dict[str, Any]) -> tuple[Any, str | None]:
         del name

@@ -1,11 +1,15 @@
 """The alarms: what each watches, that it rings, and what silence means to it."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
 
+RUNBOOK = "docs/operations.md"
 QUIET = "notBreaching"
 
 WATCHED = {
@@ -29,7 +33,14 @@ WATCHED = {
     },
     "StateConflictsExhausted": {("TrainGuard", "StateConflictsExhausted")},
     "RuleErrors": {("TrainGuard", "RuleErrors")},
+    "VerdictsLagBehind": {("TrainGuard", "EvaluationLagSeconds")},
+    "JobsAreLeftOut": {("TrainGuard", "TickFailures"), ("TrainGuard", "TicksUnfinished")},
+    "TablesAreThrottled": {("AWS/DynamoDB", "WriteThrottleEvents"), ("AWS/DynamoDB", "ReadThrottleEvents")},
+    "AlertsAreNotDelivered": {("AWS/SNS", "NumberOfNotificationsFailed")},
+    "CanaryFails": {("TrainGuard", "CanaryFailed"), ("AWS/Lambda", "Errors")},
+    "CanaryDoesNotRun": {("TrainGuard", "CanaryPassed")},
 }
+WATCHES_FOR_SILENCE = {"TickDoesNotRun", "CanaryDoesNotRun"}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +77,7 @@ def test_given_a_tick_that_never_runs_when_no_data_come_then_the_alarm_rings(ala
     assert alarm["Threshold"] == 3
 
 
-@pytest.mark.parametrize("name", sorted(set(WATCHED) - {"TickDoesNotRun"}))
+@pytest.mark.parametrize("name", sorted(set(WATCHED) - WATCHES_FOR_SILENCE))
 def test_given_an_idle_deployment_when_no_data_come_then_the_alarm_is_quiet(alarms: dict[str, Any], name: str) -> None:
     assert alarms[name]["TreatMissingData"] == QUIET
     assert alarms[name]["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
@@ -97,3 +108,47 @@ def test_given_a_doorbell_that_failed_once_when_it_waits_then_no_alarm_rings_bef
 ) -> None:
     visibility = template.one("AWS::SQS::Queue", "IngestDoorbells")["VisibilityTimeout"]
     assert alarms["DoorbellsWaitTooLong"]["Threshold"] > 2 * visibility
+
+
+def test_given_no_canary_yet_when_the_stack_is_new_then_silence_is_no_alarm_but_is_told_once_one_has_run(
+    alarms: dict[str, Any],
+) -> None:
+    alarm = alarms["CanaryDoesNotRun"]
+    assert alarm["TreatMissingData"] == "missing"
+    assert alarm["InsufficientDataActions"] == ["{MonitoringOperations}"]
+    assert alarm["Period"] * alarm["EvaluationPeriods"] > 24 * 3600
+
+
+def test_given_a_slow_evaluator_when_its_lag_is_watched_then_a_tenth_of_the_nodes_for_a_quarter_of_an_hour_rings(
+    alarms: dict[str, Any],
+) -> None:
+    alarm = alarms["VerdictsLagBehind"]
+    assert (alarm["ExtendedStatistic"], alarm["EvaluationPeriods"], alarm["Threshold"]) == ("p90", 3, 900)
+
+
+def test_given_the_tables_when_throttles_are_watched_then_each_table_is(alarms: dict[str, Any]) -> None:
+    tables = {metric["Dimensions"][0]["Value"] for metric in metrics(alarms["TablesAreThrottled"])}
+    assert tables == {"{StorageJobs}", "{StorageRuleState}", "{StorageNodeState}"}
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_given_an_alarm_when_it_rings_then_it_names_a_section_of_the_runbook_that_says_what_to_do(
+    alarms: dict[str, Any], name: str
+) -> None:
+    assert alarms[name]["AlarmDescription"].endswith(f". What to do: {RUNBOOK}#{name.lower()}")
+    _, _, rest = (ROOT / RUNBOOK).read_text(encoding="utf-8").partition(f"\n### {name}\n")
+    section, _, _ = rest.partition("\n#")
+    assert "**Means:**" in section
+    assert "**Do:**" in section
+
+
+def test_given_the_runbook_when_its_alarms_are_listed_then_there_are_no_others() -> None:
+    text = (ROOT / RUNBOOK).read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^### (\w+)$", text, re.MULTILINE)) == sorted(WATCHED)
+
+
+def test_given_a_deployment_without_canary_when_synthesised_then_no_alarm_waits_for_one(variants: Path) -> None:
+    found = Template(variants / "without-canary" / "TrainGuard.template.json").of_type("AWS::CloudWatch::Alarm")
+    assert {name.removeprefix("Monitoring") for name in found} == {
+        name for name in WATCHED if not name.startswith("Canary")
+    }

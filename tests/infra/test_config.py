@@ -44,11 +44,22 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
         "alert_emails": "nobody",
         "operations_emails": 7,
         "stop_switch": "on",
+        "evaluate": "prod",
+        "kms_key_arn": "alias/ours",
+        "permissions_boundary": "arn:aws:iam::1:role/x",
+        "vpc_id": "ours",
+        "subnet_ids": "subnet-1",
+        "security_group_ids": ["sg-0123456789abcdef0", 7],
+        "route_table_ids": True,
+        "central_bus_arn": "arn:aws:sns:eu-west-1:111122223333:x",
+        "architecture": "riscv",
         "emulator": "yes",
+        "stack_name": "1st",
     }
     with pytest.raises(DeploymentConfigError) as failure:
         DeploymentConfig.from_context(context)
     assert failure.value.faults == [
+        "stack_name is '1st', expected a letter, then up to 59 letters, digits and hyphens",
         "retain_data is 'maybe', expected true or false",
         "profile_bucket is 'Not_A_Bucket', expected the name of an existing S3 bucket",
         "profile_retention_days is '0', expected a whole number from 1 to 3650",
@@ -58,6 +69,15 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
         "alert_emails is 'nobody', expected addresses separated by commas",
         "operations_emails is 7, expected addresses separated by commas",
         "stop_switch is 'on', expected one of enabled, dry-run, disabled",
+        "evaluate is 'prod', expected all, tagged, off, or patterns such as prod-* separated by commas",
+        "kms_key_arn is 'alias/ours', expected the ARN of a KMS key, not of an alias",
+        "permissions_boundary is 'arn:aws:iam::1:role/x', expected the ARN or the name of an IAM policy",
+        "vpc_id is 'ours', expected the id of a VPC",
+        "subnet_ids is 'subnet-1', expected ids of subnets separated by commas",
+        "security_group_ids is ['sg-0123456789abcdef0', 7], expected ids of security groups separated by commas",
+        "route_table_ids is True, expected ids of route tables separated by commas",
+        "central_bus_arn is 'arn:aws:sns:eu-west-1:111122223333:x', expected the ARN of an EventBridge event bus",
+        "architecture is 'riscv', expected one of arm64, x86_64",
         "emulator is 'yes', expected true or false",
     ]
 
@@ -69,3 +89,56 @@ def test_given_a_setting_when_listed_then_it_is_a_field(name: str) -> None:
 
 def test_given_the_fields_when_listed_then_each_can_be_set_from_context() -> None:
     assert set(DeploymentConfig.names()) == set(DeploymentConfig.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("kms_key_arm", "kms_key_arn"),
+        ("kmsKeyArn", "kms_key_arn"),
+        ("retain-data", "retain_data"),
+        ("subnet_id", "subnet_ids"),
+        ("Stack_Name", "stack_name"),
+    ],
+)
+def test_given_a_name_that_is_nearly_a_setting_when_read_then_the_error_says_which(given: str, meant: str) -> None:
+    with pytest.raises(DeploymentConfigError) as failure:
+        DeploymentConfig.from_context({given: "true", "profile_retention_days": 0})
+    assert failure.value.faults == [
+        "profile_retention_days is 0, expected a whole number from 1 to 3650",
+        f"{given} is no setting, did you mean {meant}?",
+    ]
+
+
+def test_given_names_of_others_when_read_then_they_are_left_alone() -> None:
+    others = {"team": "vision", "@aws-cdk/core:retain_data": True, "availability-zones:account=1:region=x": ["a"]}
+    assert DeploymentConfig.from_context(others) == DeploymentConfig()
+
+
+VPC = {"vpc_id": "vpc-0123456789abcdef0"}
+SUBNETS = {"subnet_ids": "subnet-0123456789abcdef0"}
+GROUPS = {"security_group_ids": "sg-0123456789abcdef0"}
+ROUTES = {"route_table_ids": "rtb-0123456789abcdef0"}
+
+
+@pytest.mark.parametrize(
+    ("context", "fault"),
+    [
+        (SUBNETS, "subnet_ids needs security_group_ids, or vpc_id to make a security group in"),
+        (GROUPS, "security_group_ids needs subnet_ids"),
+        (ROUTES, "route_table_ids needs vpc_id"),
+        (VPC, "vpc_id needs subnet_ids or route_table_ids"),
+    ],
+)
+def test_given_half_a_network_when_read_then_the_error_says_what_is_missing(
+    context: dict[str, object], fault: str
+) -> None:
+    with pytest.raises(DeploymentConfigError) as failure:
+        DeploymentConfig.from_context(context)
+    assert failure.value.faults == [fault]
+
+
+@pytest.mark.parametrize("context", [SUBNETS | GROUPS, SUBNETS | VPC, VPC | ROUTES, SUBNETS | GROUPS | VPC | ROUTES])
+def test_given_a_whole_network_when_read_then_it_is_taken(context: dict[str, object]) -> None:
+    config = DeploymentConfig.from_context(context)
+    assert all(getattr(config, name) for name in context)

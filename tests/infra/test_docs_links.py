@@ -66,3 +66,13 @@ def test_given_links_that_lead_nowhere_when_followed_then_each_is_named(tmp_path
     page += "```\n[f](in-a-fence.md)\n```\n`[g](in-code.md)` [h](#top)\n# Top\n"
     (tmp_path / "page.md").write_text(page, encoding="utf-8")
     assert broken_links(Path("page.md"), tmp_path) == ["missing.md", "other.md#no"]
+
+
+def test_given_the_decisions_when_the_index_is_read_then_each_stands_there_under_its_number() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    pages = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
+    expected = [(str(int(page.name[:4])), page.name) for page in pages]
+    assert re.findall(r"^\| \[(\d+)\]\(([^)]+)\) \| \S", index, re.MULTILINE) == expected
+    for page in pages:
+        assert page.read_text(encoding="utf-8").startswith(f"# {int(page.name[:4])}. ")

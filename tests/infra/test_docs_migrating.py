@@ -1,6 +1,7 @@
 """The page for those who come from SageMaker Debugger: its parameters are the code's, its samples run."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,10 @@ import msgspec
 import pytest
 
 import trainguard.config
+from infra.constructs.fire_alerts import EVENT_SOURCE, EVENT_TYPE
 from tests.unit.test_docs_parameters import shown, table
+from trainguard.actions.alert import compose_alert
+from trainguard.actions.request import AlertRequest
 from trainguard.config import rule_configs
 from trainguard.engine.registration import NAMESPACE
 from trainguard.report.managed import ALIASES, MANAGED_ORDER
@@ -19,7 +23,7 @@ from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("migrating.md", "launching.md")
+PAGES = ("../README.md", "migrating.md", "launching.md")
 TENSORS = {"Rule", "loss_not_decreasing"}
 ACTIONS = {"ActionList", "StopTraining", "Email", "SMS"}
 
@@ -102,3 +106,13 @@ def test_given_the_parameters_table_when_read_then_it_has_every_managed_one_with
     own = msgspec.structs.asdict(PARAMETERS_TYPES[PROFILER_REPORT]())
     expected += [[f"`{name}`", shown(own[name]), shown(own[name]), f"`{NAMESPACE}{name}`"] for name in own]
     assert sorted(row[:4] for row in table("migrating.md", "managed parameter")) == sorted(expected)
+
+
+def test_given_the_pattern_for_events_when_compared_with_what_is_emitted_then_it_matches() -> None:
+    patterns = [json.loads(block) for page, _, block in samples("json") if page == "migrating.md"]
+    (pattern,) = [each for each in patterns if each["source"] == [EVENT_SOURCE]]
+    assert pattern["detail-type"] == [EVENT_TYPE]
+    request = json.loads((DOCS.parent / "events" / "compose_alert.json").read_text("utf-8"))
+    document = compose_alert(msgspec.convert(request, AlertRequest), now=0.0).document
+    assert set(pattern["detail"]) == {"kind", "rule"}
+    assert all(document[name] in wanted for name, wanted in pattern["detail"].items())

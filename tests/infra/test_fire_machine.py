@@ -12,6 +12,9 @@ from tests.infra.template import Template
 
 FIRE: dict[str, Any] = {
     "kind": "fire",
+    "alertId": "3f1c",
+    "severity": "high",
+    "policy": {"alerts": {"staged": [], "muted": [], "quiet_hours": []}},
     "job": "llm-7b-2026-01-01",
     "jobArn": "arn:aws:sagemaker:us-east-1:123456789012:training-job/llm-7b-2026-01-01",
     "bucket": "profiles",
@@ -28,25 +31,39 @@ FIRE: dict[str, Any] = {
     "reportPage": "s3://profiles/team/llm-7b-2026-01-01/rule-output/TrainGuardReport/report.html",
     "reportLink": "https://us-east-1.console.aws.amazon.com/s3/object/profiles?region=us-east-1&prefix=team/report.html",
 }
-STOP = {"stop": True, "decision": "stop", "why": "the job carries the tag"}
-REFUSED = {"stop": False, "decision": "refused", "why": "the job did not opt in"}
+STOP = {"stop": True, "decision": "stop", "why": "the job carries the tag", "stopAt": None}
+REFUSED = {"stop": False, "decision": "refused", "why": "the job did not opt in", "stopAt": None}
+GRACE = {"stop": False, "decision": "grace", "why": "its grace time has begun", "stopAt": "2026-01-01T12:44:00.000Z"}
 ALERT = {
     "subject": "TrainGuard: LowGPUUtilization on llm-7b-2026-01-01",
+    "alertId": "3f1c",
     "text": "The GPUs wait.",
+    "document": {"alert_id": "3f1c"},
     "json": '{"alertId": "3f1c"}',
+    "chat": '{"version": "1.0"}',
     "attributes": {"AlertId": {"DataType": "String", "StringValue": "3f1c"}},
     "action": "alert sent, training job stopped",
+    "send": True,
+    "waitUntil": None,
+    "waiting": "",
 }
+WARNING = ALERT | {"subject": "TrainGuard: will stop", "alertId": "3f1c-warning", "document": {"kind": "warning"}}
+WAITING = ALERT | {"waitUntil": "2026-01-02T07:00:00.000Z", "waiting": "alert waits"}
 STEPS = (
     "MarkFired",
     "DecideStop",
     "StopTrainingJob",
+    "RecordStop",
     "ComposeAlert",
+    "EmitEvent",
     "PublishAlert",
+    "PublishChat",
     "RecordOutcome",
     "BuildReport",
     "RecordReport",
 )
+GRACE_STEPS = ("RecordWarning", "ComposeWarning", "PublishWarning", "ChatWarning", "EmitWarning", "DecideAgain")
+TOLD = ("ComposeAlert", "EmitEvent", "PublishAlert", "PublishChat")
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +84,16 @@ def execute(
     data: dict[str, Any],
     *,
     decision: dict[str, Any] | None = None,
+    again: dict[str, Any] | None = None,
+    alert: dict[str, Any] | None = None,
     failing: Collection[str] = (),
 ) -> tuple[Execution, Ending]:
-    """Run an execution in which the steps of ``failing`` fail at every attempt."""
+    """Run an execution in which the steps of ``failing`` fail at every attempt; ``again`` is the final decision."""
     answers: dict[str, Any] = {
         "DecideStop": {"Payload": decision or STOP},
-        "ComposeAlert": {"Payload": ALERT},
+        "DecideAgain": {"Payload": again or STOP},
+        "ComposeAlert": {"Payload": alert or ALERT},
+        "ComposeWarning": {"Payload": WARNING},
         "BuildReport": {"Payload": {"reportUri": FIRE["reportPage"], "files": 13}},
         "PublishAlert": {"MessageId": "m"},
     }
@@ -86,7 +107,7 @@ def execute(
 
         return run
 
-    execution = Execution(machine, {name: answer(name) for name in STEPS})
+    execution = Execution(machine, {name: answer(name) for name in (*STEPS, *GRACE_STEPS, "RecordWaiting")})
     return execution, execution.run(data)
 
 
@@ -114,6 +135,14 @@ def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_marked_stopped_alert
         "FireId": {"S": FIRE["fireId"]},
     }
     assert execution.arguments_of("StopTrainingJob") == [{"TrainingJobName": FIRE["job"]}]
+    stop = written(execution, "RecordStop")
+    assert stop.pop("StopAt")["S"].endswith("Z")
+    assert stop == {
+        "StopDecision": {"S": "stop"},
+        "StopWhy": {"S": STOP["why"]},
+        "StopFireId": {"S": FIRE["fireId"]},
+        "StopMade": {"BOOL": True},
+    }
     outcome = written(execution, "RecordOutcome")
     assert outcome["Action"] == {"S": ALERT["action"]}
     assert outcome["AlertId"] == {"S": FIRE["fireId"]}
@@ -139,7 +168,7 @@ def test_given_a_fire_when_functions_are_called_then_they_get_what_their_contrac
     machine: dict[str, Any],
 ) -> None:
     execution, _ = execute(machine, FIRE, decision=REFUSED)
-    assert [call["Payload"] for call in execution.arguments_of("DecideStop")] == [FIRE]
+    assert [call["Payload"] for call in execution.arguments_of("DecideStop")] == [{**FIRE, "attempt": "first"}]
     assert [call["Payload"] for call in execution.arguments_of("BuildReport")] == [FIRE]
     assert [call["Payload"] for call in execution.arguments_of("ComposeAlert")] == [
         {"fire": FIRE, "decision": REFUSED, "stop": {"made": False, "error": None}}
@@ -175,6 +204,7 @@ def test_given_a_failing_decision_when_a_rule_fires_then_the_job_is_not_stopped_
         "stop": False,
         "decision": "undecided",
         "why": "Service.Exception: DecideStop is down",
+        "stopAt": None,
     }
     assert ending.status == "FAILED"
 
@@ -202,6 +232,7 @@ def test_given_a_failing_composition_when_a_rule_fires_then_a_plain_alert_says_t
         "Job": FIRE["job"],
         "Rule": FIRE["rule"],
         "Kind": "fire",
+        "Severity": "high",
         "Stopped": "true" if stopped else "false",
     }
     document = json.loads(json.loads(message["Message"])["sqs"])
@@ -227,7 +258,7 @@ def test_given_a_failing_alert_when_recorded_then_the_row_says_so_and_has_no_ale
     assert outcome["AlertId"] == {"NULL": True}
 
 
-@pytest.mark.parametrize("count", range(len(STEPS) + 1))
+@pytest.mark.parametrize("count", [0, 1, 2, 3, len(STEPS) - 1, len(STEPS)])
 def test_given_any_set_of_failing_steps_when_a_rule_fires_then_every_other_step_runs_and_every_failure_is_named(
     machine: dict[str, Any], count: int
 ) -> None:
@@ -249,7 +280,7 @@ def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limit
     assert deployed["LoggingConfiguration"]["Level"] == "ALL"
     assert deployed["TracingConfiguration"] == {"Enabled": True}
     assert machine["QueryLanguage"] == "JSONata"
-    assert machine["TimeoutSeconds"] == 1800
+    assert machine["TimeoutSeconds"] == 9 * 86_400
 
 
 def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
@@ -257,8 +288,14 @@ def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
 ) -> None:
     act, report = (branch["States"] for branch in machine["States"]["ActAndReport"]["Branches"])
     states = {**machine["States"], **act, **report}
-    for name in ("DecideStop", "ComposeAlert", "BuildReport"):
-        owner = "Reports" if name == "BuildReport" else "Actions"
-        function = template.one("AWS::Lambda::Function", f"{owner}{name}Function")
-        assert states[name]["Arguments"]["FunctionName"] == f"{{{owner}{name}Function.Arn}}"
+    functions = {
+        "DecideStop": "ActionsDecideStop",
+        "DecideAgain": "ActionsDecideStop",
+        "ComposeAlert": "ActionsComposeAlert",
+        "ComposeWarning": "ActionsComposeAlert",
+        "BuildReport": "ReportsBuildReport",
+    }
+    for name, owner in functions.items():
+        function = template.one("AWS::Lambda::Function", f"{owner}Function")
+        assert states[name]["Arguments"]["FunctionName"] == f"{{{owner}Function.Arn}}"
         assert states[name]["TimeoutSeconds"] > function["Timeout"]

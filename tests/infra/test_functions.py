@@ -1,5 +1,6 @@
 """The functions: the same defaults, each its own settings, and a place for every event that fails."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from infra.overlay import AWS
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
 
-EVALUATION = {
+SETTINGS = {"DEFAULT_SETTINGS_PARAMETER": "{SettingsStackDefault}", "SETTINGS_PATH": "/TrainGuard/settings/"}
+EVALUATION = SETTINGS | {
     "JOBS_TABLE": "{StorageJobs}",
     "NODE_STATE_TABLE": "{StorageNodeState}",
     "RULE_STATE_TABLE": "{StorageRuleState}",
@@ -21,14 +23,20 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "EvaluationTickFunction": ("tick", EVALUATION),
     "LifecycleJobLifecycleFunction": (
         "job_lifecycle",
-        {
+        SETTINGS
+        | {
             "JOBS_TABLE": "{StorageJobs}",
             "NODE_STATE_TABLE": "{StorageNodeState}",
             "TASK_QUEUE_URL": "{IngestDoorbells}",
             "PROFILE_BUCKET": "{StorageProfiles}",
+            "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}",
         },
     ),
     "ActionsDecideStopFunction": ("decide_stop", {"STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}"}),
+    "CanaryCanaryFunction": (
+        "canary",
+        {"RULE_STATE_TABLE": "{StorageRuleState}", "PROFILE_BUCKET": "{StorageProfiles}"},
+    ),
     "ActionsComposeAlertFunction": ("compose_alert", {}),
     "ReportsPlanReportFunction": (
         "plan_report",
@@ -66,7 +74,7 @@ def test_given_a_function_when_read_then_it_has_the_common_defaults_and_its_own_
     }
 
 
-@pytest.mark.parametrize("name", ["EvaluationTickFunction", "LifecycleJobLifecycleFunction"])
+@pytest.mark.parametrize("name", ["EvaluationTickFunction", "LifecycleJobLifecycleFunction", "CanaryCanaryFunction"])
 def test_given_a_function_that_events_invoke_when_every_attempt_failed_then_the_event_is_kept(
     template: Template, name: str
 ) -> None:
@@ -82,7 +90,11 @@ def test_given_asynchronous_functions_when_read_then_each_retries_as_its_work_al
         )
         for config in template.of_type("AWS::Lambda::EventInvokeConfig").values()
     }
-    assert settings == {"{EvaluationTickFunction}": (0, 60), "{LifecycleJobLifecycleFunction}": (2, 6 * 3600)}
+    assert settings == {
+        "{EvaluationTickFunction}": (0, 60),
+        "{LifecycleJobLifecycleFunction}": (2, 6 * 3600),
+        "{CanaryCanaryFunction}": (2, 600),
+    }
 
 
 def test_given_the_clock_when_read_then_it_ticks_every_minute(template: Template) -> None:
@@ -112,6 +124,8 @@ def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: T
         "FireStateMachineArn": "{ActionsFire.Arn}",
         "ReportStateMachineArn": "{ReportsReport.Arn}",
         "StopSwitchParameter": "{ActionsStopSwitch}",
+        "DefaultSettingsParameter": "{SettingsStackDefault}",
+        "SettingsPath": "/TrainGuard/settings/",
         "AlertTopicArn": "{ActionsAlerts}",
         "OperationsTopicArn": "{MonitoringOperations}",
     }
@@ -122,3 +136,22 @@ def test_given_the_stop_switch_when_read_then_it_takes_three_words(template: Tem
     assert parameter["Name"] == "/TrainGuard/stop-switch"
     assert parameter["Value"] == "enabled"
     assert parameter["AllowedPattern"] == "^(enabled|dry-run|disabled)$"
+
+
+@pytest.mark.parametrize(
+    ("variant", "stack", "evaluate"),
+    [
+        ("second", "TrainGuard-Research", '"all"'),
+        ("person", "TrainGuard", '"tagged"'),
+        ("everything", "Everything", '["prod-*", "llm-*"]'),
+    ],
+    ids=["own bucket", "existing bucket", "by name"],
+)
+def test_given_a_deployment_when_its_default_settings_are_read_then_who_writes_into_its_own_bucket_has_asked(
+    variants: Path, variant: str, stack: str, evaluate: str
+) -> None:
+    template = Template(variants / variant / f"{stack}.template.json")
+    parameter = template.one("AWS::SSM::Parameter", "SettingsStackDefault")
+    assert parameter["Name"] == f"/{stack}/default-settings"
+    assert parameter["Value"] == f'{{"evaluate": {evaluate}}}'
+    assert template.outputs["SettingsPath"] == f"/{stack}/settings/"

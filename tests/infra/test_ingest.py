@@ -7,7 +7,7 @@ import pytest
 
 from tests.infra.template import Template
 from trainguard.errors import ForeignKeyError
-from trainguard.telemetry.keys import parse_key
+from trainguard.telemetry.keys import ProfileRoot, parse_job_file_key, parse_key
 
 PROFILE_KEYS = [
     "my-job/profiler-output/system/incremental/2026010112/1767268800.algo-1.json",
@@ -18,6 +18,8 @@ PROFILE_KEYS = [
     "my-job/profiler-output/system/training_job_end.ts",
     "team/my-job/profiler-output/framework/training_job_end.ts",
 ]
+JOB_FILES = {"my-job/job.json": ProfileRoot("", "my-job"), "team/my-job/job.json": ProfileRoot("team/", "my-job")}
+NO_JOB_FILES = ["a/profiler-output/job.json", "profiler-output/job.json", "my-job/rule-output/job.json", "-/job.json"]
 OTHER_KEYS = [
     "my-job/output/model.tar.gz",
     "my-job/debug-output/events/000000000000/000000000000_worker_0.tfevents",
@@ -64,6 +66,17 @@ def rule(template: Template) -> Any:
 @pytest.mark.parametrize("key", PROFILE_KEYS)
 def test_given_a_profile_object_when_created_then_the_doorbell_rings(rule: Any, key: str) -> None:
     assert matches(rule["EventPattern"], object_created(key))
+
+
+@pytest.mark.parametrize("key", JOB_FILES)
+def test_given_the_file_of_a_job_outside_sagemaker_when_created_then_the_doorbell_rings(rule: Any, key: str) -> None:
+    assert matches(rule["EventPattern"], object_created(key))
+    assert parse_job_file_key(key) == JOB_FILES[key]
+
+
+@pytest.mark.parametrize("key", [*NO_JOB_FILES, *PROFILE_KEYS, "job.json", "a/job.json.tmp", "a/" * 600 + "b/job.json"])
+def test_given_a_look_alike_of_a_jobs_file_when_read_then_it_is_none(key: str) -> None:
+    assert parse_job_file_key(key) is None
 
 
 @pytest.mark.parametrize("key", OTHER_KEYS)

@@ -21,6 +21,8 @@ REPORT = "{ReportsReport.Arn}"
 OWN_REPORT = "arn:{AWS::Partition}:states:{AWS::Region}:{AWS::AccountId}:{}:TrainGuard-Report"
 BUCKET = "arn:{AWS::Partition}:s3:::{StorageProfiles}"
 TRAINING_JOBS = "arn:{AWS::Partition}:sagemaker:{AWS::Region}:{AWS::AccountId}:training-job/*"
+PARAMETER = "arn:{AWS::Partition}:ssm:{AWS::Region}:{AWS::AccountId}:parameter"
+DEFAULT_SETTINGS, NAMED_SETTINGS = f"{PARAMETER}{{SettingsStackDefault}}", f"{PARAMETER}/TrainGuard/settings/*"
 STOP_SWITCH = "arn:{AWS::Partition}:ssm:{AWS::Region}:{AWS::AccountId}:parameter{ActionsStopSwitch}"
 
 
@@ -60,16 +62,20 @@ EVALUATE = (
     | grants(DOORBELLS, "sqs:SendMessage")
     | grants(FIRE, "states:StartExecution")
     | grants(REPORT, "states:StartExecution")
+    | grants(f"{BUCKET}/*/job.json", "s3:GetObject")
+    | grants(BUCKET, "s3:ListBucket")
     | DESCRIBE_JOBS
 )
+
+READ_SETTINGS = grants(DEFAULT_SETTINGS, "ssm:GetParameter") | grants(NAMED_SETTINGS, "ssm:GetParameter")
 
 EXPECTED: dict[str, Grants] = {
     "EvaluationEvaluateObjectsRole": EVALUATE
     | grants(DOORBELLS, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
     | grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
-    | grants(BUCKET, "s3:ListBucket")
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
     | grants(NODE_STATE, "dynamodb:GetItem")
+    | READ_SETTINGS
     | logs_and_traces("EvaluationEvaluateObjects"),
     "EvaluationTickRole": EVALUATE
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
@@ -80,11 +86,18 @@ EXPECTED: dict[str, Grants] = {
     | grants(NODE_STATE, "dynamodb:Query")
     | grants(DOORBELLS, "sqs:SendMessage")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
+    | grants(FIRE, "states:StartExecution")
+    | READ_SETTINGS
     | DESCRIBE_JOBS
     | logs_and_traces("LifecycleJobLifecycle"),
     "ActionsDecideStopRole": grants(STOP_SWITCH, "ssm:GetParameter")
     | DESCRIBE_JOBS
     | logs_and_traces("ActionsDecideStop"),
+    "CanaryCanaryRole": grants(f"{BUCKET}/trainguard-canary-*", "s3:PutObject", "s3:DeleteObject")
+    | grants(BUCKET, "s3:ListBucket")
+    | grants(RULE_STATE, "dynamodb:GetItem")
+    | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
+    | logs_and_traces("CanaryCanary"),
     "ActionsComposeAlertRole": logs_and_traces("ActionsComposeAlert"),
     "ActionsFireRole": grants("{ActionsDecideStopFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ActionsComposeAlertFunction.Arn}", "lambda:InvokeFunction")
@@ -161,7 +174,7 @@ def test_given_the_template_when_read_then_permissions_stand_nowhere_else(templa
 
 def test_given_the_functions_when_their_roles_are_compared_then_no_two_share_one(template: Template) -> None:
     functions = template.of_type("AWS::Lambda::Function").values()
-    assert len({function.properties["Role"] for function in functions}) == len(functions) == 8
+    assert len({function.properties["Role"] for function in functions}) == len(functions) == 9
 
 
 def test_given_every_allowing_statement_when_read_then_no_action_has_a_wildcard(template: Template) -> None:

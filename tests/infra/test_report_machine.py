@@ -13,7 +13,8 @@ JOB = "llm-7b-2026-01-01"
 RUN = "report-3f1c"
 ITEMS = [{"node": f"algo-{number}", "part": 0, "more": True} for number in (1, 2, 3)]
 PLACE = {"bucket": "profiles", "key": f"{JOB}/rule-output/TrainGuardReport/parts/{RUN}/items.json"}
-TASKS = ("PlanReport", "DigestProfile", "BuildReport", "DropParts")
+FUNCTIONS = {"BuildFromState": "BuildReport", "DropParts": "BuildReport"}
+TASKS = ("PlanReport", "DigestProfile", "BuildReport", "BuildFromState", "DropParts")
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +38,18 @@ def execute(
     parts: int = 1,
     failing: Collection[str] = (),
     throttled: int = 0,
+    throttled_task: str = "DigestProfile",
     **data: Any,
 ) -> tuple[Execution, Ending]:
     """Run an execution with ``count`` items that take ``parts`` calls each.
 
-    Steps of ``failing`` always fail, and the first ``throttled`` calls of a digest are refused.
+    Steps of ``failing`` always fail, and the first ``throttled`` calls of ``throttled_task`` are refused.
     """
     items = ITEMS[:count]
 
     refused = iter(range(throttled))
 
     def digest(arguments: Any) -> Any:
-        if next(refused, None) is not None:
-            raise TaskError("Lambda.TooManyRequestsException", "Rate Exceeded.")
         item = arguments["Payload"]
         return {"Payload": {**item, "part": item["part"] + 1, "more": item["part"] + 1 < parts}}
 
@@ -58,12 +58,15 @@ def execute(
         "DigestMany": lambda _: items,
         "DigestProfile": digest,
         "BuildReport": lambda _: {"Payload": {"reportUri": "s3://profiles/report.html", "files": 13}},
+        "BuildFromState": lambda _: {"Payload": {"reportUri": "s3://profiles/report.html", "files": 13}},
         "DropParts": lambda _: {"Payload": {"dropped": 4}},
     }
 
     def answer(name: str, arguments: Any) -> Any:
         if name in failing or (name == "DigestProfile" and arguments["Payload"]["node"] in failing):
             raise TaskError("Service.Exception", f"{name} is down")
+        if name == throttled_task and next(refused, None) is not None:
+            raise TaskError("Lambda.TooManyRequestsException", "Rate Exceeded.")
         return answers[name](arguments)
 
     tasks = {name: lambda arguments, name=name: answer(name, arguments) for name in answers}
@@ -120,12 +123,13 @@ def test_given_a_job_without_objects_when_its_report_is_made_then_nothing_is_dig
     assert payloads(execution, "BuildReport") == [{"job": JOB, "run": RUN}]
 
 
-def test_given_an_account_whose_functions_are_used_up_when_items_are_digested_then_they_wait_and_none_is_lost(
-    machine: dict[str, Any],
+@pytest.mark.parametrize("task", ["PlanReport", "DigestProfile", "BuildReport", "DropParts"])
+def test_given_an_account_whose_functions_are_used_up_when_one_is_called_then_it_waits_and_nothing_is_lost(
+    machine: dict[str, Any], task: str
 ) -> None:
-    execution, ending = execute(machine, count=1, throttled=30)
+    execution, ending = execute(machine, count=1, throttled=30, throttled_task=task)
     assert ending == Ending("SUCCEEDED")
-    assert len(execution.arguments_of("DigestProfile")) == 31
+    assert len(execution.arguments_of(task)) == 31
 
 
 def test_given_a_plan_that_fails_when_a_report_is_asked_for_then_none_is_built_and_the_execution_fails(
@@ -140,8 +144,8 @@ def test_given_a_plan_that_fails_when_a_job_ends_then_a_report_is_built_of_state
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, failing={"PlanReport"}, kind="end")
-    assert payloads(execution, "BuildReport") == [{"job": JOB}]
-    assert {name for name, _ in execution.calls} == {"PlanReport", "BuildReport"}
+    assert payloads(execution, "BuildFromState") == [{"job": JOB}]
+    assert {name for name, _ in execution.calls} == {"PlanReport", "BuildFromState"}
     assert ending == Ending("FAILED", "TrainGuard.StepFailed", "PlanReport: Service.Exception: PlanReport is down")
 
 
@@ -153,13 +157,31 @@ def test_given_a_list_that_cannot_be_read_when_a_report_is_made_then_it_is_built
     assert ending.cause == "DigestMany: Service.Exception: DigestMany is down"
 
 
-def test_given_a_report_that_cannot_be_built_when_tried_then_its_parts_stay_and_the_execution_fails(
+def test_given_a_report_that_cannot_be_built_when_asked_for_then_its_parts_are_deleted_and_the_execution_fails(
     machine: dict[str, Any],
 ) -> None:
     execution, ending = execute(machine, failing={"BuildReport"})
     assert len(execution.arguments_of("BuildReport")) == 4
-    assert execution.arguments_of("DropParts") == []
+    assert execution.arguments_of("BuildFromState") == []
+    assert payloads(execution, "DropParts") == [{"job": JOB, "run": RUN, "drop": True}]
     assert ending.cause == "BuildReport: Service.Exception: BuildReport is down"
+
+
+def test_given_a_report_that_cannot_be_built_when_a_job_ends_then_there_is_one_of_state_and_the_execution_fails(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, failing={"BuildReport"}, kind="end")
+    assert payloads(execution, "BuildFromState") == [{"job": JOB}]
+    assert len(execution.arguments_of("DropParts")) == 1
+    assert ending.cause == "BuildReport: Service.Exception: BuildReport is down"
+
+
+def test_given_a_job_that_ends_when_its_report_is_built_then_none_of_state_takes_its_place(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, kind="end")
+    assert ending == Ending("SUCCEEDED")
+    assert execution.arguments_of("BuildFromState") == []
 
 
 def test_given_parts_that_cannot_be_deleted_when_a_report_is_made_then_the_execution_says_so(
@@ -204,7 +226,7 @@ def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
     digesting = machine["States"]["DigestFew"]["ItemProcessor"]["States"]
     states = {**machine["States"], **digesting}
     for name in TASKS:
-        function = "BuildReport" if name == "DropParts" else name
+        function = FUNCTIONS.get(name, name)
         assert states[name]["Arguments"]["FunctionName"] == f"{{Reports{function}Function.Arn}}"
         deployed = template.one("AWS::Lambda::Function", f"Reports{function}Function")
         assert states[name]["TimeoutSeconds"] > deployed["Timeout"]

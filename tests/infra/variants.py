@@ -20,6 +20,38 @@ PERSON = {
     "operations_emails": ["platform@example.com"],
     "stop_switch": "dry-run",
 }
+CHINA_KEY = "arn:aws-cn:kms:cn-north-1:111122223333:key/0b6a1f0e-5f4c-4c53-9a9f-7d1c1f1f8d10"
+GOVCLOUD_BUS = "arn:aws-us-gov:events:us-gov-west-1:444455556666:event-bus/findings"
+
+CONTEXTS: Mapping[str, Mapping[str, object]] = {
+    "emulator": {"emulator": "true"},
+    "person": PERSON,
+    "second": {"stack_name": "TrainGuard-Research"},
+    "without-canary": {"canary": "false"},
+    "china": {"kms_key_arn": CHINA_KEY, "architecture": "x86_64", "operations_emails": "platform@example.com"},
+    "govcloud": {
+        "central_bus_arn": GOVCLOUD_BUS,
+        "permissions_boundary": "PlatformBoundary",
+        "vpc_id": "vpc-0123456789abcdef0",
+        "subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
+        "route_table_ids": ["rtb-0123456789abcdef0"],
+    },
+    "everything": {
+        "stack_name": "Everything",
+        "retain_data": "false",
+        "profile_bucket": "our-profiles",
+        "evaluate": "prod-*,llm-*",
+        "kms_key_arn": CHINA_KEY.replace("aws-cn", "aws").replace("cn-north-1", "eu-west-1"),
+        "permissions_boundary": "arn:aws:iam::111122223333:policy/platform/Boundary",
+        "subnet_ids": ["subnet-0123456789abcdef0"],
+        "security_group_ids": "sg-0123456789abcdef0",
+        "central_bus_arn": "arn:aws:events:eu-west-1:444455556666:event-bus/findings",
+        "alert_emails": "ml@example.com",
+        "operations_emails": "platform@example.com",
+    },
+}
+"""Context of each variant that must synthesise without a finding."""
+
 WARNING = ("Evaluation/Tick/Role/Resource", "Serverless::Serverless-LambdaStarPermissions")
 
 
@@ -28,8 +60,8 @@ def main(folder: Path) -> None:
     empty = folder / "empty-layer"
     (empty / "python").mkdir(parents=True)
     with mock.patch.object(layer, "layer_folder", return_value=empty):
-        _synthesise(folder / "emulator", {"emulator": "true"})
-        _synthesise(folder / "person", PERSON)
+        for name, context in CONTEXTS.items():
+            _synthesise(folder / name, context)
         others = tuple(finding for finding in nag.ACCEPTED if (finding.path, finding.rule) != WARNING)
         with mock.patch.object(nag, "ACCEPTED", others):
             _synthesise(folder / "one-warning-open", {})

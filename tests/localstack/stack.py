@@ -36,9 +36,14 @@ SOON = {"CPUBottleneck_patience_s": "50"}
 def deploy_stack(emulator: Emulator, folder: Path) -> Stack:
     """Deploy the template that goes to AWS, with the overlay for the emulator."""
     synthesise(folder / "cdk.out")
+    return deploy_assembly(emulator, folder, STACK)
+
+
+def deploy_assembly(emulator: Emulator, folder: Path, name: str) -> Stack:
+    """Deploy what was synthesised into ``folder``: the stack of that name."""
     outputs = deploy(emulator, assembly=folder / "cdk.out", home=folder / "home")
-    queue = subscribe(emulator, outputs["AlertTopicArn"], "alerts-of-the-tests")
-    return Stack(Deployment(emulator=emulator, outputs=outputs, alert_queue=queue))
+    queue = subscribe(emulator, outputs["AlertTopicArn"], f"alerts-of-{name}")
+    return Stack(Deployment(emulator=emulator, outputs=outputs, alert_queue=queue), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,8 @@ class Stack:
         Name of each deployed function by its folder in ``lambdas/``.
     """
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, name: str = STACK) -> None:
+        self.name = name
         self.deployment = deployment
         self.emulator = deployment.emulator
         self.outputs = deployment.outputs
@@ -67,7 +73,7 @@ class Stack:
         self.functions = {
             function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]: function["FunctionName"]
             for function in self.emulator.client("lambda").list_functions()["Functions"]
-            if function["FunctionName"].startswith(STACK)
+            if function["FunctionName"].startswith(f"{name}-")
         }
 
     def invoke(self, folder: str, event: object) -> Any:
@@ -96,7 +102,9 @@ class Stack:
         The schedule's target is taken away: LocalStack's DisableRule does not silence a schedule. It keeps the old
         timer when the target is put back, so that afterwards each minute ticks twice.
         """
-        resources = self.emulator.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+        resources = self.emulator.client("cloudformation").describe_stack_resources(StackName=self.name)[
+            "StackResources"
+        ]
         rules = [each["PhysicalResourceId"] for each in resources if each["ResourceType"] == "AWS::Events::Rule"]
         events = self.emulator.client("events")
         (clock,) = [rule for rule in rules if "ScheduleExpression" in events.describe_rule(Name=rule)]

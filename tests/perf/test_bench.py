@@ -141,7 +141,8 @@ def test_import_of_the_evaluator() -> None:
     """Importing the evaluator's handler in a fresh interpreter, beyond the interpreter's own start."""
     compileall.compile_dir(ROOT / "rules_layer", quiet=2)
     handler = ROOT / "lambdas" / "evaluate_objects"
-    variables = ("JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE", "TASK_QUEUE_URL", "FIRE_STATE_MACHINE_ARN")
+    tables = ("JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE")
+    variables = (*tables, "TASK_QUEUE_URL", "FIRE_STATE_MACHINE_ARN", "REPORT_STATE_MACHINE_ARN")
     environment = dict.fromkeys(variables, "x") | {"AWS_DEFAULT_REGION": "eu-west-1"}
 
     def run(code: str) -> float:

@@ -23,7 +23,7 @@ from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.cli import deployment
 from trainguard.cli.deployment import Connection, Stores, Where, connect
 from trainguard.engine.plan import plan_rules
-from trainguard.engine.registration import describe_record
+from trainguard.engine.registrar import describe_record
 from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
@@ -63,6 +63,7 @@ class DeployedStack:
         description = describe(SETTINGS if tags is None else tags, status=JobStatus.COMPLETED)
         record = describe_record(
             replace(description, profile_uri=f"s3://{BUCKET}/{PREFIX}"),
+            MemoryWorld().settings,
             bucket=BUCKET,
             root=ProfileRoot(PREFIX, description.job),
         )

@@ -9,7 +9,7 @@ import msgspec
 from infra.constructs.report_machine import definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.support.delivery import Network
-from tests.support.small_job import JOB, describe, uploads
+from tests.support.small_job import BUCKET, JOB, describe, uploads
 from trainguard.adapters.memory.faults import Crash
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import TrainGuardError
@@ -17,7 +17,7 @@ from trainguard.records import JobStatus
 from trainguard.report.stack.build import StackReports
 from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DigestItem
-from trainguard.report.stack.plan import ReportPlanner
+from trainguard.report.stack.plan import READING_S, ReportPlanner
 from trainguard.telemetry.keys import ProfileRoot
 
 NOW = 1_795_252_000.0
@@ -28,7 +28,8 @@ FOLDER = ProfileRoot("", JOB).report
 class ReportRun:
     """One execution over a world, at the job's end or on request.
 
-    ``looks`` is how often a digest is told that there is time left, ``lost`` names nodes whose digest always fails.
+    ``looks`` is how often a digest is told that there is time left, ``lost`` names nodes whose digest always fails,
+    ``late`` nodes whose turn comes after the time for reading; ``damaged`` spoils the list of items in the end.
     """
 
     world: MemoryWorld
@@ -37,6 +38,8 @@ class ReportRun:
     at_end: bool = True
     execution: Execution | None = None
     lost: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    damaged: bool = False
 
     def run(self) -> Ending:
         """Run the machine from start to end."""
@@ -44,6 +47,7 @@ class ReportRun:
             "PlanReport": self.plan,
             "DigestProfile": self.digest,
             "BuildReport": self.build,
+            "BuildFromState": self.build,
             "DropParts": self.build,
         }
         tasks = {name: self._function(call) for name, call in names.items()}
@@ -53,7 +57,7 @@ class ReportRun:
     def plan(self, event: dict[str, Any]) -> Any:
         """Do what `plan_report` does."""
         planner = ReportPlanner(jobs=self.world.jobs, nodes=self.world.nodes, objects=self.world.objects)
-        return msgspec.to_builtins(planner.plan(event["job"], event["run"]))
+        return msgspec.to_builtins(planner.plan(event["job"], event["run"], now=NOW))
 
     def digest(self, event: dict[str, Any]) -> Any:
         """Do what `digest_profile` does; a node in ``lost`` always fails."""
@@ -62,14 +66,19 @@ class ReportRun:
             raise MemoryError(item.node)
         looks = iter(range(self.looks))
         digester = DayDigester(objects=self.world.objects, has_time=lambda: next(looks, None) is not None)
-        return msgspec.to_builtins(digester.digest(item))
+        return msgspec.to_builtins(
+            digester.digest(item, now=NOW + (READING_S + 1.0 if item.node in self.late else 0.0))
+        )
 
     def build(self, event: dict[str, Any]) -> Any:
         """Do what `build_report` does for this machine."""
         reports = StackReports(jobs=self.world.jobs, nodes=self.world.nodes, objects=self.world.objects)
         if event.get("drop"):
-            return {"dropped": reports.drop(event["job"], event["run"])}
+            return {"dropped": reports.drop(event["job"], event["run"], now=NOW)}
         if "run" in event:
+            if self.damaged:
+                items = f"{FOLDER}parts/{self.name}/items.json"
+                self.world.objects.put(BUCKET, items, b"damaged", "application/json")
             return {"reportUri": reports.full(event["job"], event["run"], now=NOW).uri}
         return {"reportUri": reports.from_state(event["job"], now=NOW).uri}
 

@@ -1,20 +1,28 @@
 """Whether a fire may stop its training job.
 
 Stopping is opt-in. The decision looks at the job as SageMaker describes it now, never at a copy; IAM enforces the same
-tag once more, whatever this says.
+tag once more, whatever this says. With a grace time there are two decisions: the first leads to a warning, the final
+one is made when the grace time is over, and asks everything again.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
+from trainguard.actions.request import StopCase
+from trainguard.engine.fires import iso_time
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG, stop_allowed
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobStatus
+from trainguard.ports import StoredRow, TrainingJobDescription
+from trainguard.records import JobStatus, Status
+from trainguard.rules.units import show_duration
 
 UPLOADING = "Uploading"
 
 MAX_FIRE_AGE_S = 1_800.0
 """A fire is minutes old when all is well; an older one comes from a backlog or a replay."""
+
+SAME_MOMENT_S = 1.0
+"""Times of creation this close are one: they are stored to the millisecond."""
 
 
 class StopSwitch(StrEnum):
@@ -27,53 +35,123 @@ class StopSwitch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StopDecision:
-    """Whether to stop; ``decision`` is stop, dry-run or refused, ``why`` a sentence for the alert and the row."""
+    """Whether to stop; ``decision`` is stop, grace, dry-run or refused, ``why`` a phrase for the alert and the row.
+
+    ``stop_at``, ISO 8601, is when the grace time ends.
+    """
 
     stop: bool
     decision: str
     why: str
+    stop_at: str | None = None
 
 
 def decide_stop(
-    job: str, description: TrainingJobDescription | None, switch: str, *, fired_at: float, now: float
+    case: StopCase, description: TrainingJobDescription | None, switch: str, *, row: StoredRow | None, now: float
 ) -> StopDecision:
-    """Decide whether a fire of ``job`` stops it.
+    """Decide whether a fire stops its job.
 
     Parameters
     ----------
-    job : str
-    fired_at, now : float
-        Event time at which the rule fired, and the time of the decision, epoch seconds: what was true hours ago, when a
-        backlog is worked off, says nothing of the job as it is.
+    case : StopCase
     description : TrainingJobDescription or None
         The job and its tags as SageMaker gives them now.
     switch : str
         Value of the deployment's stop switch; anything but ``enabled`` and ``dry-run`` refuses.
+    row : StoredRow or None
+        The rule's row of the job as it stands now; only the final decision asks for it.
+    now : float
+        Time of the decision, epoch seconds.
     """
-    reason = _objection(job, description)
-    if reason is None and now - fired_at > MAX_FIRE_AGE_S:
-        reason = f"the fire is {(now - fired_at) / 60.0:.0f} min old, and the job may have recovered since"
+    stops = case.policy.stops
+    reason = _objection_of_job(case, description) or (
+        _objection_of_age(case, now) if case.attempt == "first" else _objection_of_row(case, row, now)
+    )
     if reason is not None:
         return _refused(reason)
-    if switch == StopSwitch.ENABLED:
-        return StopDecision(True, "stop", f"{STOP_TAG} is {STOP_ALLOWED!r} on job {job}, which is in progress")
-    if switch == StopSwitch.DRY_RUN:
-        return StopDecision(False, "dry-run", f"the stop switch is {switch!r}: job {job} would have been stopped")
-    return _refused(f"the stop switch is {switch!r}")
+    if switch not in {StopSwitch.ENABLED, StopSwitch.DRY_RUN}:
+        return _refused(f"the stop switch is {switch!r}")
+    if switch == StopSwitch.DRY_RUN or stops.dry_run:
+        who = f"the stop switch is {switch!r}" if switch == StopSwitch.DRY_RUN else "its owner asked for a dry run"
+        return StopDecision(False, "dry-run", f"{who}: job {case.job} would have been stopped{_after(stops.grace_s)}")
+    if case.attempt == "first" and stops.grace_s > 0.0:
+        why = f"its grace time of {show_duration(stops.grace_s)} has begun"
+        return StopDecision(False, "grace", why, iso_time(now + stops.grace_s))
+    return StopDecision(True, "stop", f"{STOP_TAG} is {STOP_ALLOWED!r} on job {case.job}, which is in progress")
 
 
-def _objection(job: str, description: TrainingJobDescription | None) -> str | None:
+def over_ceiling(limit: int) -> StopDecision:
+    """Return the refusal of a stop for which the hour has no room."""
+    return _refused(f"{limit} stops an hour are the ceiling of this deployment, and the last hour has had them")
+
+
+def _objection_of_job(case: StopCase, description: TrainingJobDescription | None) -> str | None:
+    """Return what in the owner's word, or in the job as it is now, stands against a stop."""
+    if case.policy.alerts.is_staged(case.rule):
+        return f"{case.rule} is staged"
     if description is None:
-        return f"SageMaker does not know a training job {job}"
+        return f"SageMaker does not know a training job {case.job}"
     if not stop_allowed(description):
         given = description.tags.get(STOP_TAG)
         found = "has no tag" if given is None else f"has the value {given!r} in its tag"
-        return f"its owner has not opted in: job {job} {found} {STOP_TAG}, expected {STOP_ALLOWED!r}"
-    if description.status is not JobStatus.IN_PROGRESS:
-        return f"job {job} is {description.status.value}, not {JobStatus.IN_PROGRESS.value}"
-    if description.secondary_status == UPLOADING:
-        return f"job {job} is uploading its model"
+        return f"its owner has not opted in: job {case.job} {found} {STOP_TAG}, expected {STOP_ALLOWED!r}"
+    if not case.policy.stops.may_stop(case.rule):
+        return f"{case.rule} is not among the rules that may stop job {case.job}"
+    return _objection_of_identity(case, description) or _objection_of_status(case, description)
+
+
+def _objection_of_identity(case: StopCase, description: TrainingJobDescription) -> str | None:
+    """Return why the job may not be the one that the fire is about.
+
+    SageMaker gives a name, and so an ARN, away again once its job was deleted: only the time of creation tells a later
+    job from the one that was registered.
+    """
+    if description.arn != case.job_arn:
+        return f"the job of that name is {description.arn}, not {case.job_arn}"
+    if case.job_created_at is None or description.created_at is None:
+        return f"it is not known when job {case.job} was created, nor so whether it is the one that the fire is about"
+    if abs(description.created_at - _epoch(case.job_created_at)) > SAME_MOMENT_S:
+        created = iso_time(description.created_at)
+        return f"another job of that name was created at {created}; the fire is about that of {case.job_created_at}"
     return None
+
+
+def _objection_of_status(case: StopCase, description: TrainingJobDescription) -> str | None:
+    if description.status is not JobStatus.IN_PROGRESS:
+        return f"job {case.job} is {description.status.value}, not {JobStatus.IN_PROGRESS.value}"
+    if description.secondary_status == UPLOADING:
+        return f"job {case.job} is uploading its model"
+    return None
+
+
+def _objection_of_age(case: StopCase, now: float) -> str | None:
+    age_s = now - _epoch(case.fired_at)
+    if age_s <= MAX_FIRE_AGE_S:
+        return None
+    return f"the fire is {age_s / 60.0:.0f} min old, and the job may have recovered since"
+
+
+def _objection_of_row(case: StopCase, row: StoredRow | None, now: float) -> str | None:
+    """Return why it cannot be said after the grace time that the finding is still there."""
+    if row is None:
+        return f"the row of {case.rule} is gone"
+    if row.row.status is not Status.FIRED:
+        return f"{case.rule} no longer fires: {row.row.reason}"
+    if row.fire_id != case.fire_id:
+        return f"{case.rule} has fired anew since, and that fire has a grace time of its own"
+    through = row.row.evaluated_through
+    if through is None or now - through > MAX_FIRE_AGE_S:
+        seen = "never" if through is None else f"{(now - through) / 60.0:.0f} min ago"
+        return f"{case.rule} was evaluated {seen} for the last time, and the job may have recovered since"
+    return None
+
+
+def _after(grace_s: float) -> str:
+    return f" after a grace time of {show_duration(grace_s)}" if grace_s > 0.0 else ""
+
+
+def _epoch(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
 
 
 def _refused(why: str) -> StopDecision:

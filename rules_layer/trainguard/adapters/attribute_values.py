@@ -6,7 +6,7 @@ is kept as ``{"Number": "<text>"}``, which is exact as well.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -66,6 +66,11 @@ def integers(values: Mapping[str, int]) -> "AttributeValue":
 def texts(values: Mapping[str, str]) -> "AttributeValue":
     """Write a map of strings."""
     return {"M": {name: text(value) for name, value in values.items()}}
+
+
+def text_list(values: Iterable[str]) -> "AttributeValue":
+    """Write a list of strings."""
+    return {"L": [text(value) for value in values]}
 
 
 def scalar(value: Scalar) -> "AttributeValue":
@@ -141,6 +146,10 @@ class Columns:
     def texts(self, name: str) -> Mapping[str, str]:
         """Read a map of strings; a missing column is an empty map."""
         return self._map(name, lambda value: value["S"])
+
+    def text_list(self, name: str) -> tuple[str, ...]:
+        """Read a list of strings; a missing column is an empty one."""
+        return tuple(value["S"] for value in self._item[name]["L"]) if name in self._item else ()
 
     def scalars(self, name: str) -> Mapping[str, Scalar]:
         """Read a map of parameter values; a missing column is an empty map."""

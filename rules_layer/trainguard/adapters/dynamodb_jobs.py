@@ -1,7 +1,9 @@
 """Jobs in DynamoDB: one item for each training job."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from trainguard.adapters.attribute_values import (
     Columns,
@@ -10,6 +12,7 @@ from trainguard.adapters.attribute_values import (
     integers,
     present,
     text,
+    text_list,
     text_or_none,
     texts,
 )
@@ -18,6 +21,7 @@ from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
 from trainguard.records import JobRecord, JobStatus
+from trainguard.settings.policy import AlertPolicy, JobPolicy, StopPolicy
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -29,6 +33,7 @@ ACTIVE_JOBS_INDEX = "ActiveJobs"
 _ACTIVE = "yes"
 _EXISTS = "attribute_exists(#job)"
 _NAME = {"#job": "TrainingJobName"}
+_Document = TypeVar("_Document", AlertPolicy, StopPolicy)
 
 
 class DynamoJobs:
@@ -67,10 +72,10 @@ class DynamoJobs:
         return stored
 
     def update_status(self, record: JobRecord) -> None:
-        """Write status, secondary status, times, active, closing and expires_at of ``record``.
+        """Write status, secondary status, size, times, active, closing and expires_at of ``record``.
 
-        Nothing of it is written when the stored status is final and the new one is not. Times that are None leave
-        what is stored: what SageMaker once knew does not become unknown.
+        Nothing of it is written when the stored status is final and the new one is not. Times and a size that are None
+        leave what is stored: what SageMaker once knew does not become unknown.
         """
         record = stored_job(record)
         columns: dict[str, AttributeValue | None] = {
@@ -84,7 +89,8 @@ class DynamoJobs:
             finals = {f":final{index}": text(status) for index, status in enumerate(JobStatus) if status.is_final}
             guard = f"{_EXISTS} AND NOT #status IN ({', '.join(finals)})"
             condition = Expression(guard, _NAME | {"#status": "Status"}, finals)
-        self._table.update(_key(record.job), assignments(columns | present(_times(record))), condition)
+        known = present(_times(record) | {"InstanceCount": integer_or_none(record.instance_count)})
+        self._table.update(_key(record.job), assignments(columns | known), condition)
 
     def touch(self, job: str, last_object_at: float) -> None:
         """Move LastObjectAt forward; never back."""
@@ -150,8 +156,42 @@ def _item(record: JobRecord) -> "Item":
         "Active": text(_ACTIVE) if record.active else None,
         "Closing": {"BOOL": record.closing},
         "LastObjectAt": _time(record.last_object_at),
+        **_configuration(record),
     }
     return _key(record.job) | present(columns | _times(record))
+
+
+def _configuration(record: JobRecord) -> "dict[str, AttributeValue | None]":
+    policy = record.policy
+    return {
+        "Evaluated": {"BOOL": policy.evaluated},
+        "EvaluatedBecause": text(policy.why),
+        "Alerts": text(msgspec.json.encode(policy.alerts).decode()),
+        "Stops": text(msgspec.json.encode(policy.stops).decode()),
+        "SettingSources": texts(record.setting_sources) if record.setting_sources else None,
+        "ConfigurationFaults": text_list(record.setting_faults) if record.setting_faults else None,
+        "RulesElsewhere": texts(record.rules_elsewhere) if record.rules_elsewhere else None,
+        "RulePlaces": texts(record.rule_places) if record.rule_places else None,
+    }
+
+
+def _policy(columns: Columns) -> JobPolicy:
+    """Read the policy; an item of a time before there was one has that of a job that nobody decided about."""
+    if "Evaluated" not in columns:
+        return JobPolicy()
+    return JobPolicy(
+        evaluated=columns.flag("Evaluated"),
+        why=columns.text("EvaluatedBecause"),
+        alerts=_document(columns, "Alerts", AlertPolicy),
+        stops=_document(columns, "Stops", StopPolicy),
+    )
+
+
+def _document(columns: Columns, name: str, kind: type[_Document]) -> _Document:
+    try:
+        return msgspec.json.decode(columns.text(name), type=kind)
+    except msgspec.DecodeError as fault:
+        raise ValueError(f"{name} is no {kind.__name__}: {fault}") from fault
 
 
 def _record(item: "Item") -> JobRecord:
@@ -179,6 +219,11 @@ def _record(item: "Item") -> JobRecord:
             closing=columns.flag("Closing"),
             last_object_at=_epoch(columns, "LastObjectAt"),
             expires_at=columns.integer_or_none("ExpiresAt"),
+            policy=_policy(columns),
+            setting_sources=columns.texts("SettingSources"),
+            setting_faults=columns.text_list("ConfigurationFaults"),
+            rules_elsewhere=columns.texts("RulesElsewhere"),
+            rule_places=columns.texts("RulePlaces"),
         )
 
 

@@ -18,7 +18,7 @@ from trainguard.adapters.attribute_values import (
 from trainguard.adapters.dynamodb_table import Expression, Table, decoding
 from trainguard.adapters.frozen import frozen_record
 from trainguard.errors import StateConflictError
-from trainguard.records import NodeKey, NodeRecord, OutboxEntry
+from trainguard.records import AlertKind, NodeKey, NodeRecord, OutboxEntry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -63,14 +63,14 @@ class DynamoNodeStates:
             raise StateConflictError(_name(record.key.job, record.key.node_kind), record.version)
         return written
 
-    def mark_sent(self, key: NodeKey, fire_ids: Sequence[str]) -> None:
+    def mark_sent(self, key: NodeKey, alert_ids: Sequence[str]) -> None:
         """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
-        for fire_id in fire_ids:
-            names = {"#outbox": "Outbox", "#fire": fire_id, "#sent": "Sent"}
+        for alert_id in alert_ids:
+            names = {"#outbox": "Outbox", "#entry": alert_id, "#sent": "Sent"}
             self._table.update(
                 _key(key),
-                Expression("SET #outbox.#fire.#sent = :true", names, {":true": {"BOOL": True}}),
-                Expression("attribute_exists(#outbox.#fire)"),
+                Expression("SET #outbox.#entry.#sent = :true", names, {":true": {"BOOL": True}}),
+                Expression("attribute_exists(#outbox.#entry)"),
             )
 
     def of_job(self, job: str) -> list[NodeRecord]:
@@ -94,7 +94,7 @@ def _item(record: NodeRecord) -> "Item":
         "Window": {"B": record.state},
         "Codec": integer(record.codec),
         "Counters": integers(record.counters),
-        "Outbox": {"M": {fire_id: {"M": _entry_item(entry)} for fire_id, entry in record.outbox.items()}},
+        "Outbox": {"M": {alert_id: {"M": _entry_item(entry)} for alert_id, entry in record.outbox.items()}},
         "EvaluatedThrough": number_or_none(record.through),
         "Closed": {"BOOL": record.closed},
         "ExpiresAt": integer_or_none(record.expires_at),
@@ -116,6 +116,10 @@ def _entry_item(entry: OutboxEntry) -> "Item":
             "Severity": text_or_none(entry.severity),
             "Advice": text_or_none(entry.advice),
             "Cost": text_or_none(entry.cost),
+            "FireId": text(entry.fire_id),
+            "Kind": text(entry.kind),
+            "PreviousSeverity": text_or_none(entry.previous_severity),
+            "LastedS": number_or_none(entry.lasted_s),
         }
     )
 
@@ -134,7 +138,7 @@ def _record(job: str, item: "Item") -> NodeRecord:
             codec=columns.integer("Codec"),
             counters=columns.integers("Counters"),
             outbox=MappingProxyType(
-                {fire_id: _entry(fire_id, entry) for fire_id, entry in columns.nested("Outbox").items()}
+                {alert_id: _entry(alert_id, entry) for alert_id, entry in columns.nested("Outbox").items()}
             ),
             through=columns.real_or_none("EvaluatedThrough"),
             closed=columns.flag("Closed"),
@@ -142,9 +146,10 @@ def _record(job: str, item: "Item") -> NodeRecord:
         )
 
 
-def _entry(fire_id: str, columns: Columns) -> OutboxEntry:
+def _entry(alert_id: str, columns: Columns) -> OutboxEntry:
+    """Read an entry; one that an older version wrote is a fire, and says neither that nor its name."""
     return OutboxEntry(
-        fire_id=fire_id,
+        fire_id=columns.text_or_none("FireId") or alert_id,
         rule=columns.text("Rule"),
         episode=columns.integer("Episode"),
         node=columns.text("Node"),
@@ -156,4 +161,7 @@ def _entry(fire_id: str, columns: Columns) -> OutboxEntry:
         severity=columns.text_or_none("Severity"),
         advice=columns.text_or_none("Advice"),
         cost=columns.text_or_none("Cost"),
+        kind=AlertKind(columns.text_or_none("Kind") or AlertKind.FIRE),
+        previous_severity=columns.text_or_none("PreviousSeverity"),
+        lasted_s=columns.real_or_none("LastedS"),
     )

@@ -59,6 +59,11 @@ class DynamoRuleStates:
         """Return all rows of a job with what the fire path wrote, ordered by sort key (strongly consistent)."""
         return [_stored(job, item) for item in self._table.partition("TrainingJobName", job)]
 
+    def load(self, job: str, target: str) -> StoredRow | None:
+        """Return one row with what the fire path wrote into it (strongly consistent), or None."""
+        item = self._table.get(_key(job, target))
+        return None if item is None else _stored(job, item)
+
 
 def _may_replace(row: RuleRow) -> Expression:
     if row.evaluated_through is None:

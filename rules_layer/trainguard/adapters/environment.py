@@ -28,6 +28,8 @@ class EvaluateObjectsEnvironment:
     task_queue_url: str = _variable("the URL of the doorbell queue")
     fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
     report_state_machine_arn: str = _variable("the ARN of the report state machine")
+    default_settings_parameter: str = _variable("the name of the SSM parameter with the stack's default settings")
+    settings_path: str = _variable("the path of the SSM parameters that a job may name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,9 @@ class JobLifecycleEnvironment:
     node_state_table: str = _variable("the name of the NodeState table")
     task_queue_url: str = _variable("the URL of the doorbell queue")
     profile_bucket: str = _variable("the name of the bucket that profiles are written to")
+    fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
+    default_settings_parameter: str = _variable("the name of the SSM parameter with the stack's default settings")
+    settings_path: str = _variable("the path of the SSM parameters that a job may name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,8 @@ class DecideStopEnvironment:
     """Environment of ``decide_stop``."""
 
     stop_switch_parameter: str = _variable("the name of the SSM parameter that allows stops")
+    rule_state_table: str = _variable("the name of the RuleState table")
+    max_stops_per_hour: str = _variable("how many training jobs may be stopped within an hour")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +70,14 @@ class BuildReportEnvironment:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReportEnvironment(BuildReportEnvironment):
     """Environment of ``plan_report``, which reads the same tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryEnvironment:
+    """Environment of ``canary``."""
+
+    rule_state_table: str = _variable("the name of the RuleState table")
+    profile_bucket: str = _variable("the name of the bucket that profiles are written to")
 
 
 def load_environment(kind: "type[Environment]", environ: Mapping[str, str], *, function: str) -> "Environment":

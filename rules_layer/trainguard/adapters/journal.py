@@ -1,19 +1,38 @@
-"""The journal of a function: log lines and metrics by Powertools.
+"""The journal of a function: log lines and metrics by Powertools, and nowhere else does TrainGuard emit a metric.
 
-Metrics have one dimension, the service; the job and its node go into the log line, not into dimensions: each value of a
-dimension is a metric of its own, and costs money.
+Metrics have the dimension ``service``, and a few of them ``RuleName`` beside it; the job and its node go into the log
+line, not into dimensions: each value of a dimension is a metric of its own, and costs money.
 """
 
-from aws_lambda_powertools import Logger, Metrics
+from collections.abc import Mapping
+
+from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
 ROUTINE = frozenset(
-    {"objects_applied", "duplicates", "lines", "events", "gzip_objects", "fires_started", "fires_already_started"}
+    {
+        "objects_applied",
+        "duplicates",
+        "lines",
+        "events",
+        "gzip_objects",
+        "fires_started",
+        "fires_already_started",
+        "news_started",
+        "news_already_started",
+        "active_jobs",
+        "canary_passed",
+    }
 )
 """What is counted in the course of things; everything else is a warning."""
 
-QUIET = ROUTINE - {"fires_started"}
+QUIET = ROUTINE - {"fires_started", "news_started", "canary_passed"}
 """What would be a line for every object."""
+
+BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule"}
+"""What is counted for each rule, too, and the name under which it is."""
+
+RULE_DIMENSION = "RuleName"
 
 
 class PowertoolsJournal:
@@ -26,8 +45,19 @@ class PowertoolsJournal:
     def count(self, what: str, amount: int = 1, **where: object) -> None:
         """Count ``what`` and log where; names become ``CamelCase`` metrics."""
         self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Count, value=amount)
+        if what in BY_RULE and "rule" in where:
+            self._count_of_rule(BY_RULE[what], amount, str(where["rule"]))
         log = self._logger.debug if what in QUIET else self._logger.info if what in ROUTINE else self._logger.warning
         log(what, extra={"amount": amount, **where})
+
+    def measure(self, what: str, seconds: float) -> None:
+        """Emit a time in seconds; the name ``what`` ends in ``_seconds``."""
+        self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Seconds, value=seconds)
+
+    def _count_of_rule(self, what: str, amount: int, rule: str) -> None:
+        service = {"service": self._metrics.service or ""}
+        with single_metric(metric_name(what), MetricUnit.Count, amount, default_dimensions=service) as metric:
+            metric.add_dimension(RULE_DIMENSION, rule)
 
 
 def metric_name(what: str) -> str:

@@ -8,19 +8,23 @@ from botocore.exceptions import ClientError
 
 from trainguard.adapters.aws_errors import error_code, translated
 from trainguard.adapters.frozen import frozen_mapping
-from trainguard.ports import TrainingJobDescription
+from trainguard.ports import RuleConfiguration, TrainingJobDescription
 from trainguard.records import JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from mypy_boto3_sagemaker import SageMakerClient
     from mypy_boto3_sagemaker.type_defs import (
+        DebugRuleConfigurationOutputTypeDef,
         DescribeTrainingJobResponseTypeDef,
         ListTagsInputTypeDef,
         ProfilerConfigOutputTypeDef,
+        ProfilerRuleConfigurationOutputTypeDef,
         ResourceConfigOutputTypeDef,
     )
+
+    _AnyRuleConfiguration = DebugRuleConfigurationOutputTypeDef | ProfilerRuleConfigurationOutputTypeDef
 
 _SERVICE = "SageMaker"
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
@@ -99,6 +103,20 @@ def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping
         framework_profiling=_profiles_framework(profiler),
         tags=frozen_mapping(tags),
         profile_uri=profiler.get("S3OutputPath"),
+        profiler_rules=_rules(described.get("ProfilerRuleConfigurations", [])),
+        debugger_rules=_rules(described.get("DebugRuleConfigurations", [])),
+    )
+
+
+def _rules(described: "Sequence[_AnyRuleConfiguration]") -> tuple[RuleConfiguration, ...]:
+    return tuple(
+        RuleConfiguration(
+            name=each["RuleConfigurationName"],
+            image=each["RuleEvaluatorImage"],
+            parameters=frozen_mapping(each.get("RuleParameters", {})),
+            place=each.get("S3OutputPath") or each.get("LocalPath"),
+        )
+        for each in described
     )
 
 

@@ -1,5 +1,7 @@
 """Puts the AWS adapters together for a function."""
 
+import time
+
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
@@ -8,9 +10,11 @@ from trainguard.adapters.environment import EvaluateObjectsEnvironment, JobLifec
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
+from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions
 from trainguard.engine.lifecycle import Lifecycle
-from trainguard.ports import Journal, Services, TrainingJobDescription
+from trainguard.engine.registrar import Registrar
+from trainguard.ports import Journal, Services, SettingDocuments, TrainingJobDescription
 
 
 class RarelyAskedTrainingJobs:
@@ -40,16 +44,35 @@ def evaluation_services(environment: EvaluateObjectsEnvironment, *, clients: Cli
         training_jobs=RarelyAskedTrainingJobs(clients),
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
         journal=journal,
+        settings=_settings(environment, clients),
     )
 
 
 def lifecycle(environment: JobLifecycleEnvironment, *, clients: Clients, journal: Journal) -> Lifecycle:
     """Return what follows training jobs."""
+    jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
+    training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
     return Lifecycle(
-        jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
+        jobs=jobs,
         nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
-        training_jobs=SageMakerTrainingJobs(client=clients.sagemaker),
+        training_jobs=training_jobs,
         journal=journal,
         bucket=environment.profile_bucket,
+        registrar=Registrar(
+            jobs=jobs,
+            training_jobs=training_jobs,
+            settings=_settings(environment, clients),
+            executions=StepFunctionsExecutions(
+                client=clients.stepfunctions, state_machine_arn=environment.fire_state_machine_arn
+            ),
+            journal=journal,
+            now=time.time,
+        ),
+    )
+
+
+def _settings(environment: EvaluateObjectsEnvironment | JobLifecycleEnvironment, clients: Clients) -> SettingDocuments:
+    return SsmSettingDocuments(
+        client=lambda: clients.ssm, default=environment.default_settings_parameter, path=environment.settings_path
     )

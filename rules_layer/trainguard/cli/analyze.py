@@ -12,7 +12,7 @@ from trainguard.cli.files import prepare, write_files
 from trainguard.cli.outcome import Outcome, json_document
 from trainguard.cli.progress import Progress
 from trainguard.cli.table import show, stdout_console
-from trainguard.errors import TrainGuardError
+from trainguard.errors import RequestError, TrainGuardError
 from trainguard.local.sources import ProfileSource, open_folder
 from trainguard.rules.defaults import Defaults
 
@@ -33,6 +33,7 @@ class Request:
     instance_type: str | None = None
     prices: Path | None = None
     framework_expected: bool = False
+    rule: str | None = None
     fail_on_fire: bool = False
     as_json: bool = False
 
@@ -80,6 +81,10 @@ def _defaults(request: Request) -> Defaults:
 
 def _reading(request: Request) -> Reading:
     if request.reading == "compatible":
+        if request.rule is not None:
+            raise RequestError(
+                "--rule was given with --reading compatible", "A rule of your own has one reading alone."
+            )
         from trainguard.cli.compatible import Compatible
 
         return Compatible(params=request.params, defaults=_defaults(request))
@@ -91,6 +96,7 @@ def _reading(request: Request) -> Reading:
         defaults=_defaults(request),
         instance_type=request.instance_type,
         framework_expected=request.framework_expected,
+        rule=request.rule,
     )
 
 

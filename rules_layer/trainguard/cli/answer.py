@@ -176,12 +176,16 @@ def complain(fault: TrainGuardError) -> None:
 
 def advised_fault(fault: TrainGuardError) -> TrainGuardError:
     """Return the fault, or one that says what to do where AWS's answer is behind it."""
-    if not isinstance(fault, PortUnavailableError):
+    behind: BaseException | None = fault
+    while behind is not None and not isinstance(behind, PortUnavailableError):
+        behind = behind.__cause__
+    if behind is None:
         return fault
     # The AWS client library takes long to import, and has been where such a fault comes from.
     from trainguard.cli.deployment import advised
 
-    return advised(fault)
+    told = advised(behind)
+    return fault if told is behind else told
 
 
 def show(console: Console, blocks: Sequence[Block]) -> None:

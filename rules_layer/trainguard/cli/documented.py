@@ -5,10 +5,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from trainguard.cli.given import prices_from, settings_from
+from trainguard.cli.given import prices_from, rule_from, settings_from
 from trainguard.cli.outcome import FOREIGN, Outcome, RuleLine
 from trainguard.cli.progress import Progress
-from trainguard.engine.plan import plan_rules
+from trainguard.engine.plan import only, plan_rules
 from trainguard.engine.session import HARMLESS_COUNTERS
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool, workers_for
@@ -32,9 +32,13 @@ class Documented:
     instance_type : str or None
     framework_expected : bool
         Whether the job should have written framework metrics.
+    rule : str or None
+        ``module:Class`` of a rule that is to judge in place of all others.
 
     Raises
     ------
+    RuleLoadError
+        When there is no such rule, or it breaks the protocol.
     ParameterFileError, RuleConfigError, PriceTableError
         When a file cannot be used.
     """
@@ -47,6 +51,7 @@ class Documented:
         defaults: Defaults,
         instance_type: str | None,
         framework_expected: bool,
+        rule: str | None = None,
     ) -> None:
         self._job = JobRecord(
             job="",
@@ -55,9 +60,11 @@ class Documented:
             prefix="",
             instance_type=instance_type,
             framework_expected=framework_expected,
-            rule_settings=settings_from(params, defaults),
+            rule_settings=settings_from(params, defaults) if rule is None else {},
         )
         self._plan = plan_rules(self._job, defaults=defaults, prices=prices_from(prices))
+        if rule is not None:
+            self._plan = only(self._plan, *rule_from(rule, params))
 
     def analyze(self, source: ProfileSource, progress: Progress) -> Outcome:
         """Evaluate a profile; raises what `evaluate_profile` does, and NoProfileError."""

@@ -56,6 +56,8 @@ def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
     if told.nodes:
         blocks += _nodes(told.nodes, now)
     blocks += _section("What was done", _done(told, now))
+    if told.done is not None and told.done.report_uri is not None:
+        blocks.append(Line(f"  {told.done.report_uri}", whole=True))
     blocks += _section("What to do", [told.advice] if told.advice else [])
     blocks += _section("What comes", told.outlook)
     return [*blocks, Heading("Parameters"), Grid(_PARAMETERS, [_parameter(each) for each in told.parameters])]
@@ -121,7 +123,7 @@ def _done(told: Explanation, now: float) -> list[str]:
         sent = f"Alert {told.done.alert_id} was sent" if told.done.alert_id else "No alert was delivered"
         lines.append(f"{sent}, {_when(told.done.action_at, now)}.")
     if told.done.report_uri is not None:
-        lines.append(f"Report: {told.done.report_uri} (`trainguard open {told.job}` shows it).")
+        lines.append(f"A report was written; `trainguard open {told.job}` shows it:")
     return lines
 
 

@@ -144,8 +144,9 @@ def explain(
     row = subject.row
     plan = plan_rules(record or JobRecord(job=job, arn="", bucket="", prefix=""))
     settings = {} if record is None else record.rule_settings
+    sources = {} if record is None else record.setting_sources
     values = row.parameters or _planned(plan, rule)
-    parameters = in_force(rule, values, settings, tagged=replayed_job(job) is None)
+    parameters = in_force(rule, values, settings, tagged=replayed_job(job) is None, sources=sources)
     active = record is not None and record.active
     return Explanation(
         generated_at=str(iso(now)),

@@ -1,5 +1,6 @@
 """Files that a person gives on the command line: parameters of rules, and prices."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from trainguard.errors import ParameterFileError, PriceTableError
 from trainguard.pricing.table import PriceTable, read_prices
 from trainguard.records import JobRecord
 from trainguard.rules.defaults import Defaults
-from trainguard.rules.parameters import read_parameter_file
+from trainguard.rules.extension import AnyRule, rule_named
+from trainguard.rules.parameters import parameters_of, read_parameter_file
+from trainguard.rules.protocol import RuleParameters
 
 
 def settings_from(file: Path | None, defaults: Defaults = "documented") -> Mapping[str, str]:
@@ -27,6 +30,21 @@ def settings_from(file: Path | None, defaults: Defaults = "documented") -> Mappi
     if faults := plan_rules(alone, defaults=defaults).faults:
         raise ParameterFileError(str(file), "; ".join(str(fault) for fault in faults.values()))
     return settings
+
+
+def rule_from(place: str, file: Path | None) -> tuple[AnyRule, RuleParameters]:
+    """Return the rule at ``module:Class``, found from the working folder too, and what a parameter file says of it.
+
+    Raises
+    ------
+    RuleLoadError, ParameterFileError, RuleConfigError
+        When there is no such rule, it breaks the protocol, or the file or a setting of the rule cannot be used.
+    """
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    rule = rule_named(place)
+    settings = {} if file is None else read_parameter_file(str(file), read_body(file), others=[rule.name])
+    return rule, parameters_of(rule.name, rule.parameters_type, settings)
 
 
 def prices_from(file: Path | None) -> PriceTable | None:

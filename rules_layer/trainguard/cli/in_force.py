@@ -28,7 +28,12 @@ class ParameterInForce(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_force(
-    rule: str, values: Mapping[str, Value], settings: Mapping[str, str], *, tagged: bool = True
+    rule: str,
+    values: Mapping[str, Value],
+    settings: Mapping[str, str],
+    *,
+    tagged: bool = True,
+    sources: Mapping[str, str] | None = None,
 ) -> list[ParameterInForce]:
     """Return a rule's parameters, those that were changed first.
 
@@ -41,6 +46,8 @@ def in_force(
         The job's settings, as given.
     tagged : bool
         Whether they are the job's tags; those of a replay are not.
+    sources : mapping of str to str, optional
+        Who gave each setting, where it was recorded.
     """
     defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
     found = [
@@ -50,7 +57,7 @@ def in_force(
             unit=parameter_words(rule, name).unit,
             default=default,
             changed=values[name] != default,
-            source=_source(rule, name, values, settings, tagged=tagged),
+            source=_source(rule, name, values, settings, sources or {}, tagged=tagged),
             meaning=parameter_words(rule, name).meaning,
         )
         for name, default in defaults.items()
@@ -76,10 +83,20 @@ def told_value(value: Value) -> str:
     return f"{value:,g}" if abs(value) < 1_000.0 else f"{value:,.0f}"
 
 
-def _source(rule: str, name: str, values: Mapping[str, Value], settings: Mapping[str, str], *, tagged: bool) -> str:
+def _source(
+    rule: str,
+    name: str,
+    values: Mapping[str, Value],
+    settings: Mapping[str, str],
+    sources: Mapping[str, str],
+    *,
+    tagged: bool,
+) -> str:
     if values.get(f"{name}_s") is not None:
         return f"replaced by {name}_s"
     setting = setting_of(rule, name, settings)
     if setting is None:
         return DEFAULT
-    return f"tag {NAMESPACE}{setting}" if tagged else f"setting {setting}"
+    if not tagged:
+        return f"setting {setting}"
+    return sources.get(setting, f"tag {NAMESPACE}{setting}")

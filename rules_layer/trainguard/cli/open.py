@@ -89,6 +89,11 @@ def sign(connection: Connection, request: Request, *, now: float) -> Link:
     record = connection.stores.jobs.load(request.job)
     if record is None:
         raise unknown_job(request.job, connection.stores.jobs)
+    if not record.bucket:
+        raise RequestError(
+            f"job {record.job} has no bucket: it is a replay of a profile that lay elsewhere",
+            "Its report is where `trainguard replay` wrote it; `--out` says where that is.",
+        )
     name, kind = ("report.json", "application/json") if request.as_report else ("report.html", "text/html")
     key = ProfileRoot(record.prefix, record.job).report + name
     try:

@@ -74,7 +74,8 @@ def _of_error(row: RuleRow, plan: RulePlan) -> list[str]:
     fault = plan.faults.get(row.rule)
     if fault is None:
         return ["A rule that has failed is not run there again; the other rules go on."]
-    return [f"Set {NAMESPACE}{fault.field} to {fault.expected}, or remove it.", _SETTINGS_ARE_READ_ONCE]
+    where = f" from the {fault.source}" if fault.source else ""
+    return [f"Set {NAMESPACE}{fault.field} to {fault.expected}, or remove it{where}.", _SETTINGS_ARE_READ_ONCE]
 
 
 def _of_fire(row: RuleRow, plan: RulePlan) -> list[str]:

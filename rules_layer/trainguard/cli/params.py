@@ -204,4 +204,5 @@ def _in_force(rule: str, record: JobRecord | None, running: Mapping[str, Any]) -
         return {}
     tagged = replayed_job(record.job) is None
     values = msgspec.structs.asdict(running[rule])
-    return {each.name: each for each in in_force(rule, values, record.rule_settings, tagged=tagged)}
+    found = in_force(rule, values, record.rule_settings, tagged=tagged, sources=record.setting_sources)
+    return {each.name: each for each in found}

@@ -126,12 +126,12 @@ def _changes(replay: Replay) -> list[Block]:
     if all(change.then is None for change in replay.changes):
         return [Heading("What the rules say now"), _grid(list(replay.changes))]
     if not changed:
-        return [Heading("What would have changed"), Line("Nothing: every rule says the same as then.")]
+        return [Heading("What would have changed"), Line("Nothing: every rule comes to the same as then.")]
     same = len(replay.changes) - len(changed)
     return [
         Heading("What would have changed"),
         _grid(changed),
-        Line(f"{same} of {len(replay.changes)} rules say the same as then."),
+        Line(f"{same} of {len(replay.changes)} rules come to the same as then."),
     ]
 
 

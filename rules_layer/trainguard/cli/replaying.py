@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from trainguard.adapters.stored_form import stored_job
 from trainguard.cli.changes import Change, changes
 from trainguard.cli.judging import Judged, judge_profile, open_place
@@ -170,6 +172,8 @@ def _known(name: str, subject: Subject, given: Mapping[str, str]) -> JobRecord:
         episodes={},
         active=False,
         closing=False,
+        policy=msgspec.structs.replace(live.policy, evaluated=True, why="somebody asked for the replay"),
+        setting_sources={**live.setting_sources, **dict.fromkeys(given, "settings of the replay")},
     )
 
 

@@ -91,6 +91,11 @@ class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
     fired: list[str]
     rules: list[RuleLine]
     nodes: list[RuleLine]
+    evaluated: bool | None
+    evaluated_because: str | None
+    setting_faults: list[str]
+    rules_elsewhere: dict[str, str]
+    rule_places: dict[str, str]
 
 
 def status_command(request: Request) -> int:
@@ -180,12 +185,19 @@ def job_answer(stores: Stores, job: str, *, nodes: bool, now: float) -> Answer:
         fired=fired,
         rules=[rule_line(stored) for stored in whole],
         nodes=[rule_line(stored) for of_rule in of_nodes.values() for stored in of_rule] if nodes else [],
+        evaluated=None if record is None else record.policy.evaluated,
+        evaluated_because=None if record is None else record.policy.why,
+        setting_faults=[] if record is None else list(record.setting_faults),
+        rules_elsewhere={} if record is None else dict(record.rules_elsewhere),
+        rule_places={} if record is None else dict(record.rule_places),
     )
     blocks: list[Block] = [Heading(job), Facts(_facts(record, report, now))]
     rules = [stored for stored in whole if stored.row.rule != PROFILER_REPORT]
     if rules:
         blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(stored, of_nodes, now) for stored in rules])]
     blocks += _told_fires(rules, now)
+    if record is not None:
+        blocks += _told_configuration(record)
     if nodes:
         blocks += _node_blocks(of_nodes, [stored.row.rule for stored in rules], now)
     notes = [] if rules else ["No rule has said anything about it yet: its first profile object has not been read."]
@@ -217,10 +229,13 @@ _COLUMNS = (
 def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list[tuple[str, Shown]]:
     facts: list[tuple[str, Shown]] = []
     if record is not None:
-        secondary = f", {record.secondary_status}" if record.secondary_status else ""
+        more = record.secondary_status not in {None, "", record.status.value}
+        secondary = f", {record.secondary_status}" if more else ""
         judged = "judged still" if record.active else "judged to its end"
         style = status_of_job(record.status, active=record.active).style
         facts.append(("status", Cell(f"{record.status.value}{secondary}; {judged}", style)))
+        if not record.policy.evaluated:
+            facts.append(("not evaluated", Cell(record.policy.why, "bold yellow")))
         facts += [("instances", instances(record)), ("started", told_time(record.started_at, now))]
         facts.append(("ended", told_time(record.ended_at, now)))
     if report is not None:
@@ -270,6 +285,21 @@ def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
         if stored.action:
             when = f" ({told_time(stored.action_at, now)})" if stored.action_at is not None else ""
             blocks.append(Line(f"Done: {stored.action}{when}", indent=2))
+    return blocks
+
+
+def _told_configuration(record: JobRecord) -> list[Block]:
+    """Tell what is wrong with the job's settings, and which of its configured rules run elsewhere, if at all."""
+    blocks: list[Block] = []
+    if record.setting_faults:
+        blocks.append(Heading("Settings that cannot be used"))
+        blocks += [Line(fault, indent=2) for fault in record.setting_faults]
+    if record.rules_elsewhere:
+        blocks.append(Heading("Configured rules that are not evaluated here"))
+        blocks.append(Facts(sorted(record.rules_elsewhere.items())))
+    if record.rule_places:
+        blocks.append(Heading("Places that rule configurations name for their reports; nothing is written there"))
+        blocks.append(Facts(sorted(record.rule_places.items())))
     return blocks
 
 

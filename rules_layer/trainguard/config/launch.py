@@ -20,7 +20,7 @@ Tag = Mapping[str, str]
 MOST_TAGS, LONGEST_KEY, LONGEST_VALUE = 50, 128, 256
 """What SageMaker allows a training job."""
 
-_ALLOWED = re.compile(r"(?!aws:)[\w .:/=+\-@]*")
+ALLOWED = re.compile(r"(?!aws:)[\w .:/=+\-@]*")
 """Letters and digits of any script, spaces, and these signs; what begins with ``aws:`` is AWS's own."""
 
 
@@ -154,7 +154,7 @@ def _check_tags(named: Mapping[str, str], others: int) -> None:
         raise LaunchConfigError("tags", "number of tags", len(named), most)
     for key, value in named.items():
         for what, text, longest in (("key", key, LONGEST_KEY), ("value", value, LONGEST_VALUE)):
-            if len(text) > longest or not _ALLOWED.fullmatch(text):
+            if len(text) > longest or not ALLOWED.fullmatch(text):
                 allowed = (
                     f"at most {longest} letters, digits, spaces and . : / = + - _ @, and not aws: at the beginning"
                 )

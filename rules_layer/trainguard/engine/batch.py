@@ -11,11 +11,12 @@ from trainguard.engine.closing import begin_close
 from trainguard.engine.doorbells import JobRings, Message, Ring, sort_messages
 from trainguard.engine.evaluate import NodeEvaluator
 from trainguard.engine.job_file import KnownJobs
-from trainguard.engine.registration import ensure_job, with_description
+from trainguard.engine.registrar import Registrar
+from trainguard.engine.registration import with_description
 from trainguard.engine.summary import Summariser
 from trainguard.errors import PortUnavailableError, StateConflictError, TrainGuardError
 from trainguard.ports import Services, Timing
-from trainguard.records import JobRecord
+from trainguard.records import JobRecord, JobStatus
 from trainguard.telemetry.keys import ProfileRoot
 
 
@@ -37,6 +38,14 @@ class BatchProcessor:
         self._has_time = timing.has_time
         self._evaluator = NodeEvaluator(services=services, timing=timing)
         self._summariser = Summariser(services=services, timing=timing)
+        self._registrar = Registrar(
+            jobs=services.jobs,
+            training_jobs=services.training_jobs,
+            settings=services.settings,
+            executions=services.executions,
+            journal=services.journal,
+            now=timing.now,
+        )
 
     def process(self, messages: Iterable[Message]) -> BatchOutcome:
         """Process a batch; never raises for a message's or a node's sake."""
@@ -62,8 +71,9 @@ class BatchProcessor:
             job = self._job_of(rings)
         except TrainGuardError as error:
             return self._give_back(everything, rings.job, None, error)
-        if job is None:
-            self._journal.count("foreign_keys", len(everything), job=rings.job, reason=_elsewhere(rings))
+        if job is None or not job.policy.evaluated:
+            what, why = ("foreign_keys", _elsewhere(rings)) if job is None else ("not_evaluated", job.policy.why)
+            self._journal.count(what, len(everything), job=rings.job, reason=why)
             return []
         failed: list[str] = []
         if rings.ended or rings.told:
@@ -86,20 +96,11 @@ class BatchProcessor:
         if rings.source is None:
             return jobs.load(rings.job)
         bucket, root = rings.source
-        known = self._known_jobs(bucket, root)
+        known = KnownJobs(self._services, bucket=bucket, root=root)
         if not (rings.nodes or rings.ended) and jobs.load(rings.job) is None and known.told(rings.job) is None:
             return None
-        job = ensure_job(jobs=jobs, training_jobs=known, bucket=bucket, root=root)
+        job = replace(self._registrar, training_jobs=known).ensure(bucket=bucket, root=root)
         return job if (job.bucket, job.prefix) == (bucket, root.prefix) else None
-
-    def _known_jobs(self, bucket: str, root: ProfileRoot) -> KnownJobs:
-        return KnownJobs(
-            training_jobs=self._services.training_jobs,
-            objects=self._services.objects,
-            journal=self._journal,
-            bucket=bucket,
-            root=root,
-        )
 
     def _follow(self, job: JobRecord, rings: JobRings) -> JobRecord:
         """Take in what is known of a job whose end mark or own file rang, and close it when it has ended.
@@ -108,10 +109,11 @@ class BatchProcessor:
         said to be running is closed when that changes.
         """
         services = self._services
-        description = self._known_jobs(job.bucket, ProfileRoot(job.prefix, job.job)).describe(job.job)
+        known = KnownJobs(services, bucket=job.bucket, root=ProfileRoot(job.prefix, job.job))
+        description = known.describe(job.job)
         described = job if description is None else with_description(job, description)
-        ended = bool(rings.ended) if description is None else described.status.is_final and described.active
-        if ended:
+        said = JobStatus.UNKNOWN if description is None else description.status
+        if (said.is_final and job.active) or (said is JobStatus.UNKNOWN and rings.ended):
             return begin_close(described, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
         if described != job:
             services.jobs.update_status(described)

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from trainguard.engine.slots import Verdict
 from trainguard.ports import Jobs, NodeStates, NodeTask, TaskQueue
-from trainguard.records import JOB_NODE, JobRecord, NodeKey
+from trainguard.records import JOB_NODE, JobRecord, NodeKey, Status
 
 
 def begin_close(job: JobRecord, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQueue) -> JobRecord:
@@ -16,6 +17,21 @@ def begin_close(job: JobRecord, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQue
     known = {record.key for record in nodes.of_job(job.job) if record.key.node != JOB_NODE}
     tasks.send([close_task(key) for key in sorted(known | expected_streams(job, known), key=lambda key: key.node_kind)])
     return closing
+
+
+def final(verdict: Verdict, through: float | None) -> Verdict:
+    """Return the last word of a rule on a stream, or a job, that has ended at watermark ``through``.
+
+    One that waits for data when there will be none any more does not apply; the sentence says whether anything was
+    written at all.
+    """
+    judgement = verdict.judgement
+    if judgement.status is not Status.WAITING_FOR_DATA:
+        return verdict
+    reason = f"Ended without what the rule needs: {judgement.reason}"
+    if through is None:
+        reason = "Ended without a profile: no object of it could be read."
+    return replace(verdict, judgement=replace(judgement, status=Status.NOT_APPLICABLE, reason=reason))
 
 
 def close_task(key: NodeKey) -> NodeTask:

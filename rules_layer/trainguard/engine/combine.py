@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trainguard.engine.episodes import Episode
+from trainguard.engine.severity import rank_of
 from trainguard.engine.slots import Reach, Verdict
 from trainguard.records import JOB_NODE, Status
 from trainguard.rules.units import show_percent
@@ -101,9 +102,14 @@ def _badness(verdict: Verdict) -> tuple[bool, bool, bool, int, float, float, int
 
 
 def _episode(episodes: Sequence[Episode]) -> Episode:
-    """Return the job's episode: open while a node's is; it has fired as often as episodes of the job were alerted."""
+    """Return the job's episode: open while a node's is; it has fired as often as episodes of the job were alerted.
+
+    Which of several nodes' fires was the first, and so the one that people were told of, is not known: the severity is
+    that of the least grave, so that none that is graver goes untold.
+    """
     fired_at = [each.fired_at for each in episodes if each.fired_at is not None]
     latest = max((each.alerted for each in episodes), default=-1)
+    told = [each.alerted_severity for each in episodes if each.alerted == latest]
     return Episode(
         is_open=any(each.is_open for each in episodes),
         violations=sum(each.violations for each in episodes),
@@ -111,4 +117,5 @@ def _episode(episodes: Sequence[Episode]) -> Episode:
         times_fired=latest + 1,
         alerted=latest,
         fired_at=max(fired_at, default=None),
+        alerted_severity=min(told, key=rank_of, default=None),
     )

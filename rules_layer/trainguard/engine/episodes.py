@@ -2,7 +2,8 @@
 
 A rule's judgement says whether its condition holds now. An episode begins at the first evaluation at which it does and
 ends after three clean windows; only the beginning is a fire. ``alerted`` remembers the job's episode number that the
-fire was enqueued for, so that a node enqueues one fire an episode of the job, however often its own condition flaps.
+fire was enqueued for, so that a node enqueues one fire an episode of the job, however often its own condition flaps;
+``alerted_severity`` how grave that fire was.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ class Episode(msgspec.Struct):
     last_violation_minute: int | None = None
     judged: int = 0
     last_judged_minute: int | None = None
+    alerted_severity: str | None = None
 
     @property
     def affected_share(self) -> float | None:

@@ -8,6 +8,7 @@ published once more.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from trainguard.engine.closing import final
 from trainguard.engine.fires import drain, enqueue
 from trainguard.engine.framework_session import FrameworkSession
 from trainguard.engine.framework_stream import FrameworkStream
@@ -15,7 +16,7 @@ from trainguard.engine.listing import ProfileListing
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.rows import RowContext, rule_row
 from trainguard.engine.session import DELIVERY_COUNTERS, Announced, Applied
-from trainguard.engine.slots import Fire
+from trainguard.engine.slots import Fire, gone_rules
 from trainguard.engine.system_session import SystemSession
 from trainguard.engine.system_stream import SystemStream
 from trainguard.errors import StateConflictError
@@ -30,6 +31,12 @@ AnyStream = SystemStream | FrameworkStream
 ATTEMPTS = 4
 OBJECTS_PER_WRITE = 120
 RETENTION_S = 90 * 24 * 3_600
+
+SLOW_OBJECT_S = 2.0
+"""An object that takes longer is named in the log."""
+
+LIVE_S = 6 * 3_600.0
+"""A profile that is further behind was copied here or is replayed: its age says nothing of how timely verdicts are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,9 @@ class NodeEvaluator:
 
     def _apply_some(self, session: AnySession, ready: Iterator[Applied], job: JobRecord) -> tuple[list[Fire], bool]:
         fires: list[Fire] = []
+        begun = self._timing.now()
         for count, applied in enumerate(ready, 1):
+            begun = self._time(applied, job, begun)
             fires.extend(applied.fires)
             self._journal.count("objects_applied", job=job.job, node=session.record.key.node_kind)
             if applied.fault is not None:
@@ -134,6 +143,8 @@ class NodeEvaluator:
             record = self._nodes.save(record)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         self._report_counts(before, record)
+        if not closed and record.through is not None and record.through != before.through:
+            self._report_lag(record.through)
         for fault in session.stream.raised:
             self._journal.count("rule_errors", job=job.job, node=record.key.node_kind, reason=fault)
         self._publish(last, record, job=job, plan=plan, closed=closed, repeated=repeated)
@@ -152,8 +163,25 @@ class NodeEvaluator:
             account=Account(job.instance_type, job.started_at, last.state.through, 1, plan.prices),
         )
         wanted = None if closed or repeated else last.due
-        self._rows.publish([rule_row(context, verdict) for verdict in last.verdicts(closed=closed, of=wanted)])
+        verdicts = last.verdicts(closed=closed, of=wanted)
+        if closed:
+            verdicts = [final(verdict, last.state.through) for verdict in verdicts]
+            verdicts.extend(gone_rules([last.state.slots], plan))
+        self._rows.publish([rule_row(context, verdict) for verdict in verdicts])
         last.due.clear()
+
+    def _time(self, applied: Applied, job: JobRecord, begun: float) -> float:
+        """Name an object that took long to read and apply; return the time at which the next one begins."""
+        ended = self._timing.now()
+        if ended - begun >= SLOW_OBJECT_S:
+            self._journal.count("slow_objects", job=job.job, key=applied.key, seconds=round(ended - begun, 3))
+        return ended
+
+    def _report_lag(self, through: float) -> None:
+        """Measure how far the verdicts are behind the clock."""
+        lag = self._timing.now() - through
+        if lag <= LIVE_S:
+            self._journal.measure("evaluation_lag_seconds", max(lag, 0.0))
 
     def _report_counts(self, before: NodeRecord, after: NodeRecord) -> None:
         for name in ("gaps", *DELIVERY_COUNTERS):

@@ -1,5 +1,7 @@
 """One effect for one fire: the outbox, and the execution that each entry starts.
 
+What is told of a fire later, see `telling`, goes the same way under a name of its own.
+
 ::
 
     evaluator                          store                            Step Functions
@@ -17,13 +19,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import msgspec
+
 from trainguard.engine.episodes import Episode, fire_id
 from trainguard.engine.findings import Finding, finding_of
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, Reach, Verdict
 from trainguard.ports import Executions, Journal, NodeStates
 from trainguard.pricing.cost import Account
-from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry
+from trainguard.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
 from trainguard.report.links import report_links
 
 NAME_LIMIT = 80
@@ -32,13 +36,12 @@ ADVICE_LIMIT = 500
 
 def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: RulePlan) -> NodeRecord:
     """Add fires to the record's outbox and drop entries that are known to be sent."""
-    outbox = {entry.fire_id: entry for entry in record.unsent}
+    entries = []
     for fire in fires:
         episode = plan.episode_of(fire.rule)
         identity = fire_id(job.arn, fire.rule, episode)
         finding = _finding(fire, record, job, plan)
-        outbox.setdefault(
-            identity,
+        entries.append(
             OutboxEntry(
                 fire_id=identity,
                 rule=fire.rule,
@@ -51,8 +54,16 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
                 severity=finding.severity,
                 advice=None if finding.advice is None else finding.advice[:ADVICE_LIMIT],
                 cost=None if finding.cost is None else str(finding.cost),
-            ),
+            )
         )
+    return with_entries(record, entries)
+
+
+def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeRecord:
+    """Add entries to the record's outbox and drop those that are known to be sent; what waits there stays as it is."""
+    outbox = {entry.alert_id: entry for entry in record.unsent}
+    for entry in entries:
+        outbox.setdefault(entry.alert_id, entry)
     return replace(record, outbox=outbox)
 
 
@@ -75,26 +86,27 @@ def drain(
         return record
     for entry in unsent:
         started = executions.start(execution_name(entry, job.job), fire_payload(entry, job))
-        journal.count(
-            "fires_started" if started else "fires_already_started", job=job.job, node=entry.node, rule=entry.rule
-        )
-    nodes.mark_sent(record.key, [entry.fire_id for entry in unsent])
-    sent = {entry.fire_id: replace(entry, sent=True) for entry in unsent}
+        what = "fires" if entry.kind is AlertKind.FIRE else "news"
+        counted = f"{what}_started" if started else f"{what}_already_started"
+        journal.count(counted, job=job.job, node=entry.node, rule=entry.rule, kind=entry.kind.value)
+    nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
+    sent = {entry.alert_id: replace(entry, sent=True) for entry in unsent}
     return replace(record, outbox={**record.outbox, **sent})
 
 
 def execution_name(entry: OutboxEntry, job: str) -> str:
-    """Return the execution's name: rule, fire id and as much of the job's name as fits into 80 characters."""
-    return f"{entry.rule}-{entry.fire_id}-{job}"[:NAME_LIMIT]
+    """Return the execution's name: rule, alert id and as much of the job's name as fits into 80 characters."""
+    return f"{entry.rule}-{entry.alert_id}-{job}"[:NAME_LIMIT]
 
 
 def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
     """Return the execution's input; the same for every repeat of one entry."""
     return {
-        "kind": "fire",
+        "kind": entry.kind.value,
         **job_payload(job),
         "rule": entry.rule,
         "fireId": entry.fire_id,
+        "alertId": entry.alert_id,
         "episode": entry.episode,
         "node": entry.node,
         "reason": entry.reason,
@@ -103,16 +115,20 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
         "severity": entry.severity,
         "advice": entry.advice,
         "cost": entry.cost,
+        "previousSeverity": entry.previous_severity,
+        "lastedS": entry.lasted_s,
         "firedAt": iso_time(entry.enqueued_at),
     }
 
 
 def job_payload(job: JobRecord) -> dict[str, object]:
-    """Return what the execution of a fire is told of the job."""
+    """Return what the execution of a fire is told of the job: what it is, and what its owner wants."""
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     return {
         "job": job.job,
         "jobArn": job.arn,
+        "jobCreatedAt": None if job.created_at is None else iso_time(job.created_at),
+        "policy": msgspec.to_builtins(job.policy),
         "bucket": job.bucket,
         "prefix": job.prefix,
         "reportUri": links.document,

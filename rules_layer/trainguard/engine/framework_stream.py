@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from trainguard.engine.guard import shown
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlot, RuleSlots, Verdict
 from trainguard.records import Status
@@ -45,7 +46,7 @@ class FrameworkStream:
             first = int(batch.starts_us.min())
             self.state.first_step_us = min(first, self.state.first_step_us or first)
         self._joined.run(
-            lambda rule, state, parameters: rule.observe(state, events, parameters),
+            lambda rule, state, parameters: rule.observe(state, shown(rule, events), parameters),
             lambda *_: COLLECTED,
             through=self.state.through,
             interval_s=self._plan.interval_s,
@@ -106,7 +107,7 @@ class FrameworkStream:
 
         def observe(rule: AnyFrameworkRule, state: msgspec.Struct, parameters: RuleParameters) -> None:
             if events is not None:
-                rule.observe(state, events, parameters)
+                rule.observe(state, shown(rule, events), parameters)
 
         return self._rules.run(
             observe,

@@ -11,13 +11,12 @@ import msgspec
 
 from trainguard.engine.registration import NAMESPACE, STOP_TAG
 from trainguard.errors import JobFileError, ObjectMissingError
-from trainguard.ports import Journal, ProfileObjects, TrainingJobDescription, TrainingJobs
+from trainguard.ports import Services, TrainingJobDescription
 from trainguard.records import JobStatus
 from trainguard.telemetry.keys import ProfileRoot
 
 MAX_BYTES = 64 * 1024
 MAX_TAGS = 200
-SCHEMA_VERSION = 1
 UNKNOWN_ARN = "unknown:"
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -30,12 +29,13 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of ``job.json``; times are ISO 8601 with an offset, or epoch seconds.
 
-    ``settings`` are what tags ``trainguard:<name>`` are on a training job: parameters of rules and the like.
+    A file without ``status`` leaves the job's end to the marks that it writes, and to its silence. ``settings`` are
+    what tags ``trainguard:<name>`` are on a training job: parameters of rules and the like.
     """
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     name: _Name
-    status: Literal["InProgress", "Stopping", "Stopped", "Completed", "Failed"] = "InProgress"
+    status: Literal["InProgress", "Stopping", "Stopped", "Completed", "Failed"] | None = None
     instance_type: _Name | None = None
     instance_count: _Count | None = None
     started_at: _Time | None = None
@@ -73,7 +73,7 @@ def read_job_file(key: str, body: bytes, job: str) -> TrainingJobDescription:
     return TrainingJobDescription(
         job=job,
         arn=f"{UNKNOWN_ARN}{job}",
-        status=JobStatus(file.status),
+        status=_status(file),
         secondary_status=None,
         instance_type=file.instance_type,
         instance_count=file.instance_count,
@@ -103,10 +103,14 @@ def _check(key: str, file: JobFile, job: str) -> None:
     if len(file.settings) + len(file.tags) > MAX_TAGS:
         raise JobFileError(key, "settings", f"{len(file.settings) + len(file.tags)} long, with the tags", f"{MAX_TAGS}")
     started_at, ended_at = _epoch(file.started_at), _epoch(file.ended_at)
-    if ended_at is not None and not JobStatus(file.status).is_final:
+    if ended_at is not None and not _status(file).is_final:
         raise JobFileError(key, "status", file.status, "Completed, Failed or Stopped, because ended_at is given")
     if started_at is not None and ended_at is not None and ended_at < started_at:
         raise JobFileError(key, "ended_at", file.ended_at, f"a time that is not before started_at, {file.started_at}")
+
+
+def _status(file: JobFile) -> JobStatus:
+    return JobStatus.UNKNOWN if file.status is None else JobStatus(file.status)
 
 
 def _text(value: str | float | bool) -> str:
@@ -123,26 +127,22 @@ class KnownJobs:
     A file that cannot be used is counted and named, and is as good as none: a profile is evaluated all the same.
     """
 
-    def __init__(
-        self, *, training_jobs: TrainingJobs, objects: ProfileObjects, journal: Journal, bucket: str, root: ProfileRoot
-    ) -> None:
-        self._training_jobs = training_jobs
-        self._objects = objects
-        self._journal = journal
+    def __init__(self, services: Services, *, bucket: str, root: ProfileRoot) -> None:
+        self._services = services
         self._bucket = bucket
         self._root = root
 
     def describe(self, job: str) -> TrainingJobDescription | None:
         """Return what is known of the job; None when neither SageMaker nor a file of its own knows it."""
-        return self._training_jobs.describe(job) or self.told(job)
+        return self._services.training_jobs.describe(job) or self.told(job)
 
     def told(self, job: str) -> TrainingJobDescription | None:
         """Return what the job's own file says; None when there is none, or it cannot be used."""
         key = self._root.job_file
         try:
-            return read_job_file(key, self._objects.get(self._bucket, key, MAX_BYTES), job)
+            return read_job_file(key, self._services.objects.get(self._bucket, key, MAX_BYTES), job)
         except ObjectMissingError:
             return None
         except JobFileError as fault:
-            self._journal.count("bad_job_files", job=job, key=key, reason=str(fault))
+            self._services.journal.count("bad_job_files", job=job, key=key, reason=str(fault))
             return None

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import msgspec
 
+from trainguard.engine.closing import final
 from trainguard.engine.combine import combine
 from trainguard.engine.correlate import add_framework
 from trainguard.engine.episodes import Episode
 from trainguard.engine.framework_stream import MICROSECONDS
+from trainguard.engine.guard import shown
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.slots import Fire, RuleSlots, Verdict
+from trainguard.engine.slots import Fire, RuleSlots, Verdict, gone_rules
 from trainguard.engine.streams import JobStreams
 from trainguard.errors import RuleFailedError
 from trainguard.pricing.cost import Account
@@ -68,7 +70,7 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
     def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> Judgement:
         if rule.name in failed:
             return Judgement(Status.ERROR, failed[rule.name])
-        return rule.judge(view, parameters)
+        return rule.judge(shown(rule, view), parameters)
 
     fires = slots.run(None, judge, through=streams.through or 0.0, interval_s=plan.interval_s)
     of_job = {each.rule: _settled(each) for each in slots.verdicts(judge, interval_s=plan.interval_s)}
@@ -78,6 +80,8 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
         if rule in of_job and (parts or rule not in plan.node_rules):
             parts[JOB_NODE] = of_job[rule]
         verdicts.append(combine(rule, parts, len(view.nodes)) if parts else _without_data(rule, job, plan))
+    if job.closing and streams.closed:
+        verdicts = [final(verdict, streams.through) for verdict in verdicts]
     known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}
     verdicts.extend(
         Verdict(name, Judgement(Status.ERROR, str(fault)), Episode())
@@ -89,6 +93,9 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
         for name in plan.disabled
         if name not in plan.faults
     )
+    system = [stream.state.slots for stream in streams.system.values()]
+    framework = [stream.state.slots for stream in streams.framework.values()]
+    verdicts.extend(gone_rules([streams.state.slots, *system, *framework], plan))
     return verdicts, fires
 
 
@@ -160,7 +167,7 @@ def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
     if rule in plan.faults:
         judgement = Judgement(Status.ERROR, str(plan.faults[rule]))
     elif job.framework_expected or all(rule != each.name for each in plan.framework):
-        judgement = Judgement(Status.WAITING_FOR_DATA, "No profile object was read yet.")
+        judgement = Judgement(Status.WAITING_FOR_DATA, "no profile object that the rule needs was read yet.")
     else:
         judgement = Judgement(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
     return Verdict(rule, judgement, Episode())

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from trainguard.engine.closing import begin_close
-from trainguard.engine.registration import describe_record, profile_place, with_description
+from trainguard.engine.registrar import Registrar
+from trainguard.engine.registration import profile_place, with_description
 from trainguard.ports import Jobs, Journal, NodeStates, TaskQueue, TrainingJobDescription, TrainingJobs
 from trainguard.records import JobRecord
 
@@ -26,6 +27,7 @@ class Lifecycle:
     training_jobs: TrainingJobs
     journal: Journal
     bucket: str
+    registrar: Registrar
 
     def follow(self, job: str) -> JobRecord | None:
         """Bring the job's item up to date, and close its streams when it has ended; None for a job that is not ours."""
@@ -49,7 +51,7 @@ class Lifecycle:
         if place is None or place[0] != self.bucket:
             return None
         bucket, root = place
-        return self.jobs.register(describe_record(description, bucket=bucket, root=root))
+        return self.registrar.register(description, bucket=bucket, root=root)
 
 
 class _Detail(msgspec.Struct):

@@ -1,7 +1,7 @@
 """Which rules run on a job, with which parameters: resolved from the job's settings, faults named rule by rule."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainguard.errors import RuleConfigError
@@ -15,8 +15,11 @@ from trainguard.rules.protocol import (
     AnyJobRule,
     AnyJoinedRule,
     AnySystemRule,
+    FrameworkRule,
+    JobRule,
     JoinedRule,
     RuleParameters,
+    SystemRule,
 )
 from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, RULE_NAMES, SYSTEM_RULES
 
@@ -89,3 +92,17 @@ def _invoked(parameters: Mapping[str, RuleParameters]) -> tuple[str, ...]:
     if isinstance(report, ProfilerReportParameters) and report.rule_to_invoke != PROFILER_REPORT:
         return (report.rule_to_invoke,)
     return RULE_NAMES
+
+
+def only(plan: RulePlan, rule: AnySystemRule | AnyFrameworkRule | AnyJobRule, parameters: RuleParameters) -> RulePlan:
+    """Return the plan with one rule in place of all, which need be none of the registry."""
+    return replace(
+        plan,
+        system=(rule,) if isinstance(rule, SystemRule) else (),
+        framework=(rule,) if isinstance(rule, FrameworkRule) else (),
+        job=(rule,) if isinstance(rule, JobRule) else (),
+        joined=(rule,) if isinstance(rule, JoinedRule) else (),
+        parameters={PROFILER_REPORT: plan.parameters[PROFILER_REPORT], rule.name: parameters},
+        faults={},
+        disabled=(),
+    )

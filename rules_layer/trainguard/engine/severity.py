@@ -5,8 +5,14 @@ rule cannot say, counts as a risk: just under a quarter of the time in which it 
 what it wastes, because in synchronous training the others wait for it; the other half grows with the nodes affected.
 """
 
-from trainguard.engine.slots import Reach
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from trainguard.records import Severity
+
+if TYPE_CHECKING:
+    from trainguard.engine.slots import Reach
 
 RISK_WEIGHT = 0.24
 """Just under a quarter: a risk that has cost nothing yet is medium at most."""
@@ -14,6 +20,8 @@ RISK_WEIGHT = 0.24
 ALONE_WEIGHT = 0.5
 LEVELS = ((50.0, Severity.CRITICAL), (25.0, Severity.HIGH), (10.0, Severity.MEDIUM))
 """From which score on a finding is of a level; below the last it is low."""
+
+_RANKS = {level.value: rank for rank, level in enumerate(Severity)}
 
 
 def score_of(*, wasted_share: float | None, affected_share: float | None, reach: Reach) -> float:
@@ -29,3 +37,8 @@ def score_of(*, wasted_share: float | None, affected_share: float | None, reach:
 def severity_of(score: float) -> Severity:
     """Return the level of a score."""
     return next((level for least, level in LEVELS if score >= least), Severity.LOW)
+
+
+def rank_of(severity: str | None) -> int:
+    """Return a number that grows with the severity; -1 for none."""
+    return -1 if severity is None else _RANKS[severity]

@@ -3,24 +3,30 @@
 A rule that raises is set to ERROR in its own slot and not run again on this stream; the others go on.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from trainguard.engine.episodes import Episode
+from trainguard.engine.guard import admitted
 from trainguard.engine.last_seen import LastSeen
 from trainguard.engine.plan import RulePlan
-from trainguard.errors import RuleConfigError, RuleFailedError
+from trainguard.engine.severity import score_of, severity_of
+from trainguard.errors import RuleConfigError, RuleFailedError, RuleLoadError
 from trainguard.records import Status
+from trainguard.rules.extension import check_clear_after, is_custom, packed_state
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import Rule
 
 SHOW_EVERY_S = 300.0
+FAULT_LENGTH = 500
 
 JUDGED = frozenset({Status.OK, Status.FIRED})
 """What a rule says when it could tell whether its condition holds."""
+
+GONE = Judgement(Status.DISABLED, "The deployed version has no rule of this name any more; what it found is over.")
 
 R = TypeVar("R", bound=Rule[Any])
 Observe = Callable[[R, Any, Any], None]
@@ -32,7 +38,8 @@ class RuleSlot(msgspec.Struct):
 
     ``data`` is the rule's own state, encoded apart so that a rule which this version does not know keeps it.
     ``shown`` and ``shown_at`` are the status and watermark at which its row was last due. ``began_at`` and ``through``
-    are the watermarks of the first and the last evaluation; ``seen`` is what the rule said when it last held.
+    are the watermarks of the first and the last evaluation; ``seen`` is what the rule said when it last held. ``anew``
+    says why its state was given up once, if it was.
     """
 
     data: bytes = b""
@@ -43,6 +50,7 @@ class RuleSlot(msgspec.Struct):
     began_at: float | None = None
     through: float = 0.0
     seen: LastSeen | None = None
+    anew: str | None = None
 
     def note(self, judgement: Judgement, through: float) -> None:
         """Take note of an evaluation at watermark ``through``, and of what was said if the condition holds."""
@@ -130,8 +138,9 @@ class RuleSlots(Generic[R]):
             try:
                 stored_state = msgspec.msgpack.decode(slot.data, type=state_type) if slot.data else state_type()
             except msgspec.DecodeError as fault:
-                slot.fault = f"its stored state is of another version: {fault}"
-                continue
+                # What an episode has alerted is no part of the rule's own state, and stays.
+                stored_state, slot.data = state_type(), b""
+                slot.anew = f"Its stored state was of another version ({fault}), so that it began anew."
             self._states[rule.name] = stored_state
 
     def run(
@@ -153,11 +162,17 @@ class RuleSlots(Generic[R]):
                 judged = judgement.status in JUDGED
                 slot.episode.update(holds=holds, through=through, clear_after_s=clear_after_s, judged=judged)
                 if holds and slot.episode.alerted < self._plan.episode_of(rule.name):
-                    slot.episode.alerted = self._plan.episode_of(rule.name)
-                    affected = Verdict(rule.name, judgement, slot.episode).affected_share
-                    fires.append(Fire(rule.name, judgement, through, affected))
+                    fires.append(self._fire(Verdict(rule.name, judgement, slot.episode), through))
             self._show(rule.name, slot, judgement, through)
         return fires
+
+    def _fire(self, verdict: Verdict, through: float) -> Fire:
+        """Return the fire that begins, and take note of it in the episode."""
+        affected, episode = verdict.affected_share, verdict.episode
+        score = score_of(wasted_share=verdict.judgement.wasted_share, affected_share=affected, reach=Reach(1, 1, None))
+        episode.alerted = self._plan.episode_of(verdict.rule)
+        episode.alerted_severity = severity_of(score).value
+        return Fire(verdict.rule, verdict.judgement, through, affected)
 
     def _step(
         self, rule: R, slot: RuleSlot, observe: Observe[R] | None, judge: Judge[R], interval_s: float
@@ -168,16 +183,33 @@ class RuleSlots(Generic[R]):
             return refused, 0.0
         parameters = self._plan.parameters_of(rule.name)
         state = self._states.get(rule.name)
+        custom = is_custom(rule)
         try:
             if observe is not None:
                 observe(rule, state, parameters)
-            return judge(rule, state, parameters), rule.clear_after_s(parameters, interval_s)
-        except RuleConfigError as fault:
-            return Judgement(Status.ERROR, str(fault)), 0.0
+                if custom and state is not None:
+                    slot.data = packed_state(rule.name, state)
+            judgement, clear_after_s = judge(rule, state, parameters), rule.clear_after_s(parameters, interval_s)
+            if custom:
+                return admitted(rule.name, judgement), check_clear_after(rule.name, clear_after_s)
+            return judgement, clear_after_s
         except Exception as fault:
-            slot.fault = f"{type(fault).__name__}: {fault}"[:500]
+            if isinstance(fault, RuleConfigError) and not isinstance(fault, RuleLoadError):
+                return Judgement(Status.ERROR, str(fault)), 0.0
+            return self.fail(rule, fault), 0.0
+        except SystemExit as fault:
+            return self.fail(rule, fault), 0.0
+
+    def fail(self, rule: R, fault: BaseException) -> Judgement:
+        """Set a rule to ERROR on this stream; of one that is not ours, nothing of its state is kept."""
+        slot = self._slots[rule.name]
+        if slot.fault is None:
+            slot.fault = f"{type(fault).__name__}: {fault}"[:FAULT_LENGTH]
             self.raised.append(f"{rule.name}: {slot.fault}")
-            return Judgement(Status.ERROR, f"The rule failed: {slot.fault}."), 0.0
+        if is_custom(rule):
+            self._states.pop(rule.name, None)
+            slot.data = b""
+        return Judgement(Status.ERROR, f"The rule failed: {slot.fault}.")
 
     def _refused(self, rule: R, slot: RuleSlot) -> Judgement | None:
         config_fault = self._plan.faults.get(rule.name)
@@ -210,6 +242,8 @@ class RuleSlots(Generic[R]):
                 judgement, clear_after_s = judged or self._step(rule, slot, None, judge, interval_s)
                 if slot.seen is not None and judgement.status not in {Status.FIRED, Status.ERROR}:
                     judgement = slot.seen.told_with(judgement, slot.through)
+                if slot.anew is not None:
+                    judgement = replace(judgement, reason=f"{judgement.reason} {slot.anew}")
                 verdicts.append(Verdict(rule.name, judgement, slot.episode, clear_after_s))
         return verdicts
 
@@ -225,6 +259,20 @@ class RuleSlots(Generic[R]):
         return self._states[rule]
 
     def store(self) -> None:
-        """Encode the rules' states back into their slots."""
-        for name, state in self._states.items():
-            self._slots[name].data = msgspec.msgpack.encode(state)
+        """Encode the rules' states back into their slots; of a rule that is not ours, as it was last observed."""
+        for rule in self._rules:
+            if rule.name in self._states and not is_custom(rule):
+                self._slots[rule.name].data = msgspec.msgpack.encode(self._states[rule.name])
+
+
+def gone_rules(stored: Sequence[Mapping[str, RuleSlot]], plan: RulePlan) -> list[Verdict]:
+    """Return a last verdict of each rule that is stored and that the deployed version does not have."""
+    known = {*plan.rules, *plan.disabled, *plan.faults}
+    gone = sorted({name for slots in stored for name in slots} - known)
+    verdicts = []
+    for name in gone:
+        episodes = [slots[name].episode for slots in stored if name in slots]
+        fired_at = [each.fired_at for each in episodes if each.fired_at is not None]
+        ended = Episode(times_fired=max(each.times_fired for each in episodes), fired_at=max(fired_at, default=None))
+        verdicts.append(Verdict(name, GONE, ended))
+    return verdicts

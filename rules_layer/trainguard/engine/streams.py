@@ -26,12 +26,31 @@ class Watched(msgspec.Struct):
     since: float
 
 
+class Told(msgspec.Struct, array_like=True):
+    """What people were last told of a rule's finding.
+
+    ``episode`` is the job's, ``since`` the event time in epoch seconds at which it began; ``severity`` is the gravest
+    told, ``cleared`` whether they were told that it is over.
+    """
+
+    episode: int
+    since: float | None
+    severity: str | None
+    cleared: bool = False
+
+
 class JobState(msgspec.Struct):
-    """What is stored in ``*#job``; ``shown`` maps a rule to the status and time at which its row was last written."""
+    """What is stored in ``*#job``.
+
+    ``shown`` maps a rule to the status and time at which its row was last written, ``told`` to what was last told of
+    it. ``noticed`` names the notice about the job's settings that was last sent.
+    """
 
     slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
     shown: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
     watched: dict[str, Watched] = msgspec.field(default_factory=dict)
+    told: dict[str, Told] = msgspec.field(default_factory=dict)
+    noticed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

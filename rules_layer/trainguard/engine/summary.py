@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 
 from trainguard.engine.evaluate import ATTEMPTS, expiry
 from trainguard.engine.findings import rank_findings
-from trainguard.engine.fires import NAME_LIMIT, drain, enqueue
+from trainguard.engine.fires import NAME_LIMIT, drain, enqueue, with_entries
 from trainguard.engine.job_verdicts import account_of, job_verdicts
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.profiler_report import report_verdict
 from trainguard.engine.rows import RowContext, rule_row
 from trainguard.engine.slots import SHOW_EVERY_S, Fire, Verdict
 from trainguard.engine.streams import JobState, JobStreams, Watched, open_streams
+from trainguard.engine.telling import news_of
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
-from trainguard.records import JOB_NODE, JobRecord, NodeRecord, RuleRow
+from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow
 from trainguard.state.codec import CODEC, encode_state
 
 
@@ -73,7 +74,8 @@ class Summariser:
         )
         rows = job_rows(context, verdicts)
         due = [row for row in rows if self._due(streams.state, row, now) or finished]
-        self._save(job, plan, streams, fires)
+        news = news_of(job, plan, verdicts, account, streams.state, now=now)
+        self._save(job, plan, streams, fires, news)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.slots[rule].fault
             self._services.journal.count("rule_errors", job=job.job, node=JOB_NODE, reason=f"{rule}: {fault}")
@@ -82,8 +84,10 @@ class Summariser:
             self._finish(job, streams, context.expires_at)
         return Summary(streams, tuple(verdicts), finished)
 
-    def _save(self, job: JobRecord, plan: RulePlan, streams: JobStreams, fires: list[Fire]) -> None:
-        record = enqueue(streams.own, fires, job=job, plan=plan)
+    def _save(
+        self, job: JobRecord, plan: RulePlan, streams: JobStreams, fires: list[Fire], news: list[OutboxEntry]
+    ) -> None:
+        record = with_entries(enqueue(streams.own, fires, job=job, plan=plan), news)
         record = replace(record, state=encode_state(streams.state), codec=CODEC)
         if record.state != streams.own.state or record.unsent:
             record = self._services.nodes.save(record)
@@ -139,8 +143,10 @@ def _still_to_come(job: JobRecord, streams: JobStreams) -> bool:
 
 
 def watch(streams: JobStreams, now: float) -> None:
-    """Take note since when each node's item has not changed."""
+    """Take note since when each node's item has not changed, and since when a job has none."""
     watched = streams.state.watched
+    if not streams.records:
+        watched.setdefault(streams.own.key.node_kind, Watched(0, now))
     for key, record in streams.records.items():
         known = watched.get(key.node_kind)
         if known is None or known.version != record.version:

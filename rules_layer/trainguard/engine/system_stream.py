@@ -6,9 +6,11 @@ from collections.abc import Collection
 import msgspec
 import numpy as np
 
+from trainguard.engine.guard import shown
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlot, RuleSlots, Verdict
-from trainguard.errors import RuleConfigError
+from trainguard.errors import RuleConfigError, RuleLoadError
+from trainguard.rules.extension import check_window
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.state.kept import KEPT_IDLE_S, KeptPoints, KeptState
@@ -85,8 +87,8 @@ class SystemStream:
         view = self.view(closed=closed)
         minute = NodeMinute(snapshots=snapshots, active=active, started=started, fresh=self._kept.fresh, view=view)
         fires = self._rules.run(
-            lambda rule, rule_state, parameters: rule.observe(rule_state, minute, parameters),
-            lambda rule, rule_state, parameters: rule.judge(rule_state, view, parameters),
+            lambda rule, rule_state, parameters: rule.observe(rule_state, shown(rule, minute), parameters),
+            lambda rule, rule_state, parameters: rule.judge(rule_state, shown(rule, view), parameters),
             through=self.state.through,
             interval_s=self._interval_s,
             closed=closed,
@@ -109,7 +111,7 @@ class SystemStream:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
         view = self.view(closed=closed)
         return self._rules.verdicts(
-            lambda rule, state, parameters: rule.judge(state, view, parameters),
+            lambda rule, state, parameters: rule.judge(state, shown(rule, view), parameters),
             interval_s=self._interval_s,
             closed=closed,
             of=of,
@@ -152,9 +154,14 @@ class SystemStream:
         if rule.name in self._plan.faults:
             return 0
         try:
-            return rule.window_points(self._plan.parameters_of(rule.name), self._interval_s)
+            return check_window(rule.name, rule.window_points(self._plan.parameters_of(rule.name), self._interval_s))
+        except RuleLoadError as fault:
+            self._rules.fail(rule, fault)
         except RuleConfigError:
-            return 0  # the rule's own judgement says so, in its row
+            pass  # the rule's own judgement says so, in its row
+        except Exception as fault:
+            self._rules.fail(rule, fault)
+        return 0
 
     def view(self, *, closed: bool) -> NodeView:
         """Return what rules are shown of this node."""

@@ -65,6 +65,8 @@ class Tick:
                 # Whatever is wrong with one job, the others must be looked after.
                 failed[name] = f"{type(error).__name__}: {error}"
                 self._services.journal.count("tick_failures", job=name, reason=failed[name])
+        if names:
+            self._services.journal.count("active_jobs", len(names))
         return TickOutcome(len(names), failed, tasks)
 
     def _look_after(self, name: str) -> int:
@@ -117,28 +119,20 @@ class Tick:
         A job outside SageMaker that never says that it has ended has ended when it writes nothing for a day.
         """
         now = self._timing.now()
-        silence = [self._silent_for(streams, key, now) for key in streams.records]
-        if job.closing or min(silence, default=DESCRIBE_AFTER_S) < DESCRIBE_AFTER_S:
+        silence = min(self._silent_for(streams, key, now) for key in streams.records or [streams.own.key])
+        if job.closing or (streams.records and silence < DESCRIBE_AFTER_S):
             return 0
-        description = self._known_jobs(job).describe(job.job)
+        root = ProfileRoot(job.prefix, job.job)
+        description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(job.job)
         described = job if description is None else with_description(job, description)
         outside = description is None or description.arn.startswith(UNKNOWN_ARN)
-        abandoned = outside and min(silence, default=0.0) >= ABANDONED_S
+        abandoned = outside and silence >= ABANDONED_S
         if described.status.is_final or abandoned:
             self._begin_close(described)
             return 1
         if described != job:
             self._services.jobs.update_status(described)
         return 0
-
-    def _known_jobs(self, job: JobRecord) -> KnownJobs:
-        return KnownJobs(
-            training_jobs=self._services.training_jobs,
-            objects=self._services.objects,
-            journal=self._services.journal,
-            bucket=job.bucket,
-            root=ProfileRoot(job.prefix, job.job),
-        )
 
     def _begin_close(self, job: JobRecord) -> None:
         services = self._services

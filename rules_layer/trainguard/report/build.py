@@ -11,6 +11,7 @@ from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.profiler_report import sentence
 from trainguard.pricing.cost import Account, Bill, Cost
 from trainguard.records import JobRecord, NodeRecord
+from trainguard.report.causes import wasted_share
 from trainguard.report.coverage import coverage
 from trainguard.report.document import FindingEntry, Money, Report, Scope, Spending
 from trainguard.report.job_summary import job_summary
@@ -20,6 +21,7 @@ from trainguard.report.marks import marks, unmarked
 from trainguard.report.not_collected import not_collected
 from trainguard.report.rule_entries import rule_entries
 from trainguard.report.verdict import verdict_of
+from trainguard.report.words import counted
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.shown import Timelines
@@ -76,7 +78,7 @@ def build_report(
         verdict=verdict,
         summary=sentence(judged.verdicts, judged.findings),
         fired=[each.rule for each in judged.verdicts if each.episode.times_fired],
-        findings=[_finding(finding) for finding in judged.findings],
+        findings=[_finding(finding, judged.account.nodes) for finding in judged.findings],
         cost=_spending(judged.account),
         job=job_summary(judged),
         coverage=coverage(judged),
@@ -92,7 +94,7 @@ def _timelines(judged: JudgedJob, digests: Sequence[NodeDigest], missing: Sequen
     return msgspec.structs.replace(built, left_out=[*missing, *unmarked(judged), *built.left_out])
 
 
-def _finding(finding: Finding) -> FindingEntry:
+def _finding(finding: Finding, all_nodes: int) -> FindingEntry:
     affected, of = finding.nodes
     return FindingEntry(
         rule=finding.rule,
@@ -100,7 +102,7 @@ def _finding(finding: Finding) -> FindingEntry:
         score=round(finding.score, 1),
         ongoing=finding.ongoing,
         affected_share=finding.affected_share,
-        wasted_share=finding.wasted_share,
+        wasted_share=wasted_share([finding], all_nodes),
         worst=finding.worst,
         nodes_affected=affected,
         nodes=of,
@@ -120,5 +122,6 @@ def _spending(account: Account) -> Spending:
     bill = account.bill()
     if not isinstance(bill, Bill):
         return Spending(spent=None, currency=None, note=f"No money is told: {bill.why}.")
-    note = f"{bill.nodes} x {bill.hours:.2f} h at {bill.currency} {bill.hourly:g} an hour ({bill.origin})."
+    hourly = f"{bill.currency} {bill.hourly:g} an hour"
+    note = f"{counted(bill.nodes, 'node')} for {bill.hours:.2f} h at {hourly} ({bill.origin})."
     return Spending(spent=round(bill.spent, 2), currency=bill.currency, note=note)

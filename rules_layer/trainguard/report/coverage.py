@@ -12,7 +12,7 @@ from trainguard.engine.system_session import MINUTE_LANE
 from trainguard.records import NodeRecord, Stream
 from trainguard.report.document import NodeCoverage
 from trainguard.report.judged import JudgedJob
-from trainguard.report.words import by_node, counted, listed, show_share, shown_time
+from trainguard.report.words import by_node, counted, faults_counted, listed, show_share, shown_time
 from trainguard.rules.units import show_duration
 
 STREAMS: Mapping[Stream, str] = {"system": "system metrics", "framework": "framework events"}
@@ -78,6 +78,17 @@ def unheard_nodes(judged: JudgedJob) -> list[str]:
     return silent if instances is None else silent[: max(instances - len(wrote), 0)]
 
 
+def stopped_nodes(judged: JudgedJob) -> dict[str, float]:
+    """Return the nodes that stopped writing system metrics long before the others, and how long, seconds."""
+    last = judged.streams.system_through
+    behind = {
+        node: last - stream.state.through
+        for node, stream in judged.streams.system.items()
+        if last is not None and stream.state.through is not None and last - stream.state.through >= VANISHED_S
+    }
+    return dict(sorted(behind.items(), key=lambda each: -each[1]))
+
+
 def _entry(record: NodeRecord, judged: JudgedJob) -> NodeCoverage:
     node, stream = record.key.node, record.key.stream
     if stream == "system":
@@ -119,17 +130,8 @@ def _silent_nodes(judged: JudgedJob) -> Iterator[str]:
 
 
 def _stopped_nodes(judged: JudgedJob) -> Iterator[str]:
-    """Name the nodes that stopped writing long before the others."""
-    last = judged.streams.system_through
-    behind = {
-        node: last - stream.state.through
-        for node, stream in judged.streams.system.items()
-        if last is not None and stream.state.through is not None and last - stream.state.through >= VANISHED_S
-    }
-    if behind:
-        said = [
-            f"{node} ({show_duration(late_s)})" for node, late_s in sorted(behind.items(), key=lambda each: -each[1])
-        ]
+    said = [f"{node} ({show_duration(late_s)})" for node, late_s in stopped_nodes(judged).items()]
+    if said:
         yield f"System metrics end before those of the other nodes: {listed(said)}."
 
 
@@ -150,4 +152,4 @@ def _fault(stream: str, name: str, nodes: Mapping[str, int]) -> str:
         return f"{counted(total, 'minute')} of {stream} {'is' if total == 1 else 'are'} {verb}: {by_node(nodes)}."
     if name.startswith(DEGRADED):
         return f"State of {stream} was shortened to keep it small ({name.replace('_', ' ')}): {by_node(nodes)}."
-    return f"Not used of {stream}: {total:,} {name.replace('_', ' ')}, {by_node(nodes)}."
+    return f"Not used of {stream}: {faults_counted(total, name)}, {by_node(nodes)}."

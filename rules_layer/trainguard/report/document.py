@@ -54,8 +54,8 @@ class Money(msgspec.Struct, frozen=True, kw_only=True):
 class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that has fired, as it stands among the others.
 
-    ``affected_share`` and ``wasted_share`` are from 0 to 1: of the judged time, of the paid time. ``explained_by``
-    names the rule whose finding is the cause of this one.
+    ``affected_share`` (of the worst node's judged time) and ``wasted_share`` (of the paid time of all nodes) are from 0
+    to 1. ``explained_by`` names the rule whose finding is the cause of this one.
     """
 
     rule: str
@@ -158,7 +158,10 @@ class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotCollected(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the job did not write: what is not known without it, and how to collect it next time."""
+    """Something that the job did not write: what is not known without it, and how to collect it next time.
+
+    What is code in ``how`` stands between backticks.
+    """
 
     what: str
     unknown: str

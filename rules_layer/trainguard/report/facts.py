@@ -18,6 +18,7 @@ from trainguard.rules.step_series import StepOutlierState
 from trainguard.state.usage_counts import PERCENT_BINS
 
 S = TypeVar("S", bound=msgspec.Struct)
+LOW_USE = 50.0
 
 
 def usage(judged: JudgedJob) -> dict[str, OverallSystemUsageState]:
@@ -35,6 +36,12 @@ def gpu_use(judged: JudgedJob) -> float | None:
             busy += float(table @ np.arange(PERCENT_BINS))
             total += float(table.sum())
     return busy / total if total else None
+
+
+def low_use(judged: JudgedJob) -> float | None:
+    """Return the mean utilization of all GPUs, percent, where they did less than half of what they could."""
+    use = gpu_use(judged)
+    return use if use is not None and use < LOW_USE else None
 
 
 def first_step_at(judged: JudgedJob) -> float | None:

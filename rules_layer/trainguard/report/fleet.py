@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from trainguard.canary.name import is_canary
 from trainguard.engine.fires import iso_time
 from trainguard.engine.replays import replayed_job
 from trainguard.ports import StoredRow
@@ -46,8 +47,8 @@ class Fleet:
     prices: PriceTable | None = None
 
     def wants(self, job: JobRecord) -> bool:
-        """Whether a job is one of the fleet's, before its rows are read: no replay, and not too old."""
-        if replayed_job(job.job) is not None:
+        """Whether a job is one of the fleet's, before its rows are read: no replay, no canary, and not too old."""
+        if replayed_job(job.job) is not None or is_canary(job.job, job.arn):
             return False
         return self.since is None or job.active or (JobFacts.of(job, ()).last_at or 0.0) >= self.since
 

@@ -34,20 +34,20 @@ def health_of(judged: JudgedJob, rules: Judged, root: Finding | None) -> Health:
         found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
         return Health("unknown", f"{found}; {use}." if use else f"{found}.")
     others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply)" if rules.not_applicable else ""
-    healthy = (
-        f"This job {'was' if judged.ended else 'is'} healthy: {_rules(rules.judged, 'finds', 'find')} nothing wrong"
-    )
+    found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
+    healthy = f"This job {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
     return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
 
 
 def _with_findings(judged: JudgedJob, rules: Judged, root: Finding) -> Health:
     group = group_of(root, judged.findings)
     level, opening = _opening(judged, root, group)
-    said = f"{opening} {_found(judged, root, group)} ({root.rule}, {_marked(root)})"
+    said = f"{opening} {_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
     others = other_roots(root, judged.findings)
     if others:
-        said += f"; also found: {listed([f'{each.rule} ({_marked(each)})' for each in others])}"
-    return Health(level, f"{'; '.join([said, *rules.faults])}.")
+        said += f"; also found: {listed([f'{each.rule} ({_marked(each, judged)})' for each in others])}"
+    late = [f"{listed(rules.pending)} had too little data for a verdict"] if judged.ended and rules.pending else []
+    return Health(level, f"{'; '.join([said, *rules.faults, *late])}.")
 
 
 def _opening(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> tuple[Level, str]:
@@ -70,11 +70,12 @@ def _found(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> str:
     return joined_with(use, root, verdict) if use and looks_low(group) else in_words(root, verdict)
 
 
-def _marked(finding: Finding) -> str:
+def _marked(finding: Finding, judged: JudgedJob) -> str:
     """For example ``high, on 3 of 8 nodes, over now``."""
     affected, of = finding.nodes
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
-    return f"{finding.severity.value}{where}{'' if finding.ongoing else ', over now'}"
+    over = ", over before the end" if judged.ended else ", over now"
+    return f"{finding.severity.value}{where}{'' if finding.ongoing else over}"
 
 
 def _nothing_to_say(judged: JudgedJob, rules: Judged) -> str:

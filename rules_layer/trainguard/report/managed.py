@@ -34,7 +34,7 @@ def managed_files(verdicts: Sequence[Verdict], plan: RulePlan) -> dict[str, byte
     return {
         f"profiler-reports/{verdict.rule}.json": encode_report(_managed(verdict, plan))
         for verdict in verdicts
-        if verdict.rule in RULE_NAMES
+        if verdict.rule in {*RULE_NAMES, *plan.rules}
     }
 
 

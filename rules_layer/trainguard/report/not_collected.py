@@ -16,7 +16,7 @@ LONG_INTERVAL_S = 5.0
 """From this sampling interval on, what a point hides is worth a word."""
 
 FRAMEWORKS = "PyTorch below 2.0 or TensorFlow below 2.11, whose SageMaker containers bring the hook (smdebug)"
-FRAMEWORK_PROFILE = "profiler_config=ProfilerConfig(framework_profile_params=FrameworkProfile({}))"
+FRAMEWORK_PROFILE = "`profiler_config=ProfilerConfig(framework_profile_params=FrameworkProfile({}))`"
 _GPU_METRICS = frozenset({"GPU", "GPU memory"})
 
 
@@ -40,7 +40,7 @@ def _framework(judged: JudgedJob) -> Iterator[NotCollected]:
             what="Framework metrics",
             unknown=f"Steps, phases, data loaders and operators ({expected}): StepOutlier, MaxInitializationTime, "
             "Dataloader and OverallFrameworkMetrics cannot judge without them.",
-            how=f"{FRAMEWORK_PROFILE.format('')} of the SageMaker SDK, or ProfilerConfig.ProfilingParameters of "
+            how=f"{FRAMEWORK_PROFILE.format('')} of the SageMaker SDK, or `ProfilerConfig.ProfilingParameters` of "
             f"CreateTrainingJob; it takes {FRAMEWORKS}.",
         )
         return
@@ -48,15 +48,15 @@ def _framework(judged: JudgedJob) -> Iterator[NotCollected]:
         yield NotCollected(
             what="Steps",
             unknown="When training began and ended, how long a step takes and which ones are slow.",
-            how="Register the hook with the model (hook.register_module(model), or Estimator and Keras callbacks), so "
-            f"that steps are written; {FRAMEWORK_PROFILE.format('')} turns framework metrics on.",
+            how="Register the hook with the model (`hook.register_module(model)`, or Estimator and Keras callbacks), "
+            f"so that steps are written; {FRAMEWORK_PROFILE.format('')} turns framework metrics on.",
         )
     if has_loader_events(judged) is False:
         yield NotCollected(
             what="Data loader events",
             unknown="How many loader processes feed the training, and how long it waits for them.",
             how=f"{FRAMEWORK_PROFILE.format('dataloader_profiling_config=DataloaderProfilingConfig()')}; a loader that "
-            "is not torch.utils.data.DataLoader or tf.data writes none.",
+            "is not `torch.utils.data.DataLoader` or `tf.data` writes none.",
         )
     if has_operators(judged) is False:
         config = "detailed_profiling_config=DetailedProfilingConfig(start_step=5, num_steps=1)"
@@ -69,7 +69,7 @@ def _framework(judged: JudgedJob) -> Iterator[NotCollected]:
         what="Python profiles",
         unknown="Which Python functions take the time: no rule reads such profiles, so this report has none.",
         how=f"{FRAMEWORK_PROFILE.format('python_profiling_config=PythonProfilingConfig(start_step=9, num_steps=3)')} "
-        "writes them under framework/ of the profile; open them with pstats or pyinstrument.",
+        "writes them under `framework/` of the profile; open them with pstats or pyinstrument.",
     )
 
 
@@ -81,7 +81,7 @@ def _gpus(judged: JudgedJob) -> Iterator[NotCollected]:
             unknown="How busy GPUs and their memory are: the rules on GPUs cannot judge "
             f"{'this job' if not judged.gpus else counted(len(without), 'node')}.",
             how="They are written on instances with GPUs only. If these have some, check that the container sees them "
-            "(nvidia-smi).",
+            "(`nvidia-smi`).",
         )
 
 
@@ -115,9 +115,9 @@ def _points(judged: JudgedJob) -> Iterator[NotCollected]:
             what=f"What happens between two points, {judged.interval_s:g} s apart",
             unknown=f"Stalls shorter than {show_duration(2.0 * judged.interval_s)} are hidden or look longer than they "
             f"are{wait}.",
-            how="profiler_config=ProfilerConfig(system_monitor_interval_millis=500), or "
-            "ProfilerConfig.ProfilingIntervalInMilliseconds of CreateTrainingJob: 100, 200, 500, 1000 or 5000; or give "
-            "patience_s and window_s in place of points.",
+            how="`profiler_config=ProfilerConfig(system_monitor_interval_millis=500)`, or "
+            "`ProfilerConfig.ProfilingIntervalInMilliseconds` of CreateTrainingJob: 100, 200, 500, 1000 or 5000; or "
+            "give `patience_s` and `window_s` in place of points.",
         )
 
 
@@ -127,8 +127,8 @@ def _time_lines(scope: Scope, missing: Sequence[str]) -> Iterator[NotCollected]:
         yield NotCollected(
             what="Time lines",
             unknown=f"How utilization, memory, network and step durations went over time{why}.",
-            how="The full report is made at the job's end; before that, or for a folder or an S3 URI: trainguard "
-            "report <job>.",
+            how="The full report is made at the job's end; before that, or for a folder or an S3 URI: "
+            "`trainguard report <job>`.",
         )
 
 
@@ -138,7 +138,7 @@ def _money(judged: JudgedJob) -> Iterator[NotCollected]:
         yield NotCollected(
             what="Prices",
             unknown=f"What the job and its findings cost, because {bill.why}.",
-            how="trainguard report --instance-type ml.… says the type, --prices FILE gives prices of your own.",
+            how="`trainguard report --instance-type ml.…` says the type, `--prices FILE` gives prices of your own.",
         )
 
 
@@ -149,5 +149,5 @@ def _disabled(judged: JudgedJob) -> Iterator[NotCollected]:
             what=f"Verdicts of {counted(len(disabled), 'rule')}",
             unknown=f"Whatever {listed(disabled)} would say, and what this report takes from them (number of steps, "
             "end of the training loop, mean use).",
-            how=f"Set rule_to_invoke to {PROFILER_REPORT}, or leave it out.",
+            how=f"Set `rule_to_invoke` to {PROFILER_REPORT}, or leave it out.",
         )

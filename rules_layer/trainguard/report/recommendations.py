@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 
 from trainguard.engine.slots import Verdict, shown_status
+from trainguard.errors import RuleLoadError
 from trainguard.records import Status
 from trainguard.report.judged import JudgedJob
 from trainguard.report.verdict import smaller_instance
 from trainguard.report.words import clause
 from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES
+from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, OWN_NAMES
 from trainguard.rules.spans import patience_in_points
 from trainguard.rules.step_outlier import MIN_STEPS, StepOutlier
 from trainguard.rules.step_series import WARM_UP_STEPS
@@ -33,16 +34,19 @@ def _of_ok(verdict: Verdict, judged: JudgedJob) -> str | None:
     return "Try the job on a smaller instance." if under_used else None
 
 
-def _of_disabled(*_: object) -> str:
+def _of_disabled(verdict: Verdict, judged: JudgedJob) -> str | None:
+    if verdict.rule not in judged.plan.disabled:
+        return None
     return f"Set rule_to_invoke to {PROFILER_REPORT} to have it judged with the others."
 
 
 def _of_error(verdict: Verdict, judged: JudgedJob) -> str:
-    if verdict.rule in judged.plan.faults:
-        return f"Correct this setting: {clause(verdict.judgement.reason)}."
-    return (
-        f"Report this fault of TrainGuard: {clause(verdict.judgement.reason)}. The other rules are not touched by it."
-    )
+    fault, reason = judged.plan.faults.get(verdict.rule), clause(verdict.judgement.reason)
+    if fault is not None and not isinstance(fault, RuleLoadError):
+        return f"Correct this setting: {reason}."
+    if verdict.rule not in OWN_NAMES:
+        return f"Correct this rule of your own: {reason}. The other rules are not touched by it."
+    return f"Report this fault of TrainGuard: {reason}. The other rules are not touched by it."
 
 
 def _of_framework(verdict: Verdict, judged: JudgedJob) -> str | None:

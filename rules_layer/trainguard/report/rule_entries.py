@@ -13,17 +13,12 @@ from trainguard.report.document import Parameter, RuleEntry
 from trainguard.report.judged import JudgedJob
 from trainguard.report.recommendations import recommendation
 from trainguard.report.words import shown_time
-from trainguard.rules.batch_size import BatchSize
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
-from trainguard.rules.dataloader import Dataloader
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
-from trainguard.rules.io_bottleneck import IOBottleneck
+from trainguard.rules.glossary import RULES
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
-from trainguard.rules.max_initialization_time import MaxInitializationTime
 from trainguard.rules.registry import ALL_RULES
 from trainguard.rules.step_outlier import StepOutlier
 
-PERCENT, MINUTES, STEPS = "%", "min", "steps"
+PERCENT, MINUTES = "%", "min"
 DECIMALS = 6
 """Of the numbers shown: microseconds of a time; what lies beyond is rounding of the clocks."""
 
@@ -36,16 +31,6 @@ _ORDER = (
     Status.NOT_APPLICABLE,
     Status.DISABLED,
 )
-_UNITS: Mapping[str, str] = {
-    BatchSize.name: PERCENT,
-    CPUBottleneck.name: PERCENT,
-    Dataloader.name: "% of the cores",
-    GPUMemoryIncrease.name: "percentage points",
-    IOBottleneck.name: PERCENT,
-    LowGPUUtilization.name: PERCENT,
-    MaxInitializationTime.name: MINUTES,
-    StepOutlier.name: STEPS,
-}
 _DEFAULTS = {rule.name: rule.parameters_type() for rule in ALL_RULES}
 
 
@@ -69,7 +54,8 @@ def unit_of(verdict: Verdict) -> str | None:
         return MINUTES
     if verdict.rule == StepOutlier.name and _by_time(details):
         return PERCENT
-    return _UNITS.get(verdict.rule)
+    words = RULES.get(verdict.rule)
+    return (words.unit or None) if words is not None else None
 
 
 def changed_parameters(plan: RulePlan, rule: str) -> list[str]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from trainguard.engine.slots import JUDGED, shown_status
 from trainguard.records import Status
-from trainguard.report.coverage import unheard_nodes
+from trainguard.report.coverage import stopped_nodes, unheard_nodes
 from trainguard.report.judged import JudgedJob
 from trainguard.report.words import counted, listed
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
 from trainguard.rules.overall_system_usage import OverallSystemUsage
 
@@ -21,7 +22,7 @@ PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 class Judged:
     """Rules that can fire, by what became of them; ``partly`` names those that have not judged every node.
 
-    ``unheard`` are nodes without system metrics.
+    ``unheard`` are nodes without system metrics, ``stopped`` those whose metrics end long before the others'.
     """
 
     judged: Sequence[str]
@@ -31,11 +32,18 @@ class Judged:
     not_applicable: Sequence[str]
     partly: Sequence[str]
     unheard: Sequence[str]
+    stopped: Sequence[str]
 
     @property
     def complete(self) -> bool:
         """Whether every rule that applies has judged every node."""
-        return bool(self.judged) and not (self.failed or self.pending or self.disabled or self.partly or self.unheard)
+        lacking = (self.failed, self.pending, self.disabled, self.partly, self.unheard, self.stopped)
+        return bool(self.judged) and not any(lacking)
+
+    @property
+    def blind_to_gpus(self) -> bool:
+        """Whether GPUs that are not busy could not be found."""
+        return LowGPUUtilization.name in self.pending
 
     @property
     def faults(self) -> list[str]:
@@ -45,6 +53,8 @@ class Judged:
             parts.append(f"{listed(self.failed)} {_verb(self.failed, 'is', 'are')} in error")
         if self.unheard:
             parts.append(f"nothing was heard of {listed(self.unheard)}")
+        if self.stopped:
+            parts.append(f"{listed(self.stopped)} stopped writing long before the other nodes")
         return parts
 
     def in_words(self, *, ended: bool) -> str:
@@ -77,6 +87,7 @@ def unjudged(judged: JudgedJob) -> Judged:
         not_applicable=by_status[Status.NOT_APPLICABLE],
         partly=[rule for rule in told if _lacks_nodes(judged, rule)],
         unheard=unheard_nodes(judged),
+        stopped=[*stopped_nodes(judged)],
     )
 
 

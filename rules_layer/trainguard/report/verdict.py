@@ -5,13 +5,15 @@ from trainguard.pricing.cost import Bill
 from trainguard.records import Status
 from trainguard.report.causes import group_of, root_of, wasted_share
 from trainguard.report.document import Level, Verdict
+from trainguard.report.facts import low_use
 from trainguard.report.health import health_of
 from trainguard.report.judged import JudgedJob
 from trainguard.report.unjudged import Judged, unjudged
 from trainguard.report.waste import cost_sentence
-from trainguard.report.words import clause
+from trainguard.report.words import clause, listed
 from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.units import show_percent
 
 SMALLER_INSTANCE = "a smaller instance may do."
 """How OverallSystemUsage ends what it says of a node that is under-utilised."""
@@ -26,7 +28,7 @@ def verdict_of(judged: JudgedJob) -> Verdict:
     return Verdict(
         health=health.sentence,
         change=_without_finding(judged, rules, health.level) if root is None else _with_finding(root),
-        cost=cost_sentence(judged, root, share, judgeable=bool(rules.judged)),
+        cost=cost_sentence(judged, root, share, rules),
         level=health.level,
         rule=None if root is None else root.rule,
         wasted_share=share,
@@ -49,6 +51,12 @@ def _without_finding(judged: JudgedJob, rules: Judged, level: Level) -> str:
         return f"Report this fault of TrainGuard, {rules.failed[0]} could not judge{reason}."
     if not rules.judged:
         return "Nothing can be advised: there is no verdict." if judged.ended else "Nothing can be advised yet."
+    use = low_use(judged)
+    if use is not None and rules.blind_to_gpus:
+        busy, unsure = f"{show_percent(use)} busy", listed(rules.pending)
+        if judged.ended:
+            return f"Find out why the GPUs were only {busy}: {unsure} had too little data to say."
+        return f"Wait for more data: the GPUs are only {busy}, and {unsure} cannot say yet."
     nothing = (
         "Nothing needs to be changed"
         if level == "healthy"

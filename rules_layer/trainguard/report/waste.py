@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 from trainguard.engine.findings import Finding
 from trainguard.pricing.cost import Bill, Unpriced
+from trainguard.report.facts import low_use
 from trainguard.report.judged import JudgedJob
+from trainguard.report.unjudged import Judged
 from trainguard.report.words import show_money, show_share
 from trainguard.rules.max_initialization_time import MaxInitializationTime
+from trainguard.rules.units import show_percent
 
 DAY_H = 24.0
 NEXT_TIME = "a repeat of this job as it is wastes as much again"
@@ -14,7 +17,7 @@ NEXT_TIME = "a repeat of this job as it is wastes as much again"
 
 @dataclass(frozen=True, slots=True)
 class _Waste:
-    """``share``, 0 to 1, of the nodes' paid time, in words and in money."""
+    """``share``, 0 to 1, of the nodes' paid time, in words and in money; ``gpus`` if all of them have GPUs."""
 
     share: float
     bill: Bill | Unpriced
@@ -40,7 +43,7 @@ class _Waste:
         return f", and {show_money(DAY_H * hourly, currency)} a day ({show_money(hourly, currency)} an hour) {how_long}"
 
 
-def cost_sentence(judged: JudgedJob, root: Finding | None, share: float | None, *, judgeable: bool) -> str:
+def cost_sentence(judged: JudgedJob, root: Finding | None, share: float | None, rules: Judged) -> str:
     """Say what leaving things as they are costs.
 
     Parameters
@@ -50,16 +53,16 @@ def cost_sentence(judged: JudgedJob, root: Finding | None, share: float | None, 
         The thing to change.
     share : float or None
         Share, 0 to 1, of the nodes' paid time that it and what it explains have wasted; None for a risk.
-    judgeable : bool
-        Whether any rule could judge.
+    rules : Judged
+        What became of the rules.
     """
     bill = judged.account.bill()
     if root is None:
-        return _without_finding(bill, judged, judgeable=judgeable)
+        return _without_finding(bill, judged, rules)
     if share is None:
         nothing = "It cost nothing" if judged.ended else "Leaving it has cost nothing yet"
         return f"{nothing} that the profile shows, but it is a risk; {_spent(bill, judged)}."
-    return _of_waste(_Waste(share, bill, judged.gpus > 0), judged, root)
+    return _of_waste(_Waste(share, bill, _all_have_gpus(judged)), judged, root)
 
 
 def _of_waste(waste: _Waste, judged: JudgedJob, root: Finding) -> str:
@@ -80,11 +83,20 @@ def _step_seen(judged: JudgedJob) -> bool:
     return verdict is not None and bool(verdict.judgement.details.get("step_seen"))
 
 
-def _without_finding(bill: Bill | Unpriced, judged: JudgedJob, *, judgeable: bool) -> str:
+def _all_have_gpus(judged: JudgedJob) -> bool:
+    names = [judged.streams.system[node].state.gpu_names for node in judged.system_nodes]
+    return bool(names) and all(names)
+
+
+def _without_finding(bill: Bill | Unpriced, judged: JudgedJob, rules: Judged) -> str:
     spent = _spent(bill, judged)
-    if not judgeable:
+    if not rules.judged:
         return f"What is wasted cannot be said; {spent}."
-    return f"Nothing that was found costs anything; {spent}."
+    if rules.complete:
+        return f"Nothing that was found costs anything; {spent}."
+    use = low_use(judged) if rules.blind_to_gpus else None
+    idle = "" if use is None else f", with GPUs that were {show_percent(use)} busy"
+    return f"Nothing that was found costs anything, but not all was judged; {spent}{idle}."
 
 
 def _spent(bill: Bill | Unpriced, judged: JudgedJob) -> str:

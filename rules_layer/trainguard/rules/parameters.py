@@ -5,7 +5,7 @@ ProfilerReport's own settings need no prefix. A file may also give a rule's para
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from trainguard.errors import ParameterFileError, RuleConfigError
 from trainguard.rules.defaults import Defaults, own_defaults
 from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.registry import ALL_RULES, RULE_NAMES
+from trainguard.rules.registry import ALL_RULES, EXTENSION, RULE_NAMES
 
 NONE_WORDS = frozenset({"none", "null", ""})
 MINUTE_US = 60_000_000
@@ -49,15 +49,29 @@ def parameter_faults(settings: Mapping[str, str]) -> list[RuleConfigError]:
     return [fault for faults in found.values() for fault in faults]
 
 
+def parameters_of(rule: str, parameters_type: type[RuleParameters], settings: Mapping[str, str]) -> RuleParameters:
+    """Return the parameters of one rule, which need be none of the registry; raises RuleConfigError."""
+    given: Given = {}
+    for setting in sorted(settings):
+        written, _, parameter = setting.partition("_")
+        if written.lower() == rule.lower():
+            given[parameter.lower()] = setting, settings[setting]
+    values, faults = _values(rule, parameters_type, given, {})
+    if faults:
+        raise faults[0]
+    return parameters_type(**values)
+
+
 def canonical_rule(written: str) -> str | None:
     """Return a rule's name as it is spelled, be it written in any case; None when there is no such rule."""
     return _CANONICAL.get(written.lower())
 
 
-def read_parameter_file(name: str, body: bytes) -> dict[str, str]:
+def read_parameter_file(name: str, body: bytes, *, others: Collection[str] = ()) -> dict[str, str]:
     """Read settings from JSON: ``{"Rule": {"p": v}}``, ``{"Rule_p": v}``, or both mixed.
 
-    Returns them as ``resolve_parameters`` takes them.
+    ``others`` are names of rules beside those of the registry. Returns the settings as ``resolve_parameters`` takes
+    them.
 
     Raises
     ------
@@ -74,10 +88,10 @@ def read_parameter_file(name: str, body: bytes) -> dict[str, str]:
         expected = '{"Rule": {"parameter": value}} or {"Rule_parameter": value}'
         raise ParameterFileError(name, f"it holds {type(document).__name__}, expected an object such as {expected}")
     settings: dict[str, str] = {}
+    known = {*_CANONICAL, *(other.lower() for other in others)}
     for key, value in document.items():
         if isinstance(value, dict):
-            rule = _CANONICAL.get(key.lower())
-            if rule is None:
+            if key.lower() not in known:
                 raise RuleConfigError(key, key, value, f"a rule of {', '.join(PARAMETERS_TYPES)}")
             pairs = {f"{key}_{parameter}": each for parameter, each in value.items()}
         else:
@@ -139,10 +153,13 @@ def _resolve(
 
 def _by_rule(settings: Mapping[str, str]) -> tuple[dict[str, Given], dict[str, list[RuleConfigError]]]:
     given: dict[str, Given] = {rule: {} for rule in PARAMETERS_TYPES}
-    faults: dict[str, list[RuleConfigError]] = {}
+    faults: dict[str, list[RuleConfigError]] = {name: [fault] for name, fault in EXTENSION.faults.items()}
+    unloaded = {name.lower() for name in faults}
     for setting in sorted(settings):
         value = settings[setting]
         written, rule, parameter = _rule_of(setting)
+        if rule is None and written.lower() in unloaded:
+            continue
         if rule is None:
             faults.setdefault(written, []).append(RuleConfigError(written, setting, value, _A_RULE))
             continue

@@ -1,8 +1,9 @@
-"""Which rules there are, as stateless instances in the order of the report."""
+"""Which rules there are, as stateless instances in the order of the report; a deployment's own come last."""
 
 from trainguard.rules.batch_size import BatchSize
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.dataloader import Dataloader
+from trainguard.rules.extension import installed
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
 from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes
@@ -10,10 +11,11 @@ from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.max_initialization_time import MaxInitializationTime
 from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
 from trainguard.rules.overall_system_usage import OverallSystemUsage
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.protocol import AnyFrameworkRule, AnyJobRule, AnySystemRule
 from trainguard.rules.step_outlier import StepOutlier
 
-SYSTEM_RULES: tuple[AnySystemRule, ...] = (
+_SYSTEM: tuple[AnySystemRule, ...] = (
     CPUBottleneck(),
     IOBottleneck(),
     LowGPUUtilization(),
@@ -22,7 +24,19 @@ SYSTEM_RULES: tuple[AnySystemRule, ...] = (
     LoadBalancing(),
     OverallSystemUsage(),
 )
-FRAMEWORK_RULES: tuple[AnyFrameworkRule, ...] = (StepOutlier(), OverallFrameworkMetrics())
-JOB_RULES: tuple[AnyJobRule, ...] = (MaxInitializationTime(), LoadBalancingAcrossNodes(), Dataloader())
+_FRAMEWORK: tuple[AnyFrameworkRule, ...] = (StepOutlier(), OverallFrameworkMetrics())
+_JOB: tuple[AnyJobRule, ...] = (MaxInitializationTime(), LoadBalancingAcrossNodes(), Dataloader())
+OWN_NAMES: tuple[str, ...] = tuple(dict.fromkeys(rule.name for rule in (*_SYSTEM, *_FRAMEWORK, *_JOB)))
+"""Names of TrainGuard's own rules."""
+
+RESERVED_NAMES = (*OWN_NAMES, PROFILER_REPORT, "Configuration")
+"""What no rule of a deployment may be called."""
+
+EXTENSION = installed(RESERVED_NAMES)
+"""The rules of the deployment's own package."""
+
+SYSTEM_RULES: tuple[AnySystemRule, ...] = (*_SYSTEM, *EXTENSION.system)
+FRAMEWORK_RULES: tuple[AnyFrameworkRule, ...] = (*_FRAMEWORK, *EXTENSION.framework)
+JOB_RULES: tuple[AnyJobRule, ...] = (*_JOB, *EXTENSION.job)
 ALL_RULES: tuple[AnySystemRule | AnyFrameworkRule | AnyJobRule, ...] = (*SYSTEM_RULES, *FRAMEWORK_RULES, *JOB_RULES)
 RULE_NAMES: tuple[str, ...] = tuple(dict.fromkeys(rule.name for rule in ALL_RULES))

@@ -3,19 +3,22 @@
 Two layers. A window's columns are packed losslessly into as few bits as their values allow: whole percents into one
 byte a value, values with two decimals and integers into byte planes, anything else as it is; each candidate is taken
 only if unpacking it gives the same bits. The state as a whole is MessagePack, compressed; the codec's number travels
-beside it in the item (``Codec``).
+beside it in the item (``Codec``). State of an earlier codec is migrated as it is read, and is written as of this one;
+state of a later codec is refused, so that after a rollback it lies as it is until the later version is back.
 """
 
 import zlib
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from trainguard.errors import StateCodecError
+from trainguard.state import migrations
 from trainguard.telemetry.snapshots import FloatArray
 
 CODEC = 1
+OLDEST_CODEC = 1
 _LEVEL = 6
 
 _WHOLE, _HUNDREDTHS, _INTEGER, _RAW = 0, 1, 2, 3
@@ -68,17 +71,25 @@ def encode_state(state: object) -> bytes:
 
 
 def decode_state(item: str, codec: int, data: bytes, state_type: type[T]) -> T:
-    """Decode a state of ``state_type``.
+    """Decode a state of ``state_type``, migrated from ``codec`` where that is an earlier one.
 
     Raises
     ------
     StateCodecError
         When ``codec`` is none that this version reads, or the bytes are damaged.
     """
-    if codec != CODEC:
-        raise StateCodecError(item, codec, f"this version reads {CODEC}")
+    if codec > CODEC:
+        raise StateCodecError(item, codec, f"this version reads {CODEC} and earlier: a later version wrote it")
+    if codec < OLDEST_CODEC:
+        raise StateCodecError(item, codec, f"this version reads {OLDEST_CODEC} to {CODEC}")
     try:
-        return msgspec.msgpack.decode(zlib.decompress(data), type=state_type)
+        packed = zlib.decompress(data)
+        if codec < CODEC:
+            document = msgspec.msgpack.decode(packed, type=dict[str, Any])
+            packed = msgspec.msgpack.encode(
+                migrations.migrate(state_type.__name__, document, codec=codec, newest=CODEC)
+            )
+        return msgspec.msgpack.decode(packed, type=state_type)
     except (zlib.error, msgspec.DecodeError) as fault:
         raise StateCodecError(item, codec, f"damaged ({fault})") from fault
 

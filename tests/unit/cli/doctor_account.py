@@ -334,7 +334,10 @@ def _stores() -> dict[Question, Answer]:
 
 
 def _actions() -> dict[Question, Answer]:
-    parameter = {"Name": f"/{STACK}/stop-switch", "Value": "enabled"}
+    def parameter(given: Given) -> dict[str, Any]:
+        value = "enabled" if given["Name"].endswith("stop-switch") else '{"evaluate": "all"}'
+        return {"Parameter": {"Name": given["Name"], "Value": value}}
+
 
     def subscriptions(given: Given) -> dict[str, Any]:
         here = {"SubscriptionArn": f"{given['TopicArn']}:1", "Protocol": "email", "Endpoint": "ada@example.com"}
@@ -355,7 +358,7 @@ def _actions() -> dict[Question, Answer]:
         raise RefusalError("ValidationException", "Requested resource not found.")
 
     return {
-        ("ssm", "GetParameter"): always({"Parameter": parameter}),
+        ("ssm", "GetParameter"): parameter,
         ("sns", "ListSubscriptionsByTopic"): subscriptions,
         ("stepfunctions", "DescribeStateMachine"): machine,
         ("stepfunctions", "ListExecutions"): always({"executions": []}),

@@ -96,7 +96,7 @@ def test_given_what_is_missing_when_told_then_each_is_a_sentence_with_its_nodes(
         "algo-4 wrote no system metrics so far.",
         "algo-2 and algo-3 wrote no framework events so far, which algo-1 did.",
         "System metrics end before those of the other nodes: algo-3 (30 min).",
-        "Not used of system metrics: 1,200 bad lines, 1,200 of algo-1.",
+        "Not used of system metrics: 1,200 bad lines, all of algo-1.",
         "State of system metrics was shortened to keep it small (degraded to whole percents): 1 of algo-2.",
         "11 minutes of system metrics are missing: 10 of algo-2 and 1 of algo-1.",
         "1 minute of system metrics is left out for being late: 1 of algo-2.",

@@ -60,7 +60,7 @@ def test_given_verdicts_when_listed_then_findings_are_first_by_rank_and_the_othe
         ("MaxInitializationTime", {}, "min"),
         ("GPUMemoryIncrease", {}, "percentage points"),
         ("LoadBalancing", {}, None),
-        ("Dataloader", {}, "% of the cores"),
+        ("Dataloader", {}, "%"),
         ("StepOutlier", {"algo-1": {"series": []}}, "steps"),
         ("StepOutlier", {"algo-1": {"series": [(True, 30, 10)]}}, "steps"),
         ("StepOutlier", {"algo-1": {"series": [(True, 3, 10)]}}, "%"),

@@ -191,7 +191,7 @@ def test_given_rules_that_have_all_judged_when_told_then_the_job_is_healthy_and_
         cost="Nothing that was found costs anything; USD 38.25 has been spent so far.",
         level="healthy",
     )
-    assert told(*QUIET, job=ended()).health.startswith("This job was healthy: 2 rules find nothing wrong, and its")
+    assert told(*QUIET, job=ended()).health.startswith("This job was healthy: 2 rules found nothing wrong, and its")
 
 
 def test_given_a_healthy_job_on_too_large_an_instance_when_told_then_the_saving_is_named() -> None:
@@ -300,3 +300,43 @@ def test_given_no_verdict_when_told_then_nothing_is_advised_and_the_waste_is_not
     assert told(waiting, job=ended()).change == "Nothing can be advised: there is no verdict."
     some = told(*QUIET, quiet("BatchSize", Status.WARMING_UP))
     assert some.change == "Nothing needs to be changed, as far as that was judged."
+    assert some.cost == (
+        "Nothing that was found costs anything, but not all was judged; USD 38.25 has been spent so far."
+    )
+
+
+def test_given_gpus_of_low_use_that_nothing_could_judge_when_told_then_the_report_does_not_call_that_fine() -> None:
+    young = [quiet("CPUBottleneck"), quiet("LowGPUUtilization", Status.WARMING_UP)]
+    assert told(*young).change == (
+        "Wait for more data: the GPUs are only 31 % busy, and LowGPUUtilization cannot say yet."
+    )
+    short = told(*young, job=ended())
+    assert short.change == "Find out why the GPUs were only 31 % busy: LowGPUUtilization had too little data to say."
+    assert short.cost == (
+        "Nothing that was found costs anything, but not all was judged; USD 38.25 was spent, with GPUs that were "
+        "31 % busy."
+    )
+    assert "Nothing needs to be changed" in told(*young, job=ended(), nodes=[Node(use=50.0)]).change
+
+
+def test_given_a_job_that_has_ended_when_a_rule_had_too_little_data_then_a_finding_does_not_hide_that() -> None:
+    verdict = told(*BOTTLENECK, quiet("StepOutlier", Status.WARMING_UP), job=ended())
+    assert verdict.health.endswith("(CPUBottleneck, critical); StepOutlier had too little data for a verdict.")
+
+
+def test_given_a_node_that_stopped_writing_when_nothing_was_found_then_the_job_is_not_called_healthy() -> None:
+    nodes = [Node(name="algo-1", hours=10.0), Node(name="algo-2", hours=9.0)]
+    verdict = told(*QUIET, job=ended(), nodes=nodes)
+    assert verdict.level == "unknown"
+    assert "algo-2 stopped writing long before the other nodes" in verdict.health
+    assert told(*QUIET, job=ended(), nodes=[nodes[0], Node(name="algo-2", hours=10.0)]).level == "healthy"
+
+
+def test_given_a_node_without_gpus_when_told_then_the_waste_is_of_the_paid_time() -> None:
+    nodes = [Node(name="algo-1", gpus=4), Node(name="algo-2", gpus=0, use=None)]
+    assert "50 % of the paid time" in told(fired("LoadBalancing", wasted=1.0), nodes=nodes).cost
+
+
+def test_given_all_but_a_little_wasted_when_told_then_the_share_is_not_rounded_to_all() -> None:
+    assert "costs more than 99.9 % of the GPU time" in told(fired("LowGPUUtilization", wasted=0.9996)).cost
+    assert "costs 100 % of the GPU time" in told(fired("LowGPUUtilization", wasted=1.0)).cost

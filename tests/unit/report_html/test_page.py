@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.report_samples import bad_report, day_report, healthy_report, state_report
 from tests.unit.report_html.markup import faults_of, read_page
 from tests.unit.report_html.reports import entry, finding, fired, low_gpu, report
-from trainguard.report.document import Report, Verdict
+from trainguard.report.document import NotCollected, Report, Verdict
 from trainguard.report.html.page import UnsafeCodeError, breakable, render_page, sentence
 from trainguard.report.html.render import render_report
 
@@ -80,14 +81,17 @@ def test_given_levels_of_a_verdict_when_rendered_then_each_has_its_word_and_its_
         "Healthy": "#icon-ok",
         "Needs attention": "#icon-warn",
         "Unhealthy": "#icon-bad",
-        "Not known yet": "#icon-idle",
+        "Not known": "#icon-idle",
     }
+    running = replace(report(entry("BatchSize"), verdict=Verdict(health="", change="", cost="")), final=False)
+    assert read_page(render_report(running)).by_id["verdict-title"].text.strip() == "Not known yet"
 
 
 def test_given_key_figures_when_rendered_then_money_waste_gpus_and_time_are_told() -> None:
     text = " ".join(read_page(render_report(report(entry("BatchSize")))).text.split())
-    for told in ("Cost USD 11.75", "Wasted 75 % USD 8.80 of it", "GPUs 16 2 x ml.p4d.24xlarge", "Duration 40 min"):
+    for told in ("Cost USD 11.75", "Wasted 75 % USD 8.80, by the finding above", "Duration 40 min"):
         assert told in text
+    assert "GPUs 16 2 \N{MULTIPLICATION SIGN} ml.p4d.24xlarge" in text
 
 
 def test_given_rules_when_rendered_then_the_table_keeps_their_order_and_links_to_sections() -> None:
@@ -106,8 +110,41 @@ def test_given_changed_parameters_when_rendered_then_they_come_first_and_what_no
     parameters = {"scan_interval_us": 60_000_000, "threshold": 50.0, "window": 20}
     page = render_report(report(entry("BatchSize", parameters=parameters, changed=["window"])))
     table = " ".join(read_page(page).by_id["rules"].text.split())
-    assert "window 20 changed threshold 50" in table
+    assert "window 20 points changed threshold 50" in table
     assert "scan_interval_us" not in table
+
+
+def test_given_parameters_when_rendered_then_numbers_have_their_units_and_what_is_not_set_is_left_out() -> None:
+    parameters = {"threshold": 50.0, "gpu_fraction": 0.5, "patience": 1_000, "patience_s": None}
+    page = render_report(report(entry("CPUBottleneck", parameters=parameters), entry("Mine", parameters={"limit": 3})))
+    table = " ".join(read_page(page).by_id["rules"].text.split())
+    assert "threshold 50 % of the judged points gpu_fraction 0.5 fraction" in table
+    assert "patience 1000 points" in table
+    assert "patience_s" not in table
+    assert "limit 3" in table
+
+
+def test_given_findings_that_explain_each_other_when_rendered_then_each_says_how_the_verdict_counts_them() -> None:
+    findings = [
+        replace(finding("CPUBottleneck"), wasted_share=0.676),
+        replace(finding("LowGPUUtilization"), wasted_share=0.706, explained_by="CPUBottleneck"),
+        replace(finding("GPUMemoryIncrease"), wasted_share=None),
+        replace(finding("StepOutlier"), wasted_share=0.1),
+    ]
+    verdict = Verdict(health="", change="", cost="", rule="CPUBottleneck", wasted_share=0.706, lost=2.0)
+    made = report(*(fired(each.rule, {}) for each in findings), findings=findings, verdict=verdict)
+    page = read_page(render_report(made))
+    said = "once for CPUBottleneck and LowGPUUtilization, which see one loss from different sides: 70.6 % in all, USD 2.00"
+    assert [each.rule for each in findings if said in page.by_id[f"rule-{each.rule}"].text] == [
+        "CPUBottleneck",
+        "LowGPUUtilization",
+    ]
+
+
+def test_given_what_was_not_collected_when_rendered_then_code_is_code_and_markup_in_it_is_text() -> None:
+    lacking = NotCollected(what="Steps", unknown="How long.", how="Set `a=<b>` or `c`; <i>not</i> d.")
+    page = render_report(replace(report(entry("BatchSize")), not_collected=[lacking]))
+    assert "Set <code>a=&lt;b&gt;</code> or <code>c</code>; &lt;i&gt;not&lt;/i&gt; d." in page
 
 
 def test_given_nothing_to_show_when_rendered_then_there_is_no_empty_section() -> None:

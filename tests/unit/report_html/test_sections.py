@@ -168,7 +168,7 @@ def test_given_bottlenecks_when_rendered_then_minutes_with_and_without_are_paire
     page = rendered(fired("IOBottleneck", {"algo-1": node}))
     text = section(page, "IOBottleneck")
     assert "algo-1 70 % 80 % 75 % 200" in text
-    assert "Class of events, 3 minutes with bottlenecks against 5 without" in text
+    assert "Class of events, 3 clock minutes with bottlenecks against 5 without" in text
     assert "the phase 40 % 10 %" in text
     assert "2023-11-14 22:13:20 2 77 %" in text
     assert [each.attributes["width"] for each in drawn(page, "hot") if each.attributes["width"].endswith("%")] == [
@@ -237,7 +237,7 @@ def test_given_framework_times_when_rendered_then_shares_and_times_stand_side_by
         "CPU_total": dict.fromkeys(operators, 1_500_000),
     }
     text = section(rendered(entry("OverallFrameworkMetrics", {"algo-1": details})), "OverallFrameworkMetrics")
-    assert "TRAIN 75 % 17.7 min between steps 25 % 66.3 s" in text
+    assert "TRAIN steps 75 % 17.7 min between steps 25 % 66.3 s" in text
     assert "aten::op0 10 % 1.5 s aten::op1 9.5 % 1.5 s" in text
     assert "2 more take 7.5 % together." in text
 
@@ -311,3 +311,13 @@ def _with_numbers(value: Any, number: float) -> Any:
 def test_given_a_rule_that_has_fired_and_is_over_when_rendered_then_its_badge_says_so() -> None:
     text = section(rendered(fired("CPUBottleneck", status="OK", times_fired=2)), "CPUBottleneck")
     assert "fired, over" in text
+
+
+def test_given_nodes_of_which_a_rule_tells_nothing_when_rendered_then_the_others_are_drawn_and_no_code_is_shown() -> None:
+    details = {**low_gpu(2, 1), "algo-3": {}}
+    page = render_report(report(fired("LowGPUUtilization", details)))
+    section = read_page(page).by_id["rule-LowGPUUtilization"].text
+    assert "Utilization of each GPU" in section
+    assert "gpus /" not in section
+    nothing = render_report(report(entry("CPUBottleneck", {"algo-1": {}})))
+    assert read_page(nothing).by_id["rule-CPUBottleneck"].tag == "tr"

@@ -14,15 +14,26 @@ from trainguard.ports import (
     ProfileObjects,
     ReportObjects,
     RuleStates,
+    SettingDocuments,
     TaskQueue,
     TrainingJobs,
 )
 
 OPERATIONS = frozenset(
     f"{port.__name__}.{name}"
-    for port in (NodeStates, RuleStates, Jobs, ProfileObjects, ReportObjects, Executions, TrainingJobs, TaskQueue)
-    for name in vars(port)
-    if not name.startswith("_")
+    for port in (
+        NodeStates,
+        RuleStates,
+        Jobs,
+        ProfileObjects,
+        ReportObjects,
+        Executions,
+        TrainingJobs,
+        TaskQueue,
+        SettingDocuments,
+    )
+    for name, member in vars(port).items()
+    if not name.startswith("_") and callable(member)
 )
 """Names of all operations, such as ``NodeStates.save``."""
 

@@ -29,7 +29,7 @@ class MemoryJobs:
             return self._records.setdefault(record.job, stored_job(record))
 
     def update_status(self, record: JobRecord) -> None:
-        """Write status, times, active, closing and expires_at; nothing of it if a final status would be lost."""
+        """Write status, size, times, active, closing and expires_at; nothing of it if a final status would be lost."""
         update = stored_job(record)
         with self._faults.call("Jobs.update_status"), self._lock:
             stored = self._records.get(record.job)
@@ -37,7 +37,7 @@ class MemoryJobs:
                 return
             known = {
                 name: value
-                for name in ("created_at", "started_at", "ended_at", "expires_at")
+                for name in ("instance_count", "created_at", "started_at", "ended_at", "expires_at")
                 if (value := getattr(update, name)) is not None
             }
             self._records[record.job] = frozen_record(

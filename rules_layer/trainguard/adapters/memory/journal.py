@@ -25,11 +25,23 @@ class MemoryJournal:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._entries: list[JournalEntry] = []
+        self._times: list[tuple[str, float]] = []
 
     def count(self, what: str, amount: int = 1, **where: object) -> None:
         """Remember what happened."""
         with self._lock:
             self._entries.append(JournalEntry(what, amount, MappingProxyType(where)))
+
+    def measure(self, what: str, seconds: float) -> None:
+        """Remember a time."""
+        with self._lock:
+            self._times.append((what, seconds))
+
+    @property
+    def times(self) -> tuple[tuple[str, float], ...]:
+        """Every time that was measured, in order: what, and seconds."""
+        with self._lock:
+            return tuple(self._times)
 
     @property
     def entries(self) -> tuple[JournalEntry, ...]:

@@ -35,14 +35,14 @@ class MemoryNodeStates:
             self._records[key] = written
         return written
 
-    def mark_sent(self, key: NodeKey, fire_ids: Sequence[str]) -> None:
+    def mark_sent(self, key: NodeKey, alert_ids: Sequence[str]) -> None:
         """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
-        for fire_id in fire_ids:
+        for alert_id in alert_ids:
             with self._faults.call("NodeStates.mark_sent"), self._lock:
                 stored = self._records.get(key)
-                if stored is not None and fire_id in stored.outbox:
-                    sent = replace(stored.outbox[fire_id], sent=True)
-                    self._records[key] = frozen_record(stored, outbox={**stored.outbox, fire_id: sent})
+                if stored is not None and alert_id in stored.outbox:
+                    sent = replace(stored.outbox[alert_id], sent=True)
+                    self._records[key] = frozen_record(stored, outbox={**stored.outbox, alert_id: sent})
 
     def of_job(self, job: str) -> list[NodeRecord]:
         """Return all items of a job, ordered by sort key."""

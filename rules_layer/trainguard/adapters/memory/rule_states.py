@@ -42,6 +42,12 @@ class MemoryRuleStates:
             held = [(key, row) for key, row in sorted(self._rows.items()) if row.job == job]
             return [replace(self._fires.get(key, StoredRow(row)), row=row) for key, row in held]
 
+    def load(self, job: str, target: str) -> StoredRow | None:
+        """Return one row with what the fire path wrote into it, or None."""
+        with self._faults.call("RuleStates.load"), self._lock:
+            row = self._rows.get((job, target))
+            return None if row is None else replace(self._fires.get((job, target), StoredRow(row)), row=row)
+
     def record(self, fire: StoredRow) -> None:
         """Write a row with the columns of the fire path, as the state machine does after a fire."""
         with self._lock:

@@ -59,6 +59,11 @@ class MemoryTrainingJobs:
         with self._lock:
             self._descriptions[description.job] = frozen_record(description)
 
+    def forget(self, job: str) -> None:
+        """Let the job be unknown from now on."""
+        with self._lock:
+            self._descriptions.pop(job, None)
+
 
 class MemoryTaskQueue:
     """Twin of SqsTaskQueue; a test drains it."""

@@ -7,6 +7,7 @@ from trainguard.adapters.memory.node_states import MemoryNodeStates
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.rule_states import MemoryRuleStates
 from trainguard.adapters.memory.services import MemoryExecutions, MemoryTaskQueue, MemoryTrainingJobs
+from trainguard.adapters.memory.settings import MemorySettingDocuments
 from trainguard.ports import Services
 
 
@@ -33,6 +34,7 @@ class MemoryWorld:
         self.training_jobs = MemoryTrainingJobs(faults=self.faults)
         self.tasks = MemoryTaskQueue(faults=self.faults)
         self.journal = MemoryJournal()
+        self.settings = MemorySettingDocuments(faults=self.faults)
 
     @property
     def services(self) -> Services:
@@ -47,4 +49,5 @@ class MemoryWorld:
             training_jobs=self.training_jobs,
             tasks=self.tasks,
             journal=self.journal,
+            settings=self.settings,
         )

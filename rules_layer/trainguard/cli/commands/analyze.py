@@ -35,6 +35,10 @@ def analyze(  # noqa: PLR0913 -- an option is a parameter here
     instance_type: InstanceType = None,
     prices: Prices = None,
     framework_expected: FrameworkExpected = False,
+    rule: Annotated[
+        str | None,
+        typer.Option("--rule", metavar="MODULE:CLASS", help="Run this rule of your own alone.", show_default=False),
+    ] = None,
     fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -43,7 +47,8 @@ def analyze(  # noqa: PLR0913 -- an option is a parameter here
     Exit code 0: the analysis ran, whatever it found. 1: a rule fired and --fail-on-fire was given. 2: it could not run.
 
     Examples: `trainguard analyze ./my-job --out report`, `trainguard analyze s3://my-profiles/my-job --out report`,
-    `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`
+    `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,
+    `trainguard analyze ./my-job --out report --rule my_rules.host_memory:HostMemory`
     """
     from trainguard.cli.analyze import Request, analyze_command
 
@@ -56,6 +61,7 @@ def analyze(  # noqa: PLR0913 -- an option is a parameter here
         instance_type=instance_type,
         prices=prices,
         framework_expected=framework_expected,
+        rule=rule,
         fail_on_fire=fail_on_fire,
         as_json=as_json,
     )

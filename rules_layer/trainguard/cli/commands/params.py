@@ -61,3 +61,29 @@ def show(
         as_json=as_json,
     )
     raise typer.Exit(params_command(request))
+
+
+@params.command()
+def validate(
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|TAG...",
+            help="A JSON file (settings, tags, or a CreateTrainingJob request), or trainguard:NAME=VALUE.",
+            show_default=False,
+        ),
+    ],
+    *,
+    stack: Stack = DEFAULT_STACK,
+    as_json: AsJson = False,
+) -> None:
+    """Check settings before a job starts with them: all that is wrong, at once. It asks no deployment.
+
+    The exit code is 1 when anything is wrong, and 2 when a file cannot be read.
+
+    Examples: `trainguard params validate settings.json`,
+    `trainguard params validate trainguard:LowGPUUtilization_patience=500 trainguard:stop-grace=10m`
+    """
+    from trainguard.cli.validate import Request, validate_command
+
+    raise typer.Exit(validate_command(Request(given=given, stack=stack, as_json=as_json)))

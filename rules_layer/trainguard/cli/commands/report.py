@@ -1,5 +1,6 @@
 """``trainguard report``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -69,13 +70,18 @@ def report(  # noqa: PLR0913 -- an option is a parameter here
     where = Where(stack=stack, region=region, profile=profile)
     if fleet == (source is not None):
         raise typer.BadParameter("give a SOURCE, or --fleet for all jobs, and not both")
+    of_a_profile = {"--params": params, "--instance-type": instance_type, "--framework-expected": framework_expected}
     if source is None:
+        _refuse("--fleet", {**of_a_profile, "--in-stack": in_stack})
         from trainguard.cli.fleet import Request as FleetRequest
         from trainguard.cli.fleet import fleet_command
 
         asked = FleetRequest(where=where, since_s=since, out=out, prices=prices, open_page=open_page)
         raise typer.Exit(fleet_command(asked, as_json=as_json, fail_on_fire=fail_on_fire))
+    _refuse("a SOURCE", {"--since": since})
     if in_stack:
+        here = {"--out": out, "--prices": prices, "--open": open_page, "--fail-on-fire": fail_on_fire}
+        _refuse("--in-stack", {**of_a_profile, **here})
         from trainguard.cli.in_stack import in_stack_command
 
         raise typer.Exit(in_stack_command(source, where, as_json=as_json))
@@ -92,3 +98,11 @@ def report(  # noqa: PLR0913 -- an option is a parameter here
         open_page=open_page,
     )
     raise typer.Exit(report_command(request, as_json=as_json, fail_on_fire=fail_on_fire))
+
+
+def _refuse(mode: str, options: Mapping[str, object]) -> None:
+    """Refuse those options that are given: what would be left aside in silence was meant to have an effect."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        verb = "has" if len(given) == 1 else "have"
+        raise typer.BadParameter(f"{', '.join(given)} {verb} no meaning with {mode}")

@@ -20,7 +20,7 @@ ACCESS = Findings("permissions")
 _NOBODY = "trainguard-doctor"
 """A job that there is none of: asking for it says only whether one may ask."""
 
-_ALLOWED_CODES = frozenset({"404", "NoSuchKey", "ValidationException", "ResourceNotFound"})
+_ALLOWED_CODES = frozenset({"404", "NoSuchKey", "NoSuchBucket", "ValidationException", "ResourceNotFound"})
 """What S3 and SageMaker answer to who may ask for what does not exist."""
 
 _POLICY = "Ask for the policy in docs/cli.md, section Permissions."

@@ -19,6 +19,7 @@ BUCKET = Findings("bucket")
 NOTIFICATIONS = Findings("notifications")
 LIFECYCLE = Findings("lifecycle")
 
+_NO_BUCKET = "NoSuchBucket"
 _EVENT_BRIDGE = "EventBridgeConfiguration"
 _NOTIFYING = (_EVENT_BRIDGE, "TopicConfigurations", "QueueConfigurations", "LambdaFunctionConfigurations")
 _FEWEST_DAYS = 7
@@ -40,7 +41,7 @@ def check_bucket(site: Site) -> Iterator[Finding]:
         try:
             lies_in = site.clients.s3.head_bucket(Bucket=bucket).get("BucketRegion", region)
         except ClientError as error:
-            if error_code(error) not in {"404", "NoSuchBucket"}:
+            if error_code(error) not in {"404", _NO_BUCKET}:
                 raise
             advice = "Is its name right? The stack's own bucket comes back with `make deploy`."
             yield BUCKET.fail(f"{bucket} does not exist", advice)
@@ -53,9 +54,14 @@ def check_bucket(site: Site) -> Iterator[Finding]:
 
 
 def check_notifications(site: Site) -> Iterator[Finding]:
-    """Judge whether the bucket announces its objects to EventBridge."""
+    """Judge whether the bucket announces its objects to EventBridge; that there is none was said before."""
     with asking("s3:GetBucketNotification"):
-        answer = dict(site.clients.s3.get_bucket_notification_configuration(Bucket=site.bucket))
+        try:
+            answer = dict(site.clients.s3.get_bucket_notification_configuration(Bucket=site.bucket))
+        except ClientError as error:
+            if error_code(error) != _NO_BUCKET:
+                raise
+            return
     yield judge_notifications({name: answer[name] for name in _NOTIFYING if name in answer}, site)
 
 
@@ -73,12 +79,14 @@ def judge_notifications(configured: Mapping[str, Any], site: Site) -> Finding:
 
 
 def check_lifecycle(site: Site) -> Iterator[Finding]:
-    """Judge for how long profiles and reports are kept."""
+    """Judge for how long profiles and reports are kept; that there is no bucket was said before."""
     rules: Sequence[LifecycleRuleOutputTypeDef] = []
     with asking("s3:GetLifecycleConfiguration"):
         try:
             rules = site.clients.s3.get_bucket_lifecycle_configuration(Bucket=site.bucket)["Rules"]
         except ClientError as error:
+            if error_code(error) == _NO_BUCKET:
+                return
             if error_code(error) != "NoSuchLifecycleConfiguration":
                 raise
     yield from judge_lifecycle(rules)

@@ -9,14 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainguard.cli.answer import RAN, REFUSED, SCHEMA_VERSION, harmless, print_json
+from trainguard.cli.answer import RAN, REFUSED, SCHEMA_VERSION, complain, harmless, print_json
 from trainguard.cli.deployment import Deployment, find_deployment
 from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.doctor.stack import CREDENTIALS, STACK
 from trainguard.cli.table import print_tabbed, stdout_console
-from trainguard.errors import CredentialsError, DeploymentError, RegionError, TrainGuardError
+from trainguard.engine.replays import JOB_NAME, replayed_job
+from trainguard.errors import CredentialsError, DeploymentError, RegionError, RequestError, TrainGuardError
 
 FAILED = 1
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
@@ -38,6 +39,11 @@ class Request:
 def doctor_command(request: Request, *, now: Callable[[], float] = time.time) -> int:
     """Examine a deployment; return 0 when nothing failed, 1 when something did, 2 when it could not be examined."""
     console = stdout_console()
+    if request.job is not None and not JOB_NAME.fullmatch(request.job):
+        of = replayed_job(request.job)
+        remedy = "Give its name as SageMaker has it." if of is None else f"It is a replay: examine {of}."
+        complain(RequestError(f"{request.job!r} is no name of a training job", remedy))
+        return REFUSED
     try:
         deployment, clients = find_deployment(request.stack, request.region, request.profile)
     except TrainGuardError as fault:

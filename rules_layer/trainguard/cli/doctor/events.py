@@ -66,7 +66,12 @@ def judge_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[Find
 
 
 def check_pattern(site: Site) -> Iterator[Finding]:
-    """Judge by EventBridge's own matching whether an object of a profile in the bucket would ring."""
+    """Judge by EventBridge's own matching whether an object of a profile in the stack's bucket would ring.
+
+    That another one's do not was said before.
+    """
+    if site.bucket != site.own_bucket:
+        return
     patterns = [rule["EventPattern"] for rule in site.rules if "aws.s3" in _pattern(rule).get("source", [])]
     silent = [key for key in SAMPLE_KEYS if not any(_matches(site, pattern, key) for pattern in patterns)]
     faults = [

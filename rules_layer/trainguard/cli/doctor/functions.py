@@ -123,7 +123,7 @@ def judge_tick(counts: Mapping[str, float], log: str) -> Finding:
     ran, failed = counts["Invocations"], counts["Errors"]
     found = f"ran {ran:.0f} times in the last {_TICK_WINDOW_MIN} min, {failed:.0f} with an error"
     if ran == 0:
-        return TICK.fail(found, "Is its EventBridge rule enabled (see below), was it deployed just now?", log)
+        return TICK.fail(found, "Is its EventBridge rule enabled (see above), was it deployed just now?", log)
     if failed > 0:
         return TICK.fail(found, "Its log has the reason.", log)
     if ran < _FEWEST_TICKS:

@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainguard.actions.request import StopCase
 from trainguard.actions.stop import StopDecision, StopSwitch, decide_stop
 from trainguard.cli.doctor.actions import stop_switch
 from trainguard.cli.doctor.finding import Finding, Findings, counted
 from trainguard.cli.doctor.job_case import JobCase
+from trainguard.engine.fires import iso_time
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.registration import NAMESPACE, STOP_TAG
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord
+from trainguard.rules.registry import RULE_NAMES
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef
@@ -78,25 +81,51 @@ def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[Findi
         for tag in tags
         if tag.lower().startswith(NAMESPACE) and not tag.startswith(NAMESPACE)
     ]
+    told = {fault.field for fault in plan.faults.values()}
+    faults += [
+        SETTINGS.fail(fault, _NEXT_JOB)
+        for fault in record.setting_faults
+        if not any(f"{field} is " in fault for field in told)
+    ]
+    if not record.policy.evaluated:
+        faults.append(SETTINGS.warn(f"the job is not evaluated: {record.policy.why}", _NEXT_JOB))
     rules = f"{counted(len(plan.rules), 'rule')} run" + (" (rule_to_invoke)" if plan.disabled else "")
-    yield from SETTINGS.unless(faults, f"{counted(len(record.rule_settings), 'setting')} in tags; {rules}")
+    yield from SETTINGS.unless(faults, f"{counted(len(record.rule_settings), 'setting')}; {rules}")
+    if record.rules_elsewhere:
+        named = "; ".join(f"{rule}: {why}" for rule, why in sorted(record.rules_elsewhere.items()))
+        yield SETTINGS.ok(f"{counted(len(record.rules_elsewhere), 'configured rule')} not evaluated here: {named}")
 
 
 def check_stop(case: JobCase) -> Iterator[Finding]:
     """Say whether a fire would stop the job."""
     now = case.site.now
     switch = stop_switch(case.site)
-    decision = decide_stop(case.job, case.description, switch, fired_at=now, now=now)
+    decision = decide_stop(_fire_of(case.record, now), case.description, switch, row=None, now=now)
     tags: Mapping[str, Any] = {} if case.description is None else case.description.tags
     yield judge_stop(decision, switch, opted_in=STOP_TAG in tags)
 
 
+def _fire_of(record: JobRecord, now: float) -> StopCase:
+    """Return a fire of now, of a rule that may stop the job if there is one."""
+    policy = record.policy
+    may = (rule for rule in RULE_NAMES if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule))
+    return StopCase(
+        job=record.job,
+        job_arn=record.arn,
+        rule=next(may, RULE_NAMES[0]),
+        fire_id="",
+        fired_at=iso_time(now),
+        job_created_at=None if record.created_at is None else iso_time(record.created_at),
+        policy=policy,
+    )
+
+
 def judge_stop(decision: StopDecision, switch: str, *, opted_in: bool) -> Finding:
     """Judge what would become of a fire now; ``opted_in`` says that the job has the tag, whatever its value."""
-    if decision.stop:
+    if decision.stop or decision.decision == "grace":
         return STOP.ok(f"a fire would stop the job: {decision.why}")
     found = f"a fire would not stop the job: {decision.why}"
-    if not opted_in:
+    if not opted_in or (decision.decision == "dry-run" and switch == StopSwitch.ENABLED):
         return STOP.ok(found)
     if switch != StopSwitch.ENABLED:
         return STOP.warn(found, "See the stop switch above.")

@@ -7,10 +7,11 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
+from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.cli.deployment import Stores, open_stores
 from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.site import Site
-from trainguard.engine.registration import describe_record
+from trainguard.engine.registrar import describe_record
 from trainguard.errors import ForeignKeyError
 from trainguard.ports import ListedObject, ProfileObjects, TrainingJobDescription
 from trainguard.records import JOB_NODE, JobRecord, NodeRecord, RuleRow
@@ -89,7 +90,14 @@ class JobCase:
         """The job's item, or what it would be when its first object rang now."""
         if self.stored is not None:
             return self.stored
-        return describe_record(self.description, bucket=self.site.bucket, root=ProfileRoot("", self.job))
+        deployment = self.site.deployment
+        documents = SsmSettingDocuments(
+            client=lambda: self.site.clients.ssm,
+            default=deployment.output("DefaultSettingsParameter"),
+            path=deployment.output("SettingsPath"),
+        )
+        root = ProfileRoot("", self.job)
+        return describe_record(self.description, documents, bucket=self.site.bucket, root=root)
 
     @cached_property
     def nodes(self) -> Sequence[NodeRecord]:

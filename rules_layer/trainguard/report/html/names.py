@@ -1,11 +1,27 @@
 """Names that others chose, as a page shows them: on one line, in the page's direction, and not without end."""
 
+import re
 import unicodedata
 
 LONGEST = 48
 
 # Format characters change the direction of what follows or show nothing, surrogates cannot be written.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+_EVENTS = (
+    (re.compile(r"Step:ModeKeys\.(.+)", re.DOTALL), r"\1 steps"),
+    (re.compile(r"gpu_functions-dev:(\d+)"), r"operators on GPU \1"),
+    (re.compile(r"cpu_functions"), "operators on the CPU"),
+)
+
+
+def event_name(name: str) -> str:
+    """Show the name of a class of framework events: what the hook calls them, in words where it is a code."""
+    for code, words in _EVENTS:
+        if found := code.fullmatch(name):
+            return shown_name(found.expand(words))
+    return shown_name(name)
 
 
 def shown_name(name: str, longest: int = LONGEST) -> str:

@@ -8,6 +8,7 @@ from trainguard.rules.units import show_duration
 
 DAY_S = 86_400.0
 NOTHING = "\N{EN DASH}"
+ALMOST_ALL = 0.9995
 _LONG_S = 3_600.0 * 48.0
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -31,7 +32,9 @@ def percent(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Write a share from 0 to 1 in percent."""
+    """Write a share from 0 to 1 in percent; what is less than all is never 100."""
+    if value is not None and ALMOST_ALL <= value < 1.0:
+        return "> 99.9 %"
     return percent(None if value is None else 100.0 * value)
 
 

@@ -10,10 +10,12 @@ from trainguard.engine.session import HARMLESS_COUNTERS
 from trainguard.records import Severity, Status
 from trainguard.report.document import JobSummary, NodeCoverage, Parameter, Report, RuleEntry, Span
 from trainguard.report.html.names import shown_name
-from trainguard.report.html.numbers import NOTHING, count, duration, money, number, share
+from trainguard.report.html.numbers import NOTHING, count, duration, money, share
 from trainguard.report.html.plots.strips import parts_of_whole
 from trainguard.report.html.sections.build import Section, anchor_of, has_fired
 from trainguard.report.managed import UNSHOWN
+from trainguard.report.words import faults_counted
+from trainguard.rules.glossary import RULES, parameter_words
 
 LEVELS: Mapping[str, tuple[str, str]] = {
     "healthy": ("Healthy", "ok"),
@@ -127,7 +129,7 @@ def overview_of(report: Report, sections: Sequence[Section]) -> Overview:
     spans = [(title, span) for field, title, _ in PHASES if (span := getattr(report.job, field)) is not None]
     anchors = {id(section.entry): section.anchor for section in sections}
     return Overview(
-        level=Badge(*LEVELS.get(report.verdict.level, LEVELS["unknown"])),
+        level=_level(report),
         figures=_figures(report),
         phases=_phase_bar(report.job),
         spans=spans,
@@ -135,6 +137,12 @@ def overview_of(report: Report, sections: Sequence[Section]) -> Overview:
         coverage=[_coverage(entry) for entry in _ordered(report.coverage)[:COVERAGE_AT_MOST]],
         coverage_left_out=max(len(report.coverage) - COVERAGE_AT_MOST, 0),
     )
+
+
+def _level(report: Report) -> Badge:
+    """Return the verdict's word; what is not known of a job that was judged to its end stays unknown."""
+    word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
+    return Badge(word.removesuffix(" yet") if report.final else word, tone)
 
 
 def severity_badge(severity: str | None) -> Badge | None:
@@ -154,9 +162,9 @@ def _figures(report: Report) -> list[KeyFigure]:
     verdict, job, cost = report.verdict, report.job, report.cost
     figures = [KeyFigure("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), cost.note)]
     lost = money(verdict.lost, cost.currency)
-    wasted = "" if verdict.lost is None else f"{lost} of it"
-    figures.append(KeyFigure("Wasted", share(verdict.wasted_share), f"{wasted} by the finding above".strip()))
-    nodes = "" if job.instance_count is None else f"{count(job.instance_count)} x "
+    wasted = "" if verdict.lost is None else f"{lost}, "
+    figures.append(KeyFigure("Wasted", share(verdict.wasted_share), f"{wasted}by the finding above"))
+    nodes = "" if job.instance_count is None else f"{count(job.instance_count)} \N{MULTIPLICATION SIGN} "
     figures.append(
         KeyFigure("GPUs", count(job.gpus), f"{nodes}{shown_name(job.instance_type or 'instance type unknown')}")
     )
@@ -178,7 +186,8 @@ def _phase_bar(job: JobSummary) -> Markup | None:
 
 def _rule(entry: RuleEntry, anchor: str | None, place: int) -> RuleLine:
     changed = set(entry.changed)
-    told = [item for item in entry.parameters.items() if item[0] not in UNSHOWN or item[0] in changed]
+    set_ones = [item for item in entry.parameters.items() if item[1] is not None]
+    told = [item for item in set_ones if item[0] not in UNSHOWN or item[0] in changed]
     ordered = sorted(told, key=lambda item: item[0] not in changed)
     return RuleLine(
         entry=entry,
@@ -186,14 +195,17 @@ def _rule(entry: RuleEntry, anchor: str | None, place: int) -> RuleLine:
         severity=severity_badge(entry.severity),
         anchor=anchor or anchor_of(entry.rule, place),
         has_section=anchor is not None,
-        parameters=[(name, _setting(value), name in changed) for name, value in ordered],
+        parameters=[(name, _setting(entry.rule, name, value), name in changed) for name, value in ordered],
     )
 
 
-def _setting(value: Parameter) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return NOTHING if value is None else str(value)
+def _setting(rule: str, name: str, value: Parameter) -> str:
+    """Write a parameter with its unit, where it is a number that has one."""
+    if isinstance(value, str) or value is None:
+        return NOTHING if value is None else value
+    written = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    unit = parameter_words(rule, name).unit if rule in RULES and name in RULES[rule].parameters else ""
+    return f"{written} {unit}".strip()
 
 
 def _ordered(coverage: Sequence[NodeCoverage]) -> list[NodeCoverage]:
@@ -207,5 +219,5 @@ def _coverage(entry: NodeCoverage) -> CoverageLine:
     gaps = entry.counters.get(_GAPS, 0)
     faults = {name: held for name, held in entry.counters.items() if held and name not in {_GAPS, *HARMLESS_COUNTERS}}
     ranked = sorted(faults.items(), key=lambda item: -item[1])
-    said = ", ".join(f"{number(held)} {shown_name(name.replace('_', ' '))}" for name, held in ranked)
+    said = ", ".join(shown_name(faults_counted(held, name)) for name, held in ranked)
     return CoverageLine(entry, f"{count(gaps)} min" if gaps else "none", said or "none")

@@ -21,7 +21,7 @@ import re
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from trainguard.report.html import numbers
 from trainguard.report.html.names import shown_name
@@ -81,7 +81,11 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(
-        {name: getattr(numbers, name) for name in _WRITTEN}, name=shown_name, breakable=breakable, sentence=sentence
+        {name: getattr(numbers, name) for name in _WRITTEN},
+        name=shown_name,
+        breakable=breakable,
+        prose=prose,
+        sentence=sentence,
     )
     return made
 
@@ -96,6 +100,13 @@ def breakable(identifier: str) -> Markup:
     """Return an identifier that a line may break where a word of it begins: ``LowGPU|Utilization``."""
     words = _WORD_BEGINS.split(shown_name(identifier))
     return Markup("<wbr>").join(words)
+
+
+def prose(text: str) -> Markup:
+    """Write a text whose code stands between backticks."""
+    parts = shown_name(text, LONGEST_SENTENCE).split("`")
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if index % 2 else escape(part) for index, part in enumerate(parts))
 
 
 def sentence(text: str) -> str:

@@ -60,7 +60,7 @@ def show_moment(at: float) -> str:
 
 QUANTITIES = (
     Quantity("GPU utilization", lambda node: [each.utilization for each in node.gpus]),
-    Quantity("GPU memory", lambda node: [each.memory for each in node.gpus]),
+    Quantity("GPU memory activity", lambda node: [each.memory for each in node.gpus]),
     Quantity("CPU", lambda node: [node.cpu]),
     Quantity("I/O wait", lambda node: [node.io_wait]),
     Quantity("Host memory", lambda node: [node.host_memory]),

@@ -29,6 +29,7 @@ _SCRIPTS = (
     "theme.js",
     "view.js",
     "series.js",
+    "detail.js",
     "legend.js",
     "lines.js",
     "ramp.js",
@@ -97,7 +98,7 @@ class TimelinesContext:
 
 CHARTS = (
     Chart("utilization", "GPU utilization", "%"),
-    Chart("memory", "GPU memory", "%"),
+    Chart("memory", "GPU memory activity", "%"),
     Chart("cpu", "CPU", "%"),
     Chart("io_wait", "I/O wait", "%"),
     Chart("host_memory", "Host memory", "%"),

@@ -56,9 +56,12 @@ class StackReports:
         written = self._writer.write(name, now=now, digests=gathered.digests, missing=gathered.missing)
         return WrittenReport(_page(job), written.files)
 
-    def drop(self, name: str, run: str) -> int:
-        """Delete a run's parts; return how many files there were. Raises UnknownJobError."""
-        return self._parts.drop(self._job(name), run)
+    def drop(self, name: str, run: str, *, now: float) -> int:
+        """Delete a run's parts, and what runs that were cut off have left; return how many files there were.
+
+        Raises UnknownJobError.
+        """
+        return self._parts.drop(self._job(name), run, now=now)
 
     def _job(self, name: str) -> JobRecord:
         job = self._jobs.load(name)

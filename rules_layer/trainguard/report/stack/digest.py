@@ -20,27 +20,33 @@ class DayDigester:
     ----------
     objects : ProfileObjects
     has_time : callable
-        Asked before each object; False leaves the rest to the next invocation.
+        Asked before each key that is listed; False leaves the rest to the next invocation.
     """
 
     def __init__(self, *, objects: ProfileObjects, has_time: Callable[[], bool]) -> None:
         self._objects = objects
         self._has_time = has_time
 
-    def digest(self, item: DigestItem) -> DigestItem:
+    def digest(self, item: DigestItem, *, now: float) -> DigestItem:
         """Read on from where ``item`` stands, write the part, and return the item as it stands then.
 
-        A repeat of the same item replaces the part. At least one object is read, so that every invocation gets on.
-        Raises PortUnavailableError when S3 did not answer.
+        A repeat of the same item replaces the part. At least one key is passed, so that every invocation gets on. When
+        ``now``, epoch seconds, is after the item's ``until``, nothing is read. Raises PortUnavailableError when S3 did
+        not answer.
         """
+        if item.until is not None and now > item.until:
+            return msgspec.structs.replace(item, more=False)
         day = DayObjects(self._objects, item)
         digest = NodeDigest(item.node, item.axis)
         seen: Counter[str] = Counter()
         after, done = item.after, True
-        for key, parsed in day.found():
-            if seen and not self._has_time():
+        for key, parsed in day.listed():
+            if after != item.after and not self._has_time():
                 done = False
                 break
+            after = key
+            if parsed is None:
+                continue
             try:
                 read = day.read(key, parsed)
             except (TelemetryFormatError, ObjectMissingError):
@@ -51,7 +57,6 @@ class DayDigester:
                     digest.add_samples(read)
                 else:
                     digest.add_events(read)
-            after = key
         part = Part(after=item.after, through=after, done=done, unread=seen["unread"], digest=digest.encode())
         self._objects.put(item.bucket, item.place.part(item), encode_part(part), PARTS_TYPE)
         more = not done and item.part + 1 < MAX_PARTS

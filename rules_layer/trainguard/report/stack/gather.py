@@ -1,19 +1,32 @@
 """Puts the parts of a full report together, and says what of it is missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from trainguard.engine.fires import iso_time
 from trainguard.errors import ObjectMissingError, ReportPartError, TimelinePartError
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord
-from trainguard.report.stack.parts import DigestItem, RunPlace, decode_items, decode_part
+from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, decode_items, decode_part
 from trainguard.telemetry.keys import ProfileRoot, SystemKey, parse_key
 from trainguard.timeline.digest import NodeDigest, decode_digest
 
 MAX_PART_BYTES = 64 * 1024 * 1024
+ABANDONED_S = 2 * DAY_S
+"""An execution ends within a day: older parts are of one that was stopped before it could delete them."""
+
+_AT_ONCE = 10
+"""Days whose parts are read at once: as many connections as a client keeps."""
+
+_AHEAD = 50
+"""Days whose parts are held before they are merged."""
+
 MOST_TOLD = 10
 """Sentences on missing parts; the rest is counted in one."""
+
+_Body = tuple[str, bytes]
+"""A part's key, and its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +64,22 @@ class PartsGatherer:
         digests: dict[str, NodeDigest] = {}
         missing: list[str] = []
         unread = 0
-        for item in items:
+        for item, parts in self._read_days(items, keys):
             whole = digests.setdefault(item.node, NodeDigest(item.node, item.axis))
-            day = self._merge_day(item, keys.get((item.node, item.date), {}), whole)
+            day = _merge_day(parts, whole)
             unread += day.unread
             if not day.done:
                 missing.append(_sentence(item, day.through))
         return Gathered(tuple(digests.values()), (*_told(missing), *_unread(unread)))
 
-    def drop(self, job: JobRecord, run: str) -> int:
-        """Delete all files of a run; return how many there were."""
+    def drop(self, job: JobRecord, run: str, *, now: float) -> int:
+        """Delete all files of a run, and of others what is older than any run; return how many there were."""
         place = RunPlace(ProfileRoot(job.prefix, job.job), run)
-        keys = [listed.key for listed in self._objects.list(job.bucket, place.folder, "")]
+        keys = [
+            listed.key
+            for listed in self._objects.list(job.bucket, place.all_runs, "")
+            if listed.key.startswith(place.folder) or now - listed.last_modified > ABANDONED_S
+        ]
         self._objects.delete(job.bucket, keys)
         return len(keys)
 
@@ -75,22 +92,44 @@ class PartsGatherer:
                 found.setdefault((node, date), {})[number] = listed.key
         return found
 
-    def _merge_day(self, item: DigestItem, keys: Mapping[int, str], whole: NodeDigest) -> _Day:
-        """Merge the parts of a node's day into ``whole``, as far as each begins where the one before ends."""
-        through, done, unread = "", False, 0
+    def _read_days(
+        self, items: Sequence[DigestItem], keys: Mapping[tuple[str, str], Mapping[int, str]]
+    ) -> Iterator[tuple[DigestItem, Sequence[_Body]]]:
+        """Yield the items in order with the parts that are there of each; raises PortUnavailableError."""
+
+        def read(item: DigestItem) -> list[_Body]:
+            return list(self._bodies(item.bucket, keys.get((item.node, item.date), {})))
+
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="parts") as readers:
+            for start in range(0, len(items), _AHEAD):
+                ahead = items[start : start + _AHEAD]
+                yield from zip(ahead, readers.map(read, ahead), strict=True)
+
+    def _bodies(self, bucket: str, keys: Mapping[int, str]) -> Iterator[_Body]:
+        """Yield the parts of a day up to the first that is missing."""
         for number in range(len(keys)):
             key = keys.get(number)
-            if key is None or done:
-                break
+            if key is None:
+                return
             try:
-                part = decode_part(key, self._objects.get(item.bucket, key, MAX_PART_BYTES))
-                if part.after != through:
-                    break
-                whole.merge(decode_digest(part.digest, key))
-            except (ReportPartError, TimelinePartError, ObjectMissingError):
+                yield key, self._objects.get(bucket, key, MAX_PART_BYTES)
+            except ObjectMissingError:
+                return
+
+
+def _merge_day(parts: Sequence[_Body], whole: NodeDigest) -> _Day:
+    """Merge the parts of a node's day into ``whole``, as far as each begins where the one before ends."""
+    through, done, unread = "", False, 0
+    for key, body in parts:
+        try:
+            part = decode_part(key, body)
+            if done or part.after != through:
                 break
-            through, done, unread = part.through, part.done, unread + part.unread
-        return _Day(through, done, unread)
+            whole.merge(decode_digest(part.digest, key))
+        except (ReportPartError, TimelinePartError):
+            break
+        through, done, unread = part.through, part.done, unread + part.unread
+    return _Day(through, done, unread)
 
 
 def _sentence(item: DigestItem, through: str) -> str:

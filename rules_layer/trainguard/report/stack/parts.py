@@ -37,6 +37,8 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Its first second, epoch seconds.
     axis : TimeAxis
         The axis that all parts of the report share.
+    until : float or None
+        Epoch seconds after which no more is read, so that the report is built before its execution ends.
     after : str
         The last key that was read; empty at the beginning.
     part : int
@@ -52,6 +54,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node: str
     day: int
     axis: TimeAxis
+    until: float | None = None
     after: str = ""
     part: int = 0
     more: bool = True
@@ -88,7 +91,8 @@ class RunPlace:
     def __init__(self, root: ProfileRoot, run: str) -> None:
         if not _RUN.fullmatch(run):
             raise ReportRunError(run)
-        self.folder = f"{root.report}parts/{run}/"
+        self.all_runs = f"{root.report}parts/"
+        self.folder = f"{self.all_runs}{run}/"
         self.items = f"{self.folder}items.json"
         self.nodes = f"{self.folder}nodes/"
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.streams import JobStreams, open_streams
 from trainguard.errors import StateGoneError, UnknownJobError
@@ -11,6 +13,9 @@ from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
 from trainguard.telemetry.keys import ProfileRoot, hour_folder
 from trainguard.timeline.axis import axis_for
+
+READING_S = 18 * 3_600
+"""So long the items may be read: of the day that an execution has, a quarter is left to build the report."""
 
 INLINE_ITEMS = 40
 """As many items as an inline Map runs at once; of more, a Distributed Map reads the list itself."""
@@ -37,8 +42,8 @@ class ReportPlanner:
         self._nodes = nodes
         self._objects = objects
 
-    def plan(self, name: str, run: str) -> PlannedReport:
-        """Write the items of a job's report for the execution ``run``.
+    def plan(self, name: str, run: str, *, now: float) -> PlannedReport:
+        """Write the items of a job's report for the execution ``run``, which begins ``now``, epoch seconds.
 
         Raises
         ------
@@ -58,13 +63,13 @@ class ReportPlanner:
         require_state(job, records)
         rules = plan_rules(job)
         streams = open_streams(name, rules, records)
-        items = self._items(job, root, run, streams, rules.interval_s)
+        items = self._items(job, root, streams, rules.interval_s, run=run, until=now + READING_S)
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
 
     def _items(
-        self, job: JobRecord, root: ProfileRoot, run: str, streams: JobStreams, configured_s: float
+        self, job: JobRecord, root: ProfileRoot, streams: JobStreams, configured_s: float, *, run: str, until: float
     ) -> list[DigestItem]:
         span = covered(job, streams)
         if span is None:
@@ -75,11 +80,10 @@ class ReportPlanner:
         interval_s = max((each for each in intervals if each is not None), default=configured_s)
         axis = axis_for(*span, gpus, len(nodes), interval_s=interval_s)
         days = self._days(job, root, *span)
-        return [
-            DigestItem(job=job.job, bucket=job.bucket, prefix=job.prefix, run=run, node=node, day=day, axis=axis)
-            for node in nodes
-            for day in days
-        ]
+        any_item = DigestItem(
+            job=job.job, bucket=job.bucket, prefix=job.prefix, run=run, node="", day=0, axis=axis, until=until
+        )
+        return [msgspec.structs.replace(any_item, node=node, day=day) for node in nodes for day in days]
 
     def _days(self, job: JobRecord, root: ProfileRoot, start: float, end: float) -> list[int]:
         """Return the first seconds of the days in the span that have folders."""

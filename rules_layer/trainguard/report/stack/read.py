@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from trainguard.engine.listing import ProfileListing, is_future
 from trainguard.errors import ForeignKeyError
-from trainguard.ports import ProfileObjects
+from trainguard.ports import ListedObject, ProfileObjects
 from trainguard.report.stack.parts import DAY_S, DigestItem
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.keys import EndKey, FrameworkKey, ProfileRoot, SystemKey, hour_folder, parse_key
@@ -37,8 +37,11 @@ class DayObjects:
         # Timelines may lie in the folder of the hour before; the folders of TensorFlow's traces are in local time.
         self._places = ((root.framework, _HOUR_S), (root.tensorflow, DAY_S), (root.system, _HOUR_S))
 
-    def found(self) -> Iterator[tuple[str, SystemKey | FrameworkKey]]:
-        """Yield the keys and what they say, in order: timelines, traces, minutes."""
+    def listed(self) -> Iterator[tuple[str, SystemKey | FrameworkKey | None]]:
+        """Yield keys in order: timelines, traces, minutes; with what they say, or None where that is not of this day.
+
+        The others are yielded too, because to pass those of a thousand nodes takes longer than a function has.
+        """
         for prefix, slack_s in self._places:
             yield from self._keys_under(prefix, slack_s)
 
@@ -56,21 +59,24 @@ class DayObjects:
             return read_system_object(key, self._listing.get(key), node=parsed.node, minute=parsed.minute)
         return read_framework(self._listing, key, parsed)
 
-    def _keys_under(self, prefix: str, slack_s: int) -> Iterator[tuple[str, SystemKey | FrameworkKey]]:
+    def _keys_under(self, prefix: str, slack_s: int) -> Iterator[tuple[str, SystemKey | FrameworkKey | None]]:
         first = hour_folder(max(self._item.day - slack_s, 0))
         last = hour_folder(self._item.day + DAY_S - 1 + slack_s)
         begin = max(self._item.after, f"{prefix}{first}")
         for listed in self._objects.list(self._item.bucket, prefix, begin):
             if listed.key.removeprefix(prefix).partition("/")[0] > last:
                 return
-            try:
-                parsed = parse_key(listed.key)
-            except ForeignKeyError:
-                continue  # its own doorbell counted and named it
-            if isinstance(parsed, EndKey) or not self._is_ours(parsed) or is_future(parsed, listed.last_modified):
-                continue
-            yield listed.key, parsed
+            yield listed.key, self._ours(listed)
 
-    def _is_ours(self, parsed: SystemKey | FrameworkKey) -> bool:
+    def _ours(self, listed: ListedObject) -> SystemKey | FrameworkKey | None:
+        try:
+            parsed = parse_key(listed.key)
+        except ForeignKeyError:
+            return None  # its own doorbell counted and named it
+        if isinstance(parsed, EndKey) or is_future(parsed, listed.last_modified) or not self._is_of_day(parsed):
+            return None
+        return parsed
+
+    def _is_of_day(self, parsed: SystemKey | FrameworkKey) -> bool:
         at_s = parsed.minute if isinstance(parsed, SystemKey) else parsed.end_us // _MICROSECONDS
         return parsed.node == self._item.node and 0 <= at_s - self._item.day < DAY_S

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.report_runs import FOLDER, ReportRun, finished_world
+from infra.constructs.report_machine import definition
+from tests.support.report_runs import FOLDER, NOW, ReportRun, finished_world
 from tests.support.small_job import BUCKET, JOB, START
 from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.system_stream import SystemState
 from trainguard.records import JobRecord
 from trainguard.report.stack import plan
 from trainguard.report.stack.parts import DAY_S, MAX_PARTS
+from trainguard.state.codec import decode_state, encode_state
 
 PARTS = f"{FOLDER}parts/"
 
@@ -108,7 +111,7 @@ def test_given_a_node_whose_digest_always_fails_when_a_report_is_made_then_it_is
 def test_given_a_digest_that_fails_half_way_when_a_report_is_made_then_what_was_read_is_shown_and_the_rest_named(
     world: MemoryWorld,
 ) -> None:
-    run = ReportRun(world, looks=15)
+    run = ReportRun(world, looks=30)
     planned = run.plan({"job": JOB, "run": run.name})
     for item in planned["items"]:
         left = item
@@ -185,15 +188,61 @@ def test_given_a_report_that_is_there_when_another_cannot_be_planned_on_request_
     assert report(world) == before
 
 
-def test_given_a_page_that_cannot_be_written_when_a_report_is_made_then_its_parts_are_kept(
+def test_given_parts_that_cannot_be_put_together_when_a_job_ends_then_there_is_a_report_of_state_and_no_part_is_left(
     world: MemoryWorld,
 ) -> None:
-    world.faults.schedule("ProfileObjects.put", Fault.FAIL_BEFORE, nth=4, times=1_000)
-    run = ReportRun(world)
+    run = ReportRun(world, damaged=True)
     ending = run.run()
     assert ending.cause is not None
-    assert ending.cause.startswith("BuildReport: PortUnavailableError")
-    assert len(keys(world, PARTS)) == 3
+    assert ending.cause.startswith("BuildReport: ReportPartError")
+    assert (report(world)["scope"], report(world)["final"]) == ("state", True)
+    assert keys(world, PARTS) == []
+
+
+def test_given_parts_of_a_run_that_was_cut_off_when_another_is_done_then_they_go_too_and_those_of_a_new_one_stay(
+    world: MemoryWorld,
+) -> None:
+    for name, written in (("cut-off", NOW - 3.0 * DAY_S), ("under-way", NOW - 0.9 * DAY_S)):
+        world.objects.now = written
+        world.objects.put(BUCKET, f"{PARTS}{name}/nodes/algo-1/2026-11-21.000", b"", "application/octet-stream")
+    world.objects.now = NOW
+    made(world)
+    assert keys(world, PARTS) == ["under-way/nodes/algo-1/2026-11-21.000"]
+
+
+def test_given_a_report_that_has_read_for_most_of_a_day_when_it_goes_on_then_the_rest_is_named_and_it_is_built(
+    world: MemoryWorld,
+) -> None:
+    run, document = made(world, late={"algo-2"})
+    assert run.calls("DigestProfile") == 2
+    assert document["timelines"]["left_out"] == ["algo-2 on 2026-11-21: the profile could not be read."]
+    assert document["scope"] == "full"
+
+
+def test_given_an_item_when_planned_then_its_reading_ends_well_before_the_execution_does(world: MemoryWorld) -> None:
+    (item, _) = ReportRun(world).plan({"job": JOB, "run": "a-run"})["items"]
+    assert item["until"] == NOW + plan.READING_S
+    assert 0.8 * definition()["TimeoutSeconds"] > plan.READING_S
+
+
+def test_given_nodes_that_are_sampled_rarely_when_planned_then_no_bucket_is_shorter_than_two_samples(
+    world: MemoryWorld,
+) -> None:
+    def bucket_s(interval_s: float) -> float:
+        rare = MemoryWorld()
+        rare.objects = world.objects
+        rare.jobs.register(the_job(world))
+        for record in world.nodes.of_job(JOB):
+            fresh = replace(record, version=0)
+            if record.key.stream == "system" and record.key.node == "algo-2":
+                state = decode_state("item", record.codec, record.state, SystemState)
+                state.interval_s = interval_s
+                fresh = replace(fresh, state=encode_state(state))
+            rare.nodes.save(fresh)
+        (item, _) = ReportRun(rare).plan({"job": JOB, "run": "a-run"})["items"]
+        return float(item["axis"]["bucket_s"])
+
+    assert [bucket_s(interval_s) for interval_s in (5.0, 30.0, 60.0)] == [10.0, 60.0, 120.0]
 
 
 def test_given_a_job_that_no_table_knows_when_asked_for_then_the_execution_fails_and_names_it() -> None:

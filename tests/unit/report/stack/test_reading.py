@@ -43,7 +43,7 @@ def holding(*keys: str, written: float = DAY + 10.0 * DAY_S) -> MemoryProfileObj
 
 
 def found(objects: MemoryProfileObjects, given: DigestItem) -> list[str]:
-    return [key for key, _ in DayObjects(objects, given).found()]
+    return [key for key, parsed in DayObjects(objects, given).listed() if parsed is not None]
 
 
 moments = st.integers(DAY - DAY_S, DAY + 2 * DAY_S - 1) | st.sampled_from(

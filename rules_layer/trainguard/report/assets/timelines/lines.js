@@ -1,14 +1,11 @@
 // A line chart on uPlot: the lines of a node or of the job, their shade, the fires, and the slowest steps as points.
 
 const PLOT_HEIGHT = 176;
+const LEAST_WIDTH = 200;
 const GUTTER = 76;
 const RIGHT = 26;
 const POINT_RADIUS = 3.5;
 const POINT_REACH = 8;
-
-function bucketCentres(axis) {
-  return Array.from({ length: axis.buckets }, (_, i) => axis.start + (i + 0.5) * axis.bucket_s);
-}
 
 // Fires of the whole job, and of the node that is shown.
 function marksShown(data, node) {
@@ -97,12 +94,6 @@ function highestMean(lines, world) {
   return highest;
 }
 
-// The buckets that are shown, from the first to behind the last.
-function bucketsShown({ axis, view }) {
-  const [from, to] = view.range().map((at) => Math.round((at - axis.start) / axis.bucket_s));
-  return [from, Math.max(to, from + 1)];
-}
-
 function axesOf(spec, theme) {
   const stroke = () => theme().muted;
   const rule = { stroke: () => theme().grid, width: 1 };
@@ -149,12 +140,16 @@ function isolated(plot, index) {
   return last - first < 60 && plot.data[index].length > 0;
 }
 
-function makePlot(holder, spec, lines, world, marks) {
-  const { axis, view } = world;
+function widthOf(holder) {
+  return Math.max(holder.clientWidth, LEAST_WIDTH);
+}
+
+function makePlot(holder, spec, lines, world, marks, data) {
+  const { view } = world;
   const theme = () => world.theme;
   const yRange = (_, low, high) => [0, spec.top(topOf(spec, lines, world, high))];
   const options = {
-    width: Math.max(holder.clientWidth, 200),
+    width: widthOf(holder),
     height: PLOT_HEIGHT,
     padding: [8, RIGHT, 0, 0],
     legend: { show: false },
@@ -174,12 +169,7 @@ function makePlot(holder, spec, lines, world, marks) {
       draw: [(plot) => drawMarks(plot, marks, theme()), (plot) => drawPoints(plot, lines, theme())],
     },
   };
-  return new uPlot(options, dataOf(axis, lines), holder);
-}
-
-function dataOf(axis, lines) {
-  const [low, high] = envelopeOf(lines, axis.buckets);
-  return [bucketCentres(axis), ...lines.map((line) => line.mean), low, high];
+  return new uPlot(options, data, holder);
 }
 
 function selected(plot, view) {
@@ -209,6 +199,7 @@ function makeLineChart(figure, kind, world) {
   let said = "";
   let plot = null;
   let lines = [];
+  let detail = null;
   let legend = null;
 
   function showValues(at) {
@@ -217,13 +208,19 @@ function makeLineChart(figure, kind, world) {
     if (bucket === null) return legend.show("mean", rangeMeans(lines, world), spec.show);
     const slow = stepAt(plot, lines, at);
     note.textContent = slow ? `step ${slow[1]} took ${spec.show(slow[2])}` : said;
-    return legend.show("at cursor", lines.map((line) => line.mean[bucket]), spec.show);
+    return legend.show(detail.heading(), detail.valuesAt(bucket), spec.show);
+  }
+
+  function fit() {
+    if (detail.adapt(plot.width - GUTTER - RIGHT)) plot.setData(detail.data(), false);
+    const [min, max] = world.view.range();
+    plot.setScale("x", { min, max });
   }
 
   function toggle(index, shown) {
     lines[index].hidden = !shown;
     plot.setSeries(index + 1, { show: shown }, false);
-    plot.setData(dataOf(world.axis, lines), false);
+    plot.setData(detail.data(), false);
     plot.redraw(true);
   }
 
@@ -233,7 +230,8 @@ function makeLineChart(figure, kind, world) {
     const chosen = chartLines(world.data, kind, node);
     lines = chosen.lines.map((line) => ({ ...line }));
     said = lines.length ? chosen.note : "nothing was collected here";
-    plot = makePlot(holder, spec, lines, world, marksShown(world.data, node));
+    detail = makeDetail(world, lines, widthOf(holder) - GUTTER - RIGHT);
+    plot = makePlot(holder, spec, lines, world, marksShown(world.data, node), detail.data());
     followPointer(plot, chart, world.view);
     legend = makeLegend(figure.querySelector(".tl-legend"), lines, {
       toggle,
@@ -241,15 +239,19 @@ function makeLineChart(figure, kind, world) {
     });
     showValues(world.view.cursor());
   };
-  chart.range = ([min, max]) => {
-    plot.setScale("x", { min, max });
+  chart.range = () => {
+    fit();
     showValues(world.view.cursor());
   };
   chart.cursor = (at, source) => {
     if (source !== chart) plot.setCursor({ left: at === null ? -10 : plot.valToPos(at, "x"), top: 0 }, false);
     showValues(at);
   };
-  chart.resize = (width) => plot.setSize({ width: width ?? holder.clientWidth, height: PLOT_HEIGHT });
+  chart.resize = (width) => {
+    plot.setSize({ width: Math.max(width ?? holder.clientWidth, LEAST_WIDTH), height: PLOT_HEIGHT });
+    fit();
+    showValues(world.view.cursor());
+  };
   chart.repaint = () => plot.redraw(false, true);
   return chart;
 }

@@ -50,7 +50,7 @@ function nodeLines(data, kind, index) {
   if ((kind !== "cpu" && kind !== "io_wait") || !line.high) return [line];
   return [
     { ...line, label: "mean of the cores", low: null, high: null },
-    { label: "busiest core", mean: line.high, low: null, high: null },
+    { label: "busiest core", mean: line.high, low: null, high: null, peaks: true },
   ];
 }
 
@@ -151,9 +151,9 @@ function chartLines(data, kind, node) {
 }
 
 // From the lowest to the highest value of the lines that are shown; nothing where none of them tells its extremes.
-function envelopeOf(lines, buckets) {
+function envelopeOf(lines, points) {
   const shown = lines.filter((line) => !line.hidden);
-  const none = new Array(buckets).fill(null);
+  const none = new Array(points).fill(null);
   if (!shown.some((line) => line.low || line.high)) return [none, none];
   return [
     lowestOf(shown.map((line) => line.low ?? line.mean)),

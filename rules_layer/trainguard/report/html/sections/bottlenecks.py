@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from trainguard.engine.fires import iso_time
 from trainguard.report.document import RuleEntry
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Key, Table, plot_column
-from trainguard.report.html.names import shown_name
+from trainguard.report.html.names import event_name, shown_name
 from trainguard.report.html.numbers import count, moment, percent
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT, up_from_zero
 from trainguard.report.html.sections.nodes import folded_rest, most, pick
 from trainguard.report.html.sections.settings import limit_of
 from trainguard.report.html.shapes import BottleneckNode, ComparedClass, ComparedMinutes, ComparedPhase, read
+from trainguard.report.words import counted
 
 COMPARED = (Key("bar hot", "minutes with bottlenecks"), Key("bar plain", "minutes without"))
 
@@ -60,7 +61,7 @@ def _row(node: str, held: BottleneckNode, limits: list[strips.Limit]) -> tuple[s
 def _compared(node: str, minutes: ComparedMinutes) -> list[Block]:
     if not minutes.minutes_with_bottlenecks:
         return []
-    where = f"{minutes.minutes_with_bottlenecks} minutes with bottlenecks"
+    where = f"{minutes.minutes_with_bottlenecks} clock minutes with bottlenecks"
     without = f" against {minutes.minutes_without} without" if minutes.minutes_without else ", none without"
     parts: Sequence[tuple[str, Sequence[Compared]]] = (("Class of events", minutes.classes), ("Phase", minutes.phases))
     return [_table(f"{what}, {where}{without}, on {shown_name(node)}", what, rows) for what, rows in parts if rows]
@@ -74,12 +75,13 @@ def _table(caption: str, what: str, compared: Sequence[Compared]) -> Table:
     rows: list[Sequence[Cell]] = []
     for each in compared:
         hit, clean = each.with_bottlenecks_percent, each.without_percent
-        said = f"{shown_name(each.name)}: {percent(hit)} with bottlenecks"
+        name = event_name(each.name)
+        said = f"{name}: {percent(hit)} with bottlenecks"
         if both:
             drawn = strips.pair(hit, clean, scale, said=f"{said}, {percent(clean)} without")
-            rows.append((shown_name(each.name), drawn, percent(hit), percent(clean)))
+            rows.append((name, drawn, percent(hit), percent(clean)))
         else:
-            rows.append((shown_name(each.name), strips.bar(hit, scale, said=said, tone="hot"), percent(hit)))
+            rows.append((name, strips.bar(hit, scale, said=said, tone="hot"), percent(hit)))
     if both:
         return Table(caption, [*columns, Column("Without", "number")], rows, COMPARED)
     return Table(caption, columns, rows)
@@ -94,4 +96,4 @@ def _newest(node: str, held: BottleneckNode) -> list[Block]:
         for each in reversed(held.bottlenecks)
     ]
     table = Table(f"The newest bottlenecks of {shown_name(node)}", columns, rows)
-    return [Folded(f"The newest {len(rows)} bottlenecks", (table,))]
+    return [Folded(f"The newest {counted(len(rows), 'bottleneck')}", (table,))]

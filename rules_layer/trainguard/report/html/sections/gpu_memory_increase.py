@@ -25,7 +25,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     allowed = setting(entry, "increase")
     columns = [
         Column("GPU"),
-        plot_column("Memory, newest window", PERCENT, " %"),
+        plot_column("Activity, newest window", PERCENT, " %"),
         Column("Lowest floor", "number"),
         Column("Newest floor", "number"),
         Column("Increase", "number"),
@@ -37,13 +37,13 @@ def blocks(entry: RuleEntry) -> list[Block]:
         note = (
             None if allowed is None else f"An increase of more than {number(allowed)} percentage points is a finding."
         )
-        shown.append(Table("Memory of each GPU", columns, rows, LEGEND, note))
+        shown.append(Table("Memory activity of each GPU", columns, rows, LEGEND, note))
     rest = [
         (shown_name(node), str(len(gpus)), _points(most([gpu.increase for gpu in gpus.values()])))
         for node, gpus in picked.rest
     ]
     heads = [Column("Node"), Column("GPUs", "number"), Column("Largest increase", "number")]
-    return [*shown, *folded_rest("Memory of GPUs", heads, rest)]
+    return [*shown, *folded_rest("Memory activity of GPUs", heads, rest)]
 
 
 def _chart(node: str, gpus: Gpus) -> Figure:
@@ -52,13 +52,13 @@ def _chart(node: str, gpus: Gpus) -> Figure:
     unit, unit_s = ("h", HOUR_S) if longest * window_s > 3 * HOUR_S else ("min", MINUTE_S)
     chosen = sorted(gpus.items(), key=lambda item: -(item[1].increase or 0.0))[:SERIES_COLOURS]
     points = {shown_name(gpu, 24): held.floors for gpu, held in sorted(chosen)}
-    said = f"Floors of GPU memory on {shown_name(node)} over windows of {duration(window_s)}: " + "; ".join(
+    said = f"Floors of GPU memory activity on {shown_name(node)} over windows of {duration(window_s)}: " + "; ".join(
         f"{gpu} from {percent(floors[0])} to {percent(floors[-1])}" for gpu, floors in points.items() if floors
     )
     across = f"{unit} of training, a point for every {duration(window_s)}"
     markup = lines_over(points, step=window_s / unit_s, said=said, across=across, up=PERCENT)
     legend = [Key(f"line s{index % SERIES_COLOURS + 1}", gpu) for index, gpu in enumerate(points)]
-    return Figure(f"Floor of GPU memory on {shown_name(node)}", markup, legend)
+    return Figure(f"Floor of GPU memory activity on {shown_name(node)}", markup, legend)
 
 
 def _row(node: str, gpu: str, held: MemoryGpu, picked: Picked[Gpus]) -> tuple[str, ...]:

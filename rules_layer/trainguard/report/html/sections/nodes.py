@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Note, Table
 from trainguard.report.html.names import shown_name
+from trainguard.report.words import counted
 
 T = TypeVar("T")
 NODES_IN_FULL = 8
@@ -49,7 +50,7 @@ def folded_rest(what: str, columns: Sequence[Column], rows: Sequence[Sequence[Ce
     """Return the table of the nodes that are not shown in full, folded; none when there are none."""
     if not rows:
         return []
-    summary = f"{len(rows):,} more nodes"
+    summary = counted(len(rows), "more node")
     table = Table(f"{what}: {summary}", columns, rows[:ROWS_AT_MOST])
     left = len(rows) - ROWS_AT_MOST
     note = [Note(f"{left:,} nodes are in report.json only.")] if left > 0 else []

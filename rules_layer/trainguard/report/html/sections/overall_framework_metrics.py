@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from trainguard.report.document import RuleEntry
 from trainguard.report.html.blocks import Block, Column, Folded, Table, plot_column
-from trainguard.report.html.names import shown_name
+from trainguard.report.html.names import event_name, shown_name
 from trainguard.report.html.numbers import percent, seconds
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import up_from_zero
@@ -12,7 +12,6 @@ from trainguard.report.html.sections.nodes import folded_rest, pick
 from trainguard.report.html.shapes import FrameworkNode, read
 
 SHOWN_OPERATORS = 12
-PREFIX = "Step:ModeKeys."
 OTHERS = "others"
 
 
@@ -55,7 +54,7 @@ def _bars(caption: str, what: str, shares: Mapping[str, float], totals_us: Mappi
         columns.append(Column("Time", "number"))
     rows = []
     for key, part in ranked[:SHOWN_OPERATORS]:
-        shown = "between steps" if key == OTHERS else shown_name(key.removeprefix(PREFIX))
+        shown = "between steps" if key == OTHERS else event_name(key)
         total_us = totals_us.get(key)
         drawn = strips.bar(part, scale, said=f"{shown}: {percent(part)}")
         time = [seconds(None if total_us is None else total_us / 1e6)] if totals_us else []

@@ -10,7 +10,8 @@ from trainguard.report.html.plots.scale import Scale, up_from_zero
 from trainguard.report.html.sections.durations import duration_chart
 from trainguard.report.html.sections.nodes import first_and_folded, folded_rest, most, pick
 from trainguard.report.html.sections.settings import setting
-from trainguard.report.html.shapes import SlowStepShown, StepEvent, StepNode, StepSeriesShown, read
+from trainguard.report.html.shapes import SlowStepShown, StepEvent, StepNode, StepSeriesShown, StepStatistics, read
+from trainguard.report.words import counted
 
 PREFIX = "Step:ModeKeys."
 SERIES_IN_FULL = 16
@@ -62,11 +63,18 @@ def _statistics(series: list[StepSeriesShown]) -> Table:
     rows = []
     for each in series:
         stats = each.step_stats
-        quantiles = (stats.min, stats.p50, stats.p95, stats.p99, stats.max)
-        said = f"{_label(each)}: median {seconds(stats.p50)}, longest {seconds(stats.max)}"
+        quantiles = (stats.min, *(_within(stats, value) for value in (stats.p50, stats.p95, stats.p99)), stats.max)
+        said = f"{_label(each)}: median {seconds(quantiles[1])}, longest {seconds(stats.max)}"
         drawn = strips.spread([value or 0.0 for value in quantiles], scale, said=said, tone=_tone(each))
         rows.append((_label(each), drawn, *(seconds(value) for value in (stats.mean, each.stddev, *quantiles))))
     return Table("Durations of steps", columns, rows, SPREAD)
+
+
+def _within(stats: StepStatistics, value: float | None) -> float | None:
+    """Return a quantile, which is the middle of a histogram's bin, between the shortest and the longest step."""
+    if value is None or stats.min is None or stats.max is None:
+        return value
+    return min(max(value, stats.min), stats.max)
 
 
 def _outliers(series: list[StepSeriesShown]) -> Table:
@@ -101,7 +109,7 @@ def _histogram(series: StepSeriesShown, deviations: float | None) -> Figure:
     if stats.mean is not None and series.stddev is not None and deviations is not None:
         lines.append((stats.mean + deviations * series.stddev, "threshold", "limit"))
     caption = f"Durations of {count(series.steps)} steps: {_label(series)}"
-    said = f"{caption}, median {seconds(stats.p50)}, longest {seconds(stats.max)}"
+    said = f"{caption}, median {seconds(_within(stats, stats.p50))}, longest {seconds(stats.max)}"
     return Figure(caption, duration_chart(series.histogram, lines, said=said, up="steps"))
 
 
@@ -157,7 +165,7 @@ def _slow_steps(node: str, steps: list[SlowStepShown]) -> list[Block]:
     if len(rows) <= SLOW_SHOWN:
         return [top]
     more = Table(f"More slow steps on {shown_name(node)}", columns, rows[SLOW_SHOWN:])
-    return [top, Folded(f"{len(rows) - SLOW_SHOWN} more slow steps of {shown_name(node)}", (more,))]
+    return [top, Folded(f"{counted(len(rows) - SLOW_SHOWN, 'more slow step')} of {shown_name(node)}", (more,))]
 
 
 def _slowest(held: StepNode) -> str:

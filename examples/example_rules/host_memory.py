@@ -1,0 +1,74 @@
+"""HostMemory: a node whose main memory is nearly full, before the system kills its processes."""
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from trainguard.records import Status
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
+from trainguard.rules.views import NodeMinute, NodeView
+
+
+class HostMemoryParameters(RuleParameters, frozen=True, kw_only=True):
+    """``threshold`` is in percent of the node's memory, ``patience`` in snapshots that are over it without a break."""
+
+    threshold: Percent = 90.0
+    patience: PositiveInt = 60
+
+
+class HostMemoryState(msgspec.Struct, array_like=True):
+    """How many snapshots were seen, how many of the newest ones were over the threshold, and the highest of all."""
+
+    points: int = 0
+    run: int = 0
+    highest: float = 0.0
+
+
+class HostMemory(SystemRule[HostMemoryParameters, HostMemoryState]):
+    """Fires when a node's memory stays over the threshold."""
+
+    name: ClassVar[str] = "HostMemory"
+    parameters_type = HostMemoryParameters
+    state_type = HostMemoryState
+
+    def clear_after_s(self, parameters: HostMemoryParameters, interval_s: float) -> float:
+        """Three times the patience."""
+        return 3.0 * parameters.patience * interval_s
+
+    def window_points(self, parameters: HostMemoryParameters, interval_s: float) -> int:
+        """Ask for no kept points: the run is counted as it goes."""
+        del parameters, interval_s
+        return 0
+
+    def observe(self, state: HostMemoryState, minute: NodeMinute, parameters: HostMemoryParameters) -> None:
+        """Count the newest snapshots that are over the threshold; those without a sample say nothing."""
+        used = minute.snapshots.host_memory
+        used = used[~np.isnan(used)]
+        if used.size == 0:
+            return
+        state.points += int(used.size)
+        state.highest = max(state.highest, float(used.max()))
+        below = np.flatnonzero(used <= parameters.threshold)
+        state.run = state.run + int(used.size) if below.size == 0 else int(used.size - 1 - below[-1])
+
+    def judge(self, state: HostMemoryState, view: NodeView, parameters: HostMemoryParameters) -> Judgement:
+        """Compare the run with the patience."""
+        if state.points == 0:
+            return Judgement(Status.WAITING_FOR_DATA, f"no memory samples of {view.node} yet.")
+        minutes = state.run * view.interval_s / 60.0
+        reason = (
+            f"{view.node} has been over {parameters.threshold:g} % of its memory for {minutes:.1f} min "
+            f"(highest so far {state.highest:.1f} %)."
+        )
+        fired = state.run >= parameters.patience
+        return Judgement(
+            Status.FIRED if fired else Status.OK,
+            reason,
+            measured=state.highest,
+            threshold=parameters.threshold,
+            data_points=state.points,
+            patience=f"{state.run}/{parameters.patience}",
+            advice="Load less ahead, or take an instance with more memory." if fired else None,
+        )

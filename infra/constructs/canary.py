@@ -1,0 +1,89 @@
+"""The canary: a synthetic job a day that proves that the deployment detects, tells and reports."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
+from infra.constructs.policy import allow
+from infra.constructs.storage import Storage
+
+CANARY_PREFIX = "trainguard-canary-"
+CANARY_KIND = "canary"
+"""Value of the attribute ``Kind`` of its alerts."""
+
+PLANTED_HOUR_UTC = 6
+LOOKED_AFTER_MINUTES = 15
+
+_MOST_AGE = Duration.minutes(10)
+
+
+def no_canary() -> sns.SubscriptionFilter:
+    """Return the filter on the attribute ``Kind`` of alerts that lets all through but a canary's."""
+    return sns.SubscriptionFilter.string_filter(denylist=[CANARY_KIND])
+
+
+class Canary(Construct):
+    """One function behind two schedules: one plants, the other looks a quarter of an hour later what came of it.
+
+    Attributes
+    ----------
+    function : TrainGuardFunction
+        It may write and delete the objects of canaries, and read their rows, and nothing else.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        platform: FunctionPlatform,
+        storage: Storage,
+        undelivered: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        canaries = {"StringLike": {"s3:prefix": f"{CANARY_PREFIX}*"}}
+        rows = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": f"{CANARY_PREFIX}*"}}
+        objects = f"{storage.bucket_arn}/{CANARY_PREFIX}*"
+        self.function = TrainGuardFunction(
+            self,
+            "Canary",
+            platform=platform,
+            spec=FunctionSpec(
+                folder="canary",
+                statements=[
+                    allow("PlantCanaries", ["s3:PutObject", "s3:DeleteObject"], [objects]),
+                    allow("ListCanaries", ["s3:ListBucket"], [storage.bucket_arn], canaries),
+                    allow("ReadRowsOfCanaries", ["dynamodb:GetItem"], [storage.rule_state.table_arn], rows),
+                ],
+                environment={
+                    "RULE_STATE_TABLE": storage.rule_state.table_name,
+                    "PROFILE_BUCKET": storage.bucket_name,
+                },
+                timeout_s=60,
+                memory_mib=512,
+                dead_letters=undelivered,
+            ),
+        )
+        self.function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
+        self._schedule("Plant", "plant", minute=0, undelivered=undelivered)
+        self._schedule("Look", "look", minute=LOOKED_AFTER_MINUTES, undelivered=undelivered)
+
+    def _schedule(self, construct_id: str, step: str, *, minute: int, undelivered: sqs.IQueue) -> None:
+        asked = {"step": step, "time": events.EventField.time}
+        target = targets.LambdaFunction(
+            self.function.function,
+            event=events.RuleTargetInput.from_object(asked),
+            dead_letter_queue=undelivered,
+            max_event_age=_MOST_AGE,
+        )
+        events.Rule(
+            self,
+            construct_id,
+            description=f"Asks TrainGuard's canary once a day to {step}",
+            schedule=events.Schedule.cron(hour=str(PLANTED_HOUR_UTC), minute=str(minute)),
+            targets=[target],
+        )

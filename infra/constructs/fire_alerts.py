@@ -1,0 +1,131 @@
+"""How the fire state machine tells people and machines: alert topic, chat topic, event bus; now, later or never."""
+
+from infra.constructs.fire_rows import record_outcome, record_waiting
+from infra.constructs.states import State, choice, invoke, task
+
+EVENT_SOURCE = "trainguard"
+EVENT_TYPE = "TrainGuard Finding"
+
+FAULTS = ("composeFault", "eventFault", "waitingFault", "publishFault", "chatFault", "outcomeFault")
+"""Variables in which `alerting_states` note what went wrong."""
+
+_REPORT_PLACE = (
+    "'\\nReport: ' & ($type($fire.reportPage) = 'string' ? $fire.reportPage : $fire.reportUri)"
+    " & ($type($fire.reportLink) = 'string' ? '\\nOpen it in the console: ' & $fire.reportLink : '')"
+    " & '\\nOr by a link of its own: trainguard open ' & $fire.job"
+)
+_SAYS = "$fire.rule & ($fire.kind = 'fire' ? ' fired' : ' (' & $fire.kind & ')') & ' on '"
+_BARE_TEXT = (
+    f"{_SAYS} & 'training job ' & $fire.job & ', node ' & $fire.node & ': ' & $fire.reason"
+    f" & '\\n\\nTraining job stopped: ' & ($stop.made ? 'yes' : 'no') & {_REPORT_PLACE}"
+)
+_BARE_DOCUMENT = "$merge([$fire, {'stopMade': $stop.made, 'stopError': $stop.error}])"
+_BARE_SUBJECT = f"$substring('TrainGuard: ' & {_SAYS} & $fire.job, 0, 99)"
+_ALERT_ID = "($type($fire.alertId) = 'string' ? $fire.alertId : $fire.fireId)"
+
+
+def _named_in(names: str) -> str:
+    return f"($fire.rule in $fire.policy.alerts.{names} or 'all' in $fire.policy.alerts.{names})"
+
+
+def _attribute(expression: str) -> State:
+    return {"DataType": "String", "StringValue": f"{{% {expression} %}}"}
+
+
+BARE_ALERT: State = {
+    "alertId": f"{{% {_ALERT_ID} %}}",
+    "subject": f"{{% {_BARE_SUBJECT} %}}",
+    "text": f"{{% {_BARE_TEXT} %}}",
+    "document": f"{{% {_BARE_DOCUMENT} %}}",
+    "json": f"{{% $string({_BARE_DOCUMENT}) %}}",
+    "chat": (
+        "{% $string({'version': '1.0', 'source': 'custom', 'content': {'textType': 'client-markdown',"
+        f" 'title': {_BARE_SUBJECT}, 'description': {_BARE_TEXT}}}}}) %}}"
+    ),
+    "attributes": {
+        "AlertId": _attribute(_ALERT_ID),
+        "Job": _attribute("$fire.job"),
+        "Rule": _attribute("$fire.rule"),
+        "Kind": _attribute("$fire.kind"),
+        "Severity": _attribute("$type($fire.severity) = 'string' ? $fire.severity : 'unknown'"),
+        "Stopped": _attribute("$stop.made ? 'true' : 'false'"),
+    },
+    "action": "{% 'alert sent without its details' & ($stop.made ? '; training job stopped' : '') %}",
+    "send": (
+        f"{{% $fire.kind = 'notice' or ($not({_named_in('staged')}) and ($stop.made or $not({_named_in('muted')}))) %}}"
+    ),
+    "waitUntil": None,
+    "waiting": "",
+}
+"""The alert where `compose_alert` failed: it says the truth in fewer words, and knows no quiet hours."""
+
+
+def alerting_states(*, following: str) -> State:
+    """Say what happened, send it, and record in the rule's row what was done; a notice has no rule and no row."""
+    return {
+        "ComposeAlert": invoke(
+            "ComposeAlert",
+            payload={"fire": "{% $fire %}", "decision": "{% $decision %}", "stop": "{% $stop %}"},
+            answer="alert",
+            otherwise=BARE_ALERT,
+            fault="composeFault",
+            following="EmitEvent",
+        ),
+        "EmitEvent": emit_event("EmitEvent", "alert", fault="eventFault", following="IsSent"),
+        "IsSent": choice("$alert.send", then="IsDue", otherwise="HasRow"),
+        "IsDue": {
+            "Type": "Choice",
+            "Choices": [
+                {"Condition": "{% $type($alert.waitUntil) != 'string' %}", "Next": "PublishAlert"},
+                {"Condition": "{% $fire.kind = 'notice' %}", "Next": "AwaitQuietEnd"},
+            ],
+            "Default": "RecordWaiting",
+        },
+        "RecordWaiting": record_waiting(following="AwaitQuietEnd"),
+        "AwaitQuietEnd": {"Type": "Wait", "Timestamp": "{% $alert.waitUntil %}", "Next": "PublishAlert"},
+        "PublishAlert": publish_alert("PublishAlert", "alert", fault="publishFault", following="PublishChat"),
+        "PublishChat": publish_chat("PublishChat", "alert", fault="chatFault", following="HasRow"),
+        "HasRow": choice("$fire.kind = 'notice'", then=following, otherwise="RecordOutcome"),
+        "RecordOutcome": record_outcome(following=following),
+    }
+
+
+def publish_alert(name: str, alert: str, *, fault: str, following: str) -> State:
+    """Return the task that publishes the variable ``alert`` for mail, queues, functions and web hooks."""
+    return task(
+        name,
+        resource="sns:publish",
+        arguments={
+            "TopicArn": "${AlertTopicArn}",
+            "Subject": f"{{% ${alert}.subject %}}",
+            "MessageStructure": "json",
+            "Message": (
+                f"{{% $string({{'default': ${alert}.text, 'email': ${alert}.text, 'sqs': ${alert}.json,"
+                f" 'lambda': ${alert}.json, 'http': ${alert}.json, 'https': ${alert}.json}}) %}}"
+            ),
+            "MessageAttributes": f"{{% ${alert}.attributes %}}",
+        },
+        fault=fault,
+        following=following,
+    )
+
+
+def publish_chat(name: str, alert: str, *, fault: str, following: str) -> State:
+    """Return the task that publishes the variable ``alert`` for chats, on a topic of its own: they read it as it is."""
+    return task(
+        name,
+        resource="sns:publish",
+        arguments={
+            "TopicArn": "${ChatTopicArn}",
+            "Message": f"{{% ${alert}.chat %}}",
+            "MessageAttributes": f"{{% ${alert}.attributes %}}",
+        },
+        fault=fault,
+        following=following,
+    )
+
+
+def emit_event(name: str, alert: str, *, fault: str, following: str) -> State:
+    """Return the task that puts the variable ``alert`` on the default bus, be it sent to people or not."""
+    entry = {"Source": EVENT_SOURCE, "DetailType": EVENT_TYPE, "Detail": f"{{% ${alert}.document %}}"}
+    return task(name, resource="events:putEvents", arguments={"Entries": [entry]}, fault=fault, following=following)

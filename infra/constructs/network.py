@@ -1,0 +1,88 @@
+"""The network of the functions, where the deployment puts them into a VPC."""
+
+from dataclasses import dataclass
+
+from aws_cdk import Aws, Tags
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra.config import DeploymentConfig
+from infra.constructs.policy import allow
+
+GATEWAY_SERVICES = ("s3", "dynamodb")
+"""What is reached through route tables, at no cost."""
+
+INTERFACE_SERVICES = ("sqs", "states", "sagemaker.api", "ssm", "logs", "xray", "kms")
+"""What the functions reach through interface endpoints, or a NAT gateway: CloudFormation's names of the services."""
+
+_HTTPS = 443
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where functions run: ids of subnets and of security groups."""
+
+    subnet_ids: tuple[str, ...]
+    security_group_ids: tuple[str, ...]
+
+
+class Network(Construct):
+    """What the stack makes in a VPC that it is given by id: a security group, gateway endpoints, or neither.
+
+    Attributes
+    ----------
+    placement : Placement or None
+        Where functions run; None is outside any VPC.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
+        super().__init__(scope, construct_id)
+        self.placement: Placement | None = None
+        if config.subnet_ids:
+            groups = config.security_group_ids or (self._build_security_group(config),)
+            self.placement = Placement(config.subnet_ids, groups)
+        if config.route_table_ids:
+            self._build_gateway_endpoints(config)
+
+    def _build_security_group(self, config: DeploymentConfig) -> str:
+        """Make a group that lets nothing in, and HTTPS out: the functions speak to services of AWS alone."""
+        https = ec2.CfnSecurityGroup.EgressProperty(
+            ip_protocol="tcp", from_port=_HTTPS, to_port=_HTTPS, cidr_ip="0.0.0.0/0", description="Services of AWS"
+        )
+        group = ec2.CfnSecurityGroup(
+            self,
+            "Functions",
+            group_description="Functions of TrainGuard: HTTPS out, nothing in",
+            vpc_id=config.vpc_id,
+            security_group_egress=[https],
+        )
+        return group.attr_group_id
+
+    def _build_gateway_endpoints(self, config: DeploymentConfig) -> None:
+        for service in GATEWAY_SERVICES:
+            endpoint = ec2.CfnVPCEndpoint(
+                self,
+                f"{service}Endpoint",
+                vpc_id=str(config.vpc_id),
+                service_name=f"com.amazonaws.{Aws.REGION}.{service}",
+                vpc_endpoint_type="Gateway",
+                route_table_ids=list(config.route_table_ids),
+            )
+            Tags.of(endpoint).add("Name", f"{config.stack_name}-{service}")
+
+
+def manage_network_interfaces() -> iam.PolicyStatement:
+    """Return the statement through which Lambda connects a function to its subnets; the actions know no resources."""
+    return allow(
+        "ManageNetworkInterfaces",
+        [
+            "ec2:CreateNetworkInterface",
+            "ec2:DescribeNetworkInterfaces",
+            "ec2:DescribeSubnets",
+            "ec2:DeleteNetworkInterface",
+            "ec2:AssignPrivateIpAddresses",
+            "ec2:UnassignPrivateIpAddresses",
+        ],
+        ["*"],
+    )

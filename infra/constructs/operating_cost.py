@@ -1,0 +1,73 @@
+"""What the deployment costs an hour, as metric math over what it used: the larger parts of the bill, not all of it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from infra.bundling import PROJECT_ROOT
+from infra.constructs.function import TrainGuardFunction
+from infra.constructs.measures import of_machine, of_table, product_metric
+from infra.constructs.monitoring import WatchedParts
+from infra.constructs.storage import ACTIVE_JOBS_INDEX
+
+UNIT_PRICES = PROJECT_ROOT / "rules_layer" / "trainguard" / "pricing" / "unit_prices.json"
+
+TRANSITIONS = 12
+"""State transitions of an execution, about."""
+
+_HOUR = Duration.hours(1)
+_MIB_MS_IN_GIB_S = 1_024 * 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What was used within an hour, and what a unit of it costs."""
+
+    metric: cloudwatch.IMetric
+    price: float
+
+
+def cost_an_hour(parts: WatchedParts) -> cloudwatch.MathExpression:
+    """Return the expression that adds up prices of what was used within each hour, in the price table's currency."""
+    used = list(_used(parts))
+    terms = (f"FILL(c{number}, 0) * {each.price:.6g}" for number, each in enumerate(used))
+    return cloudwatch.MathExpression(
+        expression=" + ".join(terms),
+        using_metrics={f"c{number}": each.metric for number, each in enumerate(used)},
+        label="functions, tables, queue, workflows, objects",
+        period=_HOUR,
+    )
+
+
+def unit_prices() -> dict[str, float]:
+    """Return the packaged prices of one unit each."""
+    document: dict[str, dict[str, float]] = json.loads(UNIT_PRICES.read_text(encoding="utf-8"))
+    return document["prices"]
+
+
+def _used(parts: WatchedParts) -> Iterator[_Used]:
+    prices = unit_prices()
+    for table in parts.table_names.values():
+        yield _Used(of_table("ConsumedWriteCapacityUnits", table, period=_HOUR), prices["write_unit"])
+        yield _Used(of_table("ConsumedReadCapacityUnits", table, period=_HOUR), prices["read_unit"])
+    index = of_table("ConsumedWriteCapacityUnits", parts.table_names["Jobs"], period=_HOUR, index=ACTIVE_JOBS_INDEX)
+    yield _Used(index, prices["write_unit"])
+    for part in parts.functions:
+        yield from _used_by(part, prices)
+    queue = parts.ingest.doorbells
+    # A message is sent and deleted, and received with up to nine others.
+    yield _Used(queue.metric_number_of_messages_sent(period=_HOUR), 2.1 * prices["queue_request"] + prices["event"])
+    yield _Used(queue.metric_number_of_empty_receives(period=_HOUR), prices["queue_request"])
+    evaluate = parts.evaluation.evaluate_objects
+    yield _Used(product_metric("ObjectsApplied", evaluate, period=_HOUR), prices["object_get"])
+    for arn in (parts.actions.state_machine_arn, parts.reports.state_machine_arn):
+        yield _Used(of_machine("ExecutionsStarted", arn, period=_HOUR), TRANSITIONS * prices["transition"])
+
+
+def _used_by(part: TrainGuardFunction, prices: dict[str, float]) -> Iterator[_Used]:
+    milliseconds = part.function.metric_duration(period=_HOUR, statistic="Sum")
+    yield _Used(milliseconds, part.memory_mib / _MIB_MS_IN_GIB_S * prices["compute_gib_s"])
+    yield _Used(part.function.metric_invocations(period=_HOUR, statistic="Sum"), prices["invocation"])

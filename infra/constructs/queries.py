@@ -1,0 +1,64 @@
+"""Saved queries of CloudWatch Logs Insights: what a person looks for when a verdict, or the lack of one, puzzles.
+
+The words of the messages are those that the functions log; a test compares them with the code.
+"""
+
+from collections.abc import Mapping
+
+from aws_cdk import Stack
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.constructs.function import TrainGuardFunction
+
+FAILURES = """filter level in ["ERROR", "CRITICAL", "WARNING"]
+| stats count(*) as times, latest(@timestamp) as last, latest(reason) as why by job, service, message
+| sort times desc"""
+
+SLOW_OBJECTS = """filter message = "slow_objects"
+| fields @timestamp, seconds, job, key
+| sort seconds desc
+| limit 50"""
+
+LATE_AND_GAPS = """filter message in ["late", "gaps"]
+| stats sum(amount) as objects, latest(@timestamp) as last by job, node, message
+| sort objects desc"""
+
+STOP_DECISIONS = """filter message = "stop decision"
+| fields @timestamp, job, rule, decision, why
+| sort @timestamp desc"""
+
+ONE_JOB = """filter job = "my-training-job"
+| fields @timestamp, service, level, message, node, rule, decision, reason, key, amount
+| sort @timestamp asc
+| limit 1000"""
+
+UNUSABLE_INPUT = """filter message in ["bad_objects", "bad_lines", "bad_events", "foreign_keys", "malformed_messages"]
+| stats sum(amount) as times, latest(reason) as why, latest(key) as last_key by job, message
+| sort times desc"""
+
+QUERIES: Mapping[str, str] = {
+    "Failures by job": FAILURES,
+    "Slowest objects": SLOW_OBJECTS,
+    "Late objects and gaps by node": LATE_AND_GAPS,
+    "Decisions to stop": STOP_DECISIONS,
+    "One job's story": ONE_JOB,
+    "What could not be used": UNUSABLE_INPUT,
+}
+
+
+class Queries(Construct):
+    """The queries, in a folder of the stack's name, over the logs of all functions."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, functions: tuple[TrainGuardFunction, ...]) -> None:
+        super().__init__(scope, construct_id)
+        groups = [part.log_group_name for part in functions]
+        for name, text in QUERIES.items():
+            words = "".join(word.capitalize() for word in name.replace("'", "").split())
+            logs.CfnQueryDefinition(
+                self,
+                words,
+                name=f"{Stack.of(self).stack_name}/{name}",
+                query_string=text,
+                log_group_names=groups,
+            )

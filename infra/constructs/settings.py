@@ -1,0 +1,51 @@
+"""Settings of jobs that hold for the whole stack, or that a job may name: documents in SSM parameters."""
+
+import json
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from infra.config import DeploymentConfig
+from infra.constructs.policy import allow
+
+
+class Settings(Construct):
+    """The stack's default settings, and the path below which people put others.
+
+    Attributes
+    ----------
+    default : aws_ssm.StringParameter
+        The document that holds for every job.
+    path : str
+        Beginning of the names of the parameters that a job may name in a tag.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
+        super().__init__(scope, construct_id)
+        stack = Stack.of(self).stack_name
+        self.path = f"/{stack}/settings/"
+        self.default = ssm.StringParameter(
+            self,
+            "StackDefault",
+            parameter_name=f"/{stack}/default-settings",
+            description="What holds for every training job that says nothing else, as JSON: docs/configuration.md",
+            string_value=json.dumps({"evaluate": _evaluate(config)}),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of a function that registers jobs."""
+        return {"DEFAULT_SETTINGS_PARAMETER": self.default.parameter_name, "SETTINGS_PATH": self.path}
+
+    def read(self) -> iam.PolicyStatement:
+        """Return the statement that lets a role read settings."""
+        named = Stack.of(self).format_arn(service="ssm", resource="parameter", resource_name=f"{self.path[1:]}*")
+        return allow("ReadSettings", ["ssm:GetParameter"], [self.default.parameter_arn, named])
+
+
+def _evaluate(config: DeploymentConfig) -> str | list[str]:
+    """Return whom the default evaluates: who writes into a bucket of the stack's own has asked for it."""
+    if config.evaluate is None:
+        return "tagged" if config.profile_bucket else "all"
+    return config.evaluate.split(",") if "*" in config.evaluate else config.evaluate

@@ -1,0 +1,125 @@
+"""A deployment's own rules (``-c rules_package=…``): a package that is checked, and goes into the layer.
+
+It is imported in a process of its own that sees what the layer will hold and nothing else: what works here and is
+missing there, a library of this machine, say, must fail now and not in the functions.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copy2
+
+from trainguard.rules.extension import MARKER
+
+LAYER_PACKAGES = (
+    "aws_lambda_powertools",
+    "jinja2",
+    "jmespath",
+    "markupsafe",
+    "msgspec",
+    "numpy",
+    "trainguard",
+    "typing_extensions",
+    "tzdata",
+)
+"""What the layer holds beside the standard library."""
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+MOST_BYTES = 5_000_000
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_TAKEN = frozenset(
+    {*LAYER_PACKAGES, *sys.stdlib_module_names, MARKER, "boto3", "botocore", "handler", "lambdas", "infra"}
+)
+_COMPILED = frozenset({".so", ".pyd", ".dylib"})
+_CHECK_S = 60
+
+
+class RulesPackageError(ValueError):
+    """A package of rules that cannot be deployed; the message says what is wrong with which."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"rules_package {str(folder)!r} cannot be used: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class RulesPackage:
+    """A package of rules that was checked: its name, its files below its folder, and the names of its rules."""
+
+    name: str
+    folder: Path
+    files: tuple[Path, ...]
+    rules: tuple[str, ...]
+
+    @property
+    def marker(self) -> str:
+        """Source of the module that tells the functions of the package."""
+        return f'"""Written when the layer was built."""\n\nPACKAGE = {self.name!r}\nRULES = {self.rules!r}\n'
+
+    def copy_to(self, site: Path) -> None:
+        """Put the package and its marker into the folder from which the functions import."""
+        _copy(self.folder, self.files, site / self.name)
+        (site / f"{MARKER}.py").write_text(self.marker, encoding="utf-8")
+
+
+def read_rules_package(place: str) -> RulesPackage:
+    """Return the package at a path, relative to the project unless it is absolute.
+
+    Raises
+    ------
+    RulesPackageError
+        When there is no package, its name is taken, it cannot be imported with what the layer holds, or a rule of it
+        breaks the protocol.
+    """
+    folder = (PROJECT_ROOT / place).resolve()
+    if not (folder / "__init__.py").is_file():
+        raise RulesPackageError(folder, "expected a folder with an __init__.py in it")
+    if not _NAME.fullmatch(folder.name) or folder.name in _TAKEN:
+        raise RulesPackageError(folder, f"its name {folder.name!r} is taken, or is none in lower case")
+    files = _files(folder)
+    return RulesPackage(folder.name, folder, files, _checked(folder, files))
+
+
+def _files(folder: Path) -> tuple[Path, ...]:
+    files = sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file()
+        and "__pycache__" not in file.parts
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
+    compiled = [file.name for file in files if file.suffix in _COMPILED]
+    if compiled:
+        raise RulesPackageError(folder, f"{compiled[0]} is compiled for this machine, expected Python sources")
+    size = sum(file.stat().st_size for file in files)
+    if size > MOST_BYTES:
+        raise RulesPackageError(folder, f"it has {size:,} bytes, expected at most {MOST_BYTES:,}")
+    return tuple(files)
+
+
+def _copy(folder: Path, files: Sequence[Path], target: Path) -> None:
+    for file in files:
+        copied = target / file.relative_to(folder)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        copy2(file, copied)
+
+
+def _checked(folder: Path, files: Sequence[Path]) -> tuple[str, ...]:
+    """Import the package alone, as the functions will, and return the names of its rules."""
+    with tempfile.TemporaryDirectory(prefix="trainguard-rules-") as staging:
+        _copy(folder, files, Path(staging) / folder.name)
+        command = [sys.executable, "-B", "-m", "infra.rules_check", staging, folder.name]
+        try:
+            done = subprocess.run(  # noqa: S603 -- no shell, own words
+                command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False, timeout=_CHECK_S
+            )
+        except subprocess.TimeoutExpired as fault:
+            raise RulesPackageError(folder, f"importing it took over {_CHECK_S} s") from fault
+    last = done.stdout.strip().rpartition("\n")[2]
+    if done.returncode != 0 or not last.startswith("rules: "):
+        reason = done.stderr.strip().rpartition("\n")[2] or "its import ended the process"
+        raise RulesPackageError(folder, reason)
+    return tuple(last.removeprefix("rules: ").split(","))

@@ -1,0 +1,40 @@
+"""Plants the canary, and looks minutes later whether it was found, told and reported."""
+
+import os
+from typing import Any
+
+import msgspec
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.environment import CanaryEnvironment, load_environment
+from trainguard.adapters.journal import PowertoolsJournal
+from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.canary.call import CanaryCall
+from trainguard.canary.run import Canary
+
+logger = Logger()
+metrics = Metrics()
+environment = load_environment(CanaryEnvironment, os.environ, function="canary")
+clients = Clients()
+canary = Canary(
+    bucket=environment.profile_bucket,
+    objects=S3ProfileObjects(client=clients.s3),
+    rows=DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table),
+    journal=PowertoolsJournal(logger=logger, metrics=metrics),
+)
+
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Do the step that a schedule asks for; its time is the canary's."""
+    del context
+    call = msgspec.convert(event, CanaryCall)
+    at = call.time.timestamp()
+    if call.step == "plant":
+        return {"job": canary.plant(at)}
+    verdict = canary.look(at)
+    return {"job": verdict.job, "passed": verdict.passed, "missing": list(verdict.missing)}

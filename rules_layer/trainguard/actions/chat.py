@@ -1,0 +1,66 @@
+"""The alert for Slack and Teams: a custom notification of Amazon Q Developer in chat applications (AWS Chatbot).
+
+The service reads the body of an SNS message as it is, drops what has another form without a word, and keeps messages of
+one ``threadId`` together: so a finding's fire, escalations and end stand in one thread. Form:
+https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html
+"""
+
+from typing import Any
+
+from trainguard.actions.request import AlertRequest
+from trainguard.actions.wording import headline, subject
+from trainguard.records import AlertKind
+from trainguard.report.links import open_command
+
+TITLE_LIMIT = 200
+PARAGRAPH_LIMIT = 1_200
+"""Texts of a message stay under the 3,000 characters that Slack shows of one block."""
+
+_SIGNS = {
+    AlertKind.FIRE: ":rotating_light:",
+    AlertKind.ESCALATION: ":arrow_double_up:",
+    AlertKind.CLEARED: ":white_check_mark:",
+    AlertKind.WARNING: ":octagonal_sign:",
+    AlertKind.NOTICE: ":wrench:",
+}
+
+
+def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
+    """Return the notification; ``done`` is the sentence on what was done."""
+    fire = request.fire
+    said = (("Severity", fire.severity), ("Lost", fire.cost), ("Action", done))
+    paragraphs = [plain(fire.reason), *(f"*{name}:* {plain(value)}" for name, value in said if value)]
+    context = {"Job": fire.job, "Rule": fire.rule, "Node": fire.node, "AlertId": fire.own_id, "At": fire.fired_at}
+    return {
+        "version": "1.0",
+        "source": "custom",
+        "id": fire.own_id,
+        "content": {
+            "textType": "client-markdown",
+            "title": f"{_SIGNS[fire.kind]} {plain(headline(request), TITLE_LIMIT)}",
+            "description": "\n".join(paragraphs),
+            "nextSteps": [plain(step) for step in _next_steps(request)],
+            "keywords": [plain(word) for word in ("TrainGuard", fire.kind.value, fire.rule, fire.severity) if word],
+        },
+        "metadata": {
+            "threadId": fire.fire_id,
+            "summary": subject(fire),
+            "eventType": f"TrainGuard-{fire.kind.value}",
+            "relatedResources": [fire.job_arn],
+            "additionalContext": {name: plain(value) for name, value in context.items()},
+        },
+    }
+
+
+def plain(words: str, limit: int = PARAGRAPH_LIMIT) -> str:
+    """Return words in which a chat program finds no mention and no link: node ids come from profiles, not from us."""
+    cut = words if len(words) <= limit else words[: limit - 1] + "…"
+    return cut.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")
+
+
+def _next_steps(request: AlertRequest) -> list[str]:
+    fire = request.fire
+    if fire.kind is AlertKind.NOTICE:
+        return ["Repair the settings: trainguard params validate"]
+    advice = [fire.advice] if fire.advice and fire.kind is not AlertKind.CLEARED else []
+    return [*advice, f"Open the report: {fire.report_link or open_command(fire.job)}"]

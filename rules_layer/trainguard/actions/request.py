@@ -1,0 +1,95 @@
+"""What the functions of the fire path are given, as the outbox and the state machine wrote it."""
+
+from typing import Literal
+
+import msgspec
+
+from trainguard.records import AlertKind
+from trainguard.settings.policy import JobPolicy
+
+UNDECIDED = "none"
+"""Stands for the decision where none was to be made: an escalation stops nothing."""
+
+
+class Fire(msgspec.Struct, rename="camel"):
+    """What an alert is about: the execution's input, of whatever ``kind``.
+
+    ``fire_id`` names the fire, ``alert_id`` the alert. ``report_uri`` and ``report_page`` are S3 URIs of
+    ``report.json`` and ``report.html``, ``report_link`` is the page in the console. ``fired_at`` is the event time at
+    which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there.
+    """
+
+    job: str
+    job_arn: str
+    rule: str
+    fire_id: str
+    episode: int
+    node: str
+    reason: str
+    fired_at: str
+    report_uri: str
+    kind: AlertKind = AlertKind.FIRE
+    alert_id: str | None = None
+    report_page: str | None = None
+    report_link: str | None = None
+    measured: float | None = None
+    threshold: float | None = None
+    severity: str | None = None
+    advice: str | None = None
+    cost: str | None = None
+    previous_severity: str | None = None
+    lasted_s: float | None = None
+    policy: JobPolicy = JobPolicy()
+
+    @property
+    def own_id(self) -> str:
+        """The alert's own name; a warning's is made of its fire's."""
+        if self.kind is AlertKind.WARNING:
+            return f"{self.fire_id}-warning"
+        return self.alert_id or self.fire_id
+
+
+class Decision(msgspec.Struct, rename="camel"):
+    """What the stop decision was; ``stop_at``, ISO 8601, is when a grace time ends."""
+
+    stop: bool = False
+    decision: str = UNDECIDED
+    why: str = ""
+    stop_at: str | None = None
+
+
+class StopResult(msgspec.Struct):
+    """What came of StopTrainingJob; ``error`` says why it failed."""
+
+    made: bool = False
+    error: str | None = None
+
+
+class AlertRequest(msgspec.Struct):
+    """Everything that the alert is made of."""
+
+    fire: Fire
+    decision: Decision = msgspec.field(default_factory=Decision)
+    stop: StopResult = msgspec.field(default_factory=StopResult)
+
+    @property
+    def is_about_a_stop(self) -> bool:
+        """Whether a stop was made, was tried in vain, or is to come: of that people are told whatever else holds."""
+        return self.stop.made or self.decision.stop or self.fire.kind is AlertKind.WARNING
+
+
+class StopCase(msgspec.Struct, rename="camel"):
+    """A fire that asks whether it may stop its training job.
+
+    ``job_created_at`` is when SageMaker created the job that TrainGuard registered. The ``attempt`` is ``first`` right
+    after the fire, and ``final`` when a grace time is over.
+    """
+
+    job: str
+    job_arn: str
+    rule: str
+    fire_id: str
+    fired_at: str
+    job_created_at: str | None = None
+    policy: JobPolicy = JobPolicy()
+    attempt: Literal["first", "final"] = "first"

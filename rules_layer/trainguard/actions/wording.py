@@ -1,0 +1,112 @@
+"""The words of an alert: its subject, its first line, what was done, and the text for people."""
+
+from trainguard.actions.request import AlertRequest, Fire
+from trainguard.engine.registration import STOP_TAG
+from trainguard.records import AlertKind
+from trainguard.report.links import open_command
+from trainguard.rules.units import show_duration
+
+SUBJECT_LIMIT = 99
+DETAIL_LIMIT = 1_000
+_UNKNOWN = "unknown"
+
+
+def headline(request: AlertRequest) -> str:
+    """Return what the alert says in one sentence."""
+    fire = request.fire
+    job = f"training job {fire.job}"
+    return {
+        AlertKind.FIRE: f"{fire.rule} fired on {job}.",
+        AlertKind.ESCALATION: f"{fire.rule} is now {fire.severity} on {job}; it was {_previous(fire)}.",
+        AlertKind.CLEARED: f"{fire.rule} is over on {job}{_lasted(fire)}.",
+        AlertKind.WARNING: f"{fire.rule} fired on {job}, which will be stopped at {request.decision.stop_at}.",
+        AlertKind.NOTICE: f"The settings of {job} have faults.",
+    }[fire.kind]
+
+
+def subject(fire: Fire) -> str:
+    """Return the e-mail subject: ASCII without control characters, under 100 characters, as SNS demands."""
+    said = {
+        AlertKind.FIRE: f"{fire.rule} fired on {fire.job}",
+        AlertKind.ESCALATION: f"{fire.rule} now {fire.severity} on {fire.job}",
+        AlertKind.CLEARED: f"{fire.rule} is over on {fire.job}",
+        AlertKind.WARNING: f"{fire.rule} will stop {fire.job}",
+        AlertKind.NOTICE: f"faulty settings of {fire.job}",
+    }[fire.kind]
+    printable = (character if " " <= character <= "~" else "?" for character in f"TrainGuard: {said}")
+    return "".join(printable)[:SUBJECT_LIMIT]
+
+
+def action(request: AlertRequest) -> str:
+    """Return what was done, for the alert and for the rule's row."""
+    fire, decision = request.fire, request.decision
+    if fire.kind is AlertKind.ESCALATION:
+        return f"Severity grew from {_previous(fire)} to {fire.severity}."
+    if fire.kind is AlertKind.CLEARED:
+        return f"The finding is over{_lasted(fire)}."
+    if fire.kind is AlertKind.NOTICE:
+        return "What is faulty is not in force; everything else is."
+    if fire.kind is AlertKind.WARNING:
+        return f"Training job will be stopped at {decision.stop_at}: {decision.why}."
+    return _of_stop(request)
+
+
+def _of_stop(request: AlertRequest) -> str:
+    decision = request.decision
+    if request.stop.made:
+        return f"Training job stopped: {decision.why}."
+    if decision.stop:
+        return f"Stopping the training job failed: {(request.stop.error or 'no reason given')[:DETAIL_LIMIT]}"
+    return f"Training job not stopped: {decision.why}."
+
+
+def text(request: AlertRequest, done: str) -> str:
+    """Return the text for people; ``done`` is the sentence on what was done."""
+    fire = request.fire
+    lines = [headline(request), "", fire.reason, "", *_matters(fire), *_unless(fire), f"Action: {done}", _when(fire)]
+    if fire.kind is not AlertKind.NOTICE:
+        lines += _report(fire)
+    return "\n".join([*lines, f"Alert id: {fire.own_id} (the same alert may be delivered more than once)"])
+
+
+def _when(fire: Fire) -> str:
+    if fire.kind is AlertKind.NOTICE:
+        return f"Found at: {fire.fired_at}"
+    said = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(fire.kind, "Fired at")
+    return f"{said}: {fire.fired_at} (node {fire.node}, episode {fire.episode})"
+
+
+def _unless(fire: Fire) -> list[str]:
+    """Return the line about how a stop that is to come can be averted."""
+    if fire.kind is not AlertKind.WARNING:
+        return []
+    return [
+        "To keep it running: take its tag " + STOP_TAG + " away, or throw the deployment's stop switch. It is not "
+        "stopped either if the finding is over by then, or while it uploads its model."
+    ]
+
+
+def _matters(fire: Fire) -> list[str]:
+    """Return lines about how much the finding matters and what to do, as far as that is known."""
+    advice = None if fire.kind is AlertKind.CLEARED else fire.advice
+    severity = None if fire.kind is AlertKind.NOTICE else fire.severity
+    lines = (("What to do", advice), ("Severity", severity), ("Lost", fire.cost))
+    return [f"{name}: {value[:DETAIL_LIMIT]}" for name, value in lines if value]
+
+
+def _report(fire: Fire) -> list[str]:
+    """Return lines about where the report lies: its place, a link into the console, and the command without one."""
+    link = [f"Open it in the console: {fire.report_link}"] if fire.report_link else []
+    return [
+        f"Report: {fire.report_page or fire.report_uri}",
+        *link,
+        f"Or by a link of its own: {open_command(fire.job)}",
+    ]
+
+
+def _previous(fire: Fire) -> str:
+    return fire.previous_severity or _UNKNOWN
+
+
+def _lasted(fire: Fire) -> str:
+    return "" if fire.lasted_s is None else f" after {show_duration(fire.lasted_s)}"

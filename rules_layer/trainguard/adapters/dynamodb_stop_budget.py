@@ -1,0 +1,72 @@
+"""The ceiling on stops in DynamoDB: one item of RuleState that no job can own, for a job's name has no asterisk."""
+
+from typing import TYPE_CHECKING
+
+from trainguard.actions.ceiling import Stop, admit
+from trainguard.adapters.attribute_values import Columns, integer, text
+from trainguard.adapters.dynamodb_table import Expression, Table, decoding
+from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
+from trainguard.errors import StateConflictError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from trainguard.adapters.attribute_values import Item
+
+ALL_JOBS, STOPS = "*", "stops"
+ITEM = f"RuleState/{ALL_JOBS}/{STOPS}"
+ATTEMPTS = 4
+
+
+class DynamoStopBudget:
+    """The stops of the last hour, each with its fire, its job and its time; Version is the only lock.
+
+    Parameters
+    ----------
+    client : DynamoDBClient
+        Low-level client.
+    table : str
+        Name of the RuleState table.
+    """
+
+    def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
+        self._table = Table(client=client, name=table)
+
+    def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
+        """Take one of ``limit`` stops within the hour before ``now``; raise StateConflictError after four conflicts."""
+        version = 0
+        for _ in range(ATTEMPTS):
+            version, stops = self._load()
+            granted = admit(stops, fire_id, job, now=now, limit=limit)
+            if granted is None:
+                return False
+            if granted == stops or self._save(version, granted):
+                return True
+        raise StateConflictError(ITEM, version)
+
+    def _load(self) -> tuple[int, dict[str, Stop]]:
+        item = self._table.get(_key())
+        if item is None:
+            return 0, {}
+        columns = Columns(item)
+        with decoding(ITEM):
+            stops = {
+                fire_id: Stop(stop.text("Job"), epoch_from_iso(stop.text("At")))
+                for fire_id, stop in columns.nested("Stops").items()
+            }
+            return columns.integer("Version"), stops
+
+    def _save(self, version: int, stops: dict[str, Stop]) -> bool:
+        names = {"#version": "Version"}
+        condition = Expression("attribute_not_exists(#version)", names)
+        if version:
+            condition = Expression("#version = :version", names, {":version": integer(version)})
+        granted: Item = {
+            fire_id: {"M": {"Job": text(stop.job), "At": text(iso_from_epoch(stop.at))}}
+            for fire_id, stop in stops.items()
+        }
+        return self._table.put(_key() | {"Version": integer(version + 1), "Stops": {"M": granted}}, condition)
+
+
+def _key() -> "Item":
+    return {"TrainingJobName": text(ALL_JOBS), "RuleTarget": text(STOPS)}

@@ -1,0 +1,110 @@
+"""What people are told after a fire: that its finding grew graver, or is over; and of faults in a job's settings.
+
+The tick decides it from the verdicts of the whole job, and what it told last is stored in ``*#job`` with the outbox, in
+one conditional write: so each is told once, and nothing is lost half-way. A finding's severity here is its own, as in
+the alert of its fire; that it explains another finding makes it no graver, for of that one people are told too. Once a
+job has ended its report says how each finding stands, and nothing more is told.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from trainguard.engine.episodes import fire_id
+from trainguard.engine.findings import Finding, finding_of
+from trainguard.engine.fires import ADVICE_LIMIT
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.severity import rank_of
+from trainguard.engine.slots import Verdict
+from trainguard.engine.streams import JobState, Told
+from trainguard.pricing.cost import Account
+from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, Severity, Status
+
+SETTINGS = "Settings"
+"""Stands in place of a rule's name in what is told of a job's settings."""
+
+NOTICE_LIMIT = 1_000
+
+
+def news_of(
+    job: JobRecord, plan: RulePlan, verdicts: Sequence[Verdict], account: Account, state: JobState, *, now: float
+) -> list[OutboxEntry]:
+    """Return what is to be told of a job now, and take note in ``state`` that it will be.
+
+    ``now`` is the time of a notice, epoch seconds: settings have no event time.
+    """
+    news = list(_notice(job, plan, state, now))
+    if job.closing:
+        return news
+    for verdict in verdicts:
+        if verdict.episode.alerted == plan.episode_of(verdict.rule):
+            news.extend(_of_finding(job, verdict, finding_of(verdict, account), state, at=account.through or now))
+    return news
+
+
+def _of_finding(
+    job: JobRecord, verdict: Verdict, finding: Finding, state: JobState, *, at: float
+) -> Iterator[OutboxEntry]:
+    """Yield an escalation while the episode is open, and that it is over when it is: unless its rule has failed."""
+    rule, episode = verdict.rule, verdict.episode
+    told = state.told.get(rule)
+    if told is None or told.episode != episode.alerted:
+        told = Told(episode.alerted, episode.fired_at, episode.alerted_severity or finding.severity.value)
+        state.told[rule] = told
+    if episode.is_open and rank_of(finding.severity) > rank_of(told.severity):
+        previous, told.severity = told.severity, finding.severity.value
+        yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
+    elif not episode.is_open and not told.cleared and verdict.judgement.status is not Status.ERROR:
+        told.cleared = True
+        lasted_s = None if told.since is None else max(at - told.since, 0.0)
+        yield _entry(job, verdict, finding, AlertKind.CLEARED, at=at, lasted_s=lasted_s)
+
+
+def _entry(
+    job: JobRecord,
+    verdict: Verdict,
+    finding: Finding,
+    kind: AlertKind,
+    *,
+    at: float,
+    previous_severity: str | None = None,
+    lasted_s: float | None = None,
+) -> OutboxEntry:
+    return OutboxEntry(
+        fire_id=fire_id(job.arn, verdict.rule, verdict.episode.alerted),
+        rule=verdict.rule,
+        episode=verdict.episode.alerted,
+        node=(finding.worst or JOB_NODE).partition("/")[0],
+        enqueued_at=at,
+        reason=finding.reason,
+        measured=verdict.judgement.measured,
+        threshold=verdict.judgement.threshold,
+        severity=finding.severity,
+        advice=None if finding.advice is None else finding.advice[:ADVICE_LIMIT],
+        cost=None if finding.cost is None else str(finding.cost),
+        kind=kind,
+        previous_severity=previous_severity,
+        lasted_s=lasted_s,
+    )
+
+
+def _notice(job: JobRecord, plan: RulePlan, state: JobState, now: float) -> Iterator[OutboxEntry]:
+    """Yield a notice about faults in the job's settings, once for the same faults."""
+    faults = tuple(dict.fromkeys((*job.setting_faults, *(str(fault) for fault in plan.faults.values()))))
+    if not faults:
+        return
+    identity = hashlib.sha256("\n".join((job.arn, *faults)).encode()).hexdigest()[:20]
+    if state.noticed == identity:
+        return
+    state.noticed = identity
+    yield OutboxEntry(
+        fire_id=identity,
+        rule=SETTINGS,
+        episode=0,
+        node=JOB_NODE,
+        enqueued_at=now,
+        reason=" ".join(faults)[:NOTICE_LIMIT],
+        measured=None,
+        threshold=None,
+        severity=Severity.LOW,
+        kind=AlertKind.NOTICE,
+    )

@@ -1,0 +1,276 @@
+"""What it costs to operate TrainGuard: a model of what the stack uses, multiplied by unit prices.
+
+A model and no measurement. The sizes and times in it are those that `make bench` prints, in round numbers; where the
+stack shares work between nodes the model takes the dearer case.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.pricing.unit_prices import UnitPrices
+from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
+
+HOURS_A_MONTH = 730.0
+MINUTES_AN_HOUR = 60
+ALARM_METRICS = 20
+"""Metrics that the stack's alarms read."""
+
+DASHBOARDS = 0
+"""Dashboards that the stack has."""
+
+CORES_A_GPU = 12
+"""As in an instance with 8 GPUs and 96 cores."""
+
+_BYTES_A_LINE = 121
+_LINES_OF_A_NODE = 3
+_BYTES_A_FRAMEWORK_OBJECT = 40_000
+_STATE_BYTES, _STATE_BYTES_A_GPU = 2_800, 530
+_FRAMEWORK_STATE_UNITS = 4
+_ROW_UNITS = 1
+"""Every row of RuleState measured stayed below 1 KB, one write unit."""
+
+_SHOWS_AN_HOUR = 12
+"""A row that does not change is written every five minutes."""
+
+_REQUEST_BATCH = 10
+_OBJECTS_A_BATCH = 25
+_WINDOWS_A_MINUTE = 3
+"""Windows of 20 s in which doorbells gather; batches of up to 100 are a quarter full, as five pollers share a queue."""
+
+_WAIT_S, _EVALUATE_S_A_LINE, _EVALUATOR_GIB = 0.05, 2e-6, 1.0
+_READ_WAIT_S, _DIGEST_S_A_LINE, _DIGEST_GIB = 0.08, 1.8e-6, 2.0
+_HOURS_LISTED, _KEYS_A_PAGE = 26, 1_000
+_TICK_S, _TICK_S_A_NODE, _TICK_GIB = 0.05, 0.002, 0.5
+_LOG_BYTES_AN_INVOCATION = 1_500
+_IDLE_LOG_BYTES = 1_000
+_POLLERS = 5
+_BUSY_METRICS = 2
+_REPORT_TRANSITIONS, _FIRE_TRANSITIONS = 12, 27
+_FIRE_WRITES = 4
+_FIRE_COMPUTE_GIB_S = 8.0
+_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A job whose profile is watched.
+
+    Attributes
+    ----------
+    nodes : int
+        Nodes that write a profile, at least 1.
+    hours : float
+        Length of the job, above 0.
+    gpus : int
+        GPUs a node; the node has twelve cores for each.
+    interval_ms : int
+        Sampling interval of the system metrics.
+    framework : bool
+        Whether each GPU's process writes framework events.
+    retention_days : int
+        Age at which profiles expire.
+    """
+
+    nodes: int = 1
+    hours: float = 1.0
+    gpus: int = 8
+    interval_ms: int = 500
+    framework: bool = False
+    retention_days: int = 30
+
+    @property
+    def lines(self) -> float:
+        """Lines of one object of system metrics: two a core, two a GPU and some of the node, at every sampling."""
+        series = 2 * CORES_A_GPU * max(self.gpus, 1) + 2 * self.gpus + _LINES_OF_A_NODE
+        return series * 60_000 / self.interval_ms
+
+    @property
+    def framework_objects(self) -> int:
+        """Framework objects of one node a minute."""
+        return max(self.gpus, 1) if self.framework else 0
+
+    @property
+    def objects(self) -> int:
+        """Objects of all nodes an hour."""
+        return self.nodes * MINUTES_AN_HOUR * (1 + self.framework_objects)
+
+    @property
+    def profile_bytes(self) -> float:
+        """Bytes that all nodes write in an hour."""
+        minute = self.lines * _BYTES_A_LINE + self.framework_objects * _BYTES_A_FRAMEWORK_OBJECT
+        return self.nodes * MINUTES_AN_HOUR * minute
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One line of a bill: ``amount`` units of ``what`` at ``price`` each."""
+
+    service: str
+    what: str
+    amount: float
+    price: float
+
+    @property
+    def cost(self) -> float:
+        """What the line comes to."""
+        return self.amount * self.price
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a job and its deployment cost.
+
+    Attributes
+    ----------
+    hourly : sequence of CostLine
+        What an hour of the job costs while it runs.
+    at_end : sequence of CostLine
+        What the full report at the job's end costs, once.
+    fire : sequence of CostLine
+        What one alert costs, with its report.
+    idle : sequence of CostLine
+        What a month of the deployment costs without any job.
+    busy : sequence of CostLine
+        What a month in which jobs run adds to that, however many.
+    profile : sequence of CostLine
+        What the job's profile itself costs in S3, for each hour of the job: any profiler's would.
+    """
+
+    workload: Workload
+    hourly: Sequence[CostLine]
+    at_end: Sequence[CostLine]
+    fire: Sequence[CostLine]
+    idle: Sequence[CostLine]
+    busy: Sequence[CostLine]
+    profile: Sequence[CostLine]
+
+    @property
+    def an_hour(self) -> float:
+        """Cost of an hour of the job."""
+        return total(self.hourly)
+
+    @property
+    def the_job(self) -> float:
+        """Cost of the whole job, with its report."""
+        return self.an_hour * self.workload.hours + total(self.at_end)
+
+    @property
+    def a_month(self) -> float:
+        """Cost of a month in which such jobs follow each other without a break, and of the deployment."""
+        return self.the_job * HOURS_A_MONTH / self.workload.hours + total(self.idle) + total(self.busy)
+
+    @property
+    def the_profile(self) -> float:
+        """Cost of the job's profile in S3 until it expires."""
+        return total(self.profile) * self.workload.hours
+
+
+def total(lines: Sequence[CostLine]) -> float:
+    """Return the sum of lines."""
+    return math.fsum(line.cost for line in lines)
+
+
+def estimate(workload: Workload, prices: UnitPrices) -> Estimate:
+    """Multiply out what a job and its deployment use."""
+    return Estimate(
+        workload=workload,
+        hourly=_hourly(workload, prices),
+        at_end=_at_end(workload, prices),
+        fire=_fire(prices),
+        idle=_idle(prices),
+        busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
+        profile=_profile(workload, prices),
+    )
+
+
+def _hourly(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
+    invocations = MINUTES_AN_HOUR * _batches_a_minute(job.objects / MINUTES_AN_HOUR)
+    requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
+    evaluator_s = job.objects * _WAIT_S + job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
+    tick_s = MINUTES_AN_HOUR * job.nodes * _TICK_S_A_NODE
+    reads = MINUTES_AN_HOUR * job.nodes * (_state_units(job) / 4 + math.ceil(_state_units(job) / 4))
+    rows = len(RULE_NAMES) + 1 + job.nodes * _rows_of_a_node(job)
+    return (
+        CostLine("EventBridge", "events of S3", job.objects, prices.event),
+        CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
+        CostLine("Lambda", "invocations of evaluate_objects", invocations, prices.invocation),
+        CostLine("Lambda", "GiB-s of evaluate_objects", evaluator_s * _EVALUATOR_GIB, prices.compute_gib_s),
+        CostLine("Lambda", "GiB-s that the job adds to tick", tick_s * _TICK_GIB, prices.compute_gib_s),
+        CostLine("S3", "GET", job.objects, prices.object_get),
+        CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
+        CostLine("DynamoDB", "write units of RuleState", rows * _SHOWS_AN_HOUR * _ROW_UNITS, prices.write_unit),
+        CostLine("DynamoDB", "write units of Jobs", MINUTES_AN_HOUR, prices.write_unit),
+        CostLine("DynamoDB", "read units", reads, prices.read_unit),
+        CostLine("CloudWatch", "GB of logs", invocations * _LOG_BYTES_AN_INVOCATION / _GB, prices.log_gb),
+        CostLine("X-Ray", "traces", invocations, prices.trace),
+    )
+
+
+def _batches_a_minute(objects: float) -> float:
+    """Return how many batches the objects of a minute come in: with few, one a window; with many, batches fill up."""
+    return min(objects, max(_WINDOWS_A_MINUTE, objects / _OBJECTS_A_BATCH))
+
+
+def _state_units(job: Workload) -> int:
+    """Return the write units of one node's item of system metrics."""
+    return math.ceil((_STATE_BYTES + _STATE_BYTES_A_GPU * job.gpus) / 1024)
+
+
+def _state_writes(job: Workload) -> float:
+    """Return the write units of NodeState an hour: an item a node and minute, and the job's own."""
+    framework = _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
+    own = math.ceil((2_000 + 60 * job.nodes) / 1024)
+    return MINUTES_AN_HOUR * (job.nodes * (_state_units(job) + framework) + own)
+
+
+def _rows_of_a_node(job: Workload) -> int:
+    return len(SYSTEM_RULES) + (len(FRAMEWORK_RULES) if job.framework else 0)
+
+
+def _at_end(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
+    """Return the lines of the full report; every node and day lists the hours of all nodes."""
+    objects = job.objects * job.hours
+    items = job.nodes * math.ceil(job.hours / 24)
+    pages = items * (_HOURS_LISTED + job.objects * min(job.hours, 24.0) / _KEYS_A_PAGE)
+    digest_s = objects * _READ_WAIT_S + job.nodes * MINUTES_AN_HOUR * job.hours * job.lines * _DIGEST_S_A_LINE
+    transitions = _REPORT_TRANSITIONS + 3 * items
+    return (
+        CostLine("S3", "GET", objects + items, prices.object_get),
+        CostLine("S3", "LIST and PUT", pages + items + len(RULE_NAMES) + 3, prices.object_put),
+        CostLine("Lambda", "GiB-s of the report's functions", digest_s * _DIGEST_GIB, prices.compute_gib_s),
+        CostLine("Step Functions", "transitions", transitions, prices.transition),
+    )
+
+
+def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
+    return (
+        CostLine("Step Functions", "transitions", _FIRE_TRANSITIONS, prices.transition),
+        CostLine("Lambda", "GiB-s", _FIRE_COMPUTE_GIB_S, prices.compute_gib_s),
+        CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES, prices.write_unit),
+        CostLine("S3", "PUT", len(RULE_NAMES) + 3, prices.object_put),
+        CostLine("SNS", "messages, for mail and for chat", 2, prices.message),
+        CostLine("EventBridge", "events", 1, prices.event),
+    )
+
+
+def _idle(prices: UnitPrices) -> tuple[CostLine, ...]:
+    ticks = MINUTES_AN_HOUR * HOURS_A_MONTH
+    return (
+        CostLine("CloudWatch", "metrics that alarms read", ALARM_METRICS, prices.alarm_metric_month),
+        CostLine("CloudWatch", "dashboards", DASHBOARDS, prices.dashboard_month),
+        CostLine("SQS", "requests of Lambda's pollers", ticks * _POLLERS * _WINDOWS_A_MINUTE, prices.queue_request),
+        CostLine("X-Ray", "traces of tick", ticks, prices.trace),
+        CostLine("Lambda", "invocations of tick", ticks, prices.invocation),
+        CostLine("Lambda", "GiB-s of tick", ticks * _TICK_S * _TICK_GIB, prices.compute_gib_s),
+        CostLine("CloudWatch", "GB of logs", ticks * _IDLE_LOG_BYTES / _GB, prices.log_gb),
+        CostLine("DynamoDB", "read units", ticks * 0.5, prices.read_unit),
+    )
+
+
+def _profile(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
+    stored = job.profile_bytes / _GB * job.retention_days * 24 / HOURS_A_MONTH
+    return (
+        CostLine("S3", "GB-months of profile", stored, prices.object_gb_month),
+        CostLine("S3", "PUT by the training job", job.objects, prices.object_put),
+    )

@@ -1,0 +1,66 @@
+"""Tags of a job, as settings: ``trainguard:<Rule>_<parameter>``, and ``trainguard:`` with the name of a choice."""
+
+import re
+from collections.abc import Mapping
+
+from trainguard.settings.choices import CHOICES, STOP_PREFIX
+from trainguard.settings.faults import SettingFault
+from trainguard.settings.source import Source
+from trainguard.settings.tag_names import (
+    FRAMEWORK_EXPECTED,
+    FRAMEWORK_TAG,
+    NAMESPACE,
+    SETTINGS_TAG,
+    STOP_ALLOWED,
+    STOP_TAG,
+)
+
+_NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG})
+_EXACT: Mapping[str, str] = {STOP_TAG: STOP_ALLOWED, FRAMEWORK_TAG: FRAMEWORK_EXPECTED}
+_MEANT = frozenset({"allow", "true", "yes", "on", "expect", "1"})
+"""What somebody writes who means yes and is not heard; anything else is a no, and may be."""
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+){0,10}", re.ASCII)
+_LONGEST_NAME = 500
+
+
+def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
+    """Return the settings in a job's tags; ``called`` is what a person calls them."""
+    named = {
+        key.removeprefix(NAMESPACE): value
+        for key, value in tags.items()
+        if key.startswith(NAMESPACE) and key not in _NO_SETTINGS
+    }
+    faults = tuple(
+        SettingFault(f"{called} {key}", key.removeprefix(NAMESPACE), tags[key], f"{wanted}, to the letter")
+        for key, wanted in _EXACT.items()
+        if key in tags and tags[key] != wanted and tags[key].strip().lower() in {*_MEANT, wanted}
+    )
+    choices = {name: value for name, value in named.items() if name in CHOICES or name.startswith(STOP_PREFIX)}
+    return Source(
+        name=f"{called}s",
+        parameters={name: value for name, value in named.items() if name not in choices},
+        choices=choices,
+        origins={name: f"{called} {NAMESPACE}{name}" for name in named},
+        faults=faults,
+    )
+
+
+def asks(tags: Mapping[str, str]) -> bool:
+    """Whether any tag speaks to TrainGuard."""
+    return any(key.startswith(NAMESPACE) for key in tags)
+
+
+def settings_name(tags: Mapping[str, str], path: str) -> str | SettingFault | None:
+    """Return the name of the SSM parameter that a job's tag names; a fault when it is none below ``path``.
+
+    The value is the whole name, or what follows ``path``.
+    """
+    given = tags.get(SETTINGS_TAG)
+    if given is None:
+        return None
+    below = given.strip().removeprefix(path)
+    if len(path) + len(below) <= _LONGEST_NAME and _NAME.fullmatch(below):
+        return f"{path}{below}"
+    expected = f"the name of an SSM parameter below {path}, whole or without that"
+    return SettingFault(f"tag {SETTINGS_TAG}", "settings", given, expected, stops=True)

@@ -1,0 +1,83 @@
+"""Items of the three tables as a version of the code left them half-way through the recorded job, and their use.
+
+``python -m tests.functional.recorded_items FILE`` records those of the code that it runs with. A release that raises
+the codec records its predecessor's first; recordings are never made anew.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from moto import mock_aws
+
+from demo.uploads import RecordedObject
+from tests.functional.deployment import Deployment, doorbell, event, recorded_objects, ringing
+from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.worlds import offline_clients
+
+FOLDER = Path(__file__).with_name("recorded_state")
+TABLES = (JOBS, NODE_STATE, RULE_STATE)
+HALF_S = 600.0
+BATCH = 40
+
+Items = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Table to its items, in DynamoDB's own form."""
+
+
+def halves() -> tuple[list[RecordedObject], list[RecordedObject]]:
+    """Return the recorded job's objects of its first ten minutes, and those after."""
+    split = recorded_objects()[0].appears_at + HALF_S
+    first = [each for each in recorded_objects() if each.appears_at < split]
+    return first, [each for each in recorded_objects() if each.appears_at >= split]
+
+
+def evaluate(deployment: Deployment, objects: Sequence[RecordedObject]) -> None:
+    """Put objects, let the evaluator hear of them in batches, and let the tick come."""
+    deployment.put(objects)
+    function = deployment.function("evaluate_objects")
+    for start in range(0, len(objects), BATCH):
+        rung = [doorbell(each.key, at=each.appears_at) for each in objects[start : start + BATCH]]
+        assert function(ringing(rung)).value == {"batchItemFailures": []}
+    assert deployment.function("tick")(event("tick")).value["failed"] == {}
+
+
+def read_items(deployment: Deployment) -> Items:
+    """Return all items."""
+    scan = deployment.clients.dynamodb.scan
+    return {table: scan(TableName=table)["Items"] for table in TABLES}
+
+
+def write_items(deployment: Deployment, items: Items) -> None:
+    """Put all items."""
+    for table in TABLES:
+        for item in items[table]:
+            deployment.clients.dynamodb.put_item(TableName=table, Item=dict(item))
+
+
+def load_items(file: Path) -> Items:
+    """Read a recording."""
+    items: Items = msgspec.msgpack.decode(file.read_bytes())
+    return items
+
+
+class _Silent:
+    """Stands for pytest's captured output: what functions print is of no interest."""
+
+    def readouterr(self) -> Any:
+        """Return nothing."""
+        return type("Printed", (), {"out": ""})
+
+
+def _record(file: Path) -> None:
+    with mock_aws(), pytest.MonkeyPatch.context() as patch:
+        deployment = Deployment(offline_clients(), patch, _Silent())  # type: ignore[arg-type]  # as far as it is asked
+        deployment.create_training_job()
+        evaluate(deployment, halves()[0])
+        file.write_bytes(msgspec.msgpack.encode(read_items(deployment)))
+
+
+if __name__ == "__main__":
+    _record(Path(sys.argv[1]))

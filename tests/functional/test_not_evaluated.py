@@ -1,0 +1,104 @@
+"""A job that is not to be evaluated: known, with the reason, and otherwise left alone, whatever happens to it."""
+
+import pytest
+from moto.ssm.exceptions import ValidationException
+
+from tests.functional.deployment import JOB, OPTED_IN, Deployment, doorbell, event, recorded_objects, ringing
+from trainguard.records import JobRecord, JobStatus
+
+NOTHING_FAILED: dict[str, list[str]] = {"batchItemFailures": []}
+SWITCHES = {
+    "tag": ({"trainguard:evaluate": "off"}, '{"evaluate": "all"}'),
+    "stack": (OPTED_IN, '{"evaluate": "off"}'),
+    "untagged": ({"team": "vision"}, '{"evaluate": "tagged"}'),
+    "name": ({}, '{"evaluate": ["prod-*"]}'),
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
+
+@pytest.fixture(params=SWITCHES)
+def left_alone(request: pytest.FixtureRequest, deployment: Deployment) -> Deployment:
+    """Return a deployment with a running job that is not to be evaluated."""
+    tags, default = SWITCHES[request.param]
+    deployment.create_training_job(tags=tags)
+    deployment.world.put_settings(deployment.world.settings.default, default)
+    return deployment
+
+
+def stored(deployment: Deployment) -> JobRecord:
+    record = deployment.world.jobs.load(JOB)
+    assert record is not None
+    return record
+
+
+def untouched(deployment: Deployment) -> bool:
+    world = deployment.world
+    return not (
+        world.nodes.of_job(JOB) or world.rows.of_job(JOB) or world.started() or world.reported() or world.drain()
+    )
+
+
+def test_given_a_job_left_alone_when_its_objects_ring_then_they_are_counted_and_nothing_is_kept_of_them(
+    left_alone: Deployment,
+) -> None:
+    objects = recorded_objects()[:40]
+    left_alone.put(objects)
+    batch = ringing([doorbell(each.key, at=each.appears_at) for each in objects])
+    for _ in range(2):
+        answer = left_alone.function("evaluate_objects")(batch)
+        assert answer.value == NOTHING_FAILED
+        assert answer.metrics["NotEvaluated"] == len(objects)
+    job = stored(left_alone)
+    assert (job.policy.evaluated, job.active) == (False, False)
+    assert job.policy.why
+    assert job.expires_at is not None
+    assert untouched(left_alone)
+
+
+def test_given_a_job_left_alone_when_it_ends_then_its_item_says_so_and_nothing_is_closed(
+    left_alone: Deployment,
+) -> None:
+    follow = left_alone.function("job_lifecycle")
+    follow(event("training_job_in_progress"))
+    registered = stored(left_alone)
+    left_alone.set_status("Completed")
+    left_alone.function("job_lifecycle")(event("training_job_completed"))
+    ended = stored(left_alone)
+    assert (ended.status, ended.active, ended.policy) == (JobStatus.COMPLETED, False, registered.policy)
+    assert ended.expires_at == registered.expires_at
+    last = recorded_objects()[-1]
+    end = doorbell(f"{last.key.partition('/profiler-output/')[0]}/profiler-output/system/training_job_end.ts", at=9e8)
+    assert left_alone.function("evaluate_objects")(ringing([end])).value == NOTHING_FAILED
+    left_alone.function("tick")(event("tick"))
+    assert untouched(left_alone)
+
+
+def test_given_a_job_left_alone_when_the_switch_is_thrown_later_then_a_job_that_is_known_stays_as_it_was(
+    left_alone: Deployment,
+) -> None:
+    left_alone.function("job_lifecycle")(event("training_job_in_progress"))
+    left_alone.world.put_settings(left_alone.world.settings.default, '{"evaluate": "all"}')
+    left_alone.function("job_lifecycle")(event("training_job_in_progress"))
+    assert not stored(left_alone).policy.evaluated
+
+
+def test_given_a_settings_store_that_is_denied_when_objects_ring_then_their_messages_come_back(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.create_training_job()
+    objects = recorded_objects()[:3]
+    deployment.put(objects)
+    evaluate = deployment.function("evaluate_objects")
+    with monkeypatch.context() as denied:
+        denied.setattr("moto.ssm.models.SimpleSystemManagerBackend.get_parameter", _denied)
+        answer = evaluate(ringing([doorbell(each.key, at=each.appears_at) for each in objects]))
+    assert [failure["itemIdentifier"] for failure in answer.value["batchItemFailures"]] == ["m0", "m1", "m2"]
+    assert answer.metrics["PortFailures"] == 1
+    assert deployment.world.jobs.load(JOB) is None
+    assert evaluate(ringing([doorbell(each.key, at=each.appears_at) for each in objects])).value == NOTHING_FAILED
+    assert stored(deployment).policy.evaluated
+
+
+def _denied(*_: object) -> None:
+    raise ValidationException("nobody may read it now")

@@ -1,0 +1,205 @@
+"""How a job becomes known with its settings: once, completely, and with one notice of what is wrong."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.functional.worlds import BUCKET, MemoryUnderTest, World
+from trainguard.adapters.memory.faults import Crash, Fault
+from trainguard.adapters.memory.journal import MemoryJournal
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.registrar import Registrar
+from trainguard.errors import PortUnavailableError
+from trainguard.ports import RuleConfiguration
+from trainguard.records import JobRecord
+from trainguard.telemetry.keys import ProfileRoot
+
+NOW = 1_800_000_000.0
+RETENTION_S = 90 * 86_400
+JOB, PARAMETER = "prod-llm-1", "LowGPUUtilization_threshold_p95"
+BAD = {f"trainguard:{PARAMETER}": "160"}
+
+
+def registrar(world: World, journal: MemoryJournal | None = None) -> Registrar:
+    return Registrar(
+        jobs=world.jobs,
+        training_jobs=world.training_jobs,
+        settings=world.settings,
+        executions=world.executions,
+        journal=journal or MemoryJournal(),
+        now=lambda: NOW,
+    )
+
+
+def ensure(world: World, job: str = JOB) -> JobRecord:
+    return registrar(world).ensure(bucket=BUCKET, root=ProfileRoot("runs/", job))
+
+
+def test_given_a_job_without_settings_when_registered_then_it_has_those_of_the_stack(world: World) -> None:
+    world.create_training_job(JOB, {})
+    world.put_settings(world.settings.default, f'{{"evaluate": "all", "{PARAMETER}": 50}}')
+    job = ensure(world)
+    assert job.rule_settings == {PARAMETER: "50"}
+    assert job.setting_sources == dict.fromkeys(("evaluate", PARAMETER), "stack default /TrainGuard/default-settings")
+    assert (job.policy.evaluated, job.active, job.expires_at) == (True, True, None)
+    assert (job.setting_faults, world.started()) == ((), {})
+    assert world.jobs.load(JOB) == job
+
+
+def test_given_settings_of_every_source_when_registered_then_each_ranks_above_the_next(world: World) -> None:
+    names = ("LowGPUUtilization_patience", "BatchSize_patience", "CPUBottleneck_patience", "StepOutlier_stddev")
+    world.create_training_job(JOB, {"trainguard:settings": "llm", f"trainguard:{names[0]}": "1"})
+    world.put_settings(world.settings.default, str(dict.fromkeys(names, 4)).replace("'", '"'))
+    world.put_settings(f"{world.settings.path}llm", str(dict.fromkeys(names[:3], 3)).replace("'", '"'))
+    described = world.training_jobs.describe(JOB)
+    assert described is not None
+    configuration = {"rule_to_invoke": "ProfilerReport", **dict.fromkeys(names[:2], "2")}
+    described = replace(described, profiler_rules=(RuleConfiguration("report", "image", configuration, "s3://mine/"),))
+    job = registrar(world).register(described, bucket=BUCKET, root=ProfileRoot("", JOB))
+    assert job.rule_settings == dict(zip(names, ("1", "2", "3", "4"), strict=True))
+    assert [job.setting_sources[name] for name in names] == [
+        "tag trainguard:LowGPUUtilization_patience",
+        "rule configuration report",
+        "SSM parameter /TrainGuard/settings/llm",
+        "stack default /TrainGuard/default-settings",
+    ]
+    assert job.rule_places == {"report": "s3://mine/"}
+    assert job.setting_faults == ()
+
+
+def test_given_rules_of_tensors_when_registered_then_the_item_says_that_they_are_not_evaluated(world: World) -> None:
+    world.create_training_job(JOB, {})
+    described = world.training_jobs.describe(JOB)
+    assert described is not None
+    described = replace(described, debugger_rules=(RuleConfiguration("LossNotDecreasing", "image"),))
+    job = registrar(world).register(described, bucket=BUCKET, root=ProfileRoot("", JOB))
+    assert job.rules_elsewhere == {"LossNotDecreasing": "a rule of tensors: TrainGuard evaluates profiles"}
+    assert world.started() == {}
+
+
+def test_given_a_bad_setting_when_registered_then_its_rule_alone_is_out_and_one_notice_names_it(world: World) -> None:
+    world.create_training_job(JOB, BAD)
+    journal = MemoryJournal()
+    job = registrar(world, journal).ensure(bucket=BUCKET, root=ProfileRoot("runs/", JOB))
+    said = f"tag trainguard:{PARAMETER}: {PARAMETER} is '160', expected a number from 0 to 100"
+    assert job.setting_faults == (said,)
+    plan = plan_rules(job)
+    assert set(plan.faults) == {"LowGPUUtilization"}
+    assert f"given by tag trainguard:{PARAMETER}" in str(plan.faults["LowGPUUtilization"])
+    ((name, notice),) = world.started().items()
+    assert name.startswith("Configuration-")
+    assert name.endswith(f"-{JOB}")
+    assert (notice["kind"], notice["rule"], notice["job"], notice["faults"]) == ("notice", "Configuration", JOB, [said])
+    assert notice["reason"] == f"A setting of the job cannot be used. {said}."
+    assert [(entry.what, entry.where["reason"]) for entry in journal.entries] == [("configuration_faults", said)]
+
+
+def test_given_a_registered_job_when_its_objects_ring_again_then_nobody_is_told_again(world: World) -> None:
+    world.create_training_job(JOB, BAD)
+    first = ensure(world)
+    world.put_settings(world.settings.default, "{")
+    assert ensure(world) == first
+    assert len(world.started()) == 1
+
+
+def test_given_a_job_that_sagemaker_does_not_know_when_registered_then_the_stacks_default_holds(world: World) -> None:
+    world.put_settings(world.settings.default, f'{{"evaluate": ["prod-*"], "{PARAMETER}": 50}}')
+    job = ensure(world)
+    assert (job.arn, job.rule_settings, job.policy.evaluated) == (f"unknown:{JOB}", {PARAMETER: "50"}, True)
+    assert not ensure(world, "dev-1").policy.evaluated
+
+
+@pytest.mark.parametrize("document", [None, "no JSON", "[]"])
+def test_given_a_default_that_cannot_be_used_when_registered_then_it_is_ignored_as_a_whole_and_told(
+    world: World, document: str | None
+) -> None:
+    world.create_training_job(JOB, {f"trainguard:{PARAMETER}": "60", "trainguard:stop-rules": "all"})
+    if document is None:
+        world.remove_settings(world.settings.default)
+    else:
+        world.put_settings(world.settings.default, document)
+    job = ensure(world)
+    assert (job.rule_settings, job.policy.evaluated) == ({PARAMETER: "60"}, True)
+    assert job.policy.stops.rules == ()
+    (fault,) = job.setting_faults
+    assert fault.startswith("stack default /TrainGuard/default-settings: it is ")
+    assert len(world.started()) == 1
+
+
+@pytest.mark.parametrize(
+    ("named", "begins"),
+    [
+        ("nothing", "SSM parameter /TrainGuard/settings/nothing: it is 'not there', expected a JSON document"),
+        ("/Other/settings/x", "tag trainguard:settings: settings is '/Other/settings/x', expected the name of an SSM"),
+    ],
+)
+def test_given_a_tag_that_names_no_document_when_registered_then_the_others_hold(
+    world: World, named: str, begins: str
+) -> None:
+    world.create_training_job(JOB, {"trainguard:settings": named})
+    world.put_settings(world.settings.default, f'{{"{PARAMETER}": 50}}')
+    job = ensure(world)
+    assert job.rule_settings == {PARAMETER: "50"}
+    (fault,) = job.setting_faults
+    assert fault.startswith(begins)
+
+
+def test_given_a_job_that_nobody_asked_for_when_registered_then_its_item_says_why_and_expires(world: World) -> None:
+    world.create_training_job(JOB, {"team": "vision"})
+    world.put_settings(world.settings.default, f'{{"evaluate": "tagged", "{PARAMETER}": 500}}')
+    job = ensure(world)
+    assert not job.policy.evaluated
+    assert job.policy.why.endswith("evaluates tagged jobs alone, and the job has no tag of TrainGuard's")
+    assert (job.active, job.expires_at) == (False, int(NOW) + RETENTION_S)
+    assert world.jobs.active() == []
+    assert world.started() == {}, "what is wrong with the stack's default is no business of a job that it leaves alone"
+
+
+def test_given_a_job_switched_off_with_a_bad_setting_when_registered_then_its_owner_is_told(world: World) -> None:
+    world.create_training_job(JOB, BAD | {"trainguard:evaluate": "off"})
+    assert not ensure(world).policy.evaluated
+    assert len(world.started()) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_given_settings_that_cannot_be_read_now_when_registered_then_nothing_is_written_and_a_repeat_is_whole(
+    fault: Fault, nth: int
+) -> None:
+    world = MemoryUnderTest()
+    world.create_training_job(JOB, {"trainguard:settings": "llm"})
+    world.put_settings(f"{world.settings.path}llm", f'{{"{PARAMETER}": 50}}')
+    world.faults.schedule("SettingDocuments.read", fault, nth=nth)
+    with pytest.raises(PortUnavailableError):
+        ensure(world)
+    assert (world.jobs.load(JOB), world.started()) == (None, {})
+    job = ensure(world)
+    assert (job.rule_settings, job.setting_faults) == ({PARAMETER: "50"}, ())
+
+
+def test_given_a_crash_anywhere_when_registered_again_then_the_item_is_the_same_and_there_is_one_notice() -> None:
+    undisturbed = MemoryUnderTest()
+    undisturbed.create_training_job(JOB, BAD)
+    expected = ensure(undisturbed)
+    calls = len(undisturbed.faults.calls)
+    assert calls >= 5
+    for number in range(calls):
+        world = MemoryUnderTest()
+        world.create_training_job(JOB, BAD)
+        world.faults.crash_after(number)
+        with pytest.raises(Crash):
+            ensure(world)
+        assert ensure(world) == expected
+        assert world.started() == undisturbed.started()
+
+
+def test_given_hostile_tags_when_registered_then_the_item_can_be_stored_and_each_fault_is_a_printable_line(
+    world: World,
+) -> None:
+    tags = {f"trainguard:{name}": "x" * 256 for name in ("é\u2028", "_", "LowGPUUtilization_", "<script>", "a" * 117)}
+    world.create_training_job(JOB, tags | {"trainguard:muted": "\x1b[31m", "trainguard:stop-": "", "trainguard:": "1"})
+    job = ensure(world)
+    assert len(job.setting_faults) == 8
+    assert all(fault.isprintable() for fault in job.setting_faults)
+    assert job.policy.stops.rules == ()
+    assert world.jobs.load(JOB) == job

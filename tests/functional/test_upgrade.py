@@ -1,0 +1,158 @@
+"""From one version to the next, and back: items of an earlier one are read on, those of a later one are left alone."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from moto import mock_aws
+
+from tests.functional.deployment import JOB, Deployment, doorbell, event, ringing
+from tests.functional.recorded_items import (
+    FOLDER,
+    Items,
+    evaluate,
+    halves,
+    load_items,
+    read_items,
+    write_items,
+)
+from tests.functional.tables import NODE_STATE, RULE_STATE
+from trainguard.adapters.clients import Clients
+from trainguard.state import codec, migrations
+from trainguard.state.migrations import Document, rule_state
+
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
+RECORDINGS = sorted(FOLDER.glob("codec-*.msgpack"))
+SAID = ("Status", "Reason", "Measured", "Threshold", "Worst", "DataPoints", "Violations", "TimesFired", "FiredAt")
+STARVED = "LowGPUUtilization"
+
+Rows = Mapping[str, tuple[object, ...]]
+
+
+class Stage:
+    """Deploys the functions again and again, each time into an empty account."""
+
+    def __init__(self, clients: Clients, patch: pytest.MonkeyPatch, printed: pytest.CaptureFixture[str]) -> None:
+        self._clients = clients
+        self._patch = patch
+        self._printed = printed
+
+    @contextmanager
+    def deployed(self, items: Items | None = None) -> Iterator[Deployment]:
+        """Deploy, and let the recorded job's first half be evaluated, or ``items`` stand for what came of it.
+
+        Then those of its objects that the items still wait for are there alone: no other can be read again.
+        """
+        with mock_aws():
+            deployment = Deployment(self._clients, self._patch, self._printed)
+            deployment.create_training_job()
+            if items is None:
+                evaluate(deployment, halves()[0])
+            else:
+                waiting = {key for item in items[NODE_STATE] for key in item["Pending"]["M"]}
+                deployment.put(each for each in halves()[0] if each.key in waiting)
+                write_items(deployment, items)
+            yield deployment
+
+
+@pytest.fixture
+def stage(clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Stage:
+    return Stage(clients, monkeypatch, capsys)
+
+
+def rows_at_the_end(deployment: Deployment) -> Rows:
+    """Play the second half and return what is said of each rule."""
+    evaluate(deployment, halves()[1])
+    rows = deployment.clients.dynamodb.scan(TableName=RULE_STATE)["Items"]
+    return {row["RuleTarget"]["S"]: tuple(str(row.get(name)) for name in SAID) for row in rows}
+
+
+@pytest.fixture
+def uninterrupted(stage: Stage) -> Rows:
+    """Return what this version says of the recorded job when it sees the whole of it."""
+    with stage.deployed() as deployment:
+        rows = rows_at_the_end(deployment)
+    assert "FIRED" in str(rows[STARVED])
+    return rows
+
+
+def codecs_of(items: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {item["Codec"]["N"] for item in items}
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda file: file.stem)
+def test_given_items_of_a_released_version_when_the_job_goes_on_then_its_verdicts_are_those_of_a_whole_run(
+    stage: Stage, uninterrupted: Rows, recording: Any
+) -> None:
+    with stage.deployed(load_items(recording)) as deployment:
+        assert rows_at_the_end(deployment) == uninterrupted
+        assert codecs_of(read_items(deployment)[NODE_STATE]) == {str(codec.CODEC)}
+
+
+def test_given_the_codecs_that_are_read_when_listed_then_each_has_its_recording_and_its_step() -> None:
+    read = range(codec.OLDEST_CODEC, codec.CODEC + 1)
+    assert [file.stem for file in RECORDINGS] == [f"codec-{number}" for number in read]
+    assert sorted(migrations.MIGRATIONS) == list(read)[:-1]
+
+
+def _as_stored_before(document: Document) -> Document:
+    """Return a document as an earlier version might have stored it: a field and a rule's state had another shape."""
+    document["watermark"] = document.pop("through", None)
+    rule_state(document, STARVED, lambda values: {"values": values})
+    return document
+
+
+def _step(kind: str, document: Document) -> Document:
+    """Undo ``_as_stored_before``, as the migration of the version that changed the shape."""
+    if kind == "JobState":
+        return document
+    document["through"] = document.pop("watermark")
+    rule_state(document, STARVED, lambda stored: stored["values"])
+    return document
+
+
+def test_given_items_of_another_shape_when_a_step_migrates_them_then_the_verdicts_are_those_of_a_whole_run(
+    stage: Stage, uninterrupted: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = {**load_items(RECORDINGS[-1])}
+    for item in earlier[NODE_STATE]:
+        if not item["NodeKind"]["S"].endswith("#job"):
+            document = _as_stored_before(msgspec.msgpack.decode(zlib.decompress(item["Window"]["B"])))
+            item["Window"]["B"] = zlib.compress(msgspec.msgpack.encode(document))
+    newest = codec.CODEC + 1
+    monkeypatch.setattr(migrations, "MIGRATIONS", {**migrations.MIGRATIONS, codec.CODEC: _step})
+    monkeypatch.setattr(codec, "CODEC", newest)
+    for module in ("session", "summary"):
+        monkeypatch.setattr(f"trainguard.engine.{module}.CODEC", newest)
+
+    with stage.deployed(earlier) as deployment:
+        assert codecs_of(earlier[NODE_STATE]) == {str(newest - 1)}
+        assert rows_at_the_end(deployment) == uninterrupted
+        assert codecs_of(read_items(deployment)[NODE_STATE]) == {str(newest)}
+
+
+def test_given_items_of_a_later_version_when_this_one_meets_them_then_it_names_and_leaves_them_until_that_is_back(
+    stage: Stage, uninterrupted: Rows
+) -> None:
+    recorded = load_items(RECORDINGS[-1])
+    later = {**recorded, NODE_STATE: [{**item, "Codec": {"N": "99"}} for item in recorded[NODE_STATE]]}
+    rest = halves()[1]
+    bodies = [doorbell(each.key, at=each.appears_at) for each in rest[:4]]
+    with stage.deployed(later) as deployment:
+        before = read_items(deployment)[NODE_STATE]
+        deployment.put(rest[:4])
+        answer = deployment.function("evaluate_objects")(ringing(bodies))
+        ticked = deployment.function("tick")(event("tick"))
+
+        assert len(answer.value["batchItemFailures"]) == len(bodies)
+        assert "Codec 99" in str(answer.logged)
+        assert "a later version wrote it" in str(answer.logged)
+        assert set(ticked.value["failed"]) == {JOB}
+        assert read_items(deployment)[NODE_STATE] == before
+
+        write_items(deployment, recorded)
+        assert rows_at_the_end(deployment) == uninterrupted

@@ -1,0 +1,57 @@
+"""The canary as it is deployed: its schedules, its reach that ends at its prefix, subscribers that leave it out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
+from tests.infra.template import Template
+from trainguard.canary import name
+from trainguard.canary.call import CanaryCall
+from trainguard.canary.run import FRESH_S
+
+
+def test_given_the_canarys_names_when_compared_then_stack_and_code_agree() -> None:
+    assert (CANARY_PREFIX, CANARY_KIND) == (name.CANARY_PREFIX, name.CANARY_KIND)
+
+
+@pytest.mark.parametrize(("rule", "step", "minute"), [("Plant", "plant", 0), ("Look", "look", 15)])
+def test_given_a_schedule_when_it_comes_then_it_asks_for_a_step_that_the_function_knows_with_its_own_time(
+    template: Template, rule: str, step: str, minute: int
+) -> None:
+    schedule = template.one("AWS::Events::Rule", f"Canary{rule}")
+    (target,) = schedule["Targets"]
+    asked = json.loads(target["InputTransformer"]["InputTemplate"].replace("<time>", '"2026-08-01T06:00:00Z"'))
+    assert schedule["ScheduleExpression"] == f"cron({minute} 6 * * ? *)"
+    assert target["InputTransformer"]["InputPathsMap"] == {"time": "$.time"}
+    assert set(asked) == set(CanaryCall.__struct_fields__)
+    assert asked["step"] == step
+    assert target["DeadLetterConfig"] == {"Arn": "{IngestEventDeadLetters.Arn}"}
+    assert minute * 60 < FRESH_S
+
+
+def test_given_the_canarys_role_when_read_then_it_reaches_canaries_alone(template: Template) -> None:
+    statements = {
+        statement.sid: statement for role, statement in template.role_statements() if role == "CanaryCanaryRole"
+    }
+    assert statements["PlantCanaries"].resources == ("arn:{AWS::Partition}:s3:::{StorageProfiles}/trainguard-canary-*",)
+    assert statements["ListCanaries"].condition == {"StringLike": {"s3:prefix": "trainguard-canary-*"}}
+    assert statements["ReadRowsOfCanaries"].condition == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": "trainguard-canary-*"}
+    }
+
+
+def test_given_people_who_get_alerts_by_mail_when_a_canary_is_told_then_they_are_left_out(variants: Path) -> None:
+    template = Template(variants / "person" / "TrainGuard.template.json")
+    policies = [
+        subscription.properties.get("FilterPolicy")
+        for subscription in template.of_type("AWS::SNS::Subscription").values()
+        if subscription.properties["TopicArn"] == "{ActionsAlerts}"
+    ]
+    assert policies == [{"Kind": [{"anything-but": ["canary"]}]}] * 2
+
+
+def test_given_a_deployment_without_canary_when_synthesised_then_nothing_of_it_is_there(variants: Path) -> None:
+    template = Template(variants / "without-canary" / "TrainGuard.template.json")
+    assert not [resource.name for resource in template.resources if resource.name.startswith("Canary")]

@@ -1,0 +1,216 @@
+"""What a person may choose beside the defaults: own key, network, boundary, central bus, names, partitions, Regions."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.template import Statement, Template
+from tests.infra.variants import CHINA_KEY, CONTEXTS, GOVCLOUD_BUS
+
+TEMPLATES = {"second": "TrainGuard-Research", "everything": "Everything"}
+SYNTHESISED = [name for name in CONTEXTS if name != "emulator"]
+EVERYWHERE = {
+    "AWS::CloudWatch::Alarm",
+    "AWS::CloudWatch::Dashboard",
+    "AWS::DynamoDB::Table",
+    "AWS::EC2::SecurityGroup",
+    "AWS::EC2::VPCEndpoint",
+    "AWS::Events::Rule",
+    "AWS::IAM::Role",
+    "AWS::Lambda::EventInvokeConfig",
+    "AWS::Lambda::EventSourceMapping",
+    "AWS::Lambda::Function",
+    "AWS::Lambda::LayerVersion",
+    "AWS::Lambda::Permission",
+    "AWS::Logs::LogGroup",
+    "AWS::Logs::QueryDefinition",
+    "AWS::S3::Bucket",
+    "AWS::S3::BucketPolicy",
+    "AWS::SNS::Subscription",
+    "AWS::SNS::Topic",
+    "AWS::SNS::TopicPolicy",
+    "AWS::SQS::Queue",
+    "AWS::SQS::QueuePolicy",
+    "AWS::SSM::Parameter",
+    "AWS::StepFunctions::StateMachine",
+}
+"""Types that CloudFormation knows in every partition and Region."""
+
+
+def read(variants: Path, name: str) -> Template:
+    return Template(variants / name / f"{TEMPLATES.get(name, 'TrainGuard')}.template.json")
+
+
+def statements_by_role(template: Template) -> dict[str, list[Statement]]:
+    found = defaultdict(list)
+    for role, statement in template.role_statements():
+        found[role].append(statement)
+    return found
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_given_a_choice_when_synthesised_then_no_rule_pack_finds_anything(variants: Path, name: str) -> None:
+    error = variants / f"{name}.error"
+    assert not error.exists(), error.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SYNTHESISED)
+def test_given_a_choice_when_synthesised_then_no_partition_and_no_region_stands_in_it(
+    variants: Path, name: str
+) -> None:
+    text = read(variants, name).text
+    for given in re.findall(r'"(arn:[^"]*)"', str(CONTEXTS[name]).replace("'", '"')):
+        text = text.replace(given, "")
+    assert not re.findall(r"arn:aws[a-z-]*:", text)
+    assert not re.findall(r"(?:us|eu|ap|cn|ca|sa|me|af|il|mx)-(?:gov-)?[a-z]+-\d", text)
+
+
+@pytest.mark.parametrize("name", SYNTHESISED)
+def test_given_a_choice_when_synthesised_then_only_what_every_region_has_stands_in_it(
+    variants: Path, name: str
+) -> None:
+    template = read(variants, name)
+    assert {resource.type for resource in template.resources} <= EVERYWHERE
+    principals = set(re.findall(r'"([a-z0-9.]+\.amazonaws\.com[a-z.]*)"', template.text))
+    assert principals <= {f"{each}.amazonaws.com" for each in ("lambda", "states", "events", "cloudwatch", "sns")}
+
+
+def test_given_an_own_key_when_synthesised_then_all_that_rests_is_encrypted_with_it(variants: Path) -> None:
+    template = read(variants, "china")
+    (bucket,) = template.of_type("AWS::S3::Bucket").values()
+    (rule,) = bucket.properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": CHINA_KEY}
+    assert rule["BucketKeyEnabled"] is True
+    for table in template.of_type("AWS::DynamoDB::Table").values():
+        expected = {"KMSMasterKeyId": CHINA_KEY, "SSEEnabled": True, "SSEType": "KMS"}
+        assert table.properties["SSESpecification"] == expected
+    for kind, name in {
+        "AWS::SQS::Queue": "KmsMasterKeyId",
+        "AWS::SNS::Topic": "KmsMasterKeyId",
+        "AWS::Logs::LogGroup": "KmsKeyId",
+    }.items():
+        keys = {resource.name: resource.properties.get(name) for resource in template.of_type(kind).values()}
+        assert set(keys.values()) == {CHINA_KEY}, keys
+
+
+def test_given_an_own_key_when_the_roles_are_read_then_each_may_use_it_through_the_services_that_it_uses(
+    variants: Path,
+) -> None:
+    template = read(variants, "china")
+    for role, statements in statements_by_role(template).items():
+        actions = {action for statement in statements for action in statement.actions}
+        encrypted = {action.split(":")[0] for action in actions} & {"dynamodb", "s3", "sns", "sqs"}
+        keyed = [statement for statement in statements if statement.sid == "UseKey"]
+        assert bool(keyed) == bool(encrypted), role
+        for statement in keyed:
+            assert statement.resources == (CHINA_KEY,)
+            assert set(statement.actions) <= {"kms:Decrypt", "kms:GenerateDataKey"}
+            services = statement.condition["StringLike"]["kms:ViaService"]
+            assert {each.split(".")[0] for each in services} == encrypted
+    evaluate = statements_by_role(template)["EvaluationEvaluateObjectsRole"]
+    (use_key,) = (statement for statement in evaluate if statement.sid == "UseKey")
+    assert use_key.actions == ("kms:Decrypt", "kms:GenerateDataKey")
+
+
+def test_given_no_key_when_the_roles_are_read_then_none_may_use_any(template: Template) -> None:
+    assert "kms:" not in str([statement.actions for _, statement in template.role_statements()])
+
+
+def test_given_subnets_and_a_vpc_when_synthesised_then_every_function_runs_there_behind_a_closed_group(
+    variants: Path,
+) -> None:
+    template = read(variants, "govcloud")
+    for function in template.of_type("AWS::Lambda::Function").values():
+        assert function.properties["VpcConfig"] == {
+            "SubnetIds": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"],
+            "SecurityGroupIds": ["{NetworkFunctions.GroupId}"],
+        }
+    (group,) = template.of_type("AWS::EC2::SecurityGroup").values()
+    assert "SecurityGroupIngress" not in group.properties
+    assert [(rule["FromPort"], rule["ToPort"]) for rule in group.properties["SecurityGroupEgress"]] == [(443, 443)]
+    endpoints = {each.properties["ServiceName"] for each in template.of_type("AWS::EC2::VPCEndpoint").values()}
+    assert endpoints == {"com.amazonaws.{AWS::Region}.s3", "com.amazonaws.{AWS::Region}.dynamodb"}
+
+
+def test_given_own_groups_when_synthesised_then_the_stack_makes_neither_group_nor_endpoint(variants: Path) -> None:
+    template = read(variants, "everything")
+    assert not template.of_type("AWS::EC2::SecurityGroup")
+    assert not template.of_type("AWS::EC2::VPCEndpoint")
+    placed = [function.properties["VpcConfig"] for function in template.of_type("AWS::Lambda::Function").values()]
+    assert all(each["SecurityGroupIds"] == ["sg-0123456789abcdef0"] for each in placed)
+
+
+def test_given_no_subnets_when_synthesised_then_no_function_runs_in_a_vpc(template: Template) -> None:
+    functions = template.of_type("AWS::Lambda::Function").values()
+    assert not [function.name for function in functions if "VpcConfig" in function.properties]
+    assert "ec2:" not in template.text
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("govcloud", "arn:{AWS::Partition}:iam::{AWS::AccountId}:policy/PlatformBoundary"),
+        ("everything", "arn:aws:iam::111122223333:policy/platform/Boundary"),
+    ],
+)
+def test_given_a_boundary_when_synthesised_then_it_bounds_every_role(variants: Path, name: str, policy: str) -> None:
+    roles = read(variants, name).of_type("AWS::IAM::Role").values()
+    assert {role.properties.get("PermissionsBoundary") for role in roles} == {policy}
+
+
+def test_given_a_central_bus_when_synthesised_then_findings_of_this_account_alone_are_sent_on(variants: Path) -> None:
+    template = read(variants, "govcloud")
+    rule = template.one("AWS::Events::Rule", "ForwardingFindings")
+    assert rule["EventPattern"] == {"source": ["trainguard"], "account": ["{AWS::AccountId}"]}
+    (target,) = rule["Targets"]
+    assert target["Arn"] == GOVCLOUD_BUS
+    assert target["RoleArn"] == "{ForwardingRole.Arn}"
+    assert target["DeadLetterConfig"] == {"Arn": "{IngestEventDeadLetters.Arn}"}
+    (statement,) = statements_by_role(template)["ForwardingRole"]
+    assert (statement.actions, statement.resources) == (("events:PutEvents",), (GOVCLOUD_BUS,))
+
+
+def test_given_two_stacks_when_compared_then_no_fixed_name_is_in_both(template: Template, variants: Path) -> None:
+    fixed = {"StateMachineName", "Name", "BucketName", "TableName", "QueueName", "TopicName", "FunctionName"}
+    fixed |= {"LogGroupName", "RoleName", "AlarmName", "DashboardName", "LayerName", "KeyName"}
+
+    def names(read_from: Template) -> set[tuple[str, Any]]:
+        return {
+            (resource.type, value)
+            for resource in read_from.resources
+            for name, value in resource.properties.items()
+            if name in fixed and not str(value).startswith("{")
+        }
+
+    first, second = names(template), names(read(variants, "second"))
+    assert first
+    assert len(first) == len(second)
+    assert not first & second
+
+
+def test_given_two_stacks_when_compared_then_their_metrics_stand_in_namespaces_of_their_own(variants: Path) -> None:
+    template = read(variants, "second")
+    functions = template.of_type("AWS::Lambda::Function").values()
+    variables = [function.properties["Environment"]["Variables"] for function in functions]
+    assert {each["POWERTOOLS_METRICS_NAMESPACE"] for each in variables} == {"TrainGuard-Research"}
+    assert '"Namespace":"TrainGuard"' not in template.text.replace(" ", "")
+
+
+def test_given_another_instruction_set_when_synthesised_then_functions_and_layer_have_it(variants: Path) -> None:
+    template = read(variants, "china")
+    assert {each.properties["Architectures"][0] for each in template.of_type("AWS::Lambda::Function").values()} == {
+        "x86_64"
+    }
+    (layer,) = template.of_type("AWS::Lambda::LayerVersion").values()
+    assert layer.properties["CompatibleArchitectures"] == ["x86_64"]
+
+
+@pytest.mark.parametrize("name", ["person", "everything"])
+def test_given_data_that_need_not_be_kept_when_synthesised_then_nothing_outlives_the_stack(
+    variants: Path, name: str
+) -> None:
+    kept = [resource.name for resource in read(variants, name).resources if resource.deletion_policy == "Retain"]
+    assert kept == []

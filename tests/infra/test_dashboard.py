@@ -1,0 +1,234 @@
+"""The dashboard and the saved queries: every name in them is one that the code emits, or that AWS does."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.constructs.operating_cost import unit_prices
+from infra.constructs.queries import QUERIES
+from tests.infra.synthesis import ROOT
+from tests.infra.template import Template
+from trainguard.adapters.journal import BY_RULE, ROUTINE, RULE_DIMENSION, metric_name
+from trainguard.engine.session import DELIVERY_COUNTERS
+from trainguard.pricing.unit_prices import packaged_unit_prices
+
+AWS_METRICS = {
+    "AWS/Lambda": {"Duration", "Errors", "Throttles", "ConcurrentExecutions", "Invocations"},
+    "AWS/SQS": {
+        "ApproximateNumberOfMessagesVisible",
+        "ApproximateAgeOfOldestMessage",
+        "NumberOfMessagesSent",
+        "NumberOfEmptyReceives",
+    },
+    "AWS/SNS": {
+        "NumberOfMessagesPublished",
+        "NumberOfNotificationsDelivered",
+        "NumberOfNotificationsFailed",
+        "NumberOfNotificationsFilteredOut",
+    },
+    "AWS/States": {
+        "ExecutionsStarted",
+        "ExecutionsFailed",
+        "ExecutionsTimedOut",
+        "ExecutionsAborted",
+        "ExecutionTime",
+    },
+    "AWS/DynamoDB": {
+        "ConsumedWriteCapacityUnits",
+        "ConsumedReadCapacityUnits",
+        "WriteThrottleEvents",
+        "ReadThrottleEvents",
+    },
+}
+"""Names of CloudWatch metrics of the services, as their documentation lists them."""
+
+SEARCHED = re.compile(r"SEARCH\('\{TrainGuard,service,RuleName\} MetricName=\"(\w+)\"', 'Sum', 300\)")
+NAMED = re.compile(r'message (?:= "([^"]+)"|in \[([^\]]+)\])')
+
+
+def literals(node: ast.expr) -> Iterator[str]:
+    """Yield the texts that an argument may be."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from literals(node.body)
+        yield from literals(node.orelse)
+
+
+def counted() -> set[str]:
+    """Return what the code counts, measures and tallies, by its own name."""
+    found = {"gaps", *DELIVERY_COUNTERS, *ROUTINE, *BY_RULE.values()}
+    paths = [*(ROOT / "rules_layer" / "trainguard").rglob("*.py"), *(ROOT / "lambdas").rglob("*.py")]
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                if node.func.attr in {"count", "measure"}:
+                    found.update(literals(node.args[0]))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Counter":
+                found.update(
+                    key.value
+                    for given in node.args
+                    if isinstance(given, ast.Dict)
+                    for key in given.keys
+                    if isinstance(key, ast.Constant)
+                )
+            elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "tally":
+                found.update(literals(node.slice))
+            elif (
+                isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "what"
+            ):
+                found.update(literals(node.value))
+    return found
+
+
+@pytest.fixture(scope="module")
+def widgets(template: Template) -> list[dict[str, Any]]:
+    """Return the dashboard's widgets."""
+    (dashboard,) = template.of_type("AWS::CloudWatch::Dashboard").values()
+    found: list[dict[str, Any]] = json.loads(dashboard.properties["DashboardBody"])["widgets"]
+    return found
+
+
+def lines(widgets: list[dict[str, Any]]) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield namespace, name and dimensions of each metric in the dashboard."""
+    for widget in widgets:
+        for entry in widget["properties"].get("metrics", []):
+            if isinstance(entry[0], dict):
+                continue
+            texts = [part for part in entry if isinstance(part, str)]
+            yield texts[0], texts[1], dict(zip(texts[2::2], texts[3::2], strict=True))
+
+
+def test_given_the_dashboard_when_its_metrics_are_read_then_each_is_emitted_by_the_code_or_by_aws(
+    widgets: list[dict[str, Any]],
+) -> None:
+    ours = {metric_name(name) for name in counted()}
+    unknown = {
+        (namespace, name)
+        for namespace, name, _ in lines(widgets)
+        if name not in (ours if namespace == "TrainGuard" else AWS_METRICS[namespace])
+    }
+    assert unknown == set()
+
+
+def test_given_the_alarms_when_their_product_metrics_are_read_then_each_is_emitted_by_the_code(
+    template: Template,
+) -> None:
+    ours = {metric_name(name) for name in counted()}
+    watched = set(re.findall(r'"MetricName": "(\w+)",\s*"Namespace": "TrainGuard"', template.text))
+    assert {"RuleErrors", "EvaluationLagSeconds", "CanaryPassed"} <= watched <= ours
+
+
+def test_given_the_products_metrics_when_read_then_a_function_and_a_rule_are_their_only_dimensions(
+    widgets: list[dict[str, Any]],
+) -> None:
+    functions = {path.name for path in (ROOT / "lambdas").iterdir()}
+    ours = [dimensions for namespace, _, dimensions in lines(widgets) if namespace == "TrainGuard"]
+    assert len(ours) > 20
+    assert all(set(each) == {"service"} and each["service"] in functions for each in ours)
+    searches = [
+        entry[0]["expression"]
+        for widget in widgets
+        for entry in widget["properties"].get("metrics", [])
+        if isinstance(entry[0], dict) and "SEARCH" in entry[0]["expression"]
+    ]
+    assert [SEARCHED.fullmatch(each).groups() for each in searches] == [(metric_name(BY_RULE["fires_started"]),)]  # type: ignore[union-attr]  # a search that does not match fails here
+    assert RULE_DIMENSION == "RuleName"
+
+
+def test_given_the_dashboard_when_read_then_it_shows_what_an_operator_asks_for(widgets: list[dict[str, Any]]) -> None:
+    names = {name for _, name, _ in lines(widgets)}
+    assert {
+        "EvaluationLagSeconds",
+        "ObjectsApplied",
+        "Late",
+        "Gaps",
+        "StateConflicts",
+        "Duplicates",
+        "BadLines",
+        "StopsMade",
+        "StopsRefused",
+        "ExecutionsFailed",
+        "ApproximateAgeOfOldestMessage",
+        "Throttles",
+        "ConcurrentExecutions",
+        "ConsumedWriteCapacityUnits",
+        "CanaryPassed",
+    } <= names
+    machines = {dimensions["StateMachineArn"] for _, _, dimensions in lines(widgets) if "StateMachineArn" in dimensions}
+    assert machines == {"{ActionsFire.Arn}", "{ReportsReport.Arn}"}
+
+
+def test_given_the_dashboard_when_drawn_then_every_row_is_full_and_every_alarm_is_on_it(
+    widgets: list[dict[str, Any]], template: Template
+) -> None:
+    rows: dict[int, int] = {}
+    for widget in widgets:
+        rows[widget["y"]] = rows.get(widget["y"], 0) + widget["width"]
+    assert set(rows.values()) == {24}
+    shown = next(widget for widget in widgets if widget["type"] == "alarm")["properties"]["alarms"]
+    assert set(shown) == {f"{{{name}.Arn}}" for name in template.of_type("AWS::CloudWatch::Alarm")}
+
+
+def test_given_the_cost_of_an_hour_when_read_then_each_term_has_the_packaged_price_of_its_unit(
+    widgets: list[dict[str, Any]],
+) -> None:
+    prices = packaged_unit_prices().prices
+    (costs,) = (widget for widget in widgets if "costs an hour" in widget["properties"].get("title", ""))
+    (expression,) = (
+        entry[0]["expression"]
+        for entry in costs["properties"]["metrics"]
+        if isinstance(entry[0], dict) and "expression" in entry[0]
+    )
+    terms = dict(re.findall(r"FILL\((c\d+), 0\) \* ([\d.e-]+)", expression))
+    used: dict[str, set[float]] = {}
+    for entry in costs["properties"]["metrics"]:
+        if not isinstance(entry[0], dict):
+            used.setdefault(entry[1], set()).add(float(terms[entry[-1]["id"]]))
+    assert unit_prices()["write_unit"] == prices.write_unit
+    assert used["ConsumedWriteCapacityUnits"] == {prices.write_unit}
+    assert used["ConsumedReadCapacityUnits"] == {prices.read_unit}
+    assert used["Invocations"] == {prices.invocation}
+    assert used["ObjectsApplied"] == {prices.object_get}
+    memories = {1024, 512, 2048}
+    wanted = {float(f"{memory / 1024 / 1000 * prices.compute_gib_s:.6g}") for memory in memories}
+    assert used["Duration"] <= wanted
+    assert sum(1 for entry in costs["properties"]["metrics"] if "Duration" in entry) == len(
+        [path for path in (ROOT / "lambdas").iterdir() if (path / "handler.py").exists()]
+    )
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_given_a_saved_query_when_the_messages_in_it_are_read_then_the_code_logs_them(name: str) -> None:
+    logged = counted() | {
+        text
+        for path in (ROOT / "lambdas").rglob("*.py")
+        for text in re.findall(r'logger\.\w+\(\s*"([^"]+)"', path.read_text(encoding="utf-8"))
+    }
+    named = {
+        message
+        for one, several in NAMED.findall(QUERIES[name])
+        for message in ([one] if one else re.findall(r'"([^"]+)"', several))
+    }
+    assert named <= logged
+
+
+def test_given_the_saved_queries_when_deployed_then_they_search_the_logs_of_every_function(template: Template) -> None:
+    deployed = template.of_type("AWS::Logs::QueryDefinition").values()
+    logs = {
+        function.properties["LoggingConfig"]["LogGroup"]
+        for function in template.of_type("AWS::Lambda::Function").values()
+    }
+    assert {query.properties["Name"] for query in deployed} == {f"TrainGuard/{name}" for name in QUERIES}
+    assert all(set(query.properties["LogGroupNames"]) == logs for query in deployed)
+
+
+def test_given_every_function_and_machine_when_read_then_it_is_traced(template: Template) -> None:
+    functions = template.of_type("AWS::Lambda::Function").values()
+    machines = template.of_type("AWS::StepFunctions::StateMachine").values()
+    assert {function.properties["TracingConfig"]["Mode"] for function in functions} == {"Active"}
+    assert [machine.properties["TracingConfiguration"] for machine in machines] == [{"Enabled": True}] * 2

@@ -1,0 +1,46 @@
+"""Command lines in the documents: each can be typed, each make target and each setting of the context exists."""
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from infra.config import DeploymentConfig
+from tests.infra.synthesis import ROOT
+from tests.infra.test_docs_links import documents
+from tests.unit.cli.test_command_line import parse, whole
+
+_CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^(?:\$ )?(?:\.venv/bin/)?(trainguard|make|npx cdk) (.+)$", re.MULTILINE)
+TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+
+def commands() -> list[tuple[Path, str, str]]:
+    """Return every command line of ours, with its document and program."""
+    found = []
+    for document in documents():
+        for block in _CONSOLE.findall((ROOT / document).read_text("utf-8")):
+            found += [(document, program, words) for program, words in _COMMAND.findall(block)]
+    return found
+
+
+COMMANDS = commands()
+
+
+def test_given_the_documents_when_read_then_they_have_commands_of_every_kind() -> None:
+    assert {program for _, program, _ in COMMANDS} == {"trainguard", "make", "npx cdk"}
+
+
+@pytest.mark.parametrize(("document", "program", "words"), COMMANDS, ids=str)
+def test_given_a_command_in_a_document_when_typed_then_it_can_be_read(document: Path, program: str, words: str) -> None:
+    typed = shlex.split(words, comments=True)
+    if program == "make":
+        assert {word for word in typed if "=" not in word} <= TARGETS
+    elif program == "npx cdk":
+        assert typed[0] in {"bootstrap", "deploy", "destroy", "diff", "synth"}
+        settings = [value.partition("=")[0] for flag, value in itertools.pairwise(typed) if flag == "-c"]
+        assert set(settings) <= set(DeploymentConfig.names())
+    elif not {"--help", "--version", "--install-completion"} & set(typed):
+        parse(whole(), "trainguard", typed)

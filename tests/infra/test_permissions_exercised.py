@@ -1,0 +1,275 @@
+"""Every permission is exercised: a role may do what its function was seen to do, or what this file says who else does.
+
+Each function runs once through all that it does, on moto, and every call that it makes is noted as the action that IAM
+asks for it, on its table, bucket or whatever else it names. The state machines' actions are those of their definitions.
+"""
+
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+from moto import mock_aws
+
+from infra.constructs import fire_machine, report_machine
+from tests.functional.deployment import (
+    Deployment,
+    doorbell,
+    event,
+    recorded_objects,
+    ringing,
+)
+from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.worlds import offline_clients
+from tests.infra.template import Template
+
+Permission = tuple[str, str]
+"""An action, and what it is on: a table, an index, or for other services nothing."""
+
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
+ROLES = {
+    "EvaluationEvaluateObjectsRole": "evaluate_objects",
+    "EvaluationTickRole": "tick",
+    "LifecycleJobLifecycleRole": "job_lifecycle",
+    "ActionsDecideStopRole": "decide_stop",
+    "ActionsComposeAlertRole": "compose_alert",
+    "ReportsPlanReportRole": "plan_report",
+    "ReportsDigestProfileRole": "digest_profile",
+    "ReportsBuildReportRole": "build_report",
+}
+MACHINES = {"ActionsFireRole": fire_machine.definition, "ReportsReportRole": report_machine.definition}
+
+SERVICES = {"stepfunctions": "states", "cloudwatch": "cloudwatch"}
+ACTIONS = {
+    "s3:ListObjectsV2": "s3:ListBucket",
+    "s3:HeadObject": "s3:GetObject",
+    "s3:DeleteObjects": "s3:DeleteObject",
+    "sqs:SendMessageBatch": "sqs:SendMessage",
+    "dynamodb:BatchGetItem": "dynamodb:BatchGetItem",
+}
+"""Operations that IAM knows under another name."""
+
+BY_LAMBDA = {
+    "logs:CreateLogStream": "Lambda writes the function's log with its role",
+    "logs:PutLogEvents": "Lambda writes the function's log with its role",
+    "xray:PutTraceSegments": "Lambda sends the function's traces with its role",
+    "xray:PutTelemetryRecords": "Lambda sends the function's traces with its role",
+}
+BY_QUEUE = {
+    "sqs:ReceiveMessage": "Lambda polls the doorbell queue with the function's role",
+    "sqs:DeleteMessage": "Lambda deletes what was handled with the function's role",
+    "sqs:GetQueueAttributes": "Lambda scales its polling with the function's role",
+}
+DEAD_LETTERS = {"sqs:SendMessage": "Lambda puts an event that failed into the dead letters with the function's role"}
+BY_STATES = {
+    "logs:CreateLogDelivery": "Step Functions sets up the delivery of its execution log",
+    "logs:GetLogDelivery": "Step Functions looks after the delivery of its execution log",
+    "logs:UpdateLogDelivery": "Step Functions looks after the delivery of its execution log",
+    "logs:DeleteLogDelivery": "Step Functions ends the delivery of its execution log",
+    "logs:ListLogDeliveries": "Step Functions finds the delivery of its execution log",
+    "logs:PutResourcePolicy": "Step Functions lets the delivery write the log group",
+    "logs:DescribeResourcePolicies": "Step Functions finds the policy that lets the delivery write",
+    "logs:DescribeLogGroups": "Step Functions finds its log group",
+    "xray:PutTraceSegments": "Step Functions sends traces",
+    "xray:PutTelemetryRecords": "Step Functions sends traces",
+    "xray:GetSamplingRules": "Step Functions asks which executions to trace",
+    "xray:GetSamplingTargets": "Step Functions asks which executions to trace",
+}
+BY_MAP = {
+    "states:StartExecution": "a Distributed Map starts an execution for each item",
+    "states:DescribeExecution": "a Distributed Map follows its executions",
+    "states:StopExecution": "a Distributed Map stops its executions when it is stopped",
+}
+
+DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(ROLES, BY_LAMBDA),
+    "EvaluationEvaluateObjectsRole": BY_LAMBDA | BY_QUEUE,
+    "EvaluationTickRole": BY_LAMBDA,
+    **dict.fromkeys(MACHINES, BY_STATES),
+    "ReportsReportRole": BY_STATES | BY_MAP,
+}
+"""Actions of a role that no code of ours asks for, each with who does it and why."""
+
+
+class Recorder:
+    """Notes the permission that each call of a function needs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: dict[str, set[Permission]] = defaultdict(set)
+        self._function: str | None = None
+        made = vars(BaseClient)["_make_api_call"]
+
+        def call(client: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+            if self._function is not None:
+                service = client.meta.service_model.service_name
+                self.seen[self._function].add(permission(service, operation, arguments))
+            return made(client, operation, arguments)
+
+        monkeypatch.setattr(BaseClient, "_make_api_call", call)
+
+    @contextmanager
+    def noting(self, function: str) -> Iterator[None]:
+        """Note what is called in a ``with`` block as calls of ``function``."""
+        self._function = function
+        try:
+            yield
+        finally:
+            self._function = None
+
+
+def permission(service: str, operation: str, arguments: Mapping[str, Any]) -> Permission:
+    """Return what IAM is asked for a call."""
+    plain = f"{SERVICES.get(service, service)}:{operation}"
+    place = arguments.get("TableName", "") if service == "dynamodb" else ""
+    if "IndexName" in arguments:
+        place += f"/index/{arguments['IndexName']}"
+    return ACTIONS.get(plain, plain), place
+
+
+class Play:
+    """Runs functions one after the other, each noted under its name."""
+
+    def __init__(self, deployment: Deployment, recorder: Recorder) -> None:
+        self.deployment = deployment
+        self._recorder = recorder
+
+    def __call__(self, name: str, given: object) -> Any:
+        function = self.deployment.function(name)
+        with self._recorder.noting(name):
+            return function(given, remaining_ms=(900_000,)).value
+
+
+def a_whole_job(play: Play) -> None:
+    """Play the recorded job: registered, evaluated in two goes with a gap, fired, decided, reported, ended, closed."""
+    deployment = play.deployment
+    deployment.create_training_job()
+    objects = recorded_objects()
+    half = objects[0].appears_at + 600
+    first = [each for each in objects if each.appears_at < half]
+    rest = [each for each in objects if each.appears_at >= half]
+    play("job_lifecycle", event("training_job_in_progress"))
+    deployment.put(objects)
+    for some in (first, rest):
+        for batch in itertools.batched(some, 60) if hasattr(itertools, "batched") else [some]:
+            play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in batch]))
+        play("tick", event("tick"))
+    play("decide_stop", event("decide_stop"))
+    play("compose_alert", event("compose_alert"))
+    play("build_report", event("build_report_fire"))
+    planned = play("plan_report", event("plan_report"))
+    for item in planned["items"]:
+        play("digest_profile", item)
+    play("build_report", event("build_report_full"))
+    play("build_report", event("build_report_drop"))
+    deployment.set_status("Completed")
+    play("job_lifecycle", event("training_job_completed"))
+    play("evaluate_objects", event("sqs_training_job_end"))
+    play("evaluate_objects", deployment.tasks())
+    play("tick", event("tick"))
+
+
+def a_job_that_the_evaluator_meets_first(play: Play) -> None:
+    """Play a job whose first object comes before any event, and whose nodes fall silent."""
+    deployment = play.deployment
+    deployment.create_training_job()
+    some = recorded_objects()[:40]
+    deployment.put(some)
+    play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
+    deployment.set_status("Completed")
+    for _ in range(3):
+        play("tick", event("tick"))
+        tasks = deployment.tasks()
+        if tasks["Records"]:
+            play("evaluate_objects", tasks)
+
+
+SCENARIOS: tuple[Callable[[Play], None], ...] = (a_whole_job, a_job_that_the_evaluator_meets_first)
+
+
+@pytest.fixture(scope="module")
+def seen() -> Mapping[str, set[Permission]]:
+    """Return what each function was seen to ask for in all scenarios together."""
+    found: dict[str, set[Permission]] = defaultdict(set)
+    for scenario in SCENARIOS:
+        with mock_aws(), pytest.MonkeyPatch.context() as patch:
+            recorder = Recorder(patch)
+            scenario(Play(Deployment(offline_clients(), patch, Printed()), recorder))  # type: ignore[arg-type]
+            for function, permissions in recorder.seen.items():
+                found[function] |= permissions
+    return found
+
+
+class Printed:
+    """Stands for pytest's captured output: what functions print is of no interest."""
+
+    def readouterr(self) -> Any:
+        """Return nothing."""
+        return type("Nothing", (), {"out": ""})
+
+
+def place(resource: str) -> str:
+    """Return what a statement's resource is in the words of `permission`."""
+    tables = {"{StorageJobs.Arn}": JOBS, "{StorageNodeState.Arn}": NODE_STATE, "{StorageRuleState.Arn}": RULE_STATE}
+    for arn, table in tables.items():
+        if resource.startswith(arn):
+            return resource.replace(arn, table)
+    return ""
+
+
+def granted(template: Template, role: str) -> set[Permission]:
+    return {
+        (action, place(resource) if action.startswith("dynamodb:") else "")
+        for holder, statement in template.role_statements()
+        if holder == role
+        for action in statement.actions
+        for resource in statement.resources
+    }
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_given_a_function_when_it_has_done_all_that_it_does_then_every_permission_of_its_role_was_asked_for(
+    template: Template, seen: Mapping[str, set[Permission]], role: str
+) -> None:
+    by_services = {(action, "") for action in DONE_BY_SERVICES[role]}
+    assert granted(template, role) - by_services - seen[ROLES[role]] == set()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_given_a_function_when_it_has_done_all_that_it_does_then_nothing_was_asked_for_that_its_role_may_not(
+    template: Template, seen: Mapping[str, set[Permission]], role: str
+) -> None:
+    assert seen[ROLES[role]] - granted(template, role) == set()
+
+
+def actions_of(definition: object) -> set[str]:
+    """Return the actions that the tasks and readers of a state machine's definition ask for."""
+    resources = re.findall(r'"arn:\$\{Partition\}:states:::(?:aws-sdk:)?(\w+):(\w+)', json.dumps(definition))
+    names = {"invoke": "InvokeFunction"}
+    return {f"{service}:{names.get(call, call[0].upper() + call[1:])}" for service, call in resources}
+
+
+@pytest.mark.parametrize("role", MACHINES)
+def test_given_a_state_machine_when_its_definition_is_read_then_its_role_may_do_that_and_no_more(
+    template: Template, role: str
+) -> None:
+    allowed = {action for action, _ in granted(template, role)}
+    wanted = actions_of(MACHINES[role]())
+    assert allowed - set(DONE_BY_SERVICES[role]) == wanted
+    assert wanted
+
+
+def test_given_the_reasons_when_compared_with_the_template_then_none_outlives_its_permission(
+    template: Template,
+) -> None:
+    for role, reasons in DONE_BY_SERVICES.items():
+        assert set(reasons) <= {action for action, _ in granted(template, role)}, role
+
+
+def test_given_the_template_when_its_roles_are_listed_then_each_is_exercised(template: Template) -> None:
+    assert set(template.of_type("AWS::IAM::Role")) == {*ROLES, *MACHINES}

@@ -1,0 +1,170 @@
+"""The stack over its life: deployed, upgraded in the middle of a job, unchanged, destroyed; beside another stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from demo.live.stage import synthesise
+from emulator.deploy import deploy, destroy, differences
+from infra.teardown import describe, empty, read_fate
+from tests.infra.synthesis import copy_checkout
+from tests.localstack.stack import Job, Stack, deploy_assembly
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from emulator.launch import Emulator
+
+pytestmark = pytest.mark.localstack
+
+NAME = "Passing"
+CONTEXT = {"stack_name": NAME, "retain_data": "false"}
+HALF_MINUTES = 3.3
+WHOLE_MINUTES = 7.3
+
+LISTED: Mapping[str, tuple[str, str, str]] = {
+    "alarms": ("cloudwatch", "describe_alarms", "MetricAlarms"),
+    "buckets": ("s3", "list_buckets", "Buckets"),
+    "dashboards": ("cloudwatch", "list_dashboards", "DashboardEntries"),
+    "functions": ("lambda", "list_functions", "Functions"),
+    "layers": ("lambda", "list_layers", "Layers"),
+    "logs": ("logs", "describe_log_groups", "logGroups"),
+    "machines": ("stepfunctions", "list_state_machines", "stateMachines"),
+    "mappings": ("lambda", "list_event_source_mappings", "EventSourceMappings"),
+    "parameters": ("ssm", "describe_parameters", "Parameters"),
+    "queries": ("logs", "describe_query_definitions", "queryDefinitions"),
+    "queues": ("sqs", "list_queues", "QueueUrls"),
+    "roles": ("iam", "list_roles", "Roles"),
+    "rules": ("events", "list_rules", "Rules"),
+    "subscriptions": ("sns", "list_subscriptions", "Subscriptions"),
+    "tables": ("dynamodb", "list_tables", "TableNames"),
+    "topics": ("sns", "list_topics", "Topics"),
+}
+"""What of each service is listed: its client, the call, and where the answer holds it."""
+
+_NAMES = ("AlarmName", "FunctionName", "LayerArn", "logGroupName", "UUID", "RoleName", "TopicArn", "Name", "name")
+_NAMES = (*_NAMES, "DashboardName", "queryDefinitionId", "SubscriptionArn")
+
+
+def existing(emulator: Emulator) -> set[tuple[str, str]]:
+    """Return all that exists in the account, of every service that the stack uses, by kind and name."""
+    found = set()
+    for kind, (service, call, held) in LISTED.items():
+        for each in getattr(emulator.client(service), call)().get(held, []):
+            found.add((kind, each if isinstance(each, str) else _name(each)))
+    return found
+
+
+def _name(described: Mapping[str, Any]) -> str:
+    return str(next(described[name] for name in _NAMES if name in described))
+
+
+@dataclass(frozen=True)
+class Life:
+    """What was seen of a stack that was deployed, upgraded and destroyed around two jobs."""
+
+    before: set[tuple[str, str]]
+    deployed: set[tuple[str, str]]
+    after: set[tuple[str, str]]
+    differing: tuple[int, int, int]
+    layers: tuple[set[str], set[str]]
+    upgraded: Mapping[str, object]
+    whole: Mapping[str, object]
+    fires: int
+    told: str
+
+
+def _layers(stack: Stack) -> set[str]:
+    functions = stack.emulator.client("lambda").list_functions()["Functions"]
+    ours = [each for each in functions if each["FunctionName"].startswith(f"{stack.name}-")]
+    return {layer["Arn"] for each in ours for layer in each["Layers"]}
+
+
+def _older_checkout(folder: Path) -> Path:
+    """Return a checkout whose layer differs, as that of an earlier version does."""
+    root = copy_checkout(folder)
+    package = root / "rules_layer" / "trainguard" / "__init__.py"
+    package.write_text(f"{package.read_text(encoding='utf-8')}\nEARLIER = True\n", encoding="utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    """Let the stack live beside the one that the other tests use."""
+    folder = tmp_path_factory.mktemp("life")
+    assembly, home = folder / "cdk.out", folder / "home"
+    stack.await_quiet()
+    before = existing(emulator)
+    synthesise(assembly, context=CONTEXT, root=_older_checkout(folder / "older"))
+    passing = deploy_assembly(emulator, folder, NAME)
+    deployed, earlier = existing(emulator), _layers(passing)
+    unchanged = differences(emulator, assembly=assembly, home=home)
+    job = Job(passing, "cpu_bottleneck", "upgraded")
+    job.await_applied(job.upload(until_minute=HALF_MINUTES))
+
+    synthesise(assembly, context=CONTEXT)
+    changed = differences(emulator, assembly=assembly, home=home)
+    deploy(emulator, assembly=assembly, home=home)
+    upgraded = differences(emulator, assembly=assembly, home=home)
+    layers = earlier, _layers(passing)
+    job.upload(until_minute=WHOLE_MINUTES)
+    job.end()
+    whole = Job(passing, "cpu_bottleneck", "whole-run", start=job.feed.start)
+    whole.upload(until_minute=WHOLE_MINUTES)
+    whole.end()
+    verdicts, fires = (job.verdicts(), whole.verdicts()), len(job.fires())
+
+    fate = read_fate(emulator.client("cloudformation"), NAME)
+    for bucket in fate.buckets:
+        empty(emulator.client("s3"), bucket)
+    destroy(emulator, assembly=assembly, home=home)
+    emulator.client("sqs").delete_queue(QueueUrl=passing.deployment.alert_queue)
+    return Life(
+        before=before,
+        deployed=deployed,
+        after=existing(emulator),
+        differing=(unchanged, changed, upgraded),
+        layers=layers,
+        upgraded=verdicts[0],
+        whole=verdicts[1],
+        fires=fires,
+        told=describe(NAME, fate),
+    )
+
+
+def test_given_a_deployed_stack_when_compared_with_its_template_then_nothing_differs_until_that_changes(
+    life: Life,
+) -> None:
+    assert life.differing == (0, 1, 0)
+
+
+def test_given_an_upgrade_in_the_middle_of_a_job_when_it_goes_on_then_its_verdicts_are_those_of_a_whole_run(
+    life: Life,
+) -> None:
+    earlier, later = life.layers
+    assert len(earlier) == len(later) == 1
+    assert earlier != later
+    assert life.upgraded == life.whole
+    assert life.fires == 1
+
+
+def test_given_a_stack_beside_another_when_it_is_destroyed_then_nothing_of_it_is_left(life: Life) -> None:
+    assert {kind for kind, _ in life.deployed - life.before} >= {"buckets", "tables", "functions", "logs", "parameters"}
+    assert life.after - life.before == set()
+    assert life.before - life.after == set()
+    assert "0 stay" in life.told
+    assert "is emptied and goes: bucket" in life.told
+
+
+def test_given_a_stack_that_keeps_its_data_when_asked_what_stays_then_bucket_tables_and_logs_are_named(
+    emulator: Emulator, stack: Stack
+) -> None:
+    fate = read_fate(emulator.client("cloudformation"), stack.name)
+    kinds = {resource.type for resource in fate.stays}
+    assert kinds == {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"}
+    assert stack.deployment.bucket in {resource.name for resource in fate.stays}
+    assert fate.buckets == ()

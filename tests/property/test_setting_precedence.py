@@ -1,0 +1,79 @@
+"""Precedence is total: whatever sources give whatever settings, each is that of the highest source that has it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainguard.rules.parameters import resolve_parameters
+from trainguard.settings.choices import CHOICES
+from trainguard.settings.resolve import resolve
+from trainguard.settings.source import Source
+
+PARAMETERS = (
+    "LowGPUUtilization_threshold_p95",
+    "LowGPUUtilization_patience",
+    "BatchSize_patience",
+    "StepOutlier_stddev",
+    "rule_to_invoke",
+)
+spellings = st.sampled_from((str, str.lower, str.upper))
+values = st.sampled_from(("1", "60", "99", "-1", "x", "", "StepOutlier")) | st.text(max_size=5)
+words = st.sampled_from(
+    ("all", "none", "off", "tagged", "StepOutlier", "10m", "true", "false", "22:00-23:00", "prod-*")
+)
+
+
+@st.composite
+def ranked_sources(draw: st.DrawFn) -> list[Source]:
+    """Return sources, the highest first; each spells a parameter in one way."""
+    sources = []
+    for rank in range(draw(st.integers(1, 5))):
+        chosen = draw(st.lists(st.sampled_from(PARAMETERS), unique=True))
+        parameters = {draw(spellings)(name): draw(values) for name in chosen}
+        choices = draw(st.dictionaries(st.sampled_from(tuple(CHOICES)), words | st.text(max_size=5)))
+        sources.append(Source(f"source {rank}", parameters, choices))
+    return sources
+
+
+@given(sources=ranked_sources(), asked=st.booleans())
+def test_given_any_sources_when_resolved_then_each_setting_is_that_of_the_highest_that_gives_it(
+    sources: list[Source], asked: bool
+) -> None:
+    found = resolve("prod-1", sources, asked=asked)
+    in_force = {name.lower(): (value, found.sources[name]) for name, value in found.parameters.items()}
+    expected: dict[str, tuple[str, str]] = {}
+    for source in reversed(sources):
+        expected |= {name.lower(): (value, source.name) for name, value in source.parameters.items()}
+    assert in_force == expected
+    for name in CHOICES:
+        givers = [source.name for source in sources if name in source.choices]
+        assert found.sources.get(name) == (givers[0] if givers else None)
+
+
+@given(sources=ranked_sources(), asked=st.booleans())
+def test_given_any_sources_when_resolved_then_every_rule_runs_on_what_was_given_or_a_fault_names_why_not(
+    sources: list[Source], asked: bool
+) -> None:
+    found = resolve("prod-1", sources, asked=asked)
+    parameters, faults = resolve_parameters(found.parameters)
+    told = {fault.setting for fault in found.faults}
+    assert {fault.field for fault in faults.values()} <= told
+    assert not set(parameters) & set(faults)
+    assert all(fault.source.startswith("source ") for fault in found.faults)
+
+
+@given(sources=ranked_sources(), lower=ranked_sources(), asked=st.booleans())
+def test_given_sources_that_give_everything_when_others_come_below_them_then_nothing_changes(
+    sources: list[Source], lower: list[Source], asked: bool
+) -> None:
+    full = Source("full", dict.fromkeys(PARAMETERS, "1"), dict.fromkeys(CHOICES, "all"))
+    assert resolve("job", [*sources, full, *lower], asked=asked) == resolve("job", [*sources, full], asked=asked)
+
+
+@given(sources=ranked_sources())
+def test_given_a_setting_of_stops_that_cannot_be_read_when_resolved_then_nothing_may_stop_the_job(
+    sources: list[Source],
+) -> None:
+    found = resolve("job", sources, asked=True)
+    unread = {fault.setting for fault in found.faults if fault.setting.startswith("stop-")}
+    if unread:
+        assert found.policy.stops.rules == ()

@@ -1,0 +1,200 @@
+"""The canary: the same bytes for the same time, found by the real engine, and judged by what came of it."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.delivery import Network
+from tests.support.small_job import BUCKET, Upload
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.canary.name import CANARY_PREFIX, canary_name, is_canary, planted_at
+from trainguard.canary.profile import MINUTES, RULE, canary_objects
+from trainguard.canary.run import FRESH_S, Canary, judge_canary
+from trainguard.ports import StoredRow
+from trainguard.records import RuleRow, Status
+
+AT = 1_795_248_037.0
+JOB = canary_name(AT)
+REPORT = f"{JOB}/rule-output/TrainGuardReport/report.json"
+ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
+
+
+@pytest.fixture
+def world() -> MemoryWorld:
+    world = MemoryWorld()
+    world.objects.now = AT
+    return world
+
+
+@pytest.fixture
+def canary(world: MemoryWorld) -> Canary:
+    return Canary(bucket=BUCKET, objects=world.objects, rows=world.rows, journal=world.journal)
+
+
+def keys(world: MemoryWorld) -> list[str]:
+    return [each.key for each in world.objects.list(BUCKET, "", "")]
+
+
+def sent(*, status: Status = Status.FIRED, fired: int = 1, alert: str | None = "f1", report: bool = True) -> StoredRow:
+    """Return the row of the canary's rule as the fire path leaves it."""
+    row = RuleRow(job=JOB, rule=RULE, node=None, status=status, reason="gpu0 is low.", times_fired=fired)
+    page = f"s3://{BUCKET}/{REPORT}" if report else None
+    return StoredRow(row, "f1", "Training job not stopped.", AT + 42.0, alert, page)
+
+
+@given(st.floats(0, 4e9))
+def test_given_any_second_when_a_canary_is_named_after_it_then_the_name_says_when_it_was_planted(at: float) -> None:
+    assert planted_at(canary_name(at)) == int(at)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        "my-job",
+        CANARY_PREFIX,
+        f"{CANARY_PREFIX}of-somebody",
+        f"{JOB}-2",
+        f"x{JOB}",
+        f"{CANARY_PREFIX}20261332-000000",
+        f"{CANARY_PREFIX}20260101-00000\u0660",
+    ],
+)
+def test_given_a_name_that_is_only_like_a_canarys_when_read_then_it_is_none(job: str) -> None:
+    assert planted_at(job) is None
+    assert not is_canary(job, f"unknown:{job}")
+
+
+def test_given_a_training_job_that_sagemaker_knows_when_it_bears_a_canarys_name_then_it_is_none() -> None:
+    assert is_canary(JOB, f"unknown:{JOB}")
+    assert not is_canary(JOB, f"{ARN}{JOB}")
+
+
+def test_given_one_time_when_planted_twice_then_the_objects_are_the_same_and_few(
+    canary: Canary, world: MemoryWorld
+) -> None:
+    assert canary.plant(AT) == JOB
+    first = {key: world.objects.get(BUCKET, key, 10**6) for key in keys(world)}
+    canary.plant(AT)
+    assert {key: world.objects.get(BUCKET, key, 10**6) for key in keys(world)} == first
+    assert len(first) == MINUTES + 2
+    assert sum(map(len, first.values())) < 200_000
+    assert all(key.startswith(f"{JOB}/") for key in first)
+
+
+def test_given_a_canary_when_planted_then_its_minutes_are_the_last_whole_ones() -> None:
+    minutes = [int(each.key.rpartition("/")[2].partition(".")[0]) for each in canary_objects(AT)[1:-1]]
+    assert minutes == [1_795_247_980 // 60 * 60 - 60 * back for back in reversed(range(MINUTES))]
+    assert minutes[-1] + 60 <= AT
+
+
+def test_given_earlier_canaries_when_the_next_is_planted_then_they_go_and_nothing_else_does(
+    canary: Canary, world: MemoryWorld
+) -> None:
+    others = [f"{CANARY_PREFIX}of-somebody/profiler-output/x.json", "my-job/model.tar.gz", f"{JOB}-2/x.json"]
+    for key in others:
+        world.objects.put(BUCKET, key, b"", "application/json")
+    canary.plant(AT - 86_400.0)
+    world.objects.put(
+        BUCKET, f"{canary_name(AT - 86_400.0)}/rule-output/TrainGuardReport/report.json", b"", "text/html"
+    )
+    canary.plant(AT)
+    assert {key for key in keys(world) if not key.startswith(f"{JOB}/")} == set(others)
+    assert len(keys(world)) == len(others) + MINUTES + 2
+
+
+@pytest.mark.parametrize("reordered", [False, True])
+def test_given_a_planted_canary_when_its_doorbells_ring_then_one_rule_fires_once_and_its_job_is_closed(
+    reordered: bool,
+) -> None:
+    network = Network()
+    planted = [Upload(AT, each.key, each.body) for each in canary_objects(AT)]
+    for upload in planted:
+        network.put(upload)
+    for number, upload in enumerate(reversed(planted) if reordered else planted):
+        network.ring(upload, AT + 1.0 + (number if reordered else 0.0))
+    network.run_until(AT + 120.0, batch_s=1.0 if reordered else 20.0)
+    network.tick()
+    network.run_until(AT + 240.0, batch_s=20.0)
+    network.tick()
+    rows = {row.rule: row for row in network.world.rows.of_job(JOB) if row.node is None}
+    (payload,) = (each for each in network.world.executions.started.values() if each["job"] == JOB)
+    job = network.world.jobs.load(JOB)
+    assert (payload["kind"], payload["rule"]) == ("fire", RULE)
+    assert is_canary(JOB, str(payload["jobArn"]))
+    assert rows[RULE].debugger_status == "IssuesFound"
+    assert {row.rule for row in rows.values() if row.times_fired} <= {RULE, "ProfilerReport"}
+    assert job is not None
+    assert (job.active, job.setting_faults, job.stop_allowed) == (False, (), False)
+    assert job.expires_at is not None
+
+
+@pytest.mark.parametrize("default", ['{"evaluate": "off"}', '{"evaluate": "tagged", "alerts": {"staged": "all"}}'])
+def test_given_a_stack_that_evaluates_or_tells_nothing_by_default_when_a_canary_is_planted_then_it_is_found_and_told(
+    default: str,
+) -> None:
+    network = Network()
+    network.world.settings.put(network.world.settings.default, default)
+    for upload in (Upload(AT, each.key, each.body) for each in canary_objects(AT)):
+        network.put(upload)
+        network.ring(upload, AT + 1.0)
+    network.run_until(AT + 120.0, batch_s=20.0)
+    job = network.world.jobs.load(JOB)
+    assert job is not None
+    assert job.policy.evaluated
+    assert not job.policy.alerts.is_staged(RULE)
+    assert [each["rule"] for each in network.world.executions.started.values()] == [RULE]
+
+
+def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_it_passes_and_its_latency_is_measured(
+    canary: Canary, world: MemoryWorld
+) -> None:
+    canary.plant(AT)
+    world.objects.put(BUCKET, REPORT, b"{}", "application/json")
+    world.rows.record(sent())
+    verdict = canary.look(AT + 900.0)
+    assert (verdict.job, verdict.passed) == (JOB, True)
+    assert world.journal.totals == {"canary_passed": 1}
+    assert world.journal.times == (("canary_latency_seconds", 42.0 + AT % 1.0),)
+
+
+def test_given_a_canary_of_yesterday_when_looked_at_then_it_fails_and_says_that_none_was_planted(
+    canary: Canary, world: MemoryWorld
+) -> None:
+    canary.plant(AT)
+    world.objects.put(BUCKET, REPORT, b"{}", "application/json")
+    world.rows.record(sent())
+    assert canary.look(AT + FRESH_S).passed
+    late = canary.look(AT + FRESH_S + 1.0)
+    assert late.missing == ("no canary was planted in the last 60 min",)
+    assert world.journal.totals == {"canary_passed": 1, "canary_failed": 1}
+
+
+def test_given_no_canary_when_looked_at_then_it_fails(canary: Canary, world: MemoryWorld) -> None:
+    assert canary.look(AT).missing == ("no canary was planted in the last 60 min",)
+    assert world.journal.entries[0].where["reason"] == "no canary was planted in the last 60 min"
+
+
+@pytest.mark.parametrize(
+    ("stored", "keys", "said"),
+    [
+        (None, [REPORT], "has no row"),
+        (sent(status=Status.OK, fired=0), [REPORT], "says OK"),
+        (sent(alert=None), [REPORT], "alert was not sent: Training job not stopped."),
+        (sent(report=False), [REPORT], "report is not there"),
+        (sent(), [f"{JOB}/job.json"], "report is not there"),
+    ],
+)
+def test_given_one_thing_that_did_not_happen_when_judged_then_it_fails_and_names_it(
+    stored: StoredRow | None, keys: list[str], said: str
+) -> None:
+    verdict = judge_canary(JOB, AT, stored, keys)
+    (missing,) = verdict.missing
+    assert said in missing
+    assert (verdict.latency_s is None) == (stored is None or stored.alert_id is None)
+
+
+def test_given_a_rule_that_fired_and_is_over_when_judged_then_the_canary_passes() -> None:
+    over = replace(sent(), row=replace(sent().row, status=Status.OK))
+    assert judge_canary(JOB, AT, over, [REPORT]).passed

@@ -1,0 +1,75 @@
+"""`python -m demo.profile`: what it writes is a profile that can be judged, as of a job that has just ended."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from demo.make_recordings import RECORDINGS
+from demo.profile import write_profile
+from demo.recording import Recording
+from tests.support.delivery import Network
+from tests.support.small_job import Upload
+from trainguard.cli.documented import Documented
+from trainguard.cli.progress import stderr_progress
+from trainguard.engine.job_file import read_job_file
+from trainguard.local.sources import open_folder
+from trainguard.records import JobStatus, Status
+
+NOW = 1_795_273_000.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the written profile of the job whose data loader is slow."""
+    own = tmp_path_factory.mktemp("profiles") / "my-job"
+    written = write_profile(Recording.load(RECORDINGS / "slow_data_loader.npz"), own, ended_at=NOW)
+    assert written == sum(path.is_file() for path in (own / "profiler-output").rglob("*"))
+    return own
+
+
+def test_given_a_written_profile_when_its_job_file_is_read_then_the_job_ended_within_the_last_minute(
+    folder: Path,
+) -> None:
+    described = read_job_file("my-job/job.json", (folder / "job.json").read_bytes(), "my-job")
+    assert (described.job, described.status, described.instance_count) == ("my-job", JobStatus.COMPLETED, 2)
+    assert described.ended_at is not None
+    assert NOW - 60.0 < described.ended_at <= NOW
+
+
+def test_given_a_written_profile_when_judged_then_its_fault_is_found(folder: Path) -> None:
+    documented = Documented(
+        params=None, prices=None, defaults="documented", instance_type=None, framework_expected=False
+    )
+    outcome = documented.analyze(open_folder(str(folder)), stderr_progress(shown=False))
+    assert [line.rule for line in outcome.rules if line.status == Status.FIRED] == ["LowGPUUtilization"]
+
+
+def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_then_one_fire_was_alerted(
+    folder: Path,
+) -> None:
+    """What the README promises: a first alert without a training job."""
+    network = Network(now=NOW)
+    for number, file in enumerate(sorted(path for path in folder.rglob("*") if path.is_file())):
+        upload = Upload(NOW + 0.05 * number, str(file.relative_to(folder.parent)), file.read_bytes())
+        network.put(upload)
+        network.ring(upload, upload.at + 1.0)
+    for minute in (1, 2):
+        network.run_until(NOW + 60.0 * minute, batch_s=20.0)
+        network.tick()
+    fires = [each for each in network.world.executions.started.values() if each["kind"] == "fire"]
+    assert [(fire["job"], fire["rule"]) for fire in fires] == [("my-job", "LowGPUUtilization")]
+    rows = {row.target: row.status for row in network.world.rows.of_job("my-job")}
+    assert rows["LowGPUUtilization"] == Status.FIRED
+
+
+@pytest.mark.parametrize("words", [["no_such_recording", "new"], ["healthy", "."], []])
+def test_given_what_cannot_be_written_when_called_then_it_says_what_would_be_right(
+    words: list[str], tmp_path: Path
+) -> None:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "demo.profile", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "usage: python -m demo.profile" in done.stderr

@@ -1,0 +1,206 @@
+"""Jobs outside SageMaker: what they say of themselves, what of it is refused, and how they end."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, START, Upload, uploads
+from trainguard.actions.stop import STOP_TAG
+from trainguard.engine.job_file import MAX_BYTES, read_job_file
+from trainguard.engine.tick import ABANDONED_S
+from trainguard.errors import JobFileError
+from trainguard.records import JobStatus, RuleRow, Status
+
+KEY = f"{JOB}/job.json"
+SYSTEM_1 = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
+END_MARK = uploads()[-1]
+SETTINGS = {"LowGPUUtilization_window": 20, "LowGPUUtilization_patience": 20}
+
+
+def file(**fields: Any) -> bytes:
+    return json.dumps({"name": JOB, **fields}).encode()
+
+
+def outside() -> Network:
+    """Return a network whose SageMaker does not know the job."""
+    network = Network()
+    network.world.training_jobs.forget(JOB)
+    return network
+
+
+def tell(network: Network, body: bytes, *, at: float = START, rings: bool = True) -> None:
+    upload = Upload(at, KEY, body)
+    network.put(upload)
+    if rings:
+        network.ring(upload, max(at, network.now))
+    network.run_until(max(at, network.now), batch_s=0.0)
+
+
+def arrive(network: Network, chosen: list[Upload]) -> None:
+    for upload in chosen:
+        network.put(upload)
+        network.ring(upload, max(upload.at, network.now))
+        network.run_until(max(upload.at, network.now), batch_s=0.0)
+
+
+def settle(network: Network, minutes: int = 4) -> None:
+    for _ in range(minutes):
+        network.tick()
+        network.run_until(network.now + 60.0, batch_s=0.0)
+
+
+def row(network: Network, target: str) -> RuleRow:
+    return next(each for each in network.world.rows.of_job(JOB) if each.target == target)
+
+
+def test_given_a_whole_file_when_read_then_every_field_is_understood() -> None:
+    body = file(
+        schema_version=1,
+        status="Failed",
+        instance_type="ml.p4d.24xlarge",
+        instance_count=16,
+        started_at="2026-11-21T10:00:00+02:00",
+        ended_at=1_795_252_000.5,
+        profiling_interval_ms=500,
+        framework_metrics=True,
+        settings={"LowGPUUtilization_threshold_p95": 60, "StepOutlier_mode": "TRAIN"},
+        tags={"team": "vision", STOP_TAG: "allowed"},
+    )
+    told = read_job_file(KEY, body, JOB)
+    assert (told.status, told.instance_type, told.instance_count) == (JobStatus.FAILED, "ml.p4d.24xlarge", 16)
+    assert (told.started_at, told.ended_at, told.profiling_interval_ms) == (1_795_248_000.0, 1_795_252_000.5, 500)
+    assert told.framework_profiling is True
+    assert told.tags == {
+        "trainguard:LowGPUUtilization_threshold_p95": "60",
+        "trainguard:StepOutlier_mode": "TRAIN",
+        "team": "vision",
+    }
+    assert told.arn == f"unknown:{JOB}"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"{", None),
+        (b"[]", None),
+        (b"\xff", None),
+        (b" " * (MAX_BYTES + 1), None),
+        (b"{}", "name"),
+        (file(name="another"), "name"),
+        (file(colour="red"), "colour"),
+        (file(schema_version=2), "schema_version"),
+        (file(instance_count=0), "instance_count"),
+        (file(instance_count="4"), "instance_count"),
+        (file(status="Done"), "status"),
+        (file(started_at="yesterday"), "started_at"),
+        (file(started_at="2026-11-21T10:00:00"), "started_at"),
+        (file(started_at=-1), "started_at"),
+        (file(ended_at=1_795_252_000), "status"),
+        (file(status="InProgress", ended_at=1_795_252_000), "status"),
+        (file(status="Completed", started_at=200, ended_at=100), "ended_at"),
+        (file(settings={"a": [1]}), "settings"),
+        (file(tags={f"tag-{number}": "" for number in range(201)}), "settings"),
+        (file(tags={"a": "b" * 257}), "tags"),
+    ],
+)
+def test_given_a_fault_when_read_then_the_error_names_file_field_and_what_would_be_right(
+    body: bytes, field: str | None
+) -> None:
+    with pytest.raises(JobFileError) as caught:
+        read_job_file(KEY, body, JOB)
+    assert caught.value.field == field
+    assert KEY in str(caught.value)
+    assert "expected" in str(caught.value)
+    assert len(str(caught.value)) < 1_000
+
+
+@given(st.one_of(st.binary(max_size=200), st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists)))
+def test_given_any_body_when_read_then_it_is_understood_or_refused_by_name(body: Any) -> None:
+    given_body = body if isinstance(body, bytes) else json.dumps({"name": JOB, "tags": body}).encode()
+    try:
+        assert read_job_file(KEY, given_body, JOB).job == JOB
+    except JobFileError:
+        pass
+
+
+def test_given_a_file_beside_a_profile_when_the_job_is_met_then_it_says_what_the_job_is() -> None:
+    network = outside()
+    tell(network, file(instance_type="ml.g5.12xlarge", instance_count=1, settings=SETTINGS), rings=False)
+    arrive(network, SYSTEM_1)
+    network.tick()
+    job = network.job()
+    assert (job.instance_type, job.instance_count, job.arn) == ("ml.g5.12xlarge", 1, f"unknown:{JOB}")
+    assert job.stop_allowed is False
+    assert row(network, "LowGPUUtilization").status is Status.FIRED
+
+
+@pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped"])
+@pytest.mark.parametrize("rings", [True, False])
+def test_given_a_job_that_says_that_it_has_ended_when_told_or_found_silent_then_it_is_closed(
+    status: str, rings: bool
+) -> None:
+    network = outside()
+    tell(network, file(status="InProgress", settings=SETTINGS))
+    arrive(network, SYSTEM_1)
+    settle(network)
+    assert network.job().active is True
+    tell(network, file(status=status, ended_at=START + 900), at=network.now, rings=rings)
+    settle(network, 4 if rings else 20)
+    job = network.job()
+    assert (job.active, job.status, job.ended_at) == (False, JobStatus(status), START + 900.0)
+    assert len(network.world.reports.started) == 1
+
+
+@pytest.mark.parametrize(("status", "closed"), [(None, True), ("InProgress", False)])
+def test_given_an_end_mark_when_the_file_leaves_the_end_open_or_says_that_the_job_goes_on_then_that_holds(
+    status: str | None, closed: bool
+) -> None:
+    network = outside()
+    tell(network, file() if status is None else file(status=status))
+    arrive(network, [*SYSTEM_1, END_MARK])
+    settle(network)
+    assert network.job().active is not closed
+
+
+def test_given_a_file_that_changes_when_read_again_then_the_job_grows_and_its_settings_stay() -> None:
+    network = outside()
+    tell(network, file(instance_count=2, settings=SETTINGS))
+    tell(network, file(instance_count=8, started_at=START + 5, settings={"LowGPUUtilization_window": 77}))
+    job = network.job()
+    assert (job.instance_count, job.started_at) == (8, START + 5.0)
+    assert job.rule_settings["LowGPUUtilization_window"] == "20"
+
+
+def test_given_a_file_that_cannot_be_used_when_the_job_writes_then_it_is_counted_and_the_profile_is_judged() -> None:
+    network = outside()
+    tell(network, file(instance_count=-3))
+    assert network.world.jobs.load(JOB) is None
+    arrive(network, SYSTEM_1[:3])
+    assert network.job().instance_count is None
+    assert network.world.journal.totals["bad_job_files"] >= 2
+    assert len(network.world.nodes.of_job(JOB)) == 1
+
+
+def test_given_a_job_of_sagemaker_when_a_file_lies_beside_its_profile_then_the_file_says_nothing() -> None:
+    network = Network()
+    arrive(network, SYSTEM_1[:3])
+    tell(network, file(status="Completed", instance_count=99))
+    settle(network)
+    job = network.job()
+    assert (job.active, job.status, job.instance_count) == (True, JobStatus.IN_PROGRESS, 2)
+
+
+def test_given_a_job_that_registered_and_never_wrote_when_a_day_has_passed_then_it_is_given_up() -> None:
+    network = outside()
+    tell(network, file(instance_count=1))
+    network.tick()
+    network.now += ABANDONED_S - 60.0
+    settle(network, 1)
+    assert network.job().active is True
+    settle(network, 5)
+    assert network.job().active is False
+    assert row(network, "LowGPUUtilization").reason == "Ended without a profile: no object of it could be read."

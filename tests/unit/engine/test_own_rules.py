@@ -1,0 +1,220 @@
+"""Rules of a deployment's own in the engine: whatever they do, TrainGuard's rules say what they would say anyway."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tests.support.delivery import Network, final_state
+from tests.support.own_rules import OwnJob, OwnJoin, OwnRule, OwnState, OwnSteps, deploy, fine
+from tests.support.small_job import JOB, SETTINGS, describe, uploads
+from trainguard.engine.session import ITEM_CAP_BYTES
+from trainguard.engine.system_stream import SystemState
+from trainguard.records import JobStatus, NodeKey, RuleRow, Status
+from trainguard.rules.extension import STATE_CAP_BYTES
+from trainguard.state.codec import decode_state, encode_state
+
+UPLOADS = uploads()
+NODE_1 = NodeKey(JOB, "algo-1", "system")
+
+
+def deliver(network: Network, chosen: Any = UPLOADS) -> Network:
+    for upload in chosen:
+        if upload.key.endswith("training_job_end.ts"):
+            network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
+        network.put(upload)
+        network.ring(upload, max(upload.at, network.now))
+        network.run_until(upload.at, batch_s=0.0)
+    network.tick()
+    network.run_until(chosen[-1].at + 1_000.0, batch_s=0.0)
+    return network
+
+
+def row(network: Network, target: str) -> RuleRow:
+    return next(each for each in network.world.rows.of_job(JOB) if each.target == target)
+
+
+def others(network: Network) -> dict[str, object]:
+    """Return the rows of TrainGuard's own rules but the report, and the fires."""
+    state = final_state(network.world)
+    mine = ("Own", "ProfilerReport")
+    kept = {target: told for target, told in state.items() if not target.startswith(mine) and "#system" not in target}
+    fires = [fire for fire in cast("list[Any]", kept.pop("executions")) if not fire[0].startswith("Own")]
+    return {target: told for target, told in kept.items() if "#framework" not in target} | {"fires": fires}
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, object]:
+    """Return what TrainGuard's rules say of the job when they are alone."""
+    return others(deliver(Network()))
+
+
+def grow(state: OwnState, _: Any) -> None:
+    state.notes.append("x" * 1_000)
+
+
+def write(_: Any, minute: Any) -> None:
+    minute.view.kept_gpu_utilization[:] = 0.0
+
+
+def write_snapshots(_: Any, minute: Any) -> None:
+    minute.snapshots.gpu_utilization.sort(axis=0)
+
+
+def unstorable(state: OwnState, _: Any) -> None:
+    cast("Any", state).notes = [object()]
+
+
+def fail(*_: Any) -> None:
+    raise KeyError("gpu9")
+
+
+def leave(*_: Any) -> None:
+    sys.exit(3)
+
+
+def saying(**fields: Any) -> Callable[[Any, Any], Any]:
+    return lambda state, view: replace(fine(state, view), **fields)
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (OwnRule(grow), "state is"),
+        (OwnRule(write), "read-only"),
+        (OwnRule(write_snapshots), "read-only"),
+        (OwnRule(unstorable), "what msgspec can encode"),
+        (OwnRule(fail), "gpu9"),
+        (OwnRule(leave), "SystemExit"),
+        (OwnRule(judging=fail), "gpu9"),
+        (OwnRule(judging=lambda *_: None), "expected a Judgement"),
+        (OwnRule(judging=saying(measured=float("nan"))), "measured is nan"),
+        (OwnRule(judging=saying(wasted_share=1.5)), "wasted_share is 1.5"),
+        (OwnRule(judging=saying(reason=7)), "reason is 7"),
+        (OwnRule(judging=saying(data_points=-1)), "data_points is -1"),
+        (OwnRule(judging=saying(status="FINE")), "status is 'FINE'"),
+        (OwnRule(judging=saying(idle_node="sometimes")), "idle_node is 'sometimes'"),
+        (OwnRule(judging=saying(pooled=(1, 2, 3))), "pooled is (1, 2, 3)"),
+        (OwnRule(judging=saying(details={"a": object()})), "what JSON can hold"),
+        (OwnRule(judging=saying(details={"a": "b" * 9_000})), "at most 8,192"),
+        (OwnRule(clear=fail), "gpu9"),
+        (OwnRule(clear=lambda: -1.0), "clear_after_s is -1.0"),
+        (OwnRule(window=fail), "gpu9"),
+        (OwnRule(window=lambda: 5_000), "window_points is 5000"),
+        (OwnRule(window=lambda: "many"), "window_points is 'many'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_given_a_rule_that_misbehaves_when_the_job_runs_then_it_says_error_and_all_others_what_they_would_say(
+    monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, object], rule: OwnRule, told: str
+) -> None:
+    deploy(monkeypatch, rule)
+    network = deliver(Network())
+    for target in ("OwnRule", "OwnRule#algo-1", "OwnRule#algo-2"):
+        assert row(network, target).status is Status.ERROR, target
+        assert told in row(network, target).reason
+        assert len(row(network, target).reason) < 1_000
+    assert others(network) == undisturbed
+    assert network.job().active is False
+    assert network.world.journal.totals["rule_errors"] >= 1
+    assert network.world.journal.totals["evaluation_failures"] == 0
+    slot = decode_state("item", 1, network.node(NODE_1).state, SystemState).slots["OwnRule"]
+    assert slot.data == b""
+
+
+def test_given_well_behaved_rules_of_every_kind_when_the_job_runs_then_each_judges_with_its_parameters(
+    monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, object]
+) -> None:
+    deploy(monkeypatch, OwnRule(), OwnSteps(), OwnJoin(), OwnJob())
+    network = Network()
+    tags = SETTINGS | {"trainguard:OwnJoin_threshold": "3", "trainguard:ownrule_threshold": "101"}
+    network.world.training_jobs.set(describe(tags))
+    deliver(network, UPLOADS[:-1])
+    assert row(network, "OwnSteps#algo-1").status is Status.OK
+    assert row(network, "OwnSteps#algo-1").data_points > 0
+    assert (row(network, "OwnJoin").status, row(network, "OwnJoin").threshold) == (Status.FIRED, 3.0)
+    assert "OwnJoin" in [each["rule"] for each in network.world.executions.started.values()]
+    assert row(network, "OwnJob").status is Status.ERROR
+    assert "2 nodes are not enough" in row(network, "OwnJob").reason
+    assert row(network, "OwnRule").status is Status.ERROR
+    assert "a number from 0 to 100" in row(network, "OwnRule").reason
+    for upload in UPLOADS[-1:]:
+        deliver(network, [upload])
+    assert others(network)["fires"] == undisturbed["fires"]
+
+
+def test_given_rules_at_their_limit_when_the_job_runs_then_its_items_stay_under_the_cap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noise = np.random.default_rng(7)
+
+    def fill(state: OwnState, _: Any) -> None:
+        state.notes = ["".join(noise.choice(list("abcdefghijklmnop"), STATE_CAP_BYTES - 40))]
+
+    rules = [type(f"Own{number}", (OwnRule,), {"name": f"Own{number}"})(fill) for number in range(8)]
+    deploy(monkeypatch, *rules)
+    network = deliver(Network(), UPLOADS[:-1])
+    assert {row(network, f"Own{number}").status for number in range(8)} == {Status.OK}
+    record = network.node(NODE_1)
+    assert len(record.state) <= ITEM_CAP_BYTES
+    assert not [name for name in record.counters if name.startswith("degraded")]
+
+
+def test_given_long_sentences_when_told_then_the_row_has_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(monkeypatch, OwnRule(judging=saying(reason="r" * 5_000, worst="w" * 500, patience="p" * 500)))
+    told = row(deliver(Network(), UPLOADS[:20]), "OwnRule#algo-1")
+    assert told.reason.startswith("r" * 1_000)
+    assert len(told.reason) < 1_100
+    assert (told.worst, told.patience) == ("w" * 120, "p" * 120)
+
+
+def changed(network: Network, edit: Callable[[SystemState], None]) -> None:
+    """Write a node's state as another version would have."""
+    stored = network.node(NODE_1)
+    state = decode_state("item", stored.codec, stored.state, SystemState)
+    edit(state)
+    network.world.nodes.save(replace(stored, state=encode_state(state)))
+
+
+def test_given_a_state_of_another_shape_when_loaded_then_the_rule_begins_anew_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, object]
+) -> None:
+    deploy(monkeypatch, OwnRule())
+    network = deliver(Network(), UPLOADS[:40])
+    before = row(network, "OwnRule#algo-1").data_points
+
+    def edit(state: SystemState) -> None:
+        state.slots["OwnRule"].data = b"\x81\xa7minutes\xa3ten"
+
+    changed(network, edit)
+    deliver(network, UPLOADS[40:])
+    after = row(network, "OwnRule#algo-1")
+    assert after.status is Status.OK
+    assert 0 < after.data_points < before + len(UPLOADS[40:])
+    assert "was of another version" in after.reason
+    assert "minutes" in after.reason
+    assert "another version" not in row(network, "OwnRule#algo-2").reason
+    assert others(network) == undisturbed
+
+
+def test_given_a_rule_that_is_no_longer_deployed_when_the_job_goes_on_then_its_row_says_so_and_expires(
+    undisturbed: dict[str, object],
+) -> None:
+    network = Network()
+    with pytest.MonkeyPatch.context() as deployed:
+        deploy(deployed, OwnRule(judging=saying(status=Status.FIRED)), OwnSteps(), OwnJob())
+        deliver(network, UPLOADS[:40])
+        assert row(network, "OwnRule").times_fired == 1
+    deliver(network, UPLOADS[40:])
+    for target in ("OwnRule", "OwnRule#algo-1", "OwnSteps", "OwnSteps#algo-2", "OwnJob"):
+        gone = row(network, target)
+        assert gone.status is Status.DISABLED, target
+        assert "no rule of this name any more" in gone.reason
+        assert gone.expires_at is not None
+    assert row(network, "OwnRule").debugger_status == "IssuesFound"
+    assert others(network) == undisturbed
+    kept = decode_state("item", 1, network.node(NODE_1).state, SystemState).slots["OwnRule"]
+    assert kept.data != b""

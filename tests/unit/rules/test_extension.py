@@ -1,0 +1,213 @@
+"""What a deployment's own rules have to be, and what happens to those that are not."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.own_rules import OwnJob, OwnJoin, OwnParameters, OwnRule, OwnState, OwnSteps
+from trainguard.errors import RuleLoadError
+from trainguard.rules import parameters
+from trainguard.rules.extension import (
+    MARKER,
+    MAX_RULES,
+    Extension,
+    check_rule,
+    installed,
+    is_custom,
+    rule_named,
+    rules_of,
+)
+from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.registry import ALL_RULES, EXTENSION, OWN_NAMES, RESERVED_NAMES, RULE_NAMES
+
+SOURCE = """
+from tests.support.own_rules import OwnRule, OwnSteps
+
+RULES = (OwnRule(), OwnSteps())
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder that modules can be imported from."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith((MARKER, "their_rules")):
+            del sys.modules[name]
+
+
+def layer(site: Path, source: str) -> None:
+    """Put a package and its marker there, as the layer has them."""
+    package = site / "their_rules"
+    package.mkdir()
+    (package / "__init__.py").write_text(source, encoding="utf-8")
+    (site / f"{MARKER}.py").write_text("PACKAGE = 'their_rules'\nRULES = ('OwnRule', 'OwnSteps')\n", encoding="utf-8")
+    importlib.invalidate_caches()
+
+
+def package(*rules: Any) -> ModuleType:
+    module = ModuleType("their_rules")
+    vars(module)["RULES"] = rules
+    return module
+
+
+def variant(base: type, **fields: Any) -> Any:
+    return type("Variant", (base,), fields)()
+
+
+class NoDefault(RuleParameters, frozen=True, kw_only=True):
+    needed: int
+
+
+class UpperCase(RuleParameters, frozen=True, kw_only=True):
+    Threshold: int = 3
+
+
+class Nested(RuleParameters, frozen=True, kw_only=True):
+    limits: list[int] = msgspec.field(default_factory=list)
+
+
+class NeedsMore(msgspec.Struct):
+    minutes: int
+
+
+class TooLarge(msgspec.Struct):
+    notes: str = "x" * 5_000
+
+
+class Unstorable(msgspec.Struct):
+    held: Any = msgspec.field(default_factory=object)
+
+
+def test_given_no_package_when_loaded_then_there_are_trainguards_rules_alone() -> None:
+    assert Extension() == EXTENSION
+    assert RULE_NAMES == OWN_NAMES
+    assert not any(is_custom(rule) for rule in ALL_RULES)
+    assert is_custom(OwnRule())
+
+
+def test_given_a_package_in_the_layer_when_loaded_then_its_rules_are_known_by_their_kind(site: Path) -> None:
+    layer(site, SOURCE)
+    found = installed(RESERVED_NAMES)
+    assert [rule.name for rule in found.system] == ["OwnRule"]
+    assert [rule.name for rule in found.framework] == ["OwnSteps"]
+    assert (found.job, found.faults) == ((), {})
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import a_library_that_is_not_there", "a_library_that_is_not_there"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("RULES = (", "SyntaxError"),
+        ("RULES = ()", "a tuple of 1 to 8 rules"),
+    ],
+)
+def test_given_a_package_that_is_broken_when_loaded_then_each_of_its_rules_says_so_and_the_others_run(
+    site: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
+) -> None:
+    layer(site, source)
+    found = installed(RESERVED_NAMES)
+    assert set(found.faults) == {"OwnRule", "OwnSteps"}
+    assert told in str(found.faults["OwnRule"])
+    monkeypatch.setattr(parameters, "EXTENSION", found)
+    resolved, faults = parameters.resolve_parameters({"OwnRule_threshold": "7", "ownsteps_threshold": "8"})
+    assert set(faults) == {"OwnRule", "OwnSteps"}
+    assert set(resolved) >= set(OWN_NAMES)
+    assert told in str(faults["OwnSteps"].given_by("somebody"))
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ([OwnRule()], "expected a tuple"),
+        ((), "expected a tuple"),
+        (tuple(OwnRule() for _ in range(MAX_RULES + 1)), "expected a tuple"),
+        ((OwnRule(), OwnRule()), "no other rule"),
+        ((OwnRule(), variant(OwnSteps, name="ownrule")), "no other rule"),
+        ((variant(OwnRule, name="lowgpuutilization"),), "TrainGuard's own LowGPUUtilization"),
+        ((variant(OwnRule, name="ProfilerReport"),), "TrainGuard's own ProfilerReport"),
+        ((OwnRule,), "expected an instance"),
+    ],
+)
+def test_given_a_package_whose_rules_cannot_stand_together_when_read_then_it_is_refused(rules: Any, told: str) -> None:
+    module = ModuleType("their_rules")
+    vars(module)["RULES"] = rules
+    with pytest.raises(RuleLoadError, match=told):
+        rules_of(module, RESERVED_NAMES)
+
+
+def test_given_as_many_rules_as_there_may_be_when_read_then_they_are_taken() -> None:
+    rules = [variant(OwnRule, name=f"Own{number}") for number in range(MAX_RULES)]
+    assert rules_of(package(*rules), RESERVED_NAMES) == tuple(rules)
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        (object(), "type is 'object'"),
+        (variant(OwnRule, name="Two Words"), "name is 'Two Words'"),
+        (variant(OwnRule, name="With_underscore"), "name is 'With_underscore'"),
+        (variant(OwnRule, name="x" * 64), "at most 63"),
+        (variant(OwnRule, name=7), "name is 7"),
+        (variant(OwnRule, parameters_type=OwnState), "a subclass of RuleParameters"),
+        (variant(OwnRule, parameters_type=NoDefault), "a default for each parameter"),
+        (variant(OwnRule, parameters_type=UpperCase), "in lower case"),
+        (variant(OwnRule, parameters_type=Nested), "parameter limits"),
+        (variant(OwnRule, state_type=dict), "a subclass of msgspec.Struct"),
+        (variant(OwnRule, state_type=NeedsMore), "a default for each field"),
+        (variant(OwnRule, state_type=TooLarge), "at most 4,096"),
+        (variant(OwnRule, state_type=Unstorable), "what msgspec can encode"),
+        (variant(OwnJoin, state_type=None), "a subclass of msgspec.Struct"),
+        (OwnRule(clear=lambda: "soon"), "clear_after_s is 'soon'"),
+        (OwnRule(clear=lambda: float("inf")), "clear_after_s is inf"),
+        (OwnRule(window=lambda: 2_001), "window_points is 2001"),
+        (OwnRule(window=lambda: 1 // 0), "ZeroDivisionError"),
+    ],
+)
+def test_given_a_rule_that_breaks_the_protocol_when_checked_then_the_error_names_what_and_why(
+    rule: Any, told: str
+) -> None:
+    with pytest.raises(RuleLoadError, match=told):
+        check_rule(rule)
+
+
+@pytest.mark.parametrize("rule", [OwnRule(), OwnSteps(), OwnJoin(), OwnJob(), OwnRule(window=lambda: 2_000)])
+def test_given_a_rule_of_each_kind_when_checked_then_it_is_taken(rule: Any) -> None:
+    check_rule(rule)
+
+
+@pytest.mark.parametrize("place", ["tests.support.own_rules:OwnRule", "tests.unit.rules.test_extension:MADE"])
+def test_given_a_class_or_an_instance_when_named_then_it_is_the_rule(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    module = ModuleType("tests.unit.rules.test_extension")
+    vars(module)["MADE"] = OwnRule()
+    monkeypatch.setitem(sys.modules, "tests.unit.rules.test_extension", module)
+    assert rule_named(place).name == "OwnRule"
+
+
+@pytest.mark.parametrize(
+    "place", ["", "OwnRule", ":OwnRule", "nowhere:Rule", "tests.support.own_rules:Nothing", "msgspec:Struct"]
+)
+def test_given_no_rule_at_a_place_when_named_then_the_error_says_what_would_be_right(place: str) -> None:
+    with pytest.raises(RuleLoadError, match="expected"):
+        rule_named(place)
+
+
+def test_given_settings_of_one_rule_when_resolved_then_others_are_not_looked_at() -> None:
+    resolved = parameters.parameters_of("OwnRule", OwnParameters, {"ownrule_threshold": "7", "Other_threshold": "x"})
+    assert resolved == OwnParameters(threshold=7.0)
+    with pytest.raises(Exception, match="a number from 0 to 100"):
+        parameters.parameters_of("OwnRule", OwnParameters, {"OwnRule_threshold": "700"})
+
+

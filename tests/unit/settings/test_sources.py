@@ -1,0 +1,243 @@
+"""What each source gives: tags, documents, rule configurations, with their faults."""
+
+import json
+
+import pytest
+
+from trainguard.ports import RuleConfiguration
+from trainguard.settings.document import read_document
+from trainguard.settings.faults import MOST_FAULTS, SettingFault, told_faults
+from trainguard.settings.resolve import resolve
+from trainguard.settings.rule_configurations import configured
+from trainguard.settings.source import Source
+from trainguard.settings.tags import asks, settings_name, tag_source
+
+PATH = "/TrainGuard/settings/"
+LOW_GPU, PATIENCE = "LowGPUUtilization_threshold_p95", "LowGPUUtilization_patience"
+
+
+def document(content: object) -> Source:
+    return read_document("doc", json.dumps(content))
+
+
+def told(source: Source) -> list[str]:
+    return [str(fault) for fault in resolve("job", [source], asked=True).faults]
+
+
+def test_given_tags_when_read_then_parameters_choices_and_other_peoples_tags_are_kept_apart() -> None:
+    tags = {
+        "trainguard:LowGPUUtilization_threshold_p95": "60",
+        "trainguard:muted": "StepOutlier",
+        "trainguard:stop-on-fire": "allowed",
+        "trainguard:framework-metrics": "expected",
+        "trainguard:settings": "llm",
+        "team": "vision",
+        "Trainguard:evaluate": "off",
+    }
+    source = tag_source(tags)
+    assert source.parameters == {LOW_GPU: "60"}
+    assert source.choices == {"muted": "StepOutlier"}
+    assert source.origin_of("muted") == "tag trainguard:muted"
+    assert source.faults == ()
+
+
+@pytest.mark.parametrize("value", ["Allowed", "true", " allowed ", "yes"])
+def test_given_a_permission_that_is_nearly_right_when_read_then_its_owner_is_told(value: str) -> None:
+    assert told(tag_source({"trainguard:stop-on-fire": value})) == [
+        f"tag trainguard:stop-on-fire: stop-on-fire is {value!r}, expected allowed, to the letter"
+    ]
+
+
+@pytest.mark.parametrize("value", ["no", "denied", "", "allowed"])
+def test_given_a_permission_that_is_clear_when_read_then_nothing_is_wrong(value: str) -> None:
+    assert told(tag_source({"trainguard:stop-on-fire": value})) == []
+
+
+@pytest.mark.parametrize(
+    ("tags", "asked"),
+    [({}, False), ({"team": "x"}, False), ({"trainguard:evaluate": "no"}, True), ({"trainguard-x": "1"}, False)],
+)
+def test_given_tags_when_any_speaks_to_trainguard_then_the_job_has_asked(tags: dict[str, str], asked: bool) -> None:
+    assert asks(tags) is asked
+
+
+@pytest.mark.parametrize("value", ["llm", "/TrainGuard/settings/llm", " llm "])
+def test_given_a_named_parameter_when_read_then_it_lies_below_the_path(value: str) -> None:
+    assert settings_name({"trainguard:settings": value}, PATH) == "/TrainGuard/settings/llm"
+
+
+def test_given_a_named_parameter_in_folders_when_read_then_it_may_lie_deeper() -> None:
+    assert settings_name({"trainguard:settings": "team-a/v1.2/llm_x"}, PATH) == f"{PATH}team-a/v1.2/llm_x"
+    assert settings_name({}, PATH) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "/", "/Other/settings/llm", "llm:3", "a//b", "llm/", "a b", "é", "*", "/TrainGuard/settings/", "a" * 600],
+)
+def test_given_a_name_that_may_not_be_read_when_resolved_then_the_fault_says_where_it_may_lie(value: str) -> None:
+    fault = settings_name({"trainguard:settings": value}, PATH)
+    assert isinstance(fault, SettingFault)
+    assert fault.stops
+    assert str(fault).startswith("tag trainguard:settings: settings is ")
+    assert str(fault).endswith(f"below {PATH}, whole or without that")
+
+
+def test_given_a_document_when_read_then_nested_flat_and_grouped_settings_are_as_tags_say_them() -> None:
+    source = document(
+        {
+            "LowGPUUtilization": {"threshold_p95": 60, "window_s": None},
+            "StepOutlier_stddev": "4",
+            "evaluate": ["prod-*", "llm-*"],
+            "alerts": {
+                "staged": ["BatchSize", "StepOutlier"],
+                "muted": [],
+                "quiet_hours": ["22:00-07:00", "sat 00:00-24:00"],
+            },
+            "stops": {"rules": "all", "grace": 600, "dry_run": True},
+        }
+    )
+    assert source.parameters == {LOW_GPU: "60", "LowGPUUtilization_window_s": "None", "StepOutlier_stddev": "4"}
+    assert source.choices == {
+        "evaluate": "prod-* llm-*",
+        "staged": "BatchSize StepOutlier",
+        "muted": "none",
+        "quiet-hours": "22:00-07:00 + sat 00:00-24:00",
+        "stop-rules": "all",
+        "stop-grace": "600",
+        "stop-dry-run": "True",
+    }
+    assert told(source) == []
+
+
+def test_given_a_document_with_names_of_tags_when_read_then_they_are_choices_too() -> None:
+    source = document({"muted": "all", "stop-dry-run": "true", "stop-x": "1"})
+    assert source.choices == {"muted": "all", "stop-dry-run": "true", "stop-x": "1"}
+    assert source.parameters == {}
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", "7", '"all"', "null", b"\xff\xfe", '{"a": NaN}', "[" * 100_000])
+def test_given_what_is_no_document_when_read_then_all_of_it_is_ignored_and_nothing_may_stop(body: str | bytes) -> None:
+    source = read_document("SSM parameter /x", body)
+    assert (source.parameters, source.choices) == ({}, {})
+    assert len(source.faults) == 1
+    assert str(source.faults[0]).startswith("SSM parameter /x: it is ")
+    assert len(str(source.faults[0])) < 600
+    assert resolve("job", [source], asked=True).policy.stops.rules == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"alerts": {"mute": []}}, "doc: alerts.mute is '[]', expected one of staged, muted, quiet_hours"),
+        (
+            {"alerts": ["BatchSize"]},
+            """doc: alerts is '["BatchSize"]', expected an object with staged, muted, quiet_hours""",
+        ),
+        ({"stops": {"dryrun": True}}, "doc: stops.dryrun is 'True', expected one of rules, grace, dry_run"),
+        ({"alerts": {"muted": [["x"]]}}, """doc: alerts.muted is '[["x"]]', expected a text, or a list of texts"""),
+        ({"stops": {"grace": None}}, "doc: stops.grace is 'None', expected a text, or a list of texts"),
+        (
+            {"evaluate": ["prod"]},
+            "doc: evaluate is 'prod', expected all, off, tagged, or patterns of job names such as prod-*",
+        ),
+    ],
+)
+def test_given_a_fault_in_a_document_when_told_then_it_names_source_setting_value_and_what_is_allowed(
+    content: object, expected: str
+) -> None:
+    assert told(document(content)) == [expected]
+
+
+@pytest.mark.parametrize("value", [[1], {"deep": {}}, [[]]])
+def test_given_a_parameter_that_is_no_value_when_read_then_its_rule_does_not_run_on_another(value: object) -> None:
+    source = document({"LowGPUUtilization": {"patience": value}, "BatchSize_patience": 7})
+    (fault,) = told(source)
+    assert fault.startswith("doc: LowGPUUtilization_patience is ")
+    assert source.parameters == {PATIENCE: json.dumps(value, separators=(",", ":")), "BatchSize_patience": "7"}
+
+
+def test_given_two_values_of_one_parameter_when_read_then_neither_counts() -> None:
+    source = document({"LowGPUUtilization": {"patience": 10}, PATIENCE: 20})
+    assert told(source) == ["doc: LowGPUUtilization_patience is '20', expected the same as before, '10'"]
+    assert source.parameters == {PATIENCE: "10 and 20"}
+
+
+def rule(name: str, invoked: str | None, place: str | None = None, **parameters: str) -> RuleConfiguration:
+    given = parameters if invoked is None else {"rule_to_invoke": invoked, **parameters}
+    return RuleConfiguration(name, "image", given, place)
+
+
+def test_given_managed_configurations_when_read_then_bare_parameters_get_their_rules_name() -> None:
+    found = configured(
+        [
+            rule("single", "lowgpuutilization", threshold_p95="60", scan_interval_us="60000000"),
+            rule(
+                "report",
+                "ProfilerReport",
+                opt_out_telemetry="true",
+                StepOutlier_stddev="4",
+                lowgpuutilization_patience="9",
+            ),
+        ]
+    )
+    assert found.source.parameters == {
+        LOW_GPU: "60",
+        "LowGPUUtilization_scan_interval_us": "60000000",
+        "opt_out_telemetry": "true",
+        "StepOutlier_stddev": "4",
+        "lowgpuutilization_patience": "9",
+    }
+    assert found.source.origin_of(LOW_GPU) == "rule configuration single"
+    assert (found.elsewhere, found.places, told(found.source)) == ({}, {}, [])
+
+
+def test_given_rules_of_others_when_read_then_each_is_kept_with_the_reason() -> None:
+    found = configured(
+        [
+            rule("custom", "LowGPUUtilization", source_s3_uri="s3://mine/rule.py", threshold_p95="1"),
+            rule("own container", None, threshold_p95="1"),
+            rule("unknown", "MyRule", threshold_p95="1"),
+        ],
+        [rule("VanishingGradient", "VanishingGradient")],
+    )
+    assert found.source.parameters == {}
+    assert {name: reason[:20] for name, reason in found.elsewhere.items()} == {
+        "VanishingGradient": "a rule of tensors: T",
+        "custom": "a custom rule of its",
+        "own container": "it names no rule_to_",
+        "unknown": "rule_to_invoke is 'M",
+    }
+
+
+def test_given_places_for_reports_when_read_then_they_are_kept_by_configuration() -> None:
+    found = configured([rule("a", "BatchSize", "s3://mine/a"), rule("b", "StepOutlier")], [rule("c", None, "/opt/c")])
+    assert found.places == {"a": "s3://mine/a", "c": "/opt/c"}
+
+
+def test_given_configurations_that_disagree_when_read_then_neither_counts_and_both_are_named() -> None:
+    found = configured([rule("a", "LowGPUUtilization", patience="10"), rule("b", "ProfilerReport", **{PATIENCE: "20"})])
+    assert found.source.parameters == {PATIENCE: "10 and 20"}
+    assert found.source.origin_of(PATIENCE) == "rule configuration a and b"
+    assert told(found.source) == [
+        "rule configuration b: LowGPUUtilization_patience is '20', expected the same as in rule configuration a, '10'"
+    ]
+
+
+def test_given_configurations_that_agree_when_read_then_nothing_is_wrong() -> None:
+    found = configured([rule("a", "LowGPUUtilization", patience="10"), rule("b", "ProfilerReport", **{PATIENCE: "10"})])
+    assert (found.source.parameters, told(found.source)) == ({PATIENCE: "10"}, [])
+
+
+def test_given_more_faults_than_are_told_when_told_then_the_rest_is_counted() -> None:
+    faults = tuple(SettingFault("doc", f"s{number}", "x", "y") for number in range(MOST_FAULTS + 3))
+    told_of = told_faults(faults)
+    assert len(told_of) == MOST_FAULTS + 1
+    assert told_of[-1] == "and 3 more"
+    assert told_faults(faults[:MOST_FAULTS])[-1] == f"doc: s{MOST_FAULTS - 1} is 'x', expected y"
+
+
+def test_given_hostile_names_and_values_when_told_then_the_sentence_is_one_short_line() -> None:
+    told_of = str(SettingFault("doc", "a\nb\x1b[31m" + "n" * 900, "v\r\n" + "x" * 9_000, "y"))
+    assert told_of.isprintable()
+    assert len(told_of) < 400
