@@ -19,7 +19,7 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE_SOURCE = PROJECT_ROOT / "rules_layer" / "trainguard"
 BUILD_FOLDER = PROJECT_ROOT / "build" / "layers"
 
-COMMAND_LINE = ("cli", "local", "compatible", "__main__.py")
+COMMAND_LINE = ("cli", "local", "compatible", "config", "__main__.py")
 """What of the package only the command line uses: no function imports it, and its changes deploy nothing."""
 
 _UNUSED_FOLDERS = ("tests", "__pycache__")

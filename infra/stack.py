@@ -1,5 +1,7 @@
 """The stack: storage, ingest, evaluation, lifecycle, fire path, reports and alarms, put together."""
 
+from importlib.metadata import version
+
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
@@ -104,6 +106,7 @@ class TrainGuardStack(Stack):
             "AlertTopicArn": actions.alerts.topic_arn,
             "ChatTopicArn": actions.chat.topic_arn,
             "OperationsTopicArn": monitoring.operations.topic_arn,
+            "Version": version("trainguard"),
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)

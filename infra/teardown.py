@@ -49,7 +49,8 @@ def read_fate(cloudformation: Any, stack: str) -> Fate:
     """Return what becomes of a stack's resources, by the deployed template and no other."""
     template = cloudformation.get_template(StackName=stack)["TemplateBody"]
     declared: Mapping[str, Any] = (json.loads(template) if isinstance(template, str) else template)["Resources"]
-    stays, goes = [], []
+    stays: list[Resource] = []
+    goes: list[Resource] = []
     for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack):
         for found in page["StackResourceSummaries"]:
             resource = Resource(found["ResourceType"], found.get("PhysicalResourceId", ""))

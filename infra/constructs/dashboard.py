@@ -200,6 +200,6 @@ class Dashboard(Construct):
 
     def _cost(self) -> Chart:
         return Chart(
-            title="What TrainGuard itself costs an hour (USD, estimated at us-east-1 list prices)",
+            title="What TrainGuard itself costs an hour (USD, estimated at list prices)",
             left=[cost_an_hour(self._parts)],
         )

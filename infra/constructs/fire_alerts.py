@@ -1,5 +1,6 @@
 """How the fire state machine tells people and machines: alert topic, chat topic, event bus; now, later or never."""
 
+from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
 from infra.constructs.fire_rows import record_outcome, record_waiting
 from infra.constructs.states import State, choice, invoke, task
 
@@ -21,6 +22,10 @@ _BARE_TEXT = (
 )
 _BARE_DOCUMENT = "$merge([$fire, {'stopMade': $stop.made, 'stopError': $stop.error}])"
 _BARE_SUBJECT = f"$substring('TrainGuard: ' & {_SAYS} & $fire.job, 0, 99)"
+_IS_CANARY = (
+    f"($substring($fire.job, 0, {len(CANARY_PREFIX)}) = '{CANARY_PREFIX}'"
+    " and $substring($fire.jobArn, 0, 8) = 'unknown:')"
+)
 _ALERT_ID = "($type($fire.alertId) = 'string' ? $fire.alertId : $fire.fireId)"
 
 
@@ -46,7 +51,7 @@ BARE_ALERT: State = {
         "AlertId": _attribute(_ALERT_ID),
         "Job": _attribute("$fire.job"),
         "Rule": _attribute("$fire.rule"),
-        "Kind": _attribute("$fire.kind"),
+        "Kind": _attribute(f"{_IS_CANARY} ? '{CANARY_KIND}' : $fire.kind"),
         "Severity": _attribute("$type($fire.severity) = 'string' ? $fire.severity : 'unknown'"),
         "Stopped": _attribute("$stop.made ? 'true' : 'false'"),
     },
@@ -83,7 +88,10 @@ def alerting_states(*, following: str) -> State:
         },
         "RecordWaiting": record_waiting(following="AwaitQuietEnd"),
         "AwaitQuietEnd": {"Type": "Wait", "Timestamp": "{% $alert.waitUntil %}", "Next": "PublishAlert"},
-        "PublishAlert": publish_alert("PublishAlert", "alert", fault="publishFault", following="PublishChat"),
+        "PublishAlert": publish_alert("PublishAlert", "alert", fault="publishFault", following="IsCanary"),
+        "IsCanary": choice(
+            f"$alert.attributes.Kind.StringValue = '{CANARY_KIND}'", then="HasRow", otherwise="PublishChat"
+        ),
         "PublishChat": publish_chat("PublishChat", "alert", fault="chatFault", following="HasRow"),
         "HasRow": choice("$fire.kind = 'notice'", then=following, otherwise="RecordOutcome"),
         "RecordOutcome": record_outcome(following=following),

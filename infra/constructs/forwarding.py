@@ -8,6 +8,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import DeploymentConfig
+from infra.constructs.canary import CANARY_PREFIX
 from infra.constructs.function import role_with
 from infra.constructs.policy import allow
 
@@ -40,7 +41,11 @@ class Forwarding(Construct):
             self,
             "Findings",
             description="Forwards TrainGuard's findings of this account to the central bus",
-            # A finding that some other account forwarded to this one is not sent on.
-            event_pattern=events.EventPattern(source=[EVENT_SOURCE], account=[Aws.ACCOUNT_ID]),
+            # A finding that some other account forwarded to this one is not sent on, and a canary is nobody's finding.
+            event_pattern=events.EventPattern(
+                source=[EVENT_SOURCE],
+                account=[Aws.ACCOUNT_ID],
+                detail={"job": [{"anything-but": {"prefix": CANARY_PREFIX}}]},
+            ),
             targets=[targets.EventBus(bus, role=role.without_policy_updates(), dead_letter_queue=undelivered)],
         )

@@ -23,7 +23,7 @@ def product_metric(
         dimensions_map={"service": part.service_name},
         period=period,
         statistic=statistic,
-        label=label or name,
+        label=label,
     )
 
 

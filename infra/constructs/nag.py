@@ -155,6 +155,8 @@ def findings_that_stand(storage: Storage, *, canary: bool) -> tuple[Accepted, ..
         Accepted("Reports/ReportRole/Resource", parts, written),
         Accepted("Reports/DigestProfile/Role/Resource", profiles, read),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", profiles, read),
+        Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
+        Accepted("Evaluation/Tick/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", settings, named),
         Accepted("Lifecycle/JobLifecycle/Role/Resource", settings, named),
         Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}:*"), _OWN_EXECUTIONS),

@@ -13,8 +13,8 @@ from infra.constructs.policy import allow
 GATEWAY_SERVICES = ("s3", "dynamodb")
 """What is reached through route tables, at no cost."""
 
-INTERFACE_SERVICES = ("sqs", "states", "sagemaker.api", "ssm", "logs", "xray", "kms")
-"""What the functions reach through interface endpoints, or a NAT gateway: CloudFormation's names of the services."""
+INTERFACE_SERVICES = ("sqs", "states", "sagemaker.api", "ssm")
+"""What the functions call through interface endpoints, or a NAT gateway; Lambda itself writes their logs and traces."""
 
 _HTTPS = 443
 

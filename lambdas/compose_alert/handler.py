@@ -4,17 +4,24 @@ import time
 from typing import Any
 
 import msgspec
-from aws_lambda_powertools import Logger
+from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.actions.alert import compose_alert, publishable
+from trainguard.actions.counting import count_stop
 from trainguard.actions.request import AlertRequest
+from trainguard.adapters.journal import PowertoolsJournal
 
 logger = Logger()
+metrics = Metrics()
+journal = PowertoolsJournal(logger=logger, metrics=metrics)
 
 
 @logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with what is published, whether and when, and with the sentence for the rule's row."""
     del context
-    return publishable(compose_alert(msgspec.convert(event, AlertRequest), now=time.time()))
+    request = msgspec.convert(event, AlertRequest)
+    count_stop(request, journal)
+    return publishable(compose_alert(request, now=time.time()))

@@ -108,6 +108,10 @@ class RuleStates(Protocol):
         """Return all rows of a job, ordered by sort key."""
         ...
 
+    def of_whole_job(self, job: str) -> list[RuleRow]:
+        """Return those rows of a job that are of no node, ordered by sort key, without reading the others."""
+        ...
+
     def read(self, job: str) -> list[StoredRow]:
         """Return all rows of a job with what the fire path wrote into them, ordered by sort key."""
         ...

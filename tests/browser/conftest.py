@@ -16,6 +16,7 @@ from tests.support.report_samples import (
     healthy_report,
     hostile_report,
     large_report,
+    spiky_report,
     state_report,
     tiny_report,
 )
@@ -29,6 +30,7 @@ SAMPLES = {
     "hostile": hostile_report,
     "day": day_report,
     "large": large_report,
+    "spiky": spiky_report,
 }
 # Text and edges are drawn alike on every machine: no hinting, no subpixels, one thread of rasterization.
 ARGUMENTS = [

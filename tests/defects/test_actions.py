@@ -3,14 +3,17 @@
 from dataclasses import asdict, replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from infra.constructs.fire_machine import definition
 from tests.infra.states_language import Ending, Execution
 from tests.support.small_job import describe
-from trainguard.actions.alert import AlertRequest, Decision, Fire, StopResult, compose_alert
+from trainguard.actions.alert import compose_alert
+from trainguard.actions.request import AlertRequest, Decision, Fire, StopCase, StopResult
 from trainguard.actions.stop import decide_stop
 from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.moments import iso_time
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobStatus
@@ -31,15 +34,19 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
         jobs.set(description)
 
     def decide(arguments: Any) -> Any:
-        job = arguments["Payload"]["job"]
-        return {"Payload": asdict(decide_stop(job, jobs.describe(job), "enabled", fired_at=NOW, now=NOW))}
+        case = msgspec.convert(arguments["Payload"], StopCase)
+        return {"Payload": asdict(decide_stop(case, jobs.describe(case.job), "enabled", row=None, now=NOW))}
 
-    tasks: dict[str, Any] = dict.fromkeys(("MarkFired", "RecordOutcome", "BuildReport", "RecordReport"), lambda _: {})
+    written = ("MarkFired", "RecordStop", "EmitEvent", "PublishChat", "RecordOutcome", "RecordReport")
+    tasks: dict[str, Any] = dict.fromkeys(written, lambda _: {})
     tasks["BuildReport"] = lambda _: {"Payload": {"reportUri": "s3://profiles/report.json", "files": 12}}
     tasks["DecideStop"] = decide
     tasks["StopTrainingJob"] = lambda _: {}
     tasks["ComposeAlert"] = lambda _: {
-        "Payload": {"subject": "", "text": "", "json": "", "attributes": {}, "action": ""}
+        "Payload": {
+            **dict.fromkeys(("alertId", "subject", "text", "json", "chat", "action", "waiting"), ""),
+            **{"document": {}, "attributes": {}, "send": True, "waitUntil": None},
+        }
     }
     tasks["PublishAlert"] = lambda _: {"MessageId": "m"}
     execution = Execution(definition(), tasks)
@@ -53,6 +60,7 @@ def fire(job: str) -> dict[str, Any]:
         "kind": "fire",
         "job": job,
         "jobArn": running(job).arn,
+        "jobCreatedAt": iso_time(running(job).created_at or 0.0),
         "bucket": "profiles",
         "prefix": "",
         "rule": "LowGPUUtilization",
@@ -62,7 +70,7 @@ def fire(job: str) -> dict[str, Any]:
         "reason": "gpu1 is low.",
         "measured": 34.0,
         "threshold": 70.0,
-        "firedAt": "2026-11-21T08:20:00.000Z",
+        "firedAt": iso_time(NOW - 60.0),
         "reportUri": "s3://profiles/report.json",
     }
 
@@ -96,7 +104,7 @@ def test_given_a_message_without_numbers_when_composed_then_it_never_says_none(m
     )
     for error in (None, "AccessDenied"):
         decision = Decision(stop=True, decision="stop", why="the tag allows it")
-        alert = compose_alert(AlertRequest(bare, decision, StopResult(made, error)))
+        alert = compose_alert(AlertRequest(bare, decision, StopResult(made, error)), now=NOW)
         for text in (alert.subject, alert.text, alert.action, *alert.attributes.values()):
             assert "None" not in text
             assert text

@@ -31,6 +31,7 @@ BUCKET = "trainguard-profiles-111122223333-us-east-1"
 PREFIX = "runs/"
 JOB = "resnet50-slow-loader-2026-07-14"
 STOP_SWITCH = "/TrainGuard/stop-switch"
+MAX_STOPS_PER_HOUR = 2
 OPTED_IN = {"trainguard:stop-on-fire": "allowed", "team": "vision"}
 
 
@@ -140,9 +141,14 @@ class Deployment:
         return {
             "evaluate_objects": evaluation,
             "tick": evaluation,
-            "job_lifecycle": jobs | nodes | queue | fires | settings | {"PROFILE_BUCKET": BUCKET},
-            "decide_stop": {"STOP_SWITCH_PARAMETER": STOP_SWITCH},
+            "job_lifecycle": jobs | nodes | queue | {"PROFILE_BUCKET": BUCKET} | fires | settings,
+            "decide_stop": {
+                "STOP_SWITCH_PARAMETER": STOP_SWITCH,
+                "RULE_STATE_TABLE": RULE_STATE,
+                "MAX_STOPS_PER_HOUR": str(MAX_STOPS_PER_HOUR),
+            },
             "compose_alert": {},
+            "canary": {"RULE_STATE_TABLE": RULE_STATE, "PROFILE_BUCKET": BUCKET},
             "build_report": jobs | nodes,
             "plan_report": jobs | nodes,
             "digest_profile": {},

@@ -3,7 +3,17 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Severity, Status
+from trainguard.records import (
+    AlertKind,
+    JobRecord,
+    JobStatus,
+    NodeKey,
+    NodeRecord,
+    OutboxEntry,
+    RuleRow,
+    Severity,
+    Status,
+)
 from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 
 on_each_world = settings(
@@ -32,10 +42,10 @@ def counters() -> st.SearchStrategy[dict[str, int]]:
 
 @st.composite
 def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
-    """Return outboxes by fire id."""
+    """Return outboxes by alert id."""
     fire_ids = draw(st.lists(names, unique=True, max_size=3))
-    return {
-        fire_id: OutboxEntry(
+    entries = [
+        OutboxEntry(
             fire_id=fire_id,
             rule=draw(texts),
             episode=draw(integers),
@@ -48,9 +58,13 @@ def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
             severity=draw(st.none() | texts),
             advice=draw(st.none() | texts),
             cost=draw(st.none() | texts),
+            kind=draw(st.sampled_from(AlertKind)),
+            previous_severity=draw(st.none() | texts),
+            lasted_s=draw(st.none() | floats),
         )
         for fire_id in fire_ids
-    }
+    ]
+    return {entry.alert_id: entry for entry in entries}
 
 
 @st.composite

@@ -35,8 +35,7 @@ EVALUATOR = SETTINGS | {
         (TickEnvironment, EVALUATOR),
         (
             JobLifecycleEnvironment,
-            SETTINGS
-            | {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET", "FIRE_STATE_MACHINE_ARN"},
+            SETTINGS | {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET", "FIRE_STATE_MACHINE_ARN"},
         ),
         (DecideStopEnvironment, {"STOP_SWITCH_PARAMETER"}),
         (BuildReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),

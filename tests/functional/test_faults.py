@@ -7,6 +7,7 @@ import pytest
 from tests.functional.worlds import BUCKET
 from trainguard.adapters.memory.faults import OPERATIONS, Crash, Fault, Faults
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.adapters.memory.stop_budget import MemoryStopBudget
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import PortUnavailableError, StateConflictError
 from trainguard.ports import NodeTask, TrainingJobDescription
@@ -24,6 +25,8 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.rows.publish([RuleRow("job", "Rule", None, Status.OK, "")])
     world.rows.of_job("job")
     world.rows.read("job")
+    world.rows.load("job", "Rule")
+    MemoryStopBudget(faults=world.faults).take("fire", "job", now=0.0, limit=1)
     world.jobs.register(JobRecord("job", "arn", BUCKET, ""))
     world.jobs.load("job")
     world.jobs.update_status(JobRecord("job", "arn", BUCKET, "", status=JobStatus.COMPLETED))
@@ -34,6 +37,9 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.objects.put(BUCKET, "key", b"", "")
     world.objects.get(BUCKET, "key", 1)
     list(world.objects.list(BUCKET, "", ""))
+    list(world.objects.folders(BUCKET, ""))
+    world.objects.delete(BUCKET, ["no key"])
+    world.settings.read(world.settings.default)
     world.executions.start("name", {})
     world.training_jobs.describe("job")
     world.tasks.send([NodeTask("job", "algo-1", "system", "close")])
@@ -55,7 +61,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 18
+    assert len(world.faults.calls) == len(OPERATIONS) == 25
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

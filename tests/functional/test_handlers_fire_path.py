@@ -2,23 +2,35 @@
 
 import json
 import time
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.functional.deployment import JOB, OPTED_IN, Deployment, event
-from trainguard.engine.fires import iso_time
+from tests.functional.deployment import JOB, MAX_STOPS_PER_HOUR, OPTED_IN, Deployment, event
+from trainguard.engine.moments import iso_time
 from trainguard.errors import PortUnavailableError
+from trainguard.records import RuleRow, Status
 
-ALERTS = ["compose_alert", "compose_alert_stop_refused", "compose_alert_stop_failed"]
+FIRES = ["compose_alert", "compose_alert_stop_refused", "compose_alert_stop_failed"]
+ALERTS = [*FIRES, "compose_alert_warning", "compose_alert_escalation", "compose_alert_cleared"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
 
-def recent_fire(*, age_s: float = 60.0) -> dict[str, Any]:
-    """Return the recorded fire as if it had happened just now: the function has a clock of its own."""
-    fire: dict[str, Any] = event("decide_stop")
-    return fire | {"firedAt": iso_time(time.time() - age_s)}
+def recent_fire(deployment: Deployment, *, age_s: float = 60.0, name: str = "decide_stop") -> dict[str, Any]:
+    """Return the recorded fire as if it had happened just now: function and SageMaker have clocks of their own."""
+    fire: dict[str, Any] = event(name)
+    described = deployment.world.training_jobs.describe(JOB)
+    known = {} if described is None else {"jobArn": described.arn, "jobCreatedAt": iso_time(described.created_at or 0)}
+    return fire | known | {"firedAt": iso_time(time.time() - age_s)}
+
+
+def fires_still(deployment: Deployment, fire: dict[str, Any], *, status: Status = Status.FIRED) -> None:
+    """Let the rule's row be as the tick wrote it a minute ago, and the fire path before."""
+    row = RuleRow(JOB, fire["rule"], None, status, "low.", evaluated_through=time.time() - 60.0)
+    deployment.world.rows.publish([row])
+    deployment.world.update_row(JOB, fire["rule"], {"FireId": {"S": fire["fireId"]}})
 
 
 @pytest.mark.parametrize(
@@ -42,8 +54,13 @@ def test_given_a_job_and_a_switch_when_a_fire_asks_then_only_an_opted_in_running
 ) -> None:
     deployment.create_training_job(tags=tags, status=status)
     deployment.throw_stop_switch(switch)
-    answer = deployment.function("decide_stop")(recent_fire())
-    assert answer.value == {"stop": expected == "stop", "decision": expected, "why": answer.value["why"]}
+    answer = deployment.function("decide_stop")(recent_fire(deployment))
+    assert answer.value == {
+        "stop": expected == "stop",
+        "decision": expected,
+        "why": answer.value["why"],
+        "stopAt": None,
+    }
     assert why in answer.value["why"]
     (line,) = answer.logged
     assert (line["message"], line["job"], line["rule"], line["decision"]) == (
@@ -59,20 +76,85 @@ def test_given_a_switch_that_is_thrown_between_two_fires_when_asked_then_the_sec
 ) -> None:
     deployment.create_training_job()
     decide = deployment.function("decide_stop")
-    assert decide(recent_fire()).value["stop"] is True
+    assert decide(recent_fire(deployment)).value["stop"] is True
     deployment.throw_stop_switch("disabled")
-    assert decide(recent_fire()).value["stop"] is False
+    assert decide(recent_fire(deployment)).value["stop"] is False
+
+
+def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_takes_no_stop_of_the_hour(
+    deployment: Deployment,
+) -> None:
+    deployment.create_training_job()
+    decide = deployment.function("decide_stop")
+    graced = recent_fire(deployment, name="decide_stop_final") | {"attempt": "first"}
+    answer = decide(graced).value
+    assert (answer["stop"], answer["decision"]) == (False, "grace")
+    assert datetime.fromisoformat(answer["stopAt"]).timestamp() == pytest.approx(time.time() + 600.0, abs=20.0)
+    assert deployment.world.row("*", "stops") == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "stop", "why"),
+    [(Status.FIRED, True, "which is in progress"), (Status.OK, False, "LowGPUUtilization no longer fires: low.")],
+)
+def test_given_a_grace_time_that_is_over_when_asked_then_the_row_says_whether_the_finding_is_still_there(
+    deployment: Deployment, status: Status, stop: bool, why: str
+) -> None:
+    deployment.create_training_job()
+    fire = recent_fire(deployment, name="decide_stop_final", age_s=3_600.0)
+    fires_still(deployment, fire, status=status)
+    answer = deployment.function("decide_stop")(fire).value
+    assert answer["stop"] is stop
+    assert why in answer["why"]
+
+
+def test_given_a_grace_time_that_is_over_when_the_row_is_gone_then_nothing_is_stopped(deployment: Deployment) -> None:
+    deployment.create_training_job()
+    answer = deployment.function("decide_stop")(recent_fire(deployment, name="decide_stop_final")).value
+    assert (answer["stop"], answer["why"]) == (False, "the row of LowGPUUtilization is gone")
+
+
+def test_given_an_hour_that_is_full_when_another_fire_asks_then_it_is_refused_and_repeats_are_not_counted(
+    deployment: Deployment,
+) -> None:
+    deployment.create_training_job()
+    decide = deployment.function("decide_stop")
+    fires = [recent_fire(deployment) | {"fireId": f"fire-{number}"} for number in (0, 1, 1, 2, 0)]
+    answers = [decide(fire).value for fire in fires]
+    assert [answer["stop"] for answer in answers] == [True, True, True, False, True]
+    assert answers[3]["decision"] == "refused"
+    assert answers[3]["why"].startswith(f"{MAX_STOPS_PER_HOUR} stops an hour are the ceiling of this deployment")
+    assert set(deployment.world.row("*", "stops")["Stops"]["M"]) == {"fire-0", "fire-1"}
+
+
+@pytest.mark.parametrize("switch", ["dry-run", "disabled"])
+def test_given_a_fire_that_does_not_stop_when_decided_then_it_takes_no_stop_of_the_hour(
+    deployment: Deployment, switch: str
+) -> None:
+    deployment.create_training_job()
+    deployment.throw_stop_switch(switch)
+    assert deployment.function("decide_stop")(recent_fire(deployment)).value["stop"] is False
+    assert deployment.world.row("*", "stops") == {}
+
+
+def test_given_a_later_job_of_the_same_name_when_a_fire_of_the_first_asks_then_it_is_refused(
+    deployment: Deployment,
+) -> None:
+    deployment.create_training_job()
+    fire = recent_fire(deployment) | {"jobCreatedAt": "2026-07-14T09:19:00.000Z"}
+    answer = deployment.function("decide_stop")(fire).value
+    assert (answer["stop"], "another job of that name" in answer["why"]) == (False, True)
 
 
 def test_given_a_fire_of_long_ago_when_it_asks_then_it_is_refused(deployment: Deployment) -> None:
     deployment.create_training_job()
-    answer = deployment.function("decide_stop")(recent_fire(age_s=2 * 3600))
+    answer = deployment.function("decide_stop")(recent_fire(deployment, age_s=2 * 3600))
     assert (answer.value["stop"], answer.value["decision"]) == (False, "refused")
     assert "120 min old" in answer.value["why"]
 
 
 def test_given_a_job_that_sagemaker_does_not_know_when_a_fire_asks_then_it_is_refused(deployment: Deployment) -> None:
-    answer = deployment.function("decide_stop")(recent_fire())
+    answer = deployment.function("decide_stop")(recent_fire(deployment))
     assert (answer.value["stop"], answer.value["decision"]) == (False, "refused")
 
 
@@ -82,35 +164,46 @@ def test_given_a_switch_that_is_gone_when_a_fire_asks_then_the_state_machine_lea
     deployment.create_training_job()
     deployment.clients.ssm.delete_parameter(Name="/TrainGuard/stop-switch")
     with pytest.raises(PortUnavailableError, match="ParameterNotFound"):
-        deployment.function("decide_stop")(recent_fire())
+        deployment.function("decide_stop")(recent_fire(deployment))
 
 
 @pytest.mark.parametrize("name", ALERTS)
 def test_given_a_fire_when_its_alert_is_composed_then_it_is_what_sns_takes(deployment: Deployment, name: str) -> None:
     given = event(name)
     alert = deployment.function("compose_alert")(given).value
-    assert set(alert) == {"subject", "text", "json", "attributes", "action"}
+    assert set(alert) == {
+        "alertId", "subject", "text", "document", "json", "chat", "attributes", "action", "send", "waitUntil",
+        "waiting",
+    }  # fmt: skip
+    assert json.loads(alert["json"]) == alert["document"]
+    assert json.loads(alert["chat"])["source"] == "custom"
+    assert (alert["send"], alert["waitUntil"]) == (True, None)
     assert alert["subject"].isascii()
     assert alert["subject"].isprintable()
     assert len(alert["subject"]) < 100
     document = json.loads(alert["json"])
+    kind = given["fire"]["kind"]
+    named = given["fire"]["alertId"] + ("-warning" if kind == "warning" else "")
+    made = given.get("stop", {"made": False})["made"]
+    assert alert["alertId"] == named
     assert (document["alert_id"], document["job"], document["rule"]) == (
-        given["fire"]["fireId"],
+        named,
         JOB,
         given["fire"]["rule"],
     )
-    assert document["stop"]["made"] is given["stop"]["made"]
+    assert document["stop"]["made"] is made
     assert given["fire"]["reason"] in alert["text"]
     assert f"\nOpen it in the console: {given['fire']['reportLink']}\n" in alert["text"]
     assert f"\nOr by a link of its own: trainguard open {JOB}\n" in alert["text"]
     assert alert["attributes"] == {
         attribute: {"DataType": "String", "StringValue": value}
         for attribute, value in {
-            "AlertId": given["fire"]["fireId"],
+            "AlertId": named,
             "Job": JOB,
             "Rule": "LowGPUUtilization",
-            "Kind": "fire",
-            "Stopped": "true" if given["stop"]["made"] else "false",
+            "Kind": kind,
+            "Severity": given["fire"]["severity"],
+            "Stopped": "true" if made else "false",
         }.items()
     }
 

@@ -80,6 +80,13 @@ def test_given_a_status_that_is_not_final_when_another_comes_then_it_is_written(
     assert world.jobs.load("job") == replace(JOB, status=next_one)
 
 
+def test_given_a_cluster_that_grew_when_updated_then_its_size_follows_and_is_never_forgotten(world: World) -> None:
+    world.jobs.register(replace(JOB, instance_count=2))
+    for told, stored in ((8, 8), (None, 8)):
+        world.jobs.update_status(replace(JOB, instance_count=told))
+        assert getattr(world.jobs.load(JOB.job), "instance_count", None) == stored
+
+
 def test_given_known_times_when_an_update_lacks_them_then_they_stay(world: World) -> None:
     known = world.jobs.register(replace(JOB, created_at=1.0, started_at=2.0, ended_at=3.0, expires_at=9))
     world.jobs.update_status(JOB)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 
 from tests.functional.strategies import node_records, on_each_world
+from tests.functional.tables import NODE_STATE
 from tests.functional.worlds import MotoUnderTest, World
 from trainguard.errors import StateConflictError
-from trainguard.records import NodeKey, NodeRecord, OutboxEntry
+from trainguard.records import AlertKind, NodeKey, NodeRecord, OutboxEntry
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -129,3 +130,18 @@ def test_given_a_saved_node_when_read_in_the_console_then_columns_have_the_agree
     assert item["Window"] == {"B": b"\x01"}
     assert item["EvaluatedThrough"] == {"N": "60.5"}
     assert item["Outbox"]["M"]["f1"]["M"]["Sent"] == {"BOOL": False}
+
+
+def test_given_an_entry_of_an_older_version_when_read_then_it_is_a_fire_of_its_own_name(
+    moto_world: MotoUnderTest,
+) -> None:
+    record = moto_world.nodes.save(NodeRecord(NodeKey("old", "algo-1", "system"), outbox={"f1": _entry("f1")}))
+    moto_world.dynamodb.update_item(
+        TableName=NODE_STATE,
+        Key={"TrainingJobName": {"S": "old"}, "NodeKind": {"S": "algo-1#system"}},
+        UpdateExpression="REMOVE Outbox.f1.FireId, Outbox.f1.Kind",
+    )
+    loaded = moto_world.nodes.load(record.key)
+    assert loaded is not None
+    assert loaded.outbox == record.outbox
+    assert loaded.outbox["f1"].kind is AlertKind.FIRE

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.functional.worlds import BUCKET, MemoryUnderTest, World
+from trainguard.actions.alert import compose_alert
+from trainguard.actions.request import AlertRequest
 from trainguard.adapters.memory.faults import Crash, Fault
 from trainguard.adapters.memory.journal import MemoryJournal
 from trainguard.engine.plan import plan_rules
@@ -87,11 +90,32 @@ def test_given_a_bad_setting_when_registered_then_its_rule_alone_is_out_and_one_
     assert set(plan.faults) == {"LowGPUUtilization"}
     assert f"given by tag trainguard:{PARAMETER}" in str(plan.faults["LowGPUUtilization"])
     ((name, notice),) = world.started().items()
-    assert name.startswith("Configuration-")
+    assert name.startswith("Settings-")
     assert name.endswith(f"-{JOB}")
-    assert (notice["kind"], notice["rule"], notice["job"], notice["faults"]) == ("notice", "Configuration", JOB, [said])
-    assert notice["reason"] == f"A setting of the job cannot be used. {said}."
+    assert (notice["kind"], notice["rule"], notice["job"]) == ("notice", "Settings", JOB)
+    assert (notice["reason"], notice["faults"]) == (said, [said])
     assert [(entry.what, entry.where["reason"]) for entry in journal.entries] == [("configuration_faults", said)]
+
+
+def test_given_a_notice_when_its_alert_is_composed_then_people_and_machines_read_each_fault(world: World) -> None:
+    world.create_training_job(JOB, BAD | {"trainguard:muted": "all"})
+    (said,) = ensure(world).setting_faults
+    (notice,) = world.started().values()
+    given = {"fire": notice, "decision": {}, "stop": {"made": False, "error": None}}
+    alert = compose_alert(msgspec.convert(given, AlertRequest), now=NOW)
+    assert said in alert.text
+    assert said in alert.document["faults"]
+
+
+def test_given_as_many_faults_as_a_job_can_have_when_told_then_the_notice_stays_far_below_what_sns_takes(
+    world: World,
+) -> None:
+    tags = {f"trainguard:{'Nonsense' * 12}_{number}": "\x07" * 256 for number in range(49)}
+    world.create_training_job(JOB, tags)
+    assert len(ensure(world).setting_faults) == 41
+    (notice,) = world.started().values()
+    assert str(notice["reason"]).endswith("and 36 more")
+    assert 6 * len(msgspec.json.encode(notice)) < 256_000
 
 
 def test_given_a_registered_job_when_its_objects_ring_again_then_nobody_is_told_again(world: World) -> None:

@@ -129,12 +129,28 @@ def _fire(world: World, row: RuleRow) -> None:
         world.rows.record(StoredRow(row, "f1", "Training job stopped.", 1_769_860_800.0, None, URI))
 
 
+def test_given_rows_of_many_nodes_when_those_of_the_whole_job_are_read_then_they_come_alone_and_in_order(
+    world: World,
+) -> None:
+    rules = ("A", "AB", "B", "BatchSize", "OfNodesAlone", "Z9")
+    whole = [replace(_row(), rule=rule) for rule in rules if rule != "OfNodesAlone"]
+    nodes = [replace(_row(), rule=rule, node=node) for rule in rules for node in ("algo-1", "algo-2", "z.9")]
+    other = replace(_row(), job="another")
+    world.rows.publish([*nodes, *whole, other])
+    assert world.rows.of_whole_job("job") == whole
+    assert world.rows.of_whole_job("another") == [other]
+    assert world.rows.of_whole_job("nobody") == []
+
+
 def test_given_what_the_fire_path_wrote_when_rows_are_read_then_it_is_with_them(world: World) -> None:
     node = replace(_row(), node="algo-1")
     world.rows.publish([_row(), node])
     _fire(world, _row())
     fired = StoredRow(_row(), "f1", "Training job stopped.", 1_769_860_800.0, None, URI)
     assert world.rows.read("job") == [fired, StoredRow(node)]
+    assert world.rows.load("job", RULE) == fired
+    assert world.rows.load("job", f"{RULE}#algo-1") == StoredRow(node)
+    assert world.rows.load("job", "CPUBottleneck") is None
     world.rows.publish([_row(120.0)])
     assert world.rows.read("job") == [replace(fired, row=_row(120.0)), StoredRow(node)]
 
@@ -145,6 +161,7 @@ def test_given_any_row_when_read_whole_then_it_is_the_one_that_is_listed(world: 
     row = replace(drawn, job=drawn.job + world.new_job())
     world.rows.publish([row])
     assert world.rows.read(row.job) == [StoredRow(row)]
+    assert world.rows.load(row.job, row.target) == StoredRow(row)
 
 
 def test_given_a_delivered_alert_when_rows_are_read_then_its_id_is_there(moto_world: MotoUnderTest) -> None:

@@ -186,6 +186,7 @@ class MotoUnderTest:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._numbers = itertools.count()
+        self.dynamodb = clients.dynamodb
         create_tables(clients.dynamodb)
         clients.s3.create_bucket(Bucket=BUCKET)
         self.machine_arn, self.report_machine_arn = (

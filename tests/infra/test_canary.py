@@ -2,14 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
+from tests.infra.states_language import Ending
 from tests.infra.template import Template
+from tests.infra.test_fire_machine import ALERT, FIRE, REFUSED, execute, machine
 from trainguard.canary import name
 from trainguard.canary.call import CanaryCall
 from trainguard.canary.run import FRESH_S
+
+__all__ = ["machine"]
+
+CANARY = {**FIRE, "job": "trainguard-canary-20260801-060000", "jobArn": "unknown:trainguard-canary-20260801-060000"}
+ATTRIBUTE = {"DataType": "String", "StringValue": "canary"}
 
 
 def test_given_the_canarys_names_when_compared_then_stack_and_code_agree() -> None:
@@ -32,9 +40,7 @@ def test_given_a_schedule_when_it_comes_then_it_asks_for_a_step_that_the_functio
 
 
 def test_given_the_canarys_role_when_read_then_it_reaches_canaries_alone(template: Template) -> None:
-    statements = {
-        statement.sid: statement for role, statement in template.role_statements() if role == "CanaryCanaryRole"
-    }
+    statements = {statement.sid: statement for role, statement in template.role_statements() if role == "CanaryRole"}
     assert statements["PlantCanaries"].resources == ("arn:{AWS::Partition}:s3:::{StorageProfiles}/trainguard-canary-*",)
     assert statements["ListCanaries"].condition == {"StringLike": {"s3:prefix": "trainguard-canary-*"}}
     assert statements["ReadRowsOfCanaries"].condition == {
@@ -55,3 +61,30 @@ def test_given_people_who_get_alerts_by_mail_when_a_canary_is_told_then_they_are
 def test_given_a_deployment_without_canary_when_synthesised_then_nothing_of_it_is_there(variants: Path) -> None:
     template = Template(variants / "without-canary" / "TrainGuard.template.json")
     assert not [resource.name for resource in template.resources if resource.name.startswith("Canary")]
+
+
+def test_given_a_canary_when_its_fire_is_handled_then_the_topic_is_told_and_no_chat(machine: dict[str, Any]) -> None:
+    attributes: Any = ALERT["attributes"]
+    told = ALERT | {"attributes": attributes | {"Kind": ATTRIBUTE}}
+    execution, ending = execute(machine, CANARY, decision=REFUSED, alert=told)
+    names = {name for name, _ in execution.calls}
+    assert ending == Ending("SUCCEEDED")
+    assert {"PublishAlert", "EmitEvent", "RecordOutcome", "RecordReport"} <= names
+    assert "PublishChat" not in names
+
+
+@pytest.mark.parametrize(
+    ("job", "arn", "kind"),
+    [
+        (CANARY["job"], CANARY["jobArn"], "canary"),
+        (CANARY["job"], f"arn:aws:sagemaker:eu-west-1:111122223333:training-job/{CANARY['job']}", "fire"),
+        (FIRE["job"], FIRE["jobArn"], "fire"),
+    ],
+)
+def test_given_an_alert_that_could_not_be_composed_when_it_is_sent_bare_then_it_still_says_whether_it_is_a_canarys(
+    machine: dict[str, Any], job: str, arn: str, kind: str
+) -> None:
+    execution, _ = execute(machine, {**FIRE, "job": job, "jobArn": arn}, decision=REFUSED, failing=("ComposeAlert",))
+    (published,) = execution.arguments_of("PublishAlert")
+    assert published["MessageAttributes"]["Kind"]["StringValue"] == kind
+    assert ("PublishChat" in {name for name, _ in execution.calls}) == (kind != "canary")

@@ -164,7 +164,11 @@ def test_given_a_boundary_when_synthesised_then_it_bounds_every_role(variants: P
 def test_given_a_central_bus_when_synthesised_then_findings_of_this_account_alone_are_sent_on(variants: Path) -> None:
     template = read(variants, "govcloud")
     rule = template.one("AWS::Events::Rule", "ForwardingFindings")
-    assert rule["EventPattern"] == {"source": ["trainguard"], "account": ["{AWS::AccountId}"]}
+    assert rule["EventPattern"] == {
+        "source": ["trainguard"],
+        "account": ["{AWS::AccountId}"],
+        "detail": {"job": [{"anything-but": {"prefix": "trainguard-canary-"}}]},
+    }
     (target,) = rule["Targets"]
     assert target["Arn"] == GOVCLOUD_BUS
     assert target["RoleArn"] == "{ForwardingRole.Arn}"

@@ -68,13 +68,15 @@ def counted() -> set[str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 if node.func.attr in {"count", "measure"}:
                     found.update(literals(node.args[0]))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Refusal":
+                found.update(literals(node.args[1]))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Counter":
                 found.update(
                     key.value
                     for given in node.args
                     if isinstance(given, ast.Dict)
                     for key in given.keys
-                    if isinstance(key, ast.Constant)
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str)
                 )
             elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "tally":
                 found.update(literals(node.slice))

@@ -1,5 +1,6 @@
 """The functions: the same defaults, each its own settings, and a place for every event that fails."""
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,15 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}",
         },
     ),
-    "ActionsDecideStopFunction": ("decide_stop", {"STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}"}),
-    "CanaryCanaryFunction": (
+    "ActionsDecideStopFunction": (
+        "decide_stop",
+        {
+            "STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}",
+            "RULE_STATE_TABLE": "{StorageRuleState}",
+            "MAX_STOPS_PER_HOUR": "5",
+        },
+    ),
+    "CanaryFunction": (
         "canary",
         {"RULE_STATE_TABLE": "{StorageRuleState}", "PROFILE_BUCKET": "{StorageProfiles}"},
     ),
@@ -74,7 +82,7 @@ def test_given_a_function_when_read_then_it_has_the_common_defaults_and_its_own_
     }
 
 
-@pytest.mark.parametrize("name", ["EvaluationTickFunction", "LifecycleJobLifecycleFunction", "CanaryCanaryFunction"])
+@pytest.mark.parametrize("name", ["EvaluationTickFunction", "LifecycleJobLifecycleFunction", "CanaryFunction"])
 def test_given_a_function_that_events_invoke_when_every_attempt_failed_then_the_event_is_kept(
     template: Template, name: str
 ) -> None:
@@ -93,7 +101,7 @@ def test_given_asynchronous_functions_when_read_then_each_retries_as_its_work_al
     assert settings == {
         "{EvaluationTickFunction}": (0, 60),
         "{LifecycleJobLifecycleFunction}": (2, 6 * 3600),
-        "{CanaryCanaryFunction}": (2, 600),
+        "{CanaryFunction}": (2, 600),
     }
 
 
@@ -128,6 +136,7 @@ def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: T
         "SettingsPath": "/TrainGuard/settings/",
         "AlertTopicArn": "{ActionsAlerts}",
         "OperationsTopicArn": "{MonitoringOperations}",
+        "Version": version("trainguard"),
     }
 
 

@@ -91,18 +91,21 @@ EXPECTED: dict[str, Grants] = {
     | DESCRIBE_JOBS
     | logs_and_traces("LifecycleJobLifecycle"),
     "ActionsDecideStopRole": grants(STOP_SWITCH, "ssm:GetParameter")
+    | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:PutItem")
     | DESCRIBE_JOBS
     | logs_and_traces("ActionsDecideStop"),
-    "CanaryCanaryRole": grants(f"{BUCKET}/trainguard-canary-*", "s3:PutObject", "s3:DeleteObject")
+    "CanaryRole": grants(f"{BUCKET}/trainguard-canary-*", "s3:PutObject", "s3:DeleteObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(RULE_STATE, "dynamodb:GetItem")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
-    | logs_and_traces("CanaryCanary"),
+    | logs_and_traces("Canary"),
     "ActionsComposeAlertRole": logs_and_traces("ActionsComposeAlert"),
     "ActionsFireRole": grants("{ActionsDecideStopFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ActionsComposeAlertFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ReportsBuildReportFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ActionsAlerts}", "sns:Publish")
+    | grants("{ActionsChat}", "sns:Publish")
+    | grants("arn:{AWS::Partition}:events:{AWS::Region}:{AWS::AccountId}:event-bus/default", "events:PutEvents")
     | grants(RULE_STATE, "dynamodb:UpdateItem")
     | grants(TRAINING_JOBS, "sagemaker:StopTrainingJob")
     | RUN_MACHINE,
@@ -215,6 +218,22 @@ def test_given_the_policies_of_resources_when_read_then_only_services_are_let_in
     for _, principal, statement in let_in:
         assert set(principal) == {"Service"}
         assert {key for test in statement.condition.values() for key in test} & {"aws:SourceArn", "aws:SourceAccount"}
+
+
+def test_given_who_decides_on_stops_when_it_writes_then_it_reaches_the_count_of_stops_and_no_row(
+    template: Template,
+) -> None:
+    (writing,) = (
+        statement
+        for role, statement in template.role_statements()
+        if role == "ActionsDecideStopRole" and "dynamodb:PutItem" in statement.actions
+    )
+    assert writing.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}}
+
+
+def test_given_the_fire_machine_when_it_puts_events_then_they_are_of_trainguard(template: Template) -> None:
+    (putting,) = (entry for _, entry in template.role_statements() if "events:PutEvents" in entry.actions)
+    assert putting.condition == {"StringEquals": {"events:source": "trainguard"}}
 
 
 def may(statement: Statement, action: str, tags: dict[str, str]) -> bool:

@@ -4,17 +4,20 @@ Each function runs once through all that it does, on moto, and every call that i
 asks for it, on its table, bucket or whatever else it names. The state machines' actions are those of their definitions.
 """
 
-import itertools
 import json
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.client import BaseClient
 from moto import mock_aws
+from moto.stepfunctions.exceptions import ValidationException
+from moto.stepfunctions.models import StepFunctionBackend
 
 from infra.constructs import fire_machine, report_machine
 from tests.functional.deployment import (
@@ -27,6 +30,8 @@ from tests.functional.deployment import (
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import offline_clients
 from tests.infra.template import Template
+from trainguard.adapters import timing
+from trainguard.engine.moments import iso_time
 
 Permission = tuple[str, str]
 """An action, and what it is on: a table, an index, or for other services nothing."""
@@ -39,19 +44,19 @@ ROLES = {
     "LifecycleJobLifecycleRole": "job_lifecycle",
     "ActionsDecideStopRole": "decide_stop",
     "ActionsComposeAlertRole": "compose_alert",
+    "CanaryRole": "canary",
     "ReportsPlanReportRole": "plan_report",
     "ReportsDigestProfileRole": "digest_profile",
     "ReportsBuildReportRole": "build_report",
 }
 MACHINES = {"ActionsFireRole": fire_machine.definition, "ReportsReportRole": report_machine.definition}
 
-SERVICES = {"stepfunctions": "states", "cloudwatch": "cloudwatch"}
+SERVICES = {"stepfunctions": "states"}
 ACTIONS = {
     "s3:ListObjectsV2": "s3:ListBucket",
     "s3:HeadObject": "s3:GetObject",
     "s3:DeleteObjects": "s3:DeleteObject",
     "sqs:SendMessageBatch": "sqs:SendMessage",
-    "dynamodb:BatchGetItem": "dynamodb:BatchGetItem",
 }
 """Operations that IAM knows under another name."""
 
@@ -66,7 +71,7 @@ BY_QUEUE = {
     "sqs:DeleteMessage": "Lambda deletes what was handled with the function's role",
     "sqs:GetQueueAttributes": "Lambda scales its polling with the function's role",
 }
-DEAD_LETTERS = {"sqs:SendMessage": "Lambda puts an event that failed into the dead letters with the function's role"}
+MISSING_OBJECTS = {"s3:ListBucket": "without it S3 says of an object that is not there that it is forbidden"}
 BY_STATES = {
     "logs:CreateLogDelivery": "Step Functions sets up the delivery of its execution log",
     "logs:GetLogDelivery": "Step Functions looks after the delivery of its execution log",
@@ -90,7 +95,8 @@ BY_MAP = {
 DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(ROLES, BY_LAMBDA),
     "EvaluationEvaluateObjectsRole": BY_LAMBDA | BY_QUEUE,
-    "EvaluationTickRole": BY_LAMBDA,
+    "EvaluationTickRole": BY_LAMBDA | MISSING_OBJECTS,
+    "CanaryRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed step with the function's role"},
     **dict.fromkeys(MACHINES, BY_STATES),
     "ReportsReportRole": BY_STATES | BY_MAP,
 }
@@ -135,14 +141,22 @@ def permission(service: str, operation: str, arguments: Mapping[str, Any]) -> Pe
 class Play:
     """Runs functions one after the other, each noted under its name."""
 
-    def __init__(self, deployment: Deployment, recorder: Recorder) -> None:
+    def __init__(self, deployment: Deployment, recorder: Recorder, patch: pytest.MonkeyPatch) -> None:
         self.deployment = deployment
+        self.patch = patch
         self._recorder = recorder
+        self._passed_s = 0.0
 
     def __call__(self, name: str, given: object) -> Any:
         function = self.deployment.function(name)
         with self._recorder.noting(name):
             return function(given, remaining_ms=(900_000,)).value
+
+    def later(self, seconds: float) -> None:
+        """Let time pass for the functions."""
+        self._passed_s += seconds
+        ahead = self._passed_s
+        self.patch.setattr(timing, "time", SimpleNamespace(time=lambda: time.time() + ahead, sleep=time.sleep))
 
 
 def a_whole_job(play: Play) -> None:
@@ -156,10 +170,12 @@ def a_whole_job(play: Play) -> None:
     play("job_lifecycle", event("training_job_in_progress"))
     deployment.put(objects)
     for some in (first, rest):
-        for batch in itertools.batched(some, 60) if hasattr(itertools, "batched") else [some]:
-            play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in batch]))
+        play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
         play("tick", event("tick"))
-    play("decide_stop", event("decide_stop"))
+    fire = next(iter(deployment.world.started().values()))
+    recent = fire | {"firedAt": iso_time(time.time() - 60.0)}
+    decided = [play("decide_stop", recent | {"attempt": attempt})["decision"] for attempt in ("first", "final")]
+    assert decided[0] == "stop"
     play("compose_alert", event("compose_alert"))
     play("build_report", event("build_report_fire"))
     planned = play("plan_report", event("plan_report"))
@@ -174,22 +190,50 @@ def a_whole_job(play: Play) -> None:
     play("tick", event("tick"))
 
 
-def a_job_that_the_evaluator_meets_first(play: Play) -> None:
-    """Play a job whose first object comes before any event, and whose nodes fall silent."""
+def what_was_left_undone(play: Play) -> None:
+    """Play a fire that could not be started, a job with a fault in its settings, and an end of which nobody told."""
     deployment = play.deployment
-    deployment.create_training_job()
-    some = recorded_objects()[:40]
-    deployment.put(some)
-    play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
+    deployment.create_training_job(tags={"trainguard:CPUBottleneck_threshold": "many"})
+    play("job_lifecycle", event("training_job_in_progress"))
+    seen = [each for each in recorded_objects() if each.appears_at < recorded_objects()[0].appears_at + 1_260]
+    deployment.put(seen)
+    with play.patch.context() as broken:
+        broken.setattr(StepFunctionBackend, "start_execution", _refuse)
+        play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in seen]))
+    play("tick", event("tick"))
     deployment.set_status("Completed")
-    for _ in range(3):
+    for _ in range(2):
+        play.later(700.0)
         play("tick", event("tick"))
-        tasks = deployment.tasks()
-        if tasks["Records"]:
-            play("evaluate_objects", tasks)
 
 
-SCENARIOS: tuple[Callable[[Play], None], ...] = (a_whole_job, a_job_that_the_evaluator_meets_first)
+def a_job_outside_sagemaker(play: Play) -> None:
+    """Play a profile of which SageMaker knows nothing, and which falls silent."""
+    some = recorded_objects()[:40]
+    play.deployment.put(some)
+    play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
+    for _ in range(2):
+        play("tick", event("tick"))
+        play.later(700.0)
+
+
+def two_days_of_the_canary(play: Play) -> None:
+    """Play a canary that takes the place of another, and that is looked at."""
+    play("canary", {"step": "plant", "time": "2026-07-31T06:00:00Z"})
+    play("canary", {"step": "plant", "time": "2026-08-01T06:00:00Z"})
+    play("canary", {"step": "look", "time": "2026-08-01T06:15:00Z"})
+
+
+def _refuse(*given: object, **named: object) -> Any:
+    raise ValidationException("state machine is being deleted")
+
+
+SCENARIOS: tuple[Callable[[Play], None], ...] = (
+    a_whole_job,
+    what_was_left_undone,
+    a_job_outside_sagemaker,
+    two_days_of_the_canary,
+)
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +243,7 @@ def seen() -> Mapping[str, set[Permission]]:
     for scenario in SCENARIOS:
         with mock_aws(), pytest.MonkeyPatch.context() as patch:
             recorder = Recorder(patch)
-            scenario(Play(Deployment(offline_clients(), patch, Printed()), recorder))  # type: ignore[arg-type]
+            scenario(Play(Deployment(offline_clients(), patch, Printed()), recorder, patch))  # type: ignore[arg-type]
             for function, permissions in recorder.seen.items():
                 found[function] |= permissions
     return found

@@ -29,13 +29,14 @@ STACK = "TrainGuard"
 QUIET_LOOKS = 3
 _VERDICT = ("Status", "Measured", "Worst", "DataPoints", "Violations", "TimesFired", "EvaluatedThrough", "FiredAt")
 
+MAX_STOPS_PER_HOUR = 100
 SOON = {"CPUBottleneck_patience_s": "50"}
 """Settings of every job: with patience in seconds a running job is judged before it is ten minutes old."""
 
 
 def deploy_stack(emulator: Emulator, folder: Path) -> Stack:
-    """Deploy the template that goes to AWS, with the overlay for the emulator."""
-    synthesise(folder / "cdk.out")
+    """Deploy the template that goes to AWS, with the overlay for the emulator; its ceiling has room for all tests."""
+    synthesise(folder / "cdk.out", context={"max_stops_per_hour": MAX_STOPS_PER_HOUR})
     return deploy_assembly(emulator, folder, STACK)
 
 
@@ -107,7 +108,8 @@ class Stack:
         ]
         rules = [each["PhysicalResourceId"] for each in resources if each["ResourceType"] == "AWS::Events::Rule"]
         events = self.emulator.client("events")
-        (clock,) = [rule for rule in rules if "ScheduleExpression" in events.describe_rule(Name=rule)]
+        schedules = {rule: events.describe_rule(Name=rule).get("ScheduleExpression", "") for rule in rules}
+        (clock,) = [rule for rule, schedule in schedules.items() if schedule.startswith("rate(")]
         targets = events.list_targets_by_rule(Rule=clock)["Targets"]
         events.remove_targets(Rule=clock, Ids=[target["Id"] for target in targets])
         try:
@@ -195,10 +197,19 @@ class Job:
         Epoch second at which it starts; as late as its end lies in the past if not given.
     allowed
         Whether TrainGuard may stop it.
+    tags
+        Tags ``trainguard:<name>`` beside those that make its rules fire soon.
     """
 
     def __init__(
-        self, stack: Stack, recording: str, name: str, *, start: int | None = None, allowed: bool = False
+        self,
+        stack: Stack,
+        recording: str,
+        name: str,
+        *,
+        start: int | None = None,
+        allowed: bool = False,
+        tags: Mapping[str, str] | None = None,
     ) -> None:
         self.stack = stack
         self.name = name
@@ -206,7 +217,7 @@ class Job:
         begin = (int(time.time()) // 60 - int(recorded.ended_s // 60) - 2) * 60 if start is None else start
         self.feed = JobFeed(job=name, recording=recorded, start=begin)
         self._s3 = stack.emulator.client("s3")
-        stack.deployment.create_training_job(self.feed, may_be_stopped=allowed, settings=SOON)
+        stack.deployment.create_training_job(self.feed, may_be_stopped=allowed, settings={**SOON, **(tags or {})})
 
     def upload(self, *, until_minute: float) -> list[str]:
         """Upload what the job writes up to that minute; return the keys."""

@@ -31,12 +31,10 @@ LISTED: Mapping[str, tuple[str, str, str]] = {
     "buckets": ("s3", "list_buckets", "Buckets"),
     "dashboards": ("cloudwatch", "list_dashboards", "DashboardEntries"),
     "functions": ("lambda", "list_functions", "Functions"),
-    "layers": ("lambda", "list_layers", "Layers"),
     "logs": ("logs", "describe_log_groups", "logGroups"),
     "machines": ("stepfunctions", "list_state_machines", "stateMachines"),
     "mappings": ("lambda", "list_event_source_mappings", "EventSourceMappings"),
     "parameters": ("ssm", "describe_parameters", "Parameters"),
-    "queries": ("logs", "describe_query_definitions", "queryDefinitions"),
     "queues": ("sqs", "list_queues", "QueueUrls"),
     "roles": ("iam", "list_roles", "Roles"),
     "rules": ("events", "list_rules", "Rules"),
@@ -44,10 +42,23 @@ LISTED: Mapping[str, tuple[str, str, str]] = {
     "tables": ("dynamodb", "list_tables", "TableNames"),
     "topics": ("sns", "list_topics", "Topics"),
 }
-"""What of each service is listed: its client, the call, and where the answer holds it."""
+"""What of each service is listed: its client, the call, and where the answer holds it.
 
-_NAMES = ("AlarmName", "FunctionName", "LayerArn", "logGroupName", "UUID", "RoleName", "TopicArn", "Name", "name")
-_NAMES = (*_NAMES, "DashboardName", "queryDefinitionId", "SubscriptionArn")
+The emulator lists no saved queries, and no layers once all versions of one are gone: see `Life.layers_left`.
+"""
+
+_NAMES = (
+    "AlarmName",
+    "DashboardName",
+    "FunctionName",
+    "RoleName",
+    "SubscriptionArn",
+    "TopicArn",
+    "UUID",
+    "logGroupName",
+    "Name",
+    "name",
+)
 
 
 def existing(emulator: Emulator) -> set[tuple[str, str]]:
@@ -72,6 +83,7 @@ class Life:
     after: set[tuple[str, str]]
     differing: tuple[int, int, int]
     layers: tuple[set[str], set[str]]
+    layers_left: int
     upgraded: Mapping[str, object]
     whole: Mapping[str, object]
     fires: int
@@ -82,6 +94,13 @@ def _layers(stack: Stack) -> set[str]:
     functions = stack.emulator.client("lambda").list_functions()["Functions"]
     ours = [each for each in functions if each["FunctionName"].startswith(f"{stack.name}-")]
     return {layer["Arn"] for each in ours for layer in each["Layers"]}
+
+
+def _versions(emulator: Emulator, arns: set[str]) -> int:
+    """Return how many versions of layers there are, by the ARNs of versions that there were."""
+    client = emulator.client("lambda")
+    names = {arn.rpartition(":")[0] for arn in arns}
+    return sum(len(client.list_layer_versions(LayerName=name)["LayerVersions"]) for name in names)
 
 
 def _older_checkout(folder: Path) -> Path:
@@ -129,6 +148,7 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
         after=existing(emulator),
         differing=(unchanged, changed, upgraded),
         layers=layers,
+        layers_left=_versions(emulator, layers[0] | layers[1]),
         upgraded=verdicts[0],
         whole=verdicts[1],
         fires=fires,
@@ -156,6 +176,7 @@ def test_given_a_stack_beside_another_when_it_is_destroyed_then_nothing_of_it_is
     assert {kind for kind, _ in life.deployed - life.before} >= {"buckets", "tables", "functions", "logs", "parameters"}
     assert life.after - life.before == set()
     assert life.before - life.after == set()
+    assert life.layers_left == 0
     assert "0 stay" in life.told
     assert "is emptied and goes: bucket" in life.told
 

@@ -39,10 +39,12 @@ def reference(stack: Stack) -> Job:
 def fire_of(job: Job, fire_id: str, **changes: object) -> dict[str, object]:
     """Return the input of an execution, as the outbox would give it."""
     report = f"s3://{job.stack.deployment.bucket}/{job.name}/rule-output/TrainGuardReport/report.json"
+    described = job.stack.emulator.client("sagemaker").describe_training_job(TrainingJobName=job.name)
     recorded = json.loads((EVENTS / "decide_stop.json").read_text(encoding="utf-8"))
     own = {
         "job": job.name,
-        "jobArn": f"arn:aws:sagemaker:us-east-1:000000000000:training-job/{job.name}",
+        "jobArn": described["TrainingJobArn"],
+        "jobCreatedAt": described["CreationTime"].isoformat(),
         "bucket": job.stack.deployment.bucket,
         "prefix": "",
         "reportUri": report,

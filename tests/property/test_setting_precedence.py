@@ -1,5 +1,7 @@
 """Precedence is total: whatever sources give whatever settings, each is that of the highest source that has it."""
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ PARAMETERS = (
     "StepOutlier_stddev",
     "rule_to_invoke",
 )
-spellings = st.sampled_from((str, str.lower, str.upper))
+spellings: st.SearchStrategy[Callable[[str], str]] = st.sampled_from((str, str.lower, str.upper))
 values = st.sampled_from(("1", "60", "99", "-1", "x", "", "StepOutlier")) | st.text(max_size=5)
 words = st.sampled_from(
     ("all", "none", "off", "tagged", "StepOutlier", "10m", "true", "false", "22:00-23:00", "prod-*")

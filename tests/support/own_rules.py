@@ -8,7 +8,7 @@ import pytest
 
 from trainguard.engine import plan
 from trainguard.records import Status
-from trainguard.rules import parameters
+from trainguard.rules import parameters, registry
 from trainguard.rules.extension import AnyRule, Extension
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import FrameworkRule, JobRule, JoinedRule, Percent, RuleParameters, SystemRule
@@ -130,10 +130,10 @@ class OwnJob(JobRule[OwnParameters]):
 def deploy(monkeypatch: pytest.MonkeyPatch, *rules: AnyRule) -> None:
     """Let the engine have rules beside TrainGuard's own, as a layer with a package of them does."""
     extension = Extension.of(rules)
-    monkeypatch.setattr(plan, "SYSTEM_RULES", (*plan.SYSTEM_RULES, *extension.system))
-    monkeypatch.setattr(plan, "FRAMEWORK_RULES", (*plan.FRAMEWORK_RULES, *extension.framework))
-    monkeypatch.setattr(plan, "JOB_RULES", (*plan.JOB_RULES, *extension.job))
-    monkeypatch.setattr(plan, "RULE_NAMES", (*plan.RULE_NAMES, *(rule.name for rule in rules)))
+    monkeypatch.setattr(plan, "SYSTEM_RULES", (*registry.SYSTEM_RULES, *extension.system))
+    monkeypatch.setattr(plan, "FRAMEWORK_RULES", (*registry.FRAMEWORK_RULES, *extension.framework))
+    monkeypatch.setattr(plan, "JOB_RULES", (*registry.JOB_RULES, *extension.job))
+    monkeypatch.setattr(plan, "RULE_NAMES", (*registry.RULE_NAMES, *(rule.name for rule in rules)))
     for rule in rules:
         monkeypatch.setitem(parameters.PARAMETERS_TYPES, rule.name, rule.parameters_type)
         monkeypatch.setitem(parameters._CANONICAL, rule.name.lower(), rule.name)

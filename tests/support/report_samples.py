@@ -34,6 +34,7 @@ from trainguard.timeline.shown import (
 START = 1_782_864_000.0  # 2026-07-01T00:00:00Z
 HOSTILE = "</script><script>window.__hacked=1</script><img src=x onerror=window.__hacked=1>'\"&<!--\u202e"
 LONG = "n" * 10_000
+SPIKE = 1_000
 
 Matrix = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -286,6 +287,10 @@ def make_report(
             health="The job is healthy." if worst is None else "The job leaves a third of its GPU time unused.",
             change="Nothing needs to be changed." if worst is None else f"Raise the batch size.{hostile}",
             cost="Nothing is lost." if worst is None else "Leaving it costs USD 18.40 of USD 59.30.",
+            level="healthy" if worst is None else "unhealthy",
+            rule=None if worst is None else "LowGPUUtilization",
+            wasted_share=None if worst is None else 0.31,
+            lost=None if worst is None else 18.4,
         ),
         summary="11 rules: 10 judged, 1 not applicable.",
         fired=[each.rule for each in fired],
@@ -374,6 +379,22 @@ def day_report() -> Report:
         nodes=nodes, gpus=8, buckets=2_880, bucket_s=30.0, slow=[(1, 5)], marks=marks, steps_a_node=8
     )
     return make_report("llm-pretrain-day", nodes, 8, timelines, worst="algo-2/gpu5")
+
+
+@functools.cache
+def spiky_report() -> Report:
+    """A GPU, 2,000 seconds at 40 %, of which one has a high of 100 % and the next one a low of 0 %; one is missing."""
+    axis = TimeAxis(start=START, bucket_s=1.0, buckets=2_000)
+    mean: Values = [40.0 + index % 2 for index in range(2_000)]
+    low: Values = [40.0] * 2_000
+    high: Values = [41.0] * 2_000
+    high[SPIKE], low[SPIKE + 1] = 100.0, 0.0
+    mean[SPIKE + 2] = low[SPIKE + 2] = high[SPIKE + 2] = None
+    gpu = GpuTimeline(gpu="gpu0", utilization=Band(mean=mean, low=low, high=high))
+    cpu = Band(mean=[20.0] * 2_000, high=[95.0 if index == SPIKE else 30.0 for index in range(2_000)])
+    node = NodeTimeline(node="algo-1", gpus=[gpu], cpu=cpu)
+    timelines = Timelines(axis=axis, nodes=[node], steps=[], phases=[], marks=[])
+    return make_report("spiky", ["algo-1"], 1, timelines)
 
 
 @functools.cache

@@ -10,7 +10,8 @@ from trainguard.actions import wording
 from trainguard.actions.chat import chat_message
 from trainguard.actions.request import AlertRequest, Fire
 from trainguard.actions.routing import STAGED, Routing, route
-from trainguard.engine.fires import iso_time
+from trainguard.canary.name import CANARY_KIND, is_canary
+from trainguard.engine.moments import iso_time
 from trainguard.report.links import open_command
 
 SCHEMA_VERSION = "1"
@@ -53,7 +54,7 @@ def compose_alert(request: AlertRequest, *, now: float) -> Alert:
             "AlertId": fire.own_id,
             "Job": fire.job,
             "Rule": fire.rule,
-            "Kind": fire.kind.value,
+            "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn) else fire.kind.value,
             "Severity": fire.severity or UNKNOWN,
             "Stopped": "true" if request.stop.made else "false",
         },
@@ -75,6 +76,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": fire.kind.value,
+        "canary": is_canary(fire.job, fire.job_arn),
         "alert_id": fire.own_id,
         "fire_id": fire.fire_id,
         "job": fire.job,
@@ -87,6 +89,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
         "severity": fire.severity,
         "previous_severity": fire.previous_severity,
         "lasted_s": fire.lasted_s,
+        "faults": fire.faults,
         "advice": fire.advice,
         "cost": fire.cost,
         "measured": fire.measured,

@@ -60,7 +60,7 @@ def plain(words: str, limit: int = PARAGRAPH_LIMIT) -> str:
 
 def _next_steps(request: AlertRequest) -> list[str]:
     fire = request.fire
-    if fire.kind is AlertKind.NOTICE:
-        return ["Repair the settings: trainguard params validate"]
     advice = [fire.advice] if fire.advice and fire.kind is not AlertKind.CLEARED else []
+    if fire.kind is AlertKind.NOTICE:
+        return advice
     return [*advice, f"Open the report: {fire.report_link or open_command(fire.job)}"]

@@ -16,7 +16,8 @@ class Fire(msgspec.Struct, rename="camel"):
 
     ``fire_id`` names the fire, ``alert_id`` the alert. ``report_uri`` and ``report_page`` are S3 URIs of
     ``report.json`` and ``report.html``, ``report_link`` is the page in the console. ``fired_at`` is the event time at
-    which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there.
+    which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there;
+    ``faults`` are what a notice tells of, and in a notice ``rule`` names what is faulty.
     """
 
     job: str
@@ -39,6 +40,7 @@ class Fire(msgspec.Struct, rename="camel"):
     cost: str | None = None
     previous_severity: str | None = None
     lasted_s: float | None = None
+    faults: list[str] = []
     policy: JobPolicy = JobPolicy()
 
     @property

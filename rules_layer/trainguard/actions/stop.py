@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from trainguard.actions.request import StopCase
-from trainguard.engine.fires import iso_time
+from trainguard.engine.moments import iso_time
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG, stop_allowed
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JobStatus, Status

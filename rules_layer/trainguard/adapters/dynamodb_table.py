@@ -1,4 +1,4 @@
-"""One DynamoDB table behind six verbs; conditions that do not hold are answers, everything else is an error."""
+"""One DynamoDB table behind few verbs; conditions that do not hold are answers, everything else is an error."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -134,6 +134,19 @@ class Table:
             if "LastEvaluatedKey" not in page:
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def first_after(self, column: str, value: str, sort_column: str, after: str) -> "Item | None":
+        """Return the item of a partition whose sort key is the next above ``after`` (strongly consistent), or None."""
+        with translated(_SERVICE, "Query"):
+            page = self._client.query(
+                TableName=self._name,
+                KeyConditionExpression="#partition = :partition AND #sort > :after",
+                ExpressionAttributeNames={"#partition": column, "#sort": sort_column},
+                ExpressionAttributeValues={":partition": {"S": value}, ":after": {"S": after}},
+                ConsistentRead=True,
+                Limit=1,
+            )
+        return next(iter(page["Items"]), None)
 
     def items(self) -> "Iterator[Item]":
         """Iterate over all items of the table, page by page and in no order; not strongly consistent."""

@@ -9,25 +9,30 @@ from collections.abc import Mapping
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
-ROUTINE = frozenset(
+QUIET = frozenset(
     {
         "objects_applied",
         "duplicates",
         "lines",
         "events",
         "gzip_objects",
-        "fires_started",
-        "fires_already_started",
-        "news_started",
-        "news_already_started",
         "active_jobs",
-        "canary_passed",
+        "fires_already_started",
+        "news_already_started",
     }
 )
-"""What is counted in the course of things; everything else is a warning."""
+"""What would be a line for every object or every minute."""
 
-QUIET = ROUTINE - {"fires_started", "news_started", "canary_passed"}
-"""What would be a line for every object."""
+ROUTINE = QUIET | {
+    "fires_started",
+    "news_started",
+    "canary_passed",
+    "stops_made",
+    "stops_announced",
+    "stops_in_dry_run",
+    "stops_refused",
+}
+"""What is counted in the course of things; everything else is a warning."""
 
 BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule"}
 """What is counted for each rule, too, and the name under which it is."""

@@ -16,6 +16,9 @@ from trainguard.records import JobRecord, JobStatus, RuleRow, Severity
 from trainguard.rules.units import show_duration
 
 _AT_ONCE = 16
+_MANY_NODES = 16
+"""Of so many it takes longer to read the rows of all than to ask for those of the whole job one by one."""
+
 _VERDICT_CHARACTERS = 120
 
 
@@ -125,7 +128,9 @@ def _lines(stores: Stores, records: Sequence[JobRecord], now: float, pool: Threa
 
     def line(record: JobRecord) -> JobLine:
         try:
-            return _line(record, stores.rows.of_job(record.job), now)
+            many = (record.instance_count or 1) > _MANY_NODES
+            rows = stores.rows.of_whole_job(record.job) if many else stores.rows.of_job(record.job)
+            return _line(record, rows, now)
         except StateCodecError as fault:
             return msgspec.structs.replace(_line(record, [], now), fault=str(fault))
 

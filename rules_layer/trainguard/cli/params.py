@@ -196,7 +196,11 @@ def _parameter_entry(rule: str, name: str, of_job: ParameterInForce | None) -> P
 
 
 def _resolved(record: JobRecord | None) -> tuple[Mapping[str, Any], Mapping[str, RuleConfigError]]:
-    return ({}, {}) if record is None else resolve_parameters(record.rule_settings)
+    if record is None:
+        return {}, {}
+    running, faults = resolve_parameters(record.rule_settings)
+    sources = record.setting_sources
+    return running, {rule: fault.given_by(sources.get(fault.field)) for rule, fault in faults.items()}
 
 
 def _in_force(rule: str, record: JobRecord | None, running: Mapping[str, Any]) -> dict[str, ParameterInForce]:

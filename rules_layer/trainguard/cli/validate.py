@@ -93,7 +93,7 @@ def validated(request: Request) -> Answer:
     """Return all that is wrong with the settings; raises ParameterFileError for a file that cannot be read."""
     read = _Read([], [], [], {})
     for word in request.given:
-        if "=" in word and not Path(word).exists():
+        if "=" in word and not _is_there(word):
             key, _, value = word.partition("=")
             read.tags.append((key, value))
             if not key.lower().startswith(NAMESPACE):
@@ -127,6 +127,13 @@ def _read_file(read: _Read, name: str) -> None:
         read.faults.append(SettingFault(f"file {name}", "size in bytes", f"{len(body):,}", expected))
     read.sources.append(read_document(f"file {name}", body))
     return None
+
+
+def _is_there(word: str) -> bool:
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):
+        return False  # too long for the name of a file, or no name at all
 
 
 def _decoded(body: bytes) -> Any:

@@ -17,18 +17,30 @@ derive the same name for one rule and episode, so 128 firing nodes start one exe
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import msgspec
 
 from trainguard.engine.episodes import Episode, fire_id
 from trainguard.engine.findings import Finding, finding_of
+from trainguard.engine.moments import iso_time
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, Reach, Verdict
 from trainguard.ports import Executions, Journal, NodeStates
 from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
 from trainguard.report.links import report_links
+
+__all__ = [
+    "ADVICE_LIMIT",
+    "NAME_LIMIT",
+    "drain",
+    "enqueue",
+    "execution_name",
+    "fire_payload",
+    "iso_time",
+    "job_payload",
+    "with_entries",
+]
 
 NAME_LIMIT = 80
 ADVICE_LIMIT = 500
@@ -135,8 +147,3 @@ def job_payload(job: JobRecord) -> dict[str, object]:
         "reportPage": links.page,
         "reportLink": links.console,
     }
-
-
-def iso_time(epoch_s: float) -> str:
-    """Return a time as ISO 8601 in UTC with milliseconds."""
-    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,6 +6,7 @@ from collections.abc import Collection
 import msgspec
 
 from trainguard.engine.guard import shown
+from trainguard.engine.interruptions import with_steps
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlot, RuleSlots, Verdict
 from trainguard.records import Status
@@ -19,12 +20,16 @@ COLLECTED = Judgement(Status.OK, "collected for the job's verdict")
 
 
 class FrameworkState(msgspec.Struct):
-    """What is stored of a node's framework stream; ``through`` is the watermark, epoch seconds."""
+    """What is stored of a node's framework stream; ``through`` is the watermark, epoch seconds.
+
+    ``step_runs_us`` are the newest times in which there were steps, without the silences between them.
+    """
 
     through: float | None = None
     first_step_us: int | None = None
     spacing_us: dict[str, int] = msgspec.field(default_factory=dict)
     floor_us: int = -1
+    step_runs_us: list[tuple[int, int]] = msgspec.field(default_factory=list)
     slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
     last_fault: str | None = None
 
@@ -45,6 +50,7 @@ class FrameworkStream:
         for batch in events.steps:
             first = int(batch.starts_us.min())
             self.state.first_step_us = min(first, self.state.first_step_us or first)
+        self.state.step_runs_us = with_steps(self.state.step_runs_us, events.steps)
         self._joined.run(
             lambda rule, state, parameters: rule.observe(state, shown(rule, events), parameters),
             lambda *_: COLLECTED,

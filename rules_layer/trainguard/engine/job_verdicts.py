@@ -11,6 +11,7 @@ from trainguard.engine.correlate import add_framework
 from trainguard.engine.episodes import Episode
 from trainguard.engine.framework_stream import MICROSECONDS
 from trainguard.engine.guard import shown
+from trainguard.engine.interruptions import interruptions
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlots, Verdict, gone_rules
 from trainguard.engine.streams import JobStreams
@@ -108,6 +109,7 @@ def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
         through=streams.through,
         nodes=max(nodes, job.instance_count or 0),
         prices=plan.prices,
+        unpaid_s=sum(end - start for start, end in _interruptions(streams)),
     )
 
 
@@ -139,8 +141,18 @@ def job_view(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[JobVi
         framework_seen=any(key.stream == "framework" and record.cursors for key, record in streams.records.items()),
         closed=streams.closed,
         nodes=nodes,
+        interruptions=_interruptions(streams),
+        step_runs=tuple(
+            (start / MICROSECONDS, end / MICROSECONDS)
+            for stream in streams.framework.values()
+            for start, end in stream.state.step_runs_us
+        ),
     )
     return view, failed
+
+
+def _interruptions(streams: JobStreams) -> tuple[tuple[float, float], ...]:
+    return interruptions((stream.state.kept, stream.state.through) for stream in streams.system.values())
 
 
 def _node_facts(node: str, plan: RulePlan, streams: JobStreams) -> tuple[NodeFacts, dict[str, str]]:

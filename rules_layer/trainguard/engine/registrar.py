@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from trainguard.engine.evaluate import expiry
-from trainguard.engine.fires import NAME_LIMIT, iso_time, job_payload
+from trainguard.engine.fires import execution_name, fire_payload
 from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, profile_place, stop_allowed
 from trainguard.ports import Executions, Jobs, Journal, SettingDocuments, TrainingJobDescription, TrainingJobs
-from trainguard.records import JOB_NODE, JobRecord
+from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.document import read_document, unusable
 from trainguard.settings.faults import SettingFault, told_faults
 from trainguard.settings.resolve import resolve
@@ -18,8 +18,11 @@ from trainguard.settings.tag_names import SETTINGS_TAG
 from trainguard.settings.tags import asks, settings_name, tag_source
 from trainguard.telemetry.keys import ProfileRoot
 
-CONFIGURATION = "Configuration"
+SETTINGS = "Settings"
 """Stands where a rule's name would in a notice of what is wrong with a job's settings."""
+
+_MOST_SHOWN, _MOST_SENT = 5, 20
+"""So many faults a notice has in its text, and in its document: SNS takes 256 kB, of all protocols together."""
 
 _ADVICE = (
     "Correct it for the next job: settings are read once, when a job becomes known. "
@@ -57,7 +60,7 @@ class Registrar:
             record = replace(record, active=False, expires_at=expiry(None, self.now()))
         if record.setting_faults and (record.policy.evaluated or asks(description.tags if description else {})):
             # Before the item: what dies in between repeats the start, which is refused by its name.
-            self.executions.start(_notice_name(record), notice_payload(record, self.now()))
+            start_notice(record, self.executions, self.now())
         registered = self.jobs.register(record)
         for fault in registered.setting_faults:
             self.journal.count("configuration_faults", job=record.job, reason=fault)
@@ -94,8 +97,7 @@ def describe_record(
         started_at=description.started_at,
         ended_at=description.ended_at,
         profiling_interval_ms=description.profiling_interval_ms,
-        framework_expected=description.framework_profiling
-        or description.tags.get(FRAMEWORK_TAG) == FRAMEWORK_EXPECTED,
+        framework_expected=description.framework_profiling or description.tags.get(FRAMEWORK_TAG) == FRAMEWORK_EXPECTED,
         stop_allowed=stop_allowed(description),
     )
     return _with_settings(record, description, documents)
@@ -130,31 +132,22 @@ def _document(documents: SettingDocuments, name: str, called: str) -> Source:
     return unusable(called, "not there", "a JSON document of settings") if body is None else read_document(called, body)
 
 
-def _notice_name(record: JobRecord) -> str:
-    return f"{CONFIGURATION}-{_notice_id(record)}-{record.job}"[:NAME_LIMIT]
-
-
-def _notice_id(record: JobRecord) -> str:
-    return hashlib.sha256(repr((record.arn, CONFIGURATION)).encode()).hexdigest()[:20]
-
-
-def notice_payload(record: JobRecord, now: float) -> dict[str, object]:
-    """Return the input of the execution that tells people what is wrong with a job's settings, in a fire's shape."""
+def start_notice(record: JobRecord, executions: Executions, now: float) -> None:
+    """Start the execution that tells people, once a job, what is wrong with its settings."""
     faults = record.setting_faults
-    settings = "A setting" if len(faults) == 1 else f"{len(faults)} settings"
-    return {
-        "kind": "notice",
-        **job_payload(record),
-        "rule": CONFIGURATION,
-        "fireId": _notice_id(record),
-        "episode": 0,
-        "node": JOB_NODE,
-        "reason": f"{settings} of the job cannot be used. {'. '.join(faults)}.",
-        "measured": None,
-        "threshold": None,
-        "severity": None,
-        "advice": _ADVICE,
-        "cost": None,
-        "firedAt": iso_time(now),
-        "faults": list(faults),
-    }
+    shown = "\n".join(faults[:_MOST_SHOWN])
+    more = f"\nand {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else ""
+    entry = OutboxEntry(
+        fire_id=hashlib.sha256(repr((record.arn, SETTINGS)).encode()).hexdigest()[:20],
+        rule=SETTINGS,
+        episode=0,
+        node=JOB_NODE,
+        enqueued_at=now,
+        reason=shown + more,
+        measured=None,
+        threshold=None,
+        advice=_ADVICE,
+        kind=AlertKind.NOTICE,
+    )
+    payload = {**fire_payload(entry, record), "faults": list(faults[:_MOST_SENT])}
+    executions.start(execution_name(entry, record.job), payload)

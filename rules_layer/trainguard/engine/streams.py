@@ -43,14 +43,13 @@ class JobState(msgspec.Struct):
     """What is stored in ``*#job``.
 
     ``shown`` maps a rule to the status and time at which its row was last written, ``told`` to what was last told of
-    it. ``noticed`` names the notice about the job's settings that was last sent.
+    it.
     """
 
     slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
     shown: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
     watched: dict[str, Watched] = msgspec.field(default_factory=dict)
     told: dict[str, Told] = msgspec.field(default_factory=dict)
-    noticed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class Summariser:
         )
         rows = job_rows(context, verdicts)
         due = [row for row in rows if self._due(streams.state, row, now) or finished]
-        news = news_of(job, plan, verdicts, account, streams.state, now=now)
+        news = news_of(job, plan, verdicts, account, streams.state)
         self._save(job, plan, streams, fires, news)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.slots[rule].fault

@@ -1,4 +1,4 @@
-"""What people are told after a fire: that its finding grew graver, or is over; and of faults in a job's settings.
+"""What people are told after a fire: that its finding grew graver, or is over.
 
 The tick decides it from the verdicts of the whole job, and what it told last is stored in ``*#job`` with the outbox, in
 one conditional write: so each is told once, and nothing is lost half-way. A finding's severity here is its own, as in
@@ -6,7 +6,6 @@ the alert of its fire; that it explains another finding makes it no graver, for 
 job has ended its report says how each finding stands, and nothing more is told.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 from trainguard.engine.episodes import fire_id
@@ -17,27 +16,19 @@ from trainguard.engine.severity import rank_of
 from trainguard.engine.slots import Verdict
 from trainguard.engine.streams import JobState, Told
 from trainguard.pricing.cost import Account
-from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, Severity, Status
-
-SETTINGS = "Settings"
-"""Stands in place of a rule's name in what is told of a job's settings."""
-
-NOTICE_LIMIT = 1_000
+from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, Status
 
 
 def news_of(
-    job: JobRecord, plan: RulePlan, verdicts: Sequence[Verdict], account: Account, state: JobState, *, now: float
+    job: JobRecord, plan: RulePlan, verdicts: Sequence[Verdict], account: Account, state: JobState
 ) -> list[OutboxEntry]:
-    """Return what is to be told of a job now, and take note in ``state`` that it will be.
-
-    ``now`` is the time of a notice, epoch seconds: settings have no event time.
-    """
-    news = list(_notice(job, plan, state, now))
-    if job.closing:
-        return news
+    """Return what is to be told of a job now, and take note in ``state`` that it will be."""
+    if job.closing or account.through is None:
+        return []
+    news: list[OutboxEntry] = []
     for verdict in verdicts:
         if verdict.episode.alerted == plan.episode_of(verdict.rule):
-            news.extend(_of_finding(job, verdict, finding_of(verdict, account), state, at=account.through or now))
+            news.extend(_of_finding(job, verdict, finding_of(verdict, account), state, at=account.through))
     return news
 
 
@@ -84,27 +75,4 @@ def _entry(
         kind=kind,
         previous_severity=previous_severity,
         lasted_s=lasted_s,
-    )
-
-
-def _notice(job: JobRecord, plan: RulePlan, state: JobState, now: float) -> Iterator[OutboxEntry]:
-    """Yield a notice about faults in the job's settings, once for the same faults."""
-    faults = tuple(dict.fromkeys((*job.setting_faults, *(str(fault) for fault in plan.faults.values()))))
-    if not faults:
-        return
-    identity = hashlib.sha256("\n".join((job.arn, *faults)).encode()).hexdigest()[:20]
-    if state.noticed == identity:
-        return
-    state.noticed = identity
-    yield OutboxEntry(
-        fire_id=identity,
-        rule=SETTINGS,
-        episode=0,
-        node=JOB_NODE,
-        enqueued_at=now,
-        reason=" ".join(faults)[:NOTICE_LIMIT],
-        measured=None,
-        threshold=None,
-        severity=Severity.LOW,
-        kind=AlertKind.NOTICE,
     )

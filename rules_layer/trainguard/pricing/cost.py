@@ -28,7 +28,9 @@ class Bill:
     hourly : float
         Price of one node an hour.
     hours : float
-        Hours that each node was paid for.
+        Hours since the job began.
+    unpaid_hours : float
+        How many of them there were no instances, and nothing was paid for.
     """
 
     hourly: float
@@ -36,16 +38,17 @@ class Bill:
     nodes: int
     currency: str
     origin: str
+    unpaid_hours: float = 0.0
 
     @property
     def spent(self) -> float:
         """All that was paid."""
-        return self.hourly * self.hours * self.nodes
+        return self.hourly * max(self.hours - self.unpaid_hours, 0.0) * self.nodes
 
     def lost(self, wasted_nodes: float) -> Cost:
-        """Return the cost of a finding that wasted the time of so many nodes, fractions included."""
+        """Return the cost of a finding that wasted the time of so many nodes, of all hours, fractions included."""
         lost = min(max(wasted_nodes, 0.0), self.nodes) * self.hourly * self.hours
-        return Cost(lost, self.spent, self.currency)
+        return Cost(min(lost, self.spent), self.spent, self.currency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,8 @@ class Unpriced:
 class Account:
     """What has to be paid for: ``nodes`` nodes of one instance type, from ``started_at`` to ``through``, epoch seconds.
 
-    ``prices`` is the table to look into; None stands for the packaged one, which is read only when a bill is asked for.
+    ``unpaid_s`` of it there were no instances. ``prices`` is the table to look into; None stands for the packaged one,
+    which is read only when a bill is asked for.
     """
 
     instance_type: str | None
@@ -67,6 +71,7 @@ class Account:
     through: float | None
     nodes: int
     prices: PriceTable | None = None
+    unpaid_s: float = 0.0
 
     def bill(self) -> Bill | Unpriced:
         """Return what the nodes have cost, or why that is not known."""
@@ -79,4 +84,4 @@ class Account:
         if hourly is None:
             return Unpriced(f"no price of {self.instance_type} is known ({table.origin})")
         hours = max(self.through - self.started_at, 0.0) / HOUR_S
-        return Bill(hourly, hours, self.nodes, table.currency, table.origin)
+        return Bill(hourly, hours, self.nodes, table.currency, table.origin, self.unpaid_s / HOUR_S)

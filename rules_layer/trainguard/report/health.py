@@ -33,7 +33,8 @@ def health_of(judged: JudgedJob, rules: Judged, root: Finding | None) -> Health:
     if not rules.complete:
         found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
         return Health("unknown", f"{found}; {use}." if use else f"{found}.")
-    others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply)" if rules.not_applicable else ""
+    why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
+    others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply{why})" if rules.not_applicable else ""
     found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
     healthy = f"This job {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
     return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
@@ -46,8 +47,14 @@ def _with_findings(judged: JudgedJob, rules: Judged, root: Finding) -> Health:
     others = other_roots(root, judged.findings)
     if others:
         said += f"; also found: {listed([f'{each.rule} ({_marked(each, judged)})' for each in others])}"
-    late = [f"{listed(rules.pending)} had too little data for a verdict"] if judged.ended and rules.pending else []
-    return Health(level, f"{'; '.join([said, *rules.faults, *late])}.")
+    return Health(level, f"{'; '.join([said, *rules.faults, *_too_late(judged, rules, root)])}.")
+
+
+def _too_late(judged: JudgedJob, rules: Judged, root: Finding) -> list[str]:
+    """Name the rules that will have no verdict any more; of GPUs that do nothing, no rule could say more."""
+    if not judged.ended or not rules.pending or root.idle_node is not None:
+        return []
+    return [f"{listed(rules.pending)} had too little data for a verdict"]
 
 
 def _opening(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> tuple[Level, str]:

@@ -94,7 +94,7 @@ def _without_finding(bill: Bill | Unpriced, judged: JudgedJob, rules: Judged) ->
         return f"What is wasted cannot be said; {spent}."
     if rules.complete:
         return f"Nothing that was found costs anything; {spent}."
-    use = low_use(judged) if rules.blind_to_gpus else None
+    use = low_use(judged) if rules.blind_to_gpus and isinstance(bill, Bill) else None
     idle = "" if use is None else f", with GPUs that were {show_percent(use)} busy"
     return f"Nothing that was found costs anything, but not all was judged; {spent}{idle}."
 

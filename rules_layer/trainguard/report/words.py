@@ -37,8 +37,8 @@ def listed(names: Sequence[str], limit: int = NAMED) -> str:
 
 def by_node(amounts: Mapping[str, int]) -> str:
     """Say how many of each node, the most first: ``10 of algo-1 and 2 of algo-2``, ``all of algo-1``."""
-    if len(amounts) == 1:
-        return f"all of {next(iter(amounts))}" if sum(amounts.values()) > 1 else f"of {next(iter(amounts))}"
+    if len(amounts) == 1 and sum(amounts.values()) > 1:
+        return f"all of {next(iter(amounts))}"
     ranked = sorted(amounts.items(), key=lambda each: (-each[1], each[0]))
     return listed([f"{amount:,} of {node}" for node, amount in ranked])
 

@@ -4,6 +4,7 @@ Source: AWS documentation of MaxInitializationTime (the rule waits for the first
 takes longer than threshold minutes). The grace for a step that may still arrive is added here.
 """
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from trainguard.records import Status
@@ -20,6 +21,7 @@ minute takes up to 180 s; that later file may itself arrive 120 s late.
 """
 
 CLEAR_AFTER_S = 180.0
+START, RESTART = "training start", "restart of the job"
 
 
 class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True):
@@ -35,12 +37,12 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
     parameters_type = MaxInitializationTimeParameters
 
     def clear_after_s(self, parameters: MaxInitializationTimeParameters, interval_s: float) -> float:
-        """Three evaluations: the condition cannot come back, because a job has only one first step."""
+        """Three evaluations: the condition comes back only when the job is interrupted and starts again."""
         del parameters, interval_s
         return CLEAR_AFTER_S
 
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> Judgement:
-        """Compare the first step's start, or the watermark while no step was seen, with the training start."""
+        """Compare each start's first step, or the watermark while no step was seen, with that start."""
         if not (view.framework_expected or view.framework_seen):
             return Judgement(
                 Status.NOT_APPLICABLE,
@@ -49,15 +51,53 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
             )
         if view.started_at is None:
             return Judgement(Status.WAITING_FOR_DATA, "neither the training start nor a first sample is known yet.")
-        if view.first_step_at is not None:
-            elapsed_s = (view.system_through or view.first_step_at) - view.started_at
-            return _judge_first_step(view.first_step_at - view.started_at, elapsed_s, parameters)
-        if view.system_through is None:
+        if view.first_step_at is None and view.system_through is None:
             return Judgement(Status.WAITING_FOR_DATA, "neither a sample nor a step was seen yet.")
-        return _judge_absence(view.system_through - view.started_at, view.closed, parameters)
+        starts = _starts(view, view.started_at)
+        return max((_judge_start(start, view, parameters) for start in starts), key=_gravity)
 
 
-def _judge_first_step(after_s: float, elapsed_s: float, parameters: MaxInitializationTimeParameters) -> Judgement:
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A start of the job, called ``name`` in a sentence, and its first step, None as long as none was seen."""
+
+    at: float
+    name: str
+    step_at: float | None
+
+
+def _starts(view: JobView, started_at: float) -> list[_Start]:
+    """Return the start that led to the first step, and the newest start if that is a later one.
+
+    A job that was interrupted before its first step begins anew.
+    """
+    restarts = [end for _, end in view.interruptions if end > started_at]
+    first_step_at = view.first_step_at
+    before = [at for at in restarts if first_step_at is None or at <= first_step_at]
+    starts = [_Start(before[-1], RESTART, first_step_at) if before else _Start(started_at, START, first_step_at)]
+    if len(restarts) > len(before):
+        steps = [max(start, restarts[-1]) for start, end in view.step_runs if end > restarts[-1]]
+        starts.append(_Start(restarts[-1], RESTART, min(steps, default=None)))
+    return starts
+
+
+def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTimeParameters) -> Judgement:
+    if start.step_at is None:
+        return _judge_absence((view.system_through or start.at) - start.at, view.closed, parameters, start.name)
+    began = start.at if view.started_at is None else view.started_at
+    elapsed_s = (view.system_through or start.step_at) - began
+    return _judge_first_step(start.step_at - start.at, elapsed_s, parameters, start.name)
+
+
+def _gravity(judgement: Judgement) -> tuple[int, float]:
+    """Order judgements of starts: one that fires before one that is still open, and then by time."""
+    rank = {Status.FIRED: 2, Status.WARMING_UP: 1}.get(judgement.status, 0)
+    return rank, judgement.measured or 0.0
+
+
+def _judge_first_step(
+    after_s: float, elapsed_s: float, parameters: MaxInitializationTimeParameters, start: str
+) -> Judgement:
     after_s = max(after_s, 0.0)
     elapsed_s = max(elapsed_s, after_s)
     minutes = after_s / 60.0
@@ -65,7 +105,7 @@ def _judge_first_step(after_s: float, elapsed_s: float, parameters: MaxInitializ
     allowed = f"threshold {show_number(parameters.threshold)} min"
     return Judgement(
         Status.FIRED if late else Status.OK,
-        f"the first step began {show_duration(after_s)} after the training start ({allowed}).",
+        f"the first step began {show_duration(after_s)} after the {start} ({allowed}).",
         measured=minutes,
         threshold=parameters.threshold,
         data_points=1,
@@ -76,7 +116,9 @@ def _judge_first_step(after_s: float, elapsed_s: float, parameters: MaxInitializ
     )
 
 
-def _judge_absence(elapsed_s: float, closed: bool, parameters: MaxInitializationTimeParameters) -> Judgement:
+def _judge_absence(
+    elapsed_s: float, closed: bool, parameters: MaxInitializationTimeParameters, start: str
+) -> Judgement:
     """Judge a job without a step; once every stream has ended nothing can arrive late and no grace is due."""
     grace_s = 0.0 if closed else UNSEEN_STEP_GRACE_S
     threshold_s = parameters.threshold * 60.0
@@ -84,14 +126,14 @@ def _judge_absence(elapsed_s: float, closed: bool, parameters: MaxInitialization
     allowed = f"threshold {show_number(parameters.threshold)} min"
     if elapsed_s > threshold_s + grace_s:
         status = Status.FIRED
-        reason = f"no step was seen in the {show_duration(elapsed_s)} since the training start ({allowed})."
+        reason = f"no step was seen in the {show_duration(elapsed_s)} since the {start} ({allowed})."
     elif closed:
         status = Status.OK
-        reason = f"the job ended {show_duration(elapsed_s)} after the training start without a step ({allowed})."
+        reason = f"the job ended {show_duration(elapsed_s)} after the {start} without a step ({allowed})."
     else:
         status = Status.WARMING_UP
         reason = (
-            f"no step was seen in the {show_duration(elapsed_s)} since the training start; judged after "
+            f"no step was seen in the {show_duration(elapsed_s)} since the {start}; judged after "
             f"{show_duration(threshold_s + grace_s)}, which is the {allowed} and {show_number(grace_s / 60.0)} min "
             "in which a step may still arrive."
         )

@@ -38,5 +38,12 @@ EXTENSION = installed(RESERVED_NAMES)
 SYSTEM_RULES: tuple[AnySystemRule, ...] = (*_SYSTEM, *EXTENSION.system)
 FRAMEWORK_RULES: tuple[AnyFrameworkRule, ...] = (*_FRAMEWORK, *EXTENSION.framework)
 JOB_RULES: tuple[AnyJobRule, ...] = (*_JOB, *EXTENSION.job)
-ALL_RULES: tuple[AnySystemRule | AnyFrameworkRule | AnyJobRule, ...] = (*SYSTEM_RULES, *FRAMEWORK_RULES, *JOB_RULES)
+ALL_RULES: tuple[AnySystemRule | AnyFrameworkRule | AnyJobRule, ...] = (
+    *_SYSTEM,
+    *_FRAMEWORK,
+    *_JOB,
+    *EXTENSION.system,
+    *EXTENSION.framework,
+    *EXTENSION.job,
+)
 RULE_NAMES: tuple[str, ...] = tuple(dict.fromkeys(rule.name for rule in ALL_RULES))

@@ -134,6 +134,10 @@ class JobView:
     closed : bool
         Whether every stream has ended.
     nodes : mapping of str to NodeFacts
+    interruptions : tuple of (float, float)
+        Times in which no node had samples: the job had no instances.
+    step_runs : tuple of (float, float)
+        The newest times in which a node had steps, first start to last end, in no order.
     """
 
     started_at: float | None
@@ -143,3 +147,5 @@ class JobView:
     framework_seen: bool
     closed: bool
     nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    interruptions: tuple[tuple[float, float], ...] = ()
+    step_runs: tuple[tuple[float, float], ...] = ()

@@ -32,7 +32,7 @@ class AlertPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told of which rule.
 
     A finding of a ``staged`` rule is recorded, and leads to no alert and no stop; one of a ``muted`` rule may stop the
-    job, and alerts nobody.
+    job, and alerts nobody but of such a stop.
     """
 
     staged: tuple[str, ...] = ()

@@ -73,9 +73,7 @@ def _fault(fault: RuleConfigError, gave: Mapping[str, str]) -> SettingFault:
     return SettingFault(gave.get(fault.field, "settings"), fault.field, str(fault.value), fault.expected)
 
 
-def _storable(
-    parameters: dict[str, str], gave: Mapping[str, str]
-) -> tuple[dict[str, str], tuple[SettingFault, ...]]:
+def _storable(parameters: dict[str, str], gave: Mapping[str, str]) -> tuple[dict[str, str], tuple[SettingFault, ...]]:
     """Return what an item can hold, and what is wrong with the rest: DynamoDB knows no empty names."""
     faults: list[SettingFault] = []
     if "" in parameters:

@@ -16,6 +16,7 @@ ACTIVE_PERCENT = 10.0
 KEPT_IDLE_S = 60.0
 HISTOGRAM_BINS = 101
 SMALLEST_WINDOW = 20
+REMEMBERED_GAPS = 16
 
 
 class IdleRun(msgspec.Struct):
@@ -30,8 +31,8 @@ class KeptState(msgspec.Struct):
 
     ``window`` holds the packed columns time (ms since ``first_sample_at``), mean CPU, G utilizations, G memories of
     the newest points; ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``observed_since`` is the
-    first snapshot since samples were last missing. ``quantised`` and ``limit`` say how the window was degraded to stay
-    under the item's cap.
+    first snapshot since samples were last missing, ``gaps`` the newest times without samples. ``quantised`` and
+    ``limit`` say how the window was degraded to stay under the item's cap.
     """
 
     first_sample_at: float | None = None
@@ -43,6 +44,7 @@ class KeptState(msgspec.Struct):
     window: list[PackedColumn] = msgspec.field(default_factory=list)
     histogram: bytes = b""
     idle: IdleRun | None = None
+    gaps: list[tuple[float, float]] = msgspec.field(default_factory=list)
     quantised: bool = False
     limit: int | None = None
 
@@ -102,7 +104,11 @@ class KeptPoints:
         if seen.size == 0:
             return seen
         last = -np.inf if self._state.last_seen_at is None else self._state.last_seen_at
-        after_gaps: IntArray = seen[np.diff(times[seen], prepend=last) > longest_s]
+        at = np.concatenate([[last], times[seen]])
+        missing = np.flatnonzero(np.diff(at) > longest_s)
+        after_gaps: IntArray = seen[missing]
+        gaps = [(float(at[index]), float(at[index + 1])) for index in missing if np.isfinite(at[index])]
+        self._state.gaps = [*self._state.gaps, *gaps][-REMEMBERED_GAPS:]
         self._state.last_seen_at = float(times[seen[-1]])
         if after_gaps.size:
             self._state.observed_since = float(times[after_gaps[-1]])

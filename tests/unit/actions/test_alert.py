@@ -5,7 +5,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.actions.alert import AlertRequest, Decision, Fire, StopResult, compose_alert
+from trainguard.actions.alert import compose_alert, publishable
+from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
+from trainguard.records import AlertKind
+from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours
 
 FIRE: dict[str, Any] = {
     "job": "bert",
@@ -31,10 +34,12 @@ def alert(
     why: Any = "its owner has not opted in",
     made: Any = False,
     error: Any = None,
+    stop_at: Any = None,
+    now: float = 0.0,
     **fire: Any,
 ) -> Any:
-    request = AlertRequest(Fire(**(FIRE | fire)), Decision(stop, decision, why), StopResult(made, error))
-    return compose_alert(request)
+    request = AlertRequest(Fire(**(FIRE | fire)), Decision(stop, decision, why, stop_at), StopResult(made, error))
+    return compose_alert(request, now=now)
 
 
 def test_given_a_stop_that_was_made_when_composed_then_text_document_and_row_say_so() -> None:
@@ -95,11 +100,96 @@ def test_given_advice_of_any_length_when_composed_then_the_text_stays_short() ->
     assert len(alert(advice="x" * 100_000).text) < 2_000
 
 
-@given(st.text(max_size=300), st.text(max_size=100))
+@given(st.text(max_size=300), st.text(max_size=100), st.sampled_from(AlertKind))
 def test_given_any_job_and_rule_name_when_composed_then_the_subject_is_short_printable_ascii(
-    job: Any, rule: Any
+    job: Any, rule: Any, kind: AlertKind
 ) -> None:
-    subject = alert(job=job, rule=rule).subject
+    subject = alert(job=job, rule=rule, kind=kind).subject
     assert 0 < len(subject) < 100
     assert subject.isascii()
     assert subject.isprintable()
+
+
+def test_given_an_alert_when_published_then_it_can_be_filtered_by_what_it_is() -> None:
+    assert alert(severity="high").attributes == {
+        "AlertId": FIRE["fire_id"],
+        "Job": "bert",
+        "Rule": "LowGPUUtilization",
+        "Kind": "fire",
+        "Severity": "high",
+        "Stopped": "false",
+    }
+    assert alert().attributes["Severity"] == "unknown"
+
+
+def test_given_the_document_s_first_version_when_composed_then_all_its_fields_are_there_still() -> None:
+    first = {
+        "schema_version", "alert_id", "job", "job_arn", "rule", "episode", "node", "fired_at", "reason", "severity",
+        "advice", "cost", "measured", "threshold", "stop", "stop_error", "action", "report_uri", "report_page",
+        "report_link", "report_command",
+    }  # fmt: skip
+    for kind in AlertKind:
+        document = alert(kind=kind).document
+        assert first <= set(document)
+        assert {"made", "decision", "why"} <= set(document["stop"])
+        assert document["kind"] == kind.value
+
+
+def test_given_an_escalation_when_composed_then_it_says_from_where_to_where_and_nothing_of_a_stop() -> None:
+    told = alert(kind=AlertKind.ESCALATION, alert_id="f-high", severity="high", previous_severity="low")
+    assert told.subject == "TrainGuard: LowGPUUtilization now high on bert"
+    assert told.text.startswith("LowGPUUtilization is now high on training job bert; it was low.\n")
+    assert told.action == "Severity grew from low to high."
+    assert "not stopped" not in told.text
+    assert (told.document["alert_id"], told.document["fire_id"]) == ("f-high", FIRE["fire_id"])
+    assert (told.document["previous_severity"], told.attributes["Kind"]) == ("low", "escalation")
+
+
+def test_given_a_finding_that_is_over_when_composed_then_it_says_how_long_it_was_there_and_what_it_cost() -> None:
+    told = alert(kind=AlertKind.CLEARED, alert_id="f-cleared", lasted_s=2_520.0, cost="about USD 3.10", advice="Do.")
+    assert told.subject == "TrainGuard: LowGPUUtilization is over on bert"
+    assert told.action == "The finding is over after 42 min."
+    assert told.text.startswith("LowGPUUtilization is over on training job bert after 42 min.\n")
+    assert "\nLost: about USD 3.10\n" in told.text
+    assert "What to do" not in told.text
+    assert told.document["lasted_s"] == 2_520.0
+
+
+def test_given_a_stop_that_is_to_come_when_composed_then_it_says_when_and_how_to_avert_it() -> None:
+    when = "2026-11-21T08:30:00.000Z"
+    told = alert(kind=AlertKind.WARNING, decision="grace", why="its grace time has begun", stop_at=when)
+    assert told.subject == "TrainGuard: LowGPUUtilization will stop bert"
+    assert f"which will be stopped at {when}.\n" in told.text
+    assert "\nTo keep it running: take its tag trainguard:stop-on-fire away" in told.text
+    assert told.action == f"Training job will be stopped at {when}: its grace time has begun."
+    assert told.document["stop"] == {
+        "made": False, "decision": "grace", "why": "its grace time has begun", "stop_at": when,
+    }  # fmt: skip
+    assert told.alert_id == f"{FIRE['fire_id']}-warning"
+
+
+def test_given_faulty_settings_when_composed_then_the_notice_names_them_and_no_report() -> None:
+    told = alert(kind=AlertKind.NOTICE, rule="Settings", reason="LowGPUUtilization_patience is 'x'.")
+    assert told.subject == "TrainGuard: faulty settings of bert"
+    assert told.text.startswith(
+        "The settings of training job bert have faults.\n\nLowGPUUtilization_patience is 'x'.\n"
+    )
+    assert "Report:" not in told.text
+
+
+def test_given_a_rule_that_is_staged_or_muted_when_composed_then_its_row_says_so_and_it_is_not_sent() -> None:
+    staged = alert(policy=JobPolicy(alerts=AlertPolicy(staged=(FIRE["rule"],))))
+    muted = alert(policy=JobPolicy(alerts=AlertPolicy(muted=(FIRE["rule"],))))
+    assert staged.action == "staged: nobody paged"
+    assert muted.action == "muted: nobody told. Training job not stopped: its owner has not opted in."
+    assert [publishable(each)["send"] for each in (staged, muted, alert())] == [False, False, True]
+    assert (staged.document["withheld"], alert().document["withheld"]) == ("staged: nobody paged", None)
+
+
+def test_given_quiet_hours_when_composed_then_row_document_and_machine_know_until_when_it_waits() -> None:
+    night = QuietHours(days=("thu",), start="00:00", end="07:00")
+    told = alert(policy=JobPolicy(alerts=AlertPolicy(quiet_hours=(night,))))
+    morning = "1970-01-01T07:00:00.000Z"
+    assert told.waiting.startswith(f"alert waits until {morning} (quiet hours). Training job not stopped: ")
+    assert (told.document["waits_until"], publishable(told)["waitUntil"]) == (morning, morning)
+    assert publishable(alert())["waitUntil"] is None

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from trainguard.actions.stop import MAX_FIRE_AGE_S, StopDecision, decide_stop
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobStatus
+from trainguard.actions.request import StopCase
+from trainguard.actions.stop import MAX_FIRE_AGE_S, StopDecision, decide_stop, over_ceiling
+from trainguard.engine.moments import iso_time
+from trainguard.ports import StoredRow, TrainingJobDescription
+from trainguard.records import JobStatus, RuleRow, Status
+from trainguard.settings.policy import AlertPolicy, JobPolicy, StopPolicy
 
 NOW = 1_795_248_000.0
 ALLOWED = {"trainguard:stop-on-fire": "allowed"}
@@ -18,7 +21,7 @@ RUNNING = TrainingJobDescription(
     secondary_status="Training",
     instance_type="ml.p5.48xlarge",
     instance_count=2,
-    created_at=None,
+    created_at=NOW - 3_600.0,
     started_at=None,
     ended_at=None,
     profiling_interval_ms=500,
@@ -27,8 +30,43 @@ RUNNING = TrainingJobDescription(
 )
 
 
-def decide(job: str, description: TrainingJobDescription | None, switch: str, age_s: float = 90.0) -> StopDecision:
-    return decide_stop(job, description, switch, fired_at=NOW - age_s, now=NOW)
+RULE = "LowGPUUtilization"
+GRACE = JobPolicy(stops=StopPolicy(grace_s=600.0))
+ROW = StoredRow(RuleRow(RUNNING.job, RULE, None, Status.FIRED, "low.", evaluated_through=NOW - 90.0), fire_id="f1")
+
+
+def decide(
+    job: str,
+    description: TrainingJobDescription | None,
+    switch: str,
+    age_s: float = 90.0,
+    *,
+    row: StoredRow | None = None,
+    **changes: Any,
+) -> StopDecision:
+    case = StopCase(
+        job=job,
+        job_arn=RUNNING.arn,
+        rule=RULE,
+        fire_id="f1",
+        fired_at=iso_time(NOW - age_s),
+        job_created_at=iso_time(NOW - 3_600.0),
+    )
+    for name, value in changes.items():
+        setattr(case, name, value)
+    return decide_stop(case, description, switch, row=row, now=NOW)
+
+
+def decide_again(description: TrainingJobDescription | None = RUNNING, **changes: Any) -> StopDecision:
+    """Decide at the end of a grace time."""
+    given: dict[str, Any] = {
+        "row": ROW,
+        "policy": GRACE,
+        "attempt": "final",
+        "age_s": 690.0,
+        "switch": "enabled",
+    } | changes
+    return decide("job", description, **given)
 
 
 @pytest.mark.parametrize(("age_s", "stop"), [(MAX_FIRE_AGE_S, True), (MAX_FIRE_AGE_S + 1.0, False)])
@@ -91,3 +129,119 @@ def test_given_any_other_switch_when_decided_then_it_is_refused(switch: Any) -> 
     decision = decide("job", RUNNING, switch)
     assert (decision.stop, decision.decision) == (False, "refused")
     assert repr(switch) in decision.why
+
+
+@pytest.mark.parametrize(
+    ("rules", "stop"), [(None, True), ((RULE,), True), (("all",), True), ((), False), (("CPUBottleneck",), False)]
+)
+def test_given_a_list_of_rules_that_may_stop_when_decided_then_only_those_may(rules: Any, stop: bool) -> None:
+    decision = decide("job", RUNNING, "enabled", policy=JobPolicy(stops=StopPolicy(rules=rules)))
+    assert decision.stop is stop
+    assert stop or decision.why == f"{RULE} is not among the rules that may stop job job"
+
+
+@pytest.mark.parametrize("staged", [(RULE,), ("all",)])
+def test_given_a_staged_rule_when_decided_then_it_stops_nothing(staged: Any) -> None:
+    decision = decide("job", RUNNING, "enabled", policy=JobPolicy(alerts=AlertPolicy(staged=staged)))
+    assert (decision.stop, decision.why) == (False, f"{RULE} is staged")
+
+
+def test_given_a_muted_rule_when_decided_then_it_may_stop_all_the_same() -> None:
+    assert decide("job", RUNNING, "enabled", policy=JobPolicy(alerts=AlertPolicy(muted=(RULE,)))).stop
+
+
+def test_given_a_dry_run_of_the_owner_when_decided_then_it_says_what_it_would_have_done_and_does_not_wait() -> None:
+    policy = JobPolicy(stops=StopPolicy(dry_run=True, grace_s=600.0))
+    decision = decide("job", RUNNING, "enabled", policy=policy)
+    assert (decision.stop, decision.decision, decision.stop_at) == (False, "dry-run", None)
+    assert decision.why == "its owner asked for a dry run: job job would have been stopped after a grace time of 10 min"
+
+
+@pytest.mark.parametrize("switch", ["disabled", "Enabled"])
+def test_given_a_dry_run_of_the_owner_when_the_switch_is_off_then_it_is_refused(switch: str) -> None:
+    assert decide("job", RUNNING, switch, policy=JobPolicy(stops=StopPolicy(dry_run=True))).decision == "refused"
+
+
+@pytest.mark.parametrize("arn", ["arn:aws:sagemaker:us-east-1:111122223333:training-job/job", "unknown:job"])
+def test_given_another_arn_than_the_registered_one_when_decided_then_it_is_refused(arn: str) -> None:
+    decision = decide("job", RUNNING, "enabled", job_arn=arn)
+    assert not decision.stop
+    assert decision.why == f"the job of that name is {RUNNING.arn}, not {arn}"
+
+
+@pytest.mark.parametrize(("later_s", "stop"), [(0.0, True), (0.9, True), (-0.9, True), (1.1, False), (86_400.0, False)])
+def test_given_a_later_job_of_the_same_name_when_decided_then_its_time_of_creation_gives_it_away(
+    later_s: float, stop: bool
+) -> None:
+    decision = decide("job", replace(RUNNING, created_at=NOW - 3_600.0 + later_s), "enabled")
+    assert decision.stop is stop
+    assert stop or "another job of that name was created at" in decision.why
+
+
+@pytest.mark.parametrize(("described", "registered"), [(None, iso_time(NOW)), (NOW, None)])
+def test_given_a_job_whose_creation_is_not_known_when_decided_then_it_is_refused(
+    described: float | None, registered: str | None
+) -> None:
+    decision = decide("job", replace(RUNNING, created_at=described), "enabled", job_created_at=registered)
+    assert (decision.stop, "it is not known when job job was created" in decision.why) == (False, True)
+
+
+def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_nothing_is_stopped() -> None:
+    decision = decide("job", RUNNING, "enabled", policy=GRACE)
+    assert decision == StopDecision(False, "grace", "its grace time of 10 min has begun", iso_time(NOW + 600.0))
+
+
+@pytest.mark.parametrize("tags", [{}, {"trainguard:stop-on-fire": "no"}])
+def test_given_a_grace_time_when_a_fire_may_not_stop_then_none_begins(tags: Any) -> None:
+    assert decide("job", replace(RUNNING, tags=tags), "enabled", policy=GRACE).decision == "refused"
+
+
+def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is_stopped() -> None:
+    assert decide_again().decision == "stop"
+    assert decide_again(age_s=7_200.0).decision == "stop"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"row": None}, "the row of LowGPUUtilization is gone"),
+        (
+            {"row": replace(ROW, row=replace(ROW.row, status=Status.OK, reason="all fine."))},
+            "LowGPUUtilization no longer fires: all fine.",
+        ),
+        (
+            {"row": replace(ROW, fire_id="f2")},
+            "LowGPUUtilization has fired anew since, and that fire has a grace time of its own",
+        ),
+        (
+            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW - MAX_FIRE_AGE_S - 60.0))},
+            "LowGPUUtilization was evaluated 31 min ago for the last time, and the job may have recovered since",
+        ),
+        (
+            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=None))},
+            "LowGPUUtilization was evaluated never for the last time, and the job may have recovered since",
+        ),
+        ({"description": replace(RUNNING, tags={})}, "its owner has not opted in"),
+        ({"description": replace(RUNNING, secondary_status="Uploading")}, "job job is uploading its model"),
+        ({"description": replace(RUNNING, status=JobStatus.COMPLETED)}, "job job is Completed, not InProgress"),
+        ({"description": None}, "SageMaker does not know a training job job"),
+        ({"description": replace(RUNNING, created_at=NOW)}, "another job of that name was created"),
+        ({"switch": "disabled"}, "the stop switch is 'disabled'"),
+    ],
+)
+def test_given_a_grace_time_that_is_over_when_anything_has_changed_then_it_is_refused_and_says_what(
+    changes: dict[str, Any], why: str
+) -> None:
+    decision = decide_again(**changes)
+    assert (decision.stop, decision.decision) == (False, "refused")
+    assert decision.why.startswith(why)
+
+
+def test_given_a_grace_time_that_is_over_when_the_switch_is_set_to_dry_run_then_it_says_so() -> None:
+    assert decide_again(switch="dry-run").decision == "dry-run"
+
+
+def test_given_an_hour_that_is_full_when_refused_then_it_names_the_ceiling() -> None:
+    refused = over_ceiling(5)
+    assert (refused.stop, refused.decision) == (False, "refused")
+    assert refused.why.startswith("5 stops an hour are the ceiling")

@@ -173,7 +173,7 @@ def test_given_a_canary_of_yesterday_when_looked_at_then_it_fails_and_says_that_
 
 def test_given_no_canary_when_looked_at_then_it_fails(canary: Canary, world: MemoryWorld) -> None:
     assert canary.look(AT).missing == ("no canary was planted in the last 60 min",)
-    assert world.journal.entries[0].where["reason"] == "no canary was planted in the last 60 min"
+    assert world.journal.entries[-1].where["reason"] == "no canary was planted in the last 60 min"
 
 
 @pytest.mark.parametrize(

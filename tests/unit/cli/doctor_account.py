@@ -61,7 +61,11 @@ def name_of(logical: str) -> str:
         return f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{STACK}-{logical}"
     if kind in {"AWS::SNS::Topic", "AWS::StepFunctions::StateMachine"}:
         return arn_of(logical)
-    return f"/{STACK}/stop-switch" if kind == "AWS::SSM::Parameter" else f"{STACK}-{logical}"
+    return (
+        str(template()["Resources"][logical]["Properties"]["Name"])
+        if kind == "AWS::SSM::Parameter"
+        else f"{STACK}-{logical}"
+    )
 
 
 def arn_of(logical: str) -> str:
@@ -337,7 +341,6 @@ def _actions() -> dict[Question, Answer]:
     def parameter(given: Given) -> dict[str, Any]:
         value = "enabled" if given["Name"].endswith("stop-switch") else '{"evaluate": "all"}'
         return {"Parameter": {"Name": given["Name"], "Value": value}}
-
 
     def subscriptions(given: Given) -> dict[str, Any]:
         here = {"SubscriptionArn": f"{given['TopicArn']}:1", "Protocol": "email", "Endpoint": "ada@example.com"}

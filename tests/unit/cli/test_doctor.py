@@ -276,3 +276,15 @@ def test_given_a_question_about_a_job_that_may_not_be_asked_when_examined_then_i
     assert lines[check]["level"] == "WARN"
     assert action in lines[check]["found"]
     assert lines.keys() >= JOB_ONLY - {"profiler"}
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("resnet50@replay-x", "It is a replay: examine resnet50."), ("../x", "Give its name as SageMaker has it.")],
+)
+def test_given_what_is_no_training_job_when_examined_then_nothing_is_asked_and_the_exit_code_is_2(
+    account: Account, name: str, remedy: str
+) -> None:
+    result = doctor("--job", name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"trainguard: {name!r} is no name of a training job. {remedy}\n"

@@ -303,7 +303,15 @@ def test_given_another_bucket_when_examined_then_it_says_that_the_stack_does_not
     assert listens.level is Level.FAIL
     assert "not to elsewhere" in listens.found
     assert "-c profile_bucket=elsewhere" in str(listens.advice)
-    assert {finding.level for finding in of_check(findings, "event pattern")} == {Level.FAIL}
+    assert of_check(findings, "event pattern") == []
+
+
+def test_given_a_bucket_that_there_is_none_of_when_examined_then_that_is_said_once(account: Account) -> None:
+    for operation in ("HeadBucket", "GetBucketNotificationConfiguration", "GetBucketLifecycleConfiguration"):
+        account.refuse("s3", operation, "NoSuchBucket", 404)
+    findings = examined(bucket="elsewhere")
+    said = [finding.found for finding in findings if finding.level is not Level.OK]
+    assert said == ["the stack listens to trainguard-profiles, not to elsewhere", "elsewhere does not exist"]
 
 
 def test_given_notifications_to_others_when_event_bridge_is_off_then_the_command_keeps_them(account: Account) -> None:

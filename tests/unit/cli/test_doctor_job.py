@@ -14,6 +14,7 @@ from moto.sagemaker.models import sagemaker_backends
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clients
 from trainguard.actions.stop import StopDecision
+from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
 from trainguard.cli.deployment import Deployment
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
 from trainguard.cli.doctor.finding import Finding, Level
@@ -22,6 +23,7 @@ from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.cli.doctor.job_profile import judge_evaluation, judge_nodes, judge_objects, judge_rows
 from trainguard.cli.doctor.site import Site
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow, Status
+from trainguard.settings.policy import JobPolicy, StopPolicy
 from trainguard.telemetry.keys import ProfileRoot, system_key
 
 JOB = "resnet50"
@@ -80,8 +82,8 @@ def test_given_a_profiler_configuration_when_judged_then_it_must_write_to_our_bu
 @pytest.mark.parametrize(
     ("settings", "tags", "expected", "said"),
     [
-        ({}, {}, [Level.OK], "0 settings in tags; 11 rules run"),
-        ({"LowGPUUtilization_patience": "9"}, {}, [Level.OK], "1 setting in tags"),
+        ({}, {}, [Level.OK], "0 settings; 11 rules run"),
+        ({"LowGPUUtilization_patience": "9"}, {}, [Level.OK], "1 setting;"),
         ({"LowGPUUtilization_patience": "many"}, {}, [Level.FAIL], "LowGPUUtilization_patience is 'many'"),
         ({"NoSuchRule_patience": "1"}, {}, [Level.FAIL], "NoSuchRule"),
         ({"rule_to_invoke": "LowGPUUtilization"}, {}, [Level.OK], "1 rule run (rule_to_invoke)"),
@@ -207,7 +209,9 @@ def test_given_rows_when_judged_then_rules_in_error_are_told_with_their_reason()
     ("decision", "switch", "opted_in", "level"),
     [
         (StopDecision(True, "stop", "why"), "enabled", True, Level.OK),
+        (StopDecision(False, "grace", "why", "2026-07-14T10:40:00Z"), "enabled", True, Level.OK),
         (StopDecision(False, "refused", "why"), "enabled", False, Level.OK),
+        (StopDecision(False, "dry-run", "why"), "enabled", True, Level.OK),
         (StopDecision(False, "refused", "why"), "enabled", True, Level.WARN),
         (StopDecision(False, "dry-run", "why"), "dry-run", True, Level.WARN),
         (StopDecision(False, "refused", "why"), "disabled", True, Level.WARN),
@@ -219,6 +223,15 @@ def test_given_a_stop_decision_when_judged_then_only_an_opt_in_that_does_not_wor
     finding = judge_stop(decision, switch, opted_in=opted_in)
     assert finding.level is level
     assert "why" in finding.found
+
+
+def test_given_configured_rules_that_are_not_ours_when_settings_are_judged_then_they_are_named_with_the_reason() -> (
+    None
+):
+    record = replace(RECORD, rules_elsewhere={"VanishingGradient": "a rule on tensors", "Own": "a custom rule"})
+    _, elsewhere = judge_settings(record, {})
+    said = "2 configured rules not evaluated here: Own: a custom rule; VanishingGradient: a rule on tensors"
+    assert (elsewhere.level, elsewhere.found) == (Level.OK, said)
 
 
 @pytest.fixture
@@ -236,6 +249,8 @@ def examined(now: float = NOW) -> dict[str, list[Finding]]:
         "NodeStateTable": NODE_STATE,
         "RuleStateTable": RULE_STATE,
         "StopSwitchParameter": "/stop",
+        "DefaultSettingsParameter": DEFAULT_SETTINGS,
+        "SettingsPath": SETTINGS_PATH,
     }
     deployment = Deployment(
         stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
@@ -270,7 +285,10 @@ def known(world: MotoUnderTest, tags: Mapping[str, str], profiler: Mapping[str, 
 def test_given_a_job_that_is_evaluated_when_examined_then_all_is_well(world: MotoUnderTest) -> None:
     known(world, {"trainguard:stop-on-fire": "allowed", "trainguard:StepOutlier_stddev": "4"})
     upload()
-    world.jobs.register(RECORD)
+    described = world.training_jobs.describe(JOB)
+    assert described is not None
+    only = JobPolicy(stops=StopPolicy(rules=("BatchSize",)))
+    world.jobs.register(replace(RECORD, arn=described.arn, created_at=described.created_at, policy=only))
     for record in BOTH:
         world.nodes.save(record)
     world.rows.publish([row("LowGPUUtilization", Status.OK), row("BatchSize", Status.OK)])

@@ -1,6 +1,7 @@
 """`trainguard jobs`: which jobs are listed, in which order, and what is said of each."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -178,3 +179,19 @@ def test_given_a_store_that_does_not_answer_when_listed_then_it_is_refused_in_on
     result = deployed.run("jobs")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "trainguard: Jobs.all failed: ordered FAIL_BEFORE\n"
+
+
+def test_given_a_job_of_many_nodes_when_listed_then_the_rows_of_its_nodes_are_not_read(deployed: Deployed) -> None:
+    def line() -> Any:
+        (found,) = json.loads(deployed.run("jobs", "--json").stdout)["jobs"]
+        return found
+
+    record = deployed.world.jobs.load(JOB)
+    assert record is not None
+    before = line()
+    many = replace(record, instance_count=128)
+    deployed.world.jobs.update_status(many)
+    begun = len(deployed.world.faults.calls)
+    assert line() == {**before, "instance_count": 128}
+    read = [call for call in deployed.world.faults.calls[begun:] if call.startswith("RuleStates.")]
+    assert read == ["RuleStates.of_whole_job"]

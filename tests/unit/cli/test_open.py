@@ -165,3 +165,13 @@ def test_given_credentials_that_end_when_signed_then_a_note_says_what_that_does_
     assert json.loads(result.stdout)["credentials_end_it"] is ended
     assert said in result.stderr
     assert bool(said) == bool(result.stderr)
+
+
+def test_given_a_replay_of_a_profile_in_no_bucket_when_opened_then_it_says_where_its_report_is(
+    reported: Deployed,
+) -> None:
+    reported.add(job(f"{JOB}@replay-x", bucket=""))
+    result = reported.run("open", f"{JOB}@replay-x")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "has no bucket" in result.stderr
+    assert "`--out` says where" in result.stderr

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from typer.testing import CliRunner, Result
 
 from tests.support.deployed_stack import PREFIX, DeployedStack, deployed_stack
-from tests.support.small_job import BUCKET, JOB, START, describe
+from tests.support.small_job import BUCKET, JOB, SETTINGS, START, describe
 from tests.unit.local.places import write
 from trainguard.adapters.memory.faults import Crash
 from trainguard.adapters.memory.world import MemoryWorld
@@ -24,6 +24,7 @@ from trainguard.cli.main import app
 from trainguard.cli.progress import stderr_progress
 from trainguard.cli.replaying import REPLAYED, REPLAYING, Replay, Subject, Ways, judge, store
 from trainguard.engine.evaluate import RETENTION_S
+from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
 from trainguard.engine.tick import Tick
 from trainguard.errors import PortUnavailableError, RequestError
 from trainguard.local.profile import read_profile
@@ -85,7 +86,8 @@ def test_given_a_job_when_replayed_by_its_own_rules_then_nothing_would_have_chan
 
 
 def test_given_a_job_when_replayed_then_its_item_is_closed_for_good_and_names_what_it_is(stack: DeployedStack) -> None:
-    live = stack.live_job().job
+    live = stack.live_job({**SETTINGS, STOP_TAG: STOP_ALLOWED}).job
+    assert live.stop_allowed
     told(JOB, "--as", "again")
     jobs = stack.connection.stores.jobs
     item = jobs.load(NAME)

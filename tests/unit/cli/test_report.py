@@ -346,3 +346,39 @@ def test_given_no_job_of_the_stack_when_its_report_is_asked_for_there_then_nothi
     assert (result.exit_code, result.stdout) == (2, "")
     assert name in result.stderr
     assert executions(machine) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("job", "--in-stack", "--out", "x", "--fail-on-fire"),
+            "--out, --fail-on-fire have no meaning with --in-stack",
+        ),
+        (("job", "--in-stack", "--instance-type", "ml.x"), "--instance-type has no meaning with --in-stack"),
+        (("--fleet", "--in-stack"), "--in-stack has no meaning with --fleet"),
+        (("--fleet", "--framework-expected"), "--framework-expected has no meaning with --fleet"),
+        (("job", "--since", "3d"), "--since has no meaning with a SOURCE"),
+    ],
+)
+def test_given_an_option_that_would_be_left_aside_when_called_then_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    result = report(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_given_no_credentials_when_a_prefix_is_reported_on_then_it_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(here / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    result = report("s3://profiles/jobs/job", "--region", REGION)
+    assert result.exit_code == 2
+    assert "no AWS credentials were found" in result.stderr
+    assert "aws sso login" in result.stderr

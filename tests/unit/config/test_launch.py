@@ -15,6 +15,7 @@ from botocore.validate import validate_parameters
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.config import (
     FrameworkProfile,
     ProfilerConfig,
@@ -27,7 +28,7 @@ from trainguard.config import (
     update_training_job_arguments,
 )
 from trainguard.engine.plan import plan_rules
-from trainguard.engine.registration import describe_record
+from trainguard.engine.registrar import describe_record
 from trainguard.errors import LaunchConfigError, RuleConfigError
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus
@@ -55,7 +56,7 @@ def registered(given_tags: list[dict[str, str]]) -> JobRecord:
         framework_profiling=False,
         tags={each["Key"]: each["Value"] for each in given_tags},
     )
-    return describe_record(description, bucket="profiles", root=ProfileRoot("", "job"))
+    return describe_record(description, MemoryWorld().settings, bucket="profiles", root=ProfileRoot("", "job"))
 
 
 @cache

@@ -11,13 +11,23 @@ from demo.make_recordings import RECORDINGS
 from demo.recording import Recording
 from trainguard.engine.doorbells import Message, encode_task, sort_messages
 from trainguard.engine.episodes import fire_id
+from trainguard.engine.fires import fire_payload
 from trainguard.ports import NodeTask
+from trainguard.records import JobRecord, OutboxEntry
 from trainguard.report.links import report_links
 
 EVENTS = RECORDINGS.parent
 JOB = "resnet50-slow-loader-2026-07-14"
-FIRE_INPUTS = ("decide_stop", "build_report_fire")
-COMPOSE_INPUTS = ("compose_alert", "compose_alert_stop_refused", "compose_alert_stop_failed")
+RECORD = JobRecord(JOB, "arn", "profiles", "")
+FIRE_INPUTS = ("decide_stop", "decide_stop_final", "build_report_fire")
+COMPOSE_INPUTS = (
+    "compose_alert",
+    "compose_alert_stop_refused",
+    "compose_alert_stop_failed",
+    "compose_alert_warning",
+    "compose_alert_escalation",
+    "compose_alert_cleared",
+)
 
 
 def event(name: str) -> Any:
@@ -111,3 +121,6 @@ def test_given_an_input_of_the_fire_path_when_read_then_its_fire_is_that_of_job_
     links = report_links(job=JOB, arn=fire["jobArn"], bucket=fire["bucket"], prefix=fire["prefix"])
     assert (fire["reportPage"], fire["reportLink"]) == (links.page, links.console)
     assert fire["measured"] < fire["threshold"]
+    written = fire_payload(OutboxEntry(fire["fireId"], fire["rule"], 0, "algo-1", 0.0, "", None, None), RECORD)
+    assert set(fire) - {"attempt"} == set(written)
+    assert fire["alertId"].partition("-")[0] == fire["fireId"]

@@ -12,7 +12,7 @@ from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.closing import begin_close
 from trainguard.engine.doorbells import Message
-from trainguard.engine.registration import describe_record
+from trainguard.engine.registrar import describe_record
 from trainguard.engine.system_stream import SystemState
 from trainguard.ports import Timing
 from trainguard.records import JobStatus, NodeKey, Status
@@ -375,7 +375,9 @@ def test_given_a_job_that_ended_before_its_first_object_when_it_is_closed_then_i
 ):
     network = Network()
     services = network.world.services
-    record = describe_record(describe(status=JobStatus.COMPLETED), bucket=BUCKET, root=ProfileRoot("", JOB))
+    record = describe_record(
+        describe(status=JobStatus.COMPLETED), services.settings, bucket=BUCKET, root=ProfileRoot("", JOB)
+    )
     begin_close(services.jobs.register(record), jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
     network.world.tasks.drain()
     network.tick()

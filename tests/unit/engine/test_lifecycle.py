@@ -178,6 +178,7 @@ def test_given_a_spot_restart_when_the_same_nodes_write_again_then_one_job_goes_
     arrive(network, again, tick=True)
     assert network.node(NodeKey(JOB, "algo-1", "system")).cursors["minute"] == START + (60 + 13) * 60
     assert row(network, "LowGPUUtilization#algo-2").status is Status.FIRED
+    assert "MaxInitializationTime" not in alerts(network)
     follow(network, describe(status=JobStatus.COMPLETED))
     settle(network, 3)
     assert network.job().active is False

@@ -340,3 +340,17 @@ def test_given_a_node_without_gpus_when_told_then_the_waste_is_of_the_paid_time(
 def test_given_all_but_a_little_wasted_when_told_then_the_share_is_not_rounded_to_all() -> None:
     assert "costs more than 99.9 % of the GPU time" in told(fired("LowGPUUtilization", wasted=0.9996)).cost
     assert "costs 100 % of the GPU time" in told(fired("LowGPUUtilization", wasted=1.0)).cost
+
+
+def test_given_gpus_that_do_nothing_when_told_then_rules_that_could_not_say_more_are_not_named() -> None:
+    idle = fired("LowGPUUtilization", wasted=1.0, idle_node="never used", worst="algo-1")
+    health = told(idle, quiet("BatchSize", Status.WARMING_UP), job=ended()).health
+    assert health.endswith("were never used (LowGPUUtilization, critical).")
+
+
+def test_given_a_job_without_gpus_when_nothing_is_found_then_it_is_said_why_so_few_rules_have_judged() -> None:
+    rules = [quiet("StepOutlier"), quiet("BatchSize", Status.NOT_APPLICABLE), quiet("Mine", Status.NOT_APPLICABLE)]
+    assert (
+        "(2 rules do not apply, as it has no GPUs that wrote metrics)"
+        in told(*rules, nodes=[Node(gpus=0, use=None)]).health
+    )

@@ -134,7 +134,9 @@ def test_given_findings_that_explain_each_other_when_rendered_then_each_says_how
     verdict = Verdict(health="", change="", cost="", rule="CPUBottleneck", wasted_share=0.706, lost=2.0)
     made = report(*(fired(each.rule, {}) for each in findings), findings=findings, verdict=verdict)
     page = read_page(render_report(made))
-    said = "once for CPUBottleneck and LowGPUUtilization, which see one loss from different sides: 70.6 % in all, USD 2.00"
+    said = (
+        "once for CPUBottleneck and LowGPUUtilization, which see one loss from different sides: 70.6 % in all, USD 2.00"
+    )
     assert [each.rule for each in findings if said in page.by_id[f"rule-{each.rule}"].text] == [
         "CPUBottleneck",
         "LowGPUUtilization",

@@ -11,6 +11,7 @@ from tests.unit.report_html.markup import Element, PageRead, faults_of, read_pag
 from tests.unit.report_html.reports import box, entry, fired, low_gpu, report
 from trainguard.report.document import Report, RuleEntry
 from trainguard.report.html.numbers import NOTHING
+from trainguard.report.html.numbers import share as write_share
 from trainguard.report.html.render import render_report
 from trainguard.report.html.sections.build import OVERVIEWS, SECTIONS, sections_of
 from trainguard.rules.registry import RULE_NAMES
@@ -313,7 +314,9 @@ def test_given_a_rule_that_has_fired_and_is_over_when_rendered_then_its_badge_sa
     assert "fired, over" in text
 
 
-def test_given_nodes_of_which_a_rule_tells_nothing_when_rendered_then_the_others_are_drawn_and_no_code_is_shown() -> None:
+def test_given_nodes_of_which_a_rule_tells_nothing_when_rendered_then_the_others_are_drawn_and_no_code_is_shown() -> (
+    None
+):
     details = {**low_gpu(2, 1), "algo-3": {}}
     page = render_report(report(fired("LowGPUUtilization", details)))
     section = read_page(page).by_id["rule-LowGPUUtilization"].text
@@ -321,3 +324,40 @@ def test_given_nodes_of_which_a_rule_tells_nothing_when_rendered_then_the_others
     assert "gpus /" not in section
     nothing = render_report(report(entry("CPUBottleneck", {"algo-1": {}})))
     assert read_page(nothing).by_id["rule-CPUBottleneck"].tag == "tr"
+
+
+def test_given_quantiles_of_a_histogram_when_rendered_then_none_is_beyond_the_shortest_and_the_longest() -> (
+    None
+):
+    stats = {"mean": 1.9, "max": 1.9, "p99": 1.91, "p95": 1.91, "p50": 1.87, "min": 1.88}
+    series = {
+        "process": "p",
+        "mode": "TRAIN",
+        "steps": 400,
+        "step_stats": stats,
+        "stddev": 0.001,
+        "fired": False,
+        "number_of_outliers": 0,
+        "plausible_outliers": 10,
+        "slow_share_percent": 0.0,
+        "histogram": {"lower_us": [1_880_000], "upper_us": [1_910_000], "counts": [400]},
+    }
+    page = rendered(entry("StepOutlier", {"algo-1": {"series": [series]}}))
+    assert "p TRAIN 1.9 s 1 ms 1.88 s 1.88 s 1.9 s 1.9 s 1.9 s" in section(page, "StepOutlier")
+
+
+def test_given_codes_of_the_hook_when_rendered_then_devices_and_modes_are_named() -> None:
+    shares = {"gpu_functions-dev:3": 60.0, "cpu_functions": 40.0}
+    phases = {"Step:ModeKeys.EVAL": 90.0, "others": 10.0}
+    page = rendered(entry("OverallFrameworkMetrics", {"algo-1": {"ratio": shares, "phase": phases}}))
+    text = section(page, "OverallFrameworkMetrics")
+    for said in ("operators on GPU 3 60 %", "operators on the CPU 40 %", "EVAL steps 90 %", "between steps 10 %"):
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(1.0, "100 %"), (0.9996, "> 99.9 %"), (0.999, "99.9 %"), (0.0001, "< 0.1 %"), (0.0, "0 %"), (None, NOTHING)],
+)
+def test_given_a_share_when_written_then_only_all_is_100_and_only_nothing_is_0(share: float | None, shown: str) -> None:
+    assert write_share(share) == shown

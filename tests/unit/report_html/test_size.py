@@ -2,10 +2,15 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from tests.support.report_samples import make_timelines
 from tests.unit.report_html.markup import faults_of, read_page
 from tests.unit.report_html.reports import box, coverage, fired, low_gpu, report
 from trainguard.report.document import Report, RuleEntry
 from trainguard.report.html.render import render_report
+from trainguard.timeline.axis import axis_for
+from trainguard.timeline.shown import Band
 
 NODES, GPUS = 128, 8
 LIMIT = 1_500_000
@@ -42,3 +47,15 @@ def test_given_thousands_of_nodes_when_rendered_then_tables_end_and_say_so() -> 
     folded = next(each for each in read_page(page).of("table") if "2,992 more nodes" in each.text)
     assert folded.text.count("algo-") == 512
     assert "2,400 more streams are in report.json." in text
+
+
+def test_given_a_day_of_a_thousand_nodes_when_rendered_then_the_page_can_still_be_opened() -> None:
+    nodes = [f"algo-{number}" for number in range(1, 1_001)]
+    axis = axis_for(0.0, 86_400.0, 8_000, 1_000)
+    made = make_timelines(nodes=nodes[:5], gpus=8, buckets=axis.buckets, bucket_s=axis.bucket_s, banded=4)
+    last = made.nodes[-1]
+    assert last.network is not None
+    bare = replace(last, network=Band(mean=last.network.mean))
+    told = [*made.nodes[:4], *(replace(bare, node=name) for name in nodes[4:])]
+    page = render_report(replace(report(), timelines=replace(made, nodes=told)))
+    assert len(page.encode()) < 3_000_000

@@ -18,7 +18,7 @@ from tests.support.report_samples import (
 from trainguard.report.document import Report
 from trainguard.report.html.islands import ISLAND
 from trainguard.report.html.packing import unpack_floats, unpack_percents
-from trainguard.report.html.timeline_text import fallback_path
+from trainguard.report.html.timeline_text import fallback_path, fires_shown
 from trainguard.report.html.timelines import TimelinesContext, timelines_context
 from trainguard.timeline.shown import Band, GpuTimeline, Mark, NodeTimeline, TimeAxis, Timelines
 
@@ -47,7 +47,7 @@ def test_given_time_lines_when_packed_then_every_series_can_be_read_again() -> N
             for part in ("mean", "low", "high"):
                 read = unpack_percents(shown["utilization"][part])
                 assert read == pytest.approx(getattr(gpu.utilization, part), abs=0.25, nan_ok=True)
-        assert packed["cpu"]["low"] is None
+        assert set(packed["cpu"]) == {"mean", "high"}
         assert node.network is not None
         assert unpack_floats(packed["network"]["mean"]) == pytest.approx(node.network.mean, rel=1e-6)
 
@@ -113,3 +113,12 @@ def test_given_a_thousand_gpus_when_prepared_then_the_page_has_one_row_a_node() 
     context = timelines_context(timelines_of(large_report()))
     assert len(context.numbers.rows) == len(context.nodes) == 128
     assert len(context.fallback) < 6_000
+
+
+def test_given_fires_when_written_out_then_their_times_are_in_utc_and_in_order() -> None:
+    marks = [Mark(at=START + 1_800.9, rule="B"), Mark(at=START, rule="A", node="algo-1", gpu="gpu1", severity="high")]
+    shown = fires_shown(marks)
+    assert [(each.at, each.rule, each.place, each.severity) for each in shown] == [
+        ("2026-07-01 00:00:00", "A", "algo-1/gpu1", "high"),
+        ("2026-07-01 00:30:00", "B", "all nodes", "\N{EN DASH}"),
+    ]

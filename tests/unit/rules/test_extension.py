@@ -209,5 +209,3 @@ def test_given_settings_of_one_rule_when_resolved_then_others_are_not_looked_at(
     assert resolved == OwnParameters(threshold=7.0)
     with pytest.raises(Exception, match="a number from 0 to 100"):
         parameters.parameters_of("OwnRule", OwnParameters, {"OwnRule_threshold": "700"})
-
-

@@ -15,6 +15,7 @@ from trainguard.ports import (
     ReportObjects,
     RuleStates,
     SettingDocuments,
+    StopBudget,
     TaskQueue,
     TrainingJobs,
 )
@@ -31,6 +32,7 @@ OPERATIONS = frozenset(
         TrainingJobs,
         TaskQueue,
         SettingDocuments,
+        StopBudget,
     )
     for name, member in vars(port).items()
     if not name.startswith("_") and callable(member)

@@ -36,6 +36,11 @@ class MemoryRuleStates:
         with self._faults.call("RuleStates.of_job"), self._lock:
             return [row for (owner, _), row in sorted(self._rows.items()) if owner == job]
 
+    def of_whole_job(self, job: str) -> list[RuleRow]:
+        """Return those rows of a job that are of no node, ordered by sort key."""
+        with self._faults.call("RuleStates.of_whole_job"), self._lock:
+            return [row for (owner, _), row in sorted(self._rows.items()) if owner == job and row.node is None]
+
     def read(self, job: str) -> list[StoredRow]:
         """Return all rows of a job with what the fire path wrote into them, ordered by sort key."""
         with self._faults.call("RuleStates.read"), self._lock:

@@ -19,33 +19,37 @@ from trainguard.cli.options import (
     span,
 )
 
+_Source = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder, s3://bucket/prefix, or the name of a training job that the stack knows.",
+        show_default=False,
+    ),
+]
+_Since = Annotated[
+    float | None,
+    typer.Option(
+        "--since", metavar="SPAN", parser=span, help="With --fleet: jobs of the last 30d, …", show_default=False
+    ),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR|FILE",
+        help="A folder, or an .html file for the page alone; else ./<job>-report, ./fleet.html.",
+        show_default=False,
+    ),
+]
+
 
 def report(  # noqa: PLR0913 -- an option is a parameter here
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder, s3://bucket/prefix, or the name of a training job that the stack knows.",
-            show_default=False,
-        ),
-    ] = None,
+    source: _Source = None,
     *,
     fleet: Annotated[bool, typer.Option("--fleet", help="One page over all jobs of the stack.")] = False,
-    since: Annotated[
-        float | None,
-        typer.Option(
-            "--since", metavar="SPAN", parser=span, help="With --fleet: jobs of the last 30d, …", show_default=False
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR|FILE",
-            help="A folder, or an .html file for the page alone; else ./<job>-report, ./fleet.html.",
-            show_default=False,
-        ),
-    ] = None,
+    since: _Since = None,
+    out: _Out = None,
     params: Params = None,
     instance_type: InstanceType = None,
     prices: Prices = None,

@@ -23,6 +23,8 @@ EXPECTED_OUTPUTS = (
     "FireStateMachineArn",
     "ReportStateMachineArn",
     "StopSwitchParameter",
+    "DefaultSettingsParameter",
+    "SettingsPath",
     "AlertTopicArn",
     "OperationsTopicArn",
 )

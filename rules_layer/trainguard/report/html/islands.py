@@ -1,6 +1,6 @@
 """Time lines as the page's script reads them: one JSON document with packed series, safe inside a script element."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.packing import pack_floats, pack_percents
 from trainguard.rules.registry import RULE_NAMES
-from trainguard.timeline.shown import Band, GpuTimeline, Mark, NodeTimeline, Phase, StepTimeline, Timelines
+from trainguard.timeline.shown import Band, GpuTimeline, Mark, NodeTimeline, Phase, StepTimeline, Timelines, Values
 
 ISLAND = "timelines-data"
 LONGEST_TEXT = 300
@@ -49,20 +49,20 @@ def _gpu(gpu: GpuTimeline) -> dict[str, Any]:
     }
 
 
-def _percent_band(band: Band | None) -> dict[str, str | None] | None:
-    if band is None:
-        return None
-    return {part: None if values is None else pack_percents(values) for part, values in _parts(band)}
+def _percent_band(band: Band | None) -> dict[str, str] | None:
+    return None if band is None else {part: pack_percents(values) for part, values in _parts(band)}
 
 
-def _float_band(band: Band | None) -> dict[str, str | None] | None:
-    if band is None:
-        return None
-    return {part: None if values is None else pack_floats(values) for part, values in _parts(band)}
+def _float_band(band: Band | None) -> dict[str, str] | None:
+    return None if band is None else {part: pack_floats(values) for part, values in _parts(band)}
 
 
-def _parts(band: Band) -> tuple[tuple[str, list[float | None] | None], ...]:
-    return ("mean", band.mean), ("low", band.low), ("high", band.high)
+def _parts(band: Band) -> Iterator[tuple[str, Values]]:
+    """Yield the parts that are told."""
+    for part in ("mean", "low", "high"):
+        values = getattr(band, part)
+        if values is not None:
+            yield part, values
 
 
 def _steps(steps: StepTimeline, rows: Mapping[str, int]) -> dict[str, Any]:

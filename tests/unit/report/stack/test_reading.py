@@ -1,5 +1,6 @@
 """The objects of a node's day: all days together have each object once, wherever reading begins again."""
 
+import itertools
 from datetime import UTC, datetime
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DAY_S, DigestItem
 from trainguard.report.stack.read import DayObjects
 from trainguard.telemetry.keys import ProfileRoot, hour_folder, system_key
@@ -111,3 +113,14 @@ def test_given_a_long_job_when_one_day_is_read_then_the_days_after_it_are_not_li
     before = len(faults.calls)
     assert len(found(objects, item("algo-1", DAY + 3 * DAY_S))) == 24
     assert faults.calls[before:].count("ProfileObjects.list") <= 2 + 3
+
+
+def test_given_a_node_among_many_when_time_ends_between_its_objects_then_it_goes_on_from_a_key_of_another() -> None:
+    others = [system_key(ROOT, "algo-10", DAY + 60 * minute) for minute in range(100)]
+    looks = itertools.count(1)
+    digester = DayDigester(objects=holding(*others), has_time=lambda: next(looks) % 30 != 0)
+    left, reached = item("algo-1", DAY), []
+    while left.more:
+        left = digester.digest(left, now=float(DAY))
+        reached.append(left.after)
+    assert reached == [others[29], others[59], others[89], others[-1]]

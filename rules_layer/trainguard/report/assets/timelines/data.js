@@ -14,11 +14,11 @@ function bytesOf(text) {
   return bytes;
 }
 
-// A reader of a band's part ("mean", "low", "high") that decodes when it is asked first; null where there is no part.
+// A reader of a band's part ("mean", "low", "high") that decodes when it is asked first; null where there is no such part.
 function lazily(decode) {
   const kept = new WeakMap();
   return (band, part) => {
-    if (!band || band[part] === null) return null;
+    if (!band?.[part]) return null;
     if (!kept.has(band)) kept.set(band, {});
     const parts = kept.get(band);
     parts[part] ??= decode(band[part]);

@@ -6,6 +6,7 @@ const GUTTER = 76;
 const RIGHT = 26;
 const POINT_RADIUS = 3.5;
 const POINT_REACH = 8;
+const POINT_SPACE = 14;
 
 // Fires of the whole job, and of the node that is shown.
 function marksShown(data, node) {
@@ -137,7 +138,7 @@ function seriesOf(spec, lines, theme) {
 // Points are drawn only where a few buckets fill the whole width.
 function isolated(plot, index) {
   const [first, last] = plot.series[0].idxs;
-  return last - first < 60 && plot.data[index].length > 0;
+  return (last - first) * POINT_SPACE * devicePixelRatio < plot.bbox.width && plot.data[index].length > 0;
 }
 
 function widthOf(holder) {

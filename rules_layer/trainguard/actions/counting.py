@@ -1,0 +1,26 @@
+"""Counts what became of stops, at the one place that knows how each of them ended: the alert."""
+
+from trainguard.actions.request import AlertRequest
+from trainguard.ports import Journal
+from trainguard.records import AlertKind
+
+
+def count_stop(request: AlertRequest, journal: Journal) -> None:
+    """Count the stop that an alert tells of: made, failed, announced, in dry run, or refused.
+
+    That an owner has not opted in is a refusal too. An alert that tells of no stop counts nothing.
+    """
+    fire, decision, stop = request.fire, request.decision, request.stop
+    if stop.made:
+        what = "stops_made"
+    elif decision.stop:
+        what = "stops_failed"
+    elif fire.kind is AlertKind.WARNING:
+        what = "stops_announced"
+    elif decision.decision == "dry-run":
+        what = "stops_in_dry_run"
+    elif decision.decision == "refused":
+        what = "stops_refused"
+    else:
+        return
+    journal.count(what, job=fire.job, rule=fire.rule, reason=stop.error or decision.why)

@@ -1,0 +1,95 @@
+"""canary as it is deployed, on moto: planted, found by the evaluator, looked at."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.functional.deployment import BUCKET, Deployment, doorbell, ringing
+from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.canary.name import canary_name, planted_at
+from trainguard.canary.profile import RULE
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
+PLANT = {"step": "plant", "time": "2026-08-01T06:00:00Z"}
+LOOK = {"step": "look", "time": "2026-08-01T06:15:00Z"}
+AT = 1_785_564_000.0
+JOB = canary_name(AT)
+REPORT = f"{JOB}/rule-output/TrainGuardReport/report.json"
+TOLD: Mapping[str, "AttributeValueTypeDef"] = {
+    "AlertId": {"S": "f1"},
+    "Action": {"S": "Training job not stopped."},
+    "ActionAt": {"S": "2026-08-01T06:00:48.000Z"},
+    "ReportUri": {"S": f"s3://{BUCKET}/{JOB}/rule-output/TrainGuardReport/report.html"},
+}
+
+
+def planted(deployment: Deployment) -> list[str]:
+    """Return the keys in the bucket, oldest minute first."""
+    return [each.key for each in S3ProfileObjects(client=deployment.clients.s3).list(BUCKET, "trainguard-canary-", "")]
+
+
+def evaluate(deployment: Deployment) -> Any:
+    """Let the evaluator hear of everything that was planted, and of its own tasks."""
+    function = deployment.function("evaluate_objects")
+    answer = function(ringing([doorbell(key, at=AT) for key in planted(deployment)]))
+    function(deployment.tasks())
+    return answer
+
+
+def test_given_a_day_when_its_canary_is_planted_then_the_evaluator_finds_it_and_starts_one_execution(
+    deployment: Deployment,
+) -> None:
+    answer = deployment.function("canary")(PLANT)
+    evaluated = evaluate(deployment)
+    (payload,) = deployment.world.started().values()
+    assert answer.value == {"job": JOB}
+    assert planted_at(JOB) == AT
+    assert evaluated.value == {"batchItemFailures": []}
+    assert (payload["job"], payload["rule"], payload["kind"]) == (JOB, RULE, "fire")
+
+
+def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_its_metrics_say_that_it_passed_and_how_fast(
+    deployment: Deployment,
+) -> None:
+    deployment.function("canary")(PLANT)
+    evaluate(deployment)
+    deployment.function("tick")({})
+    deployment.world.update_row(JOB, RULE, TOLD)
+    deployment.clients.s3.put_object(Bucket=BUCKET, Key=REPORT, Body=b"{}")
+    answer = deployment.function("canary")(LOOK)
+    assert answer.value == {"job": JOB, "passed": True, "missing": []}
+    assert answer.metrics == {"CanaryPassed": 1, "CanaryLatencySeconds": 48.0}
+    assert answer.dimensions == {("service",)}
+
+
+def test_given_a_canary_that_nobody_was_told_of_when_looked_at_then_its_log_says_what_is_missing(
+    deployment: Deployment,
+) -> None:
+    deployment.function("canary")(PLANT)
+    answer = deployment.function("canary")(LOOK)
+    (line,) = (line for line in answer.logged if line["message"] == "canary_failed")
+    assert answer.value["passed"] is False
+    assert answer.metrics == {"CanaryPassed": 0, "CanaryFailed": 1}
+    assert (line["level"], line["job"]) == ("WARNING", JOB)
+    assert "has no row" in line["reason"]
+
+
+def test_given_two_days_when_the_second_canary_is_planted_then_the_first_is_gone(deployment: Deployment) -> None:
+    canary = deployment.function("canary")
+    canary({"step": "plant", "time": "2026-07-31T06:00:00Z"})
+    canary(PLANT)
+    assert {key.partition("/")[0] for key in planted(deployment)} == {JOB}
+
+
+@pytest.mark.parametrize("asked", [{}, {"step": "dance", "time": PLANT["time"]}, {"step": "plant", "time": "today"}])
+def test_given_a_call_that_is_none_when_it_comes_then_it_fails_and_nothing_is_written(
+    deployment: Deployment, asked: dict[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=r"step|time|Invalid"):
+        deployment.function("canary")(asked)
+    assert planted(deployment) == []

@@ -1,0 +1,71 @@
+"""The journal as CloudWatch reads it: whatever happens where, a function and a rule are the only dimensions."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aws_lambda_powertools import Logger, Metrics
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trainguard.adapters.journal import BY_RULE, QUIET, ROUTINE, PowertoolsJournal, metric_name
+
+WORDS = st.sampled_from(["fires_started", "objects_applied", "late", "rule_errors", "stops_made", "canary_failed"])
+WHERE = st.dictionaries(st.sampled_from(["job", "node", "key", "rule", "reason"]), st.text(min_size=1, max_size=20))
+
+
+@pytest.fixture
+def journal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[PowertoolsJournal, Metrics]]:
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "TrainGuard")
+    metrics = Metrics(service="tick", namespace="TrainGuard")
+    yield PowertoolsJournal(logger=Logger(service="tick", level="CRITICAL"), metrics=metrics), metrics
+    metrics.clear_metrics()
+
+
+def emitted(journal: tuple[PowertoolsJournal, Metrics], printed: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Return all documents in the embedded metric format."""
+    _, metrics = journal
+    held = [dict(metrics.serialize_metric_set())] if metrics.metric_set else []
+    metrics.clear_metrics()
+    return [*(json.loads(line) for line in printed.readouterr().out.splitlines() if "_aws" in line), *held]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(WORDS, WHERE)
+def test_given_anything_anywhere_when_counted_then_no_metric_has_more_than_function_and_rule_as_dimension(
+    journal: tuple[PowertoolsJournal, Metrics], capsys: pytest.CaptureFixture[str], what: str, where: dict[str, str]
+) -> None:
+    capsys.readouterr()
+    journal[0].count(what, 1, **where)
+    for document in emitted(journal, capsys):
+        for directive in document["_aws"]["CloudWatchMetrics"]:
+            names = {metric["Name"] for metric in directive["Metrics"]}
+            of_rule = names & {metric_name(each) for each in BY_RULE.values()}
+            assert directive["Dimensions"] == ([["service", "RuleName"]] if of_rule else [["service"]])
+            assert directive["Namespace"] == "TrainGuard"
+        assert document["service"] == "tick"
+
+
+def test_given_a_fire_when_counted_then_it_is_of_its_function_and_of_its_rule(
+    journal: tuple[PowertoolsJournal, Metrics], capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal[0].count("fires_started", job="j", rule="BatchSize")
+    of_rule, of_function = emitted(journal, capsys)
+    assert (of_rule["FiresOfRule"], of_rule["RuleName"]) == ([1.0], "BatchSize")
+    assert of_function["FiresStarted"] == [1.0]
+    assert "RuleName" not in of_function
+
+
+def test_given_a_time_when_measured_then_it_is_in_seconds(
+    journal: tuple[PowertoolsJournal, Metrics], capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal[0].measure("evaluation_lag_seconds", 31.5)
+    (document,) = emitted(journal, capsys)
+    (metric,) = document["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+    assert (metric["Name"], metric["Unit"]) == ("EvaluationLagSeconds", "Seconds")
+    assert document["EvaluationLagSeconds"] == [31.5]
+
+
+def test_given_what_is_quiet_when_compared_then_it_is_routine() -> None:
+    assert QUIET < ROUTINE

@@ -1,0 +1,134 @@
+"""StopBudget: so many stops an hour and no more, whoever asks and however often; the hour slides."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.functional.tables import RULE_STATE
+from tests.functional.worlds import MotoUnderTest
+from trainguard.actions.ceiling import HOUR_S, Stop, admit
+from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
+from trainguard.adapters.memory.faults import Faults
+from trainguard.adapters.memory.stop_budget import MemoryStopBudget
+from trainguard.errors import StateConflictError
+from trainguard.ports import StopBudget
+
+NOW = 1_795_248_000.0
+
+
+@pytest.fixture(params=["memory", "moto"])
+def budget(request: pytest.FixtureRequest) -> StopBudget:
+    """Return a budget of which nothing is taken."""
+    if request.param == "memory":
+        return MemoryStopBudget(faults=Faults())
+    moto_world: MotoUnderTest = request.getfixturevalue("moto_world")
+    return DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
+
+
+def taken(budget: StopBudget, fire: str, *, at: float = NOW, limit: int = 2) -> bool:
+    return budget.take(fire, f"job-of-{fire}", now=at, limit=limit)
+
+
+def test_given_a_ceiling_when_more_fires_ask_then_the_first_get_it_and_the_rest_none(budget: StopBudget) -> None:
+    assert [taken(budget, fire) for fire in ("a", "b", "c")] == [True, True, False]
+
+
+def test_given_a_fire_that_has_a_stop_when_it_asks_again_then_it_has_it_and_takes_no_other(budget: StopBudget) -> None:
+    assert [taken(budget, fire) for fire in ("a", "a", "a", "b", "a", "c")] == [True, True, True, True, True, False]
+
+
+@pytest.mark.parametrize(("later_s", "granted"), [(HOUR_S - 0.5, False), (HOUR_S, True), (HOUR_S + 0.5, True)])
+def test_given_an_hour_that_is_full_when_it_has_passed_then_there_is_room_again(
+    budget: StopBudget, later_s: float, granted: bool
+) -> None:
+    assert taken(budget, "a", limit=1)
+    assert taken(budget, "b", at=NOW + later_s, limit=1) is granted
+
+
+def test_given_stops_on_both_sides_of_the_hour_s_stroke_when_counted_then_they_count_together(
+    budget: StopBudget,
+) -> None:
+    stroke = NOW - NOW % HOUR_S + HOUR_S
+    assert [taken(budget, fire, at=stroke - 1.0) for fire in ("a", "b")] == [True, True]
+    assert not taken(budget, "c", at=stroke + 1.0)
+
+
+def test_given_a_ceiling_of_none_when_a_fire_asks_then_it_gets_none(budget: StopBudget) -> None:
+    assert not taken(budget, "a", limit=0)
+
+
+def test_given_many_fires_at_once_when_they_ask_in_memory_then_no_more_than_the_ceiling_get_it() -> None:
+    budget = MemoryStopBudget(faults=Faults())
+    granted: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda fire=fire: granted.append(taken(budget, fire, limit=5)))
+        for fire in map(str, range(40))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(granted) == 5
+
+
+def racing(budget: DynamoStopBudget, monkeypatch: pytest.MonkeyPatch, moto_world: MotoUnderTest, times: int) -> None:
+    """Let another fire take a stop between reading and writing, so many times."""
+    other = DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
+    rivals = iter(range(times))
+    load = budget._load
+
+    def overtaken() -> tuple[int, dict[str, Stop]]:
+        loaded = load()
+        if (rival := next(rivals, None)) is not None:
+            assert taken(other, f"rival-{rival}", limit=100)
+        return loaded
+
+    monkeypatch.setattr(budget, "_load", overtaken)
+
+
+@pytest.mark.parametrize(("limit", "granted"), [(2, True), (1, False)])
+def test_given_another_fire_that_was_first_when_written_then_it_is_counted_before_the_answer(
+    moto_world: MotoUnderTest, monkeypatch: pytest.MonkeyPatch, limit: int, granted: bool
+) -> None:
+    budget = DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
+    racing(budget, monkeypatch, moto_world, times=1)
+    assert taken(budget, "a", limit=limit) is granted
+
+
+def test_given_others_that_are_always_first_when_asked_then_nothing_is_granted(
+    moto_world: MotoUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE)
+    racing(budget, monkeypatch, moto_world, times=4)
+    with pytest.raises(StateConflictError, match=r"RuleState/\*/stops"):
+        taken(budget, "a", limit=100)
+
+
+def test_given_stops_that_were_granted_when_a_person_looks_then_the_item_names_fires_jobs_and_times(
+    moto_world: MotoUnderTest,
+) -> None:
+    taken(DynamoStopBudget(client=moto_world.dynamodb, table=RULE_STATE), "a")
+    key = {"TrainingJobName": {"S": "*"}, "RuleTarget": {"S": "stops"}}
+    item = moto_world.dynamodb.get_item(TableName=RULE_STATE, Key=key)["Item"]
+    assert item["Stops"] == {"M": {"a": {"M": {"Job": {"S": "job-of-a"}, "At": {"S": "2026-11-21T08:00:00.000Z"}}}}}
+
+
+@given(
+    asked=st.lists(st.tuples(st.integers(0, 8), st.floats(0, 3 * HOUR_S, allow_nan=False)), max_size=40),
+    limit=st.integers(0, 4),
+)
+def test_given_any_fires_in_order_when_admitted_then_no_hour_holds_more_than_the_ceiling(
+    asked: list[tuple[int, float]], limit: int
+) -> None:
+    stops: dict[str, Stop] = {}
+    granted: list[float] = []
+    for number, (fire, at) in enumerate(sorted(asked, key=lambda each: each[1])):
+        name = f"{fire}-{number // 3}"
+        admitted = admit(stops, name, "job", now=at, limit=limit)
+        if admitted is not None:
+            if name not in stops or at - stops[name].at >= HOUR_S:
+                granted.append(at)
+            stops = admitted
+    assert all(sum(at - HOUR_S < each <= at for each in granted) <= limit for at in granted)

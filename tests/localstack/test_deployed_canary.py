@@ -1,0 +1,96 @@
+"""The canary on the deployed stack: planted, found, told to whom wants it, reported, and removed by the next."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from demo.live.stage import subscribe
+from infra.constructs.canary import CANARY_KIND
+from tests.localstack.emulator_kit import until
+from trainguard.canary.profile import RULE
+from trainguard.telemetry.keys import ProfileRoot
+
+if TYPE_CHECKING:
+    from tests.localstack.stack import Stack
+
+pytestmark = pytest.mark.localstack
+
+
+def ask(stack: Stack, step: str) -> Any:
+    """Ask the canary for a step now, as its schedules do."""
+    return stack.invoke("canary", {"step": step, "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")})
+
+
+def keys(stack: Stack, job: str) -> set[str]:
+    """Return the keys of a canary's objects."""
+    listed = stack.emulator.client("s3").list_objects_v2(Bucket=stack.deployment.bucket, Prefix=f"{job}/")
+    return {each["Key"] for each in listed.get("Contents", [])}
+
+
+def leave_out_canaries(stack: Stack) -> str:
+    """Subscribe a queue with the filter policy that people are told to use; return its URL."""
+    topic = stack.outputs["AlertTopicArn"]
+    queue = subscribe(stack.emulator, topic, "alerts-without-canaries")
+    sns = stack.emulator.client("sns")
+    arns = {
+        each["Endpoint"].rpartition(":")[2]: each["SubscriptionArn"]
+        for each in sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+    }
+    policy = f'{{"Kind": [{{"anything-but": ["{CANARY_KIND}"]}}]}}'
+    sns.set_subscription_attributes(
+        SubscriptionArn=arns["alerts-without-canaries"], AttributeName="FilterPolicy", AttributeValue=policy
+    )
+    return queue
+
+
+def test_given_a_deployment_when_a_canary_is_planted_then_it_is_found_told_to_machines_reported_and_passes(
+    stack: Stack,
+) -> None:
+    queue = leave_out_canaries(stack)
+    try:
+        job = ask(stack, "plant")["job"]
+        early = ask(stack, "look")
+        report = f"{ProfileRoot('', job).report}report.json"
+        row = until(
+            lambda: (
+                found
+                if {"AlertId", "ReportUri"} <= set(found := stack.watcher.rows(job).get(RULE, {}))
+                and report in keys(stack, job)
+                else None
+            ),
+            timeout_s=180,
+            what=f"alert and report of {job}",
+        )
+        until(lambda: "Active" not in item(stack, job), timeout_s=120, what=f"{job} closed")
+        stack.await_quiet()
+        looked = ask(stack, "look")
+        sqs = stack.emulator.client("sqs")
+        unwanted = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1).get("Messages", [])
+    finally:
+        stack.emulator.client("sqs").delete_queue(QueueUrl=queue)
+    (alert,) = stack.watcher.alerts[job]
+    (execution,) = stack.executions(job)
+
+    assert early["passed"] is False
+    assert looked == {"job": job, "passed": True, "missing": []}
+    assert (execution.status, execution.cause) == ("SUCCEEDED", "")
+    assert (alert["canary"], alert["rule"], alert["stop"]["made"]) == (True, RULE, False)
+    assert row["DebuggerStatus"] == "IssuesFound"
+    assert stack.emulator.sagemaker_calls(action="StopTrainingJob", job=job) == []
+    assert unwanted == []
+    assert item(stack, job)["ExpiresAt"] > time.time()
+
+    following = ask(stack, "plant")["job"]
+    assert following != job
+    assert keys(stack, job) == set()
+    stack.await_quiet()
+
+
+def item(stack: Stack, job: str) -> dict[str, Any]:
+    """Return the canary's item of Jobs."""
+    found: dict[str, Any] = stack.table("JobsTable").get_item(Key={"TrainingJobName": job}).get("Item", {"Active": ""})
+    return found

@@ -1,0 +1,152 @@
+"""The deployed stack stops safely: announced, after a grace time, under a ceiling; chats and event bus are told."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.localstack.emulator_kit import until
+from tests.localstack.stack import MAX_STOPS_PER_HOUR, Job, Stack
+from tests.localstack.test_deployed_stack import FIRES_BY_MINUTE, RULE, fire_of
+from trainguard.engine.moments import iso_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.localstack
+
+GRACE_S = 12
+ITEM = {"TrainingJobName": "*", "RuleTarget": "stops"}
+
+
+def graced(stack: Stack, name: str, **tags: str) -> Job:
+    """Return a job whose rule has fired, and that is warned of its stop."""
+    job = Job(stack, "cpu_bottleneck", name, allowed=True, tags={"stop-grace": f"{GRACE_S}s", **tags})
+    job.upload(until_minute=FIRES_BY_MINUTE)
+    row = job.await_row(RULE, StopDecision="grace")
+    assert row["StopMade"] is False
+    return job
+
+
+def heard(job: Job, kind: str) -> dict[str, Any]:
+    """Wait for the alert of a kind."""
+    return until(
+        lambda: next((dict(alert) for alert in job.alerts() if alert["kind"] == kind), None),
+        timeout_s=60,
+        what=f"the {kind} of {job.name}",
+    )
+
+
+@contextmanager
+def listening(stack: Stack) -> Iterator[list[dict[str, Any]]]:
+    """Subscribe to chat topic and event bus for the time of a ``with`` block; the list holds what both said."""
+    sqs, sns, events = (stack.emulator.client(name) for name in ("sqs", "sns", "events"))
+    queue = sqs.create_queue(QueueName="listens-to-all")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    subscribed = sns.subscribe(
+        TopicArn=stack.outputs["ChatTopicArn"], Protocol="sqs", Endpoint=arn, Attributes={"RawMessageDelivery": "true"}
+    )["SubscriptionArn"]
+    pattern = json.dumps({"source": ["trainguard"], "detail-type": ["TrainGuard Finding"]})
+    events.put_rule(Name="listens-to-all", EventPattern=pattern)
+    events.put_targets(Rule="listens-to-all", Targets=[{"Id": "queue", "Arn": arn}])
+    said: list[dict[str, Any]] = []
+    try:
+        yield said
+        deadline = time.time() + 5.0
+        while time.time() < deadline:
+            received = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+            said += [json.loads(message["Body"]) for message in received.get("Messages", [])]
+            for message in received.get("Messages", []):
+                sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    finally:
+        events.remove_targets(Rule="listens-to-all", Ids=["queue"])
+        events.delete_rule(Name="listens-to-all")
+        sns.unsubscribe(SubscriptionArn=subscribed)
+        sqs.delete_queue(QueueUrl=queue)
+
+
+def test_given_a_grace_time_when_a_rule_fires_then_it_is_announced_and_stopped_when_it_is_over(stack: Stack) -> None:
+    with listening(stack) as said:
+        job = graced(stack, "grace-to-the-end")
+        warning = heard(job, "warning")
+        assert job.stops() == []
+        assert job.status() == "InProgress"
+        outcome = heard(job, "fire")
+        row = job.await_row(RULE, StopDecision="stop", AlertId=None)
+        job.feed.stop()
+        job.upload_rest()
+        job.await_closed()
+
+    stop_at = datetime.fromisoformat(warning["stop"]["stop_at"]).timestamp()
+    assert (warning["stop"]["decision"], warning["stop"]["made"]) == ("grace", False)
+    assert datetime.fromisoformat(row["StopAt"]).timestamp() >= stop_at - 1.0
+    assert (job.stops(), job.status(), row["StopMade"]) == ([None], "Stopped", True)
+    assert (outcome["stop"]["made"], row["Action"], row["StopFireId"]) == (True, outcome["action"], row["FireId"])
+    assert warning["alert_id"] == f"{outcome['alert_id']}-warning"
+    ours = [each for each in said if job.name in json.dumps(each)]
+    events = [each["detail"] for each in ours if each.get("source") == "trainguard"]
+    chats = [each for each in ours if each["source"] == "custom"]
+    assert sorted(event["kind"] for event in events if event["rule"] == RULE) == ["fire", "warning"]
+    assert [event for event in events if event["kind"] == "warning"] == [warning]
+    assert {chat["metadata"]["threadId"] for chat in chats if RULE in chat["content"]["keywords"]} == {row["FireId"]}
+
+
+def test_given_a_grace_time_when_the_owner_takes_the_tag_away_then_the_job_runs_on_and_people_hear_why(
+    stack: Stack,
+) -> None:
+    job = graced(stack, "grace-and-mercy")
+    arn = f"arn:aws:sagemaker:us-east-1:000000000000:training-job/{job.name}"
+    stack.emulator.client("sagemaker").delete_tags(ResourceArn=arn, TagKeys=["trainguard:stop-on-fire"])
+    outcome = heard(job, "fire")
+    row = job.await_row(RULE, StopDecision="refused")
+    assert (job.stops(), job.status()) == ([], "InProgress")
+    assert "has not opted in" in row["StopWhy"]
+    assert (outcome["stop"]["made"], outcome["stop"]["why"]) == (False, row["StopWhy"])
+    job.end()
+
+
+def test_given_a_staged_rule_when_it_fires_then_its_row_says_so_and_nobody_is_paged(stack: Stack) -> None:
+    job = Job(stack, "cpu_bottleneck", "staged", allowed=True, tags={"staged": RULE})
+    job.upload(until_minute=FIRES_BY_MINUTE)
+    row = job.await_row(RULE, Action="staged: nobody paged", ReportUri=None)
+    stack.await_quiet()
+    assert (row["StopDecision"], row["StopWhy"]) == ("refused", f"{RULE} is staged")
+    assert (job.stops(), [alert for alert in job.alerts() if alert["rule"] == RULE]) == ([], [])
+    job.end()
+
+
+@contextmanager
+def full_hour(stack: Stack) -> Iterator[None]:
+    """Let the hour have had all its stops, for the time of a ``with`` block."""
+    table = stack.table("RuleStateTable")
+    before = table.get_item(Key=ITEM).get("Item")
+    stops = {f"fire-{number}": {"Job": "other", "At": iso_time(time.time())} for number in range(MAX_STOPS_PER_HOUR)}
+    table.put_item(Item={**ITEM, "Version": int(before["Version"]) + 1 if before else 1, "Stops": stops})
+    try:
+        yield
+    finally:
+        table.put_item(Item=before) if before else table.delete_item(Key=ITEM)
+
+
+def test_given_an_hour_that_has_had_its_stops_when_another_fire_asks_then_it_is_refused_told_and_recorded(
+    stack: Stack,
+) -> None:
+    job = Job(stack, "cpu_bottleneck", "over-the-ceiling", allowed=True)
+    until(job.item, what="the job's item")
+    fire = fire_of(job, "fire-over-the-ceiling", rule=RULE, firedAt=iso_time(datetime.now(UTC).timestamp()))
+    with full_hour(stack):
+        execution = stack.start_execution(f"{RULE}-over-the-ceiling", fire)
+    stack.await_quiet()
+    row = job.rows()[RULE]
+    assert execution.cause.startswith("BuildReport: ") or execution.status == "SUCCEEDED"
+    assert job.stops() == []
+    assert (row["StopDecision"], row["StopMade"]) == ("refused", False)
+    assert row["StopWhy"].startswith(f"{MAX_STOPS_PER_HOUR} stops an hour are the ceiling")
+    (alert,) = job.alerts()
+    assert (alert["stop"]["made"], alert["stop"]["why"]) == (False, row["StopWhy"])
+    job.finish()

@@ -1,0 +1,62 @@
+"""The message for chats: the form that the service reads, short, and nothing in it that pings or links by itself."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.actions.test_alert import FIRE
+from trainguard.actions.alert import compose_alert, publishable
+from trainguard.actions.chat import plain
+from trainguard.actions.request import AlertRequest, Fire
+from trainguard.records import AlertKind
+
+
+def message(**fire: Any) -> Any:
+    alert = compose_alert(AlertRequest(Fire(**(FIRE | fire))), now=0.0)
+    return json.loads(publishable(alert)["chat"])
+
+
+@pytest.mark.parametrize("kind", AlertKind)
+def test_given_any_kind_when_composed_then_it_has_the_form_of_a_custom_notification(kind: AlertKind) -> None:
+    said = message(kind=kind, severity="high", cost="about USD 12.40", advice="Prefetch.")
+    assert (said["version"], said["source"]) == ("1.0", "custom")
+    assert set(said) == {"version", "source", "id", "content", "metadata"}
+    assert set(said["content"]) == {"textType", "title", "description", "nextSteps", "keywords"}
+    assert said["content"]["textType"] == "client-markdown"
+    assert set(said["metadata"]) == {"threadId", "summary", "eventType", "relatedResources", "additionalContext"}
+    assert all(isinstance(each, str) and each for each in said["metadata"]["additionalContext"].values())
+    assert FIRE["job"] in said["content"]["title"]
+    assert FIRE["reason"] in said["content"]["description"]
+
+
+def test_given_what_is_told_of_one_finding_when_composed_then_all_stand_in_one_thread_with_names_of_their_own() -> None:
+    told = [message(), message(kind=AlertKind.WARNING), message(kind=AlertKind.CLEARED, alert_id="f-cleared")]
+    assert {each["metadata"]["threadId"] for each in told} == {FIRE["fire_id"]}
+    assert len({each["id"] for each in told}) == 3
+
+
+def test_given_advice_and_a_link_when_composed_then_they_are_the_next_steps() -> None:
+    said = message(advice="Prefetch more.")
+    assert said["content"]["nextSteps"] == ["Prefetch more.", f"Open the report: {plain(FIRE['report_link'])}"]
+    assert message(report_link=None)["content"]["nextSteps"] == ["Open the report: trainguard open bert"]
+
+
+@given(reason=st.text(max_size=5_000), job=st.text(max_size=300), advice=st.text(max_size=5_000))
+def test_given_any_text_when_composed_then_it_stays_short_and_mentions_nobody(
+    reason: str, job: str, advice: str
+) -> None:
+    content = message(reason=reason, job=job, advice=advice, cost=reason)["content"]
+    shown = [content["title"], content["description"], *content["nextSteps"], *content["keywords"]]
+    # An escaped sign is longer than the sign.
+    assert len(content["title"]) < 5 * 250
+    assert all(len(each.replace("&amp;", "&")) < 5 * 3_000 for each in shown)
+    assert not any("<" in each or ">" in each for each in shown)
+    assert not any(f"@{name}" in each for each in shown for name in ("here", "channel", "everyone", "Amazon"))
+
+
+def test_given_markup_and_mentions_when_made_plain_then_they_are_shown_and_not_meant() -> None:
+    assert plain("<!channel> @here a&b") == "&lt;!channel&gt; @\u200bhere a&amp;b"
+    assert plain("x" * 10, limit=5) == "xxxx…"

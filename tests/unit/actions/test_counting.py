@@ -1,0 +1,38 @@
+"""What the alert counts of stops: each end of one under its own name, and nothing of what is no stop."""
+
+import pytest
+
+from trainguard.actions.counting import count_stop
+from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
+from trainguard.adapters.memory.journal import MemoryJournal
+from trainguard.records import AlertKind
+
+
+def request(kind: AlertKind, decision: Decision, stop: StopResult) -> AlertRequest:
+    fire = Fire(
+        job="j", job_arn="arn:j", rule="CPUBottleneck", fire_id="f", episode=0, node="algo-1", reason="", fired_at="",
+        report_uri="s3://b/r", kind=kind,
+    )  # fmt: skip
+    return AlertRequest(fire, decision, stop)
+
+
+@pytest.mark.parametrize(
+    ("kind", "decision", "stop", "counted"),
+    [
+        (AlertKind.FIRE, Decision(True, "stop", "opted in"), StopResult(True), {"stops_made": 1}),
+        (AlertKind.FIRE, Decision(True, "stop", "opted in"), StopResult(False, "no"), {"stops_failed": 1}),
+        (AlertKind.WARNING, Decision(False, "grace", "begun", "soon"), StopResult(), {"stops_announced": 1}),
+        (AlertKind.FIRE, Decision(False, "dry-run", "asked"), StopResult(), {"stops_in_dry_run": 1}),
+        (AlertKind.FIRE, Decision(False, "refused", "no tag"), StopResult(), {"stops_refused": 1}),
+        (AlertKind.ESCALATION, Decision(), StopResult(), {}),
+        (AlertKind.CLEARED, Decision(), StopResult(), {}),
+        (AlertKind.NOTICE, Decision(), StopResult(), {}),
+    ],
+)
+def test_given_an_alert_when_its_stop_is_counted_then_it_is_under_the_name_of_how_it_ended(
+    kind: AlertKind, decision: Decision, stop: StopResult, counted: dict[str, int]
+) -> None:
+    journal = MemoryJournal()
+    count_stop(request(kind, decision, stop), journal)
+    assert journal.totals == counted
+    assert all(entry.where["job"] == "j" and entry.where["reason"] for entry in journal.entries)

@@ -1,0 +1,77 @@
+"""Who is told, and when: staged and muted rules, quiet hours, and what breaks through them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.unit.actions.test_alert import FIRE
+from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
+from trainguard.actions.routing import MUTED, STAGED, Routing, route
+from trainguard.records import AlertKind
+from trainguard.settings.policy import DAYS, AlertPolicy, JobPolicy, QuietHours
+
+RULE = FIRE["rule"]
+NIGHT = QuietHours(days=DAYS, start="22:00", end="07:00")
+MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC).timestamp()
+MORNING = MIDNIGHT + 7 * 3_600.0
+AT_ONCE = Routing()
+
+
+def request(
+    *,
+    kind: AlertKind = AlertKind.FIRE,
+    severity: str | None = "high",
+    made: bool = False,
+    tried: bool = False,
+    **alerts: Any,
+) -> AlertRequest:
+    fire = Fire(**(FIRE | {"kind": kind, "severity": severity, "policy": JobPolicy(alerts=AlertPolicy(**alerts))}))
+    return AlertRequest(fire, Decision(stop=made or tried), StopResult(made=made))
+
+
+@pytest.mark.parametrize("kind", [AlertKind.FIRE, AlertKind.ESCALATION, AlertKind.CLEARED])
+@pytest.mark.parametrize("named", [RULE, "all"])
+def test_given_a_staged_rule_when_routed_then_nobody_is_paged_whatever_the_severity(
+    kind: AlertKind, named: str
+) -> None:
+    staged = request(kind=kind, severity="critical", staged=(named,), muted=(named,))
+    assert route(staged, now=MIDNIGHT) == Routing(withheld=STAGED)
+
+
+@pytest.mark.parametrize("named", [RULE, "all"])
+def test_given_a_muted_rule_when_routed_then_nobody_is_told(named: str) -> None:
+    assert route(request(severity="critical", muted=(named,)), now=MIDNIGHT) == Routing(withheld=MUTED)
+
+
+@pytest.mark.parametrize("alerts", [{"staged": ("CPUBottleneck",)}, {"muted": ("CPUBottleneck",)}])
+def test_given_another_rule_that_is_staged_or_muted_when_routed_then_this_one_is_told(alerts: dict[str, Any]) -> None:
+    assert route(request(**alerts), now=MIDNIGHT) == AT_ONCE
+
+
+@pytest.mark.parametrize("about", [{"made": True}, {"tried": True}, {"kind": AlertKind.WARNING}])
+def test_given_a_stop_that_was_made_tried_or_is_to_come_when_routed_then_people_are_told_at_once(
+    about: dict[str, Any],
+) -> None:
+    told = request(muted=("all",), quiet_hours=(NIGHT,), severity="low", **about)
+    assert route(told, now=MIDNIGHT) == AT_ONCE
+
+
+@pytest.mark.parametrize("kind", [AlertKind.FIRE, AlertKind.ESCALATION, AlertKind.NOTICE])
+@pytest.mark.parametrize("severity", ["low", "medium", "high", None])
+def test_given_quiet_hours_when_routed_then_it_waits_until_they_end(kind: AlertKind, severity: str | None) -> None:
+    waiting = request(kind=kind, severity=severity, quiet_hours=(NIGHT,))
+    assert route(waiting, now=MIDNIGHT) == Routing(wait_until=MORNING)
+    assert route(waiting, now=MORNING) == AT_ONCE
+
+
+def test_given_quiet_hours_when_it_is_critical_then_it_does_not_wait_but_its_end_does() -> None:
+    critical: dict[str, Any] = {"severity": "critical", "quiet_hours": (NIGHT,)}
+    assert route(request(**critical), now=MIDNIGHT) == AT_ONCE
+    assert route(request(kind=AlertKind.ESCALATION, **critical), now=MIDNIGHT) == AT_ONCE
+    assert route(request(kind=AlertKind.CLEARED, **critical), now=MIDNIGHT) == Routing(wait_until=MORNING)
+
+
+def test_given_faulty_settings_when_all_rules_are_staged_and_muted_then_their_owner_hears_of_it() -> None:
+    notice = request(kind=AlertKind.NOTICE, staged=("all",), muted=("all",))
+    assert route(notice, now=MIDNIGHT) == AT_ONCE

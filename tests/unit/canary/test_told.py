@@ -1,0 +1,43 @@
+"""Who hears of a canary: machines that want to, and neither people nor the fleet."""
+
+from dataclasses import replace
+
+import pytest
+
+from trainguard.actions.alert import compose_alert
+from trainguard.actions.request import AlertRequest, Fire
+from trainguard.canary.name import canary_name
+from trainguard.records import AlertKind, JobRecord
+from trainguard.report.fleet import Fleet
+
+JOB = canary_name(1_795_248_037.0)
+ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
+
+
+def fire(job: str, arn: str, kind: AlertKind = AlertKind.FIRE) -> AlertRequest:
+    told = Fire(
+        job=job, job_arn=arn, rule="LowGPUUtilization", fire_id="f", episode=0, node="algo-1", reason="gpu0 is low.",
+        fired_at="2026-11-21T08:20:00.000Z", report_uri="s3://b/report.json", kind=kind,
+    )  # fmt: skip
+    return AlertRequest(told)
+
+
+@pytest.mark.parametrize("kind", AlertKind)
+def test_given_a_canary_when_anything_is_told_of_it_then_subscribers_can_leave_it_out(kind: AlertKind) -> None:
+    alert = compose_alert(fire(JOB, f"unknown:{JOB}", kind), now=0.0)
+    assert alert.attributes["Kind"] == "canary"
+    assert (alert.document["kind"], alert.document["canary"]) == (kind.value, True)
+
+
+@pytest.mark.parametrize(("job", "arn"), [(JOB, f"{ARN}{JOB}"), ("my-job", "unknown:my-job"), ("bert", f"{ARN}bert")])
+def test_given_any_other_job_when_it_is_told_of_then_nobody_leaves_it_out(job: str, arn: str) -> None:
+    alert = compose_alert(fire(job, arn), now=0.0)
+    assert (alert.attributes["Kind"], alert.document["canary"]) == ("fire", False)
+
+
+def test_given_a_canary_when_the_fleet_is_summed_up_then_it_is_no_job_of_it() -> None:
+    fleet = Fleet(stack="TrainGuard", region="eu-west-1")
+    canary = JobRecord(JOB, f"unknown:{JOB}", "profiles", "")
+    assert not fleet.wants(canary)
+    assert fleet.wants(replace(canary, arn=f"{ARN}{JOB}"))
+    assert fleet.wants(replace(canary, job="my-job", arn="unknown:my-job"))

@@ -1,0 +1,139 @@
+"""Spot restarts: when a job did not run, what that means for its initialization, and for what it costs."""
+
+import itertools
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainguard.engine.interruptions import INTERRUPTED_S, MOST_RUNS, SILENCE_US, interruptions, with_steps
+from trainguard.pricing.cost import Account, Bill
+from trainguard.records import Status
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
+from trainguard.rules.views import JobView
+from trainguard.state.kept import KeptState
+from trainguard.telemetry.steps import StepBatch
+
+MINUTE = 60.0
+RULE, PARAMETERS = MaxInitializationTime(), MaxInitializationTimeParameters()
+
+
+def node(first: float | None, through: float, *gaps: tuple[float, float]) -> tuple[KeptState, float]:
+    return KeptState(first_sample_at=first, gaps=list(gaps)), through
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([], ()),
+        ([node(None, 10.0)], ()),
+        ([node(0.0, 900.0)], ()),
+        ([node(0.0, 900.0, (300.0, 600.0))], ((300.0, 600.0),)),
+        ([node(0.0, 900.0, (300.0, 300.0 + INTERRUPTED_S))], ((300.0, 300.0 + INTERRUPTED_S),)),
+        ([node(0.0, 900.0, (300.0, 299.0 + INTERRUPTED_S))], ()),
+        ([node(0.0, 900.0, (300.0, 600.0)), node(0.0, 900.0)], ()),
+        ([node(0.0, 900.0, (300.0, 600.0)), node(0.0, 950.0, (310.0, 580.0))], ((310.0, 580.0),)),
+        ([node(0.0, 300.0), node(500.0, 900.0)], ((300.0, 500.0),)),
+        ([node(0.0, 900.0), node(100.0, 200.0), node(950.0, 999.0)], ()),
+        ([node(0.0, 900.0, (200.0, 400.0), (500.0, 700.0))], ((200.0, 400.0), (500.0, 700.0))),
+    ],
+)
+def test_given_times_without_samples_when_no_node_has_any_then_the_job_was_interrupted(
+    nodes: list[tuple[KeptState, float]], expected: tuple[tuple[float, float], ...]
+) -> None:
+    assert interruptions(nodes) == expected
+
+
+def batch(*steps: tuple[int, int]) -> StepBatch:
+    starts, durations = np.array(steps, dtype=np.int64).reshape(-1, 2).T
+    return StepBatch("algo-1-7", "Step", starts, durations, ("?",) * len(steps))
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(0, 10**8)), min_size=1, max_size=12), st.randoms())
+def test_given_steps_in_any_order_and_batches_when_taken_in_then_their_runs_are_the_same(
+    steps: list[tuple[int, int]], random: Random
+) -> None:
+    at_once = with_steps([], [batch(*steps)])
+    shuffled = list(steps)
+    random.shuffle(shuffled)
+    runs: list[tuple[int, int]] = []
+    for step in shuffled:
+        runs = with_steps(runs, [batch(step)])
+    assert runs == at_once
+    assert all(later[0] - earlier[1] > SILENCE_US for earlier, later in itertools.pairwise(runs))
+
+
+def test_given_more_silences_than_are_kept_when_taken_in_then_the_oldest_runs_are_joined() -> None:
+    steps = [(number * 10 * SILENCE_US, 1) for number in range(MOST_RUNS + 3)]
+    runs = with_steps([], [batch(*steps)])
+    assert len(runs) == MOST_RUNS
+    assert runs[0] == (0, 30 * SILENCE_US + 1)
+    assert runs[-1][0] == steps[-1][0]
+
+
+def judged(
+    *,
+    first_step: float | None,
+    through: float,
+    gaps: tuple[tuple[float, float], ...],
+    runs: tuple[tuple[float, float], ...] = (),
+    closed: bool = False,
+) -> Judgement:
+    """Judge a job whose times are in minutes since its start."""
+    view = JobView(
+        started_at=0.0,
+        system_through=through * MINUTE,
+        first_step_at=None if first_step is None else first_step * MINUTE,
+        framework_expected=True,
+        framework_seen=True,
+        closed=closed,
+        interruptions=tuple((start * MINUTE, end * MINUTE) for start, end in gaps),
+        step_runs=tuple((start * MINUTE, end * MINUTE) for start, end in runs),
+    )
+    return RULE.judge(view, PARAMETERS)
+
+
+def test_given_an_interruption_before_the_first_step_when_judged_then_initialization_begins_anew() -> None:
+    said = judged(first_step=135, through=140, gaps=((10, 130),), runs=((135, 139),))
+    assert (said.status, said.measured) == (Status.OK, 5.0)
+    assert "5 min after the restart of the job" in said.reason
+    waiting = judged(first_step=None, through=140, gaps=((10, 130),))
+    assert (waiting.status, waiting.measured) == (Status.WARMING_UP, 10.0)
+    late = judged(first_step=None, through=160, gaps=((10, 130),))
+    assert late.status is Status.FIRED
+    assert "restart" in late.reason
+
+
+@pytest.mark.parametrize(("second_step", "status"), [(220.0, Status.OK), (220.1, Status.FIRED)])
+def test_given_a_second_start_when_its_first_step_is_late_then_it_fires_for_that_start(
+    second_step: float, status: Status
+) -> None:
+    said = judged(first_step=5, through=300, gaps=((100, 200),), runs=((5, 99), (second_step, 290)))
+    assert said.status is status
+    assert said.measured == pytest.approx(second_step - 200.0)
+    assert "after the restart of the job" in said.reason
+
+
+def test_given_a_second_start_without_a_step_when_judged_then_it_waits_and_then_fires() -> None:
+    assert judged(first_step=5, through=210, gaps=((100, 200),), runs=((5, 99),)).status is Status.WARMING_UP
+    assert judged(first_step=5, through=240, gaps=((100, 200),), runs=((5, 99),)).status is Status.FIRED
+
+
+def test_given_a_first_start_that_was_late_when_the_second_is_not_then_it_still_says_so() -> None:
+    said = judged(first_step=50, through=300, gaps=((100, 200),), runs=((50, 99), (203, 290)))
+    assert (said.status, said.measured) == (Status.FIRED, 50.0)
+    assert "after the training start" in said.reason
+
+
+def test_given_a_job_that_was_interrupted_when_billed_then_the_time_without_instances_is_not_paid_for() -> None:
+    whole = Account("ml.g5.12xlarge", 0.0, 36_000.0, 2)
+    spot = Account("ml.g5.12xlarge", 0.0, 36_000.0, 2, unpaid_s=18_000.0)
+    full, part = whole.bill(), spot.bill()
+    assert isinstance(full, Bill)
+    assert isinstance(part, Bill)
+    assert part.spent == pytest.approx(full.spent / 2.0)
+    assert part.lost(0.2).lost == pytest.approx(full.lost(0.2).lost)
+    assert part.lost(2.0).lost == pytest.approx(part.spent)

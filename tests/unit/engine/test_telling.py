@@ -1,0 +1,214 @@
+"""What is told after a fire: each once, when it grows graver and when it is over, whenever a process dies."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, Upload, uploads
+from tests.support.verdicts import fired, over, quiet
+from tests.unit.engine.test_failing_half_way import shifted
+from trainguard.engine.fires import execution_name, fire_payload
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.slots import Verdict
+from trainguard.engine.streams import JobState
+from trainguard.engine.telling import news_of
+from trainguard.pricing.cost import Account
+from trainguard.records import AlertKind, JobRecord, OutboxEntry, Severity, Status
+
+RULE = "LowGPUUtilization"
+RECORD = JobRecord(JOB, "arn", "profiles", "")
+NOW = 7_200.0
+ACCOUNT = Account("ml.p3.2xlarge", 0.0, NOW, 1)
+
+
+def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0) -> Verdict:
+    """Return the verdict of a rule that people were told of, as so grave."""
+    told = msgspec.structs.replace(verdict.episode, alerted=episode, alerted_severity=severity)
+    return replace(verdict, episode=told)
+
+
+def tell(state: JobState, *verdicts: Verdict, job: JobRecord = RECORD, account: Account = ACCOUNT) -> list[Any]:
+    news = news_of(job, plan_rules(job), verdicts, account, state)
+    return [(entry.kind, entry.previous_severity, entry.severity) for entry in news]
+
+
+@pytest.mark.parametrize(
+    ("wasted", "told"),
+    [
+        (0.09, []),
+        (0.10, [(AlertKind.ESCALATION, "low", Severity.MEDIUM)]),
+        (0.30, [(AlertKind.ESCALATION, "low", Severity.HIGH)]),
+        (0.90, [(AlertKind.ESCALATION, "low", Severity.CRITICAL)]),
+    ],
+)
+def test_given_a_fire_told_as_low_when_it_has_grown_then_one_escalation_tells_how_far(
+    wasted: float, told: list[Any]
+) -> None:
+    state = JobState()
+    assert tell(state, alerted(fired(RULE, wasted=wasted))) == told
+    assert tell(state, alerted(fired(RULE, wasted=wasted))) == []
+
+
+def test_given_a_finding_that_grows_step_by_step_and_shrinks_when_told_then_each_level_is_told_once() -> None:
+    state = JobState()
+    steps = (0.05, 0.2, 0.05, 0.2, 0.4, 0.15, 0.9, 0.1, 0.95)
+    told = [tell(state, alerted(fired(RULE, wasted=wasted))) for wasted in steps]
+    assert [entry[1:] for step in told for entry in step] == [
+        ("low", "medium"),
+        ("medium", "high"),
+        ("high", "critical"),
+    ]
+
+
+@pytest.mark.parametrize("severity", ["high", "critical"])
+def test_given_a_fire_that_was_told_as_graver_when_the_job_as_a_whole_is_less_so_then_nothing_is_told(
+    severity: str,
+) -> None:
+    assert tell(JobState(), alerted(fired(RULE, wasted=0.3), severity=severity)) == []
+
+
+def test_given_a_fire_of_an_older_version_when_its_severity_is_not_known_then_it_counts_as_told_as_it_is() -> None:
+    state = JobState()
+    assert tell(state, alerted(fired(RULE, wasted=0.3), severity=None)) == []
+    assert tell(state, alerted(fired(RULE, wasted=0.9), severity=None)) == [
+        (AlertKind.ESCALATION, "high", Severity.CRITICAL)
+    ]
+
+
+def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severity_is_not_told_as_its_own() -> None:
+    cause, symptom = alerted(fired("CPUBottleneck", wasted=0.2)), alerted(fired(RULE, wasted=0.3), severity="high")
+    assert tell(JobState(), cause, symptom) == [(AlertKind.ESCALATION, "low", Severity.MEDIUM)]
+
+
+def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_long_it_was_and_what_it_cost() -> None:
+    state = JobState()
+    ended = alerted(over(RULE, wasted=0.4), severity="high")
+    (entry,) = news_of(RECORD, plan_rules(RECORD), [ended], ACCOUNT, state)
+    assert (entry.kind, entry.lasted_s, entry.enqueued_at) == (AlertKind.CLEARED, NOW - 60.0, NOW)
+    assert (entry.cost or "").startswith("about USD ")
+    assert entry.reason == f"{RULE} is fine again."
+    assert tell(state, ended) == []
+
+
+def test_given_a_second_episode_when_it_grows_and_ends_then_it_is_told_anew() -> None:
+    state, second = JobState(), replace(RECORD, episodes={RULE: 1})
+    assert tell(state, alerted(over(RULE, wasted=0.9), severity="critical")) == [
+        (AlertKind.CLEARED, None, Severity.CRITICAL)
+    ]
+    again = alerted(fired(RULE, wasted=0.9), severity="high", episode=1)
+    assert tell(state, again, job=second) == [(AlertKind.ESCALATION, "high", Severity.CRITICAL)]
+    assert tell(state, alerted(over(RULE), episode=1), job=second)[0][0] is AlertKind.CLEARED
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        quiet(RULE),
+        fired(RULE, wasted=0.9),
+        alerted(fired(RULE, wasted=0.9), episode=3),
+        alerted(replace(over(RULE), judgement=replace(over(RULE).judgement, status=Status.ERROR))),
+    ],
+)
+def test_given_what_was_never_alerted_is_of_another_episode_or_failed_when_told_then_nothing_is(
+    verdict: Verdict,
+) -> None:
+    assert tell(JobState(), verdict) == []
+
+
+def test_given_a_job_that_ends_when_findings_end_with_it_then_nothing_is_told() -> None:
+    closing = replace(RECORD, closing=True)
+    assert tell(JobState(), alerted(over(RULE)), alerted(fired("CPUBottleneck", wasted=0.9)), job=closing) == []
+
+
+def test_given_a_job_without_data_when_told_then_nothing_is() -> None:
+    assert tell(JobState(), alerted(over(RULE)), account=replace(ACCOUNT, through=None)) == []
+
+
+def test_given_all_that_is_told_of_one_fire_when_executions_are_named_then_each_has_a_name_and_the_fire_s_id() -> None:
+    kinds = [
+        (AlertKind.FIRE, None),
+        (AlertKind.ESCALATION, "high"),
+        (AlertKind.ESCALATION, "critical"),
+        (AlertKind.CLEARED, "low"),
+    ]
+    entries = [
+        OutboxEntry("f" * 20, RULE, 0, "algo-1", 60.0, "", None, None, severity=severity, kind=kind)
+        for kind, severity in kinds
+    ]
+    names = [execution_name(entry, "j" * 63) for entry in entries]
+    assert len(set(names)) == len({entry.alert_id for entry in entries}) == 4
+    assert all(len(name) <= 80 for name in names)
+    payloads = [fire_payload(entry, RECORD) for entry in entries]
+    assert {payload["fireId"] for payload in payloads} == {"f" * 20}
+    assert [payload["alertId"] for payload in payloads] == [entry.alert_id for entry in entries]
+
+
+def minutes(*, busy: int | None, after: int) -> list[Upload]:
+    """Return a quarter of an hour of one node from a minute on, its GPUs as busy as that."""
+    chosen = [each for each in uploads(low=False) if "system/incremental" in each.key and "algo-1" in each.key]
+    loaded = []
+    for upload in chosen:
+        lines = [json.loads(line) for line in upload.body.splitlines()]
+        for line in lines:
+            if busy is not None and line["Dimension"] == "GPUUtilization":
+                line["Value"] = float(busy)
+        body = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        loaded.append(Upload(upload.at, upload.key, body))
+    moved: list[Upload] = shifted(loaded, after)
+    return moved
+
+
+STORY = [
+    *minutes(busy=68, after=0),
+    *minutes(busy=2, after=14),
+    *minutes(busy=2, after=28),
+    *minutes(busy=None, after=42),
+]
+"""A job whose GPUs are not quite busy, then idle, then busy."""
+
+
+def alerts(network: Network) -> list[tuple[str, str]]:
+    """Return kind and alert id of every execution, in order."""
+    started = network.world.executions.started.values()
+    return [(str(payload["kind"]), str(payload["alertId"])) for payload in started]
+
+
+def live(*, dying_after: int | None = None) -> Network:
+    """Let the story happen with a tick a minute; each tick dies after so many calls, and another one follows."""
+    network = Network()
+    for upload in STORY:
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=0.0)
+        if dying_after is not None:
+            network.doomed = [dying_after]
+            network.tick()
+            network.doomed = []
+        network.tick()
+    return network
+
+
+def test_given_a_finding_that_grows_and_ends_when_the_job_runs_then_fire_growth_and_end_are_told_in_order() -> None:
+    network = live()
+    told = [each for each in network.world.executions.started.values() if each["rule"] == RULE]
+    assert [each["kind"] for each in told] == ["fire", "escalation", "cleared"]
+    fire, grown, ended = told
+    assert (grown["alertId"], ended["alertId"]) == (f"{fire['fireId']}-critical", f"{fire['fireId']}-cleared")
+    assert (grown["previousSeverity"], grown["severity"]) == (fire["severity"], "critical")
+    assert str(fire["firedAt"]) < str(grown["firedAt"]) < str(ended["firedAt"])
+    assert isinstance(ended["lastedS"], float)
+    assert 14 * 60.0 < ended["lastedS"] < 56 * 60.0
+    assert network.job().episodes[RULE] == 1
+
+
+@pytest.mark.parametrize("dying_after", range(12))
+def test_given_ticks_that_die_after_any_call_when_others_follow_then_each_is_told_once_and_nothing_is_lost(
+    dying_after: int,
+) -> None:
+    undisturbed, dying = live(), live(dying_after=dying_after)
+    assert dying.crashes > 0
+    assert alerts(dying) == alerts(undisturbed)
