@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow, TunedJob, TuningJobRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class TrainingJobDescription:
 
     ``profile_uri`` is ``ProfilerConfig.S3OutputPath``: the profile lies in ``<profile_uri>/<job>/profiler-output/``.
     ``profiler_rules`` are its ``ProfilerRuleConfigurations``, ``debugger_rules`` its ``DebugRuleConfigurations``.
+    ``tuning_job`` is the name in ``TuningJobArn``: the hyperparameter tuning job that the job is one of.
     """
 
     job: str
@@ -49,6 +50,7 @@ class TrainingJobDescription:
     profile_uri: str | None = None
     profiler_rules: tuple[RuleConfiguration, ...] = ()
     debugger_rules: tuple[RuleConfiguration, ...] = ()
+    tuning_job: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,22 @@ class Jobs(Protocol):
         ...
 
     def all(self) -> Iterator[JobRecord]:
-        """Iterate over every job, page by page and in no order; what changes meanwhile may show or not."""
+        """Iterate over every job, page by page and in no order; what changes meanwhile may show or not.
+
+        Items of tuning jobs are none of them.
+        """
+        ...
+
+    def tell_tuning_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
+        """Write what is known of one job of a tuning job into the tuning job's item, and let that live as long.
+
+        Other jobs' entries stay as they are. An entry that is finished is never replaced by one that is not. Of a
+        tuning job that has ``MOST_TUNED_JOBS`` entries, a further job is not named: its item says that there are more.
+        """
+        ...
+
+    def tuning_job(self, name: str) -> TuningJobRecord | None:
+        """Return a tuning job's item (strongly consistent), or None while no job of it was judged."""
         ...
 
 

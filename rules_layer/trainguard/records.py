@@ -210,7 +210,7 @@ class JobRecord:
     ``policy`` is what holds for the job beside its rules' parameters. ``setting_sources`` says for each setting in
     force who gave it, ``setting_faults`` in a sentence each what was given and cannot be used. ``rules_elsewhere`` maps
     the configured rules that TrainGuard does not evaluate to the reason, and ``rule_places`` each configured rule to
-    the place that its configuration names for its report.
+    the place that its configuration names for its report. ``tuning_job`` is the tuning job that the job is one of.
     """
 
     job: str
@@ -238,3 +238,56 @@ class JobRecord:
     setting_faults: tuple[str, ...] = ()
     rules_elsewhere: Mapping[str, str] = field(default_factory=dict)
     rule_places: Mapping[str, str] = field(default_factory=dict)
+    tuning_job: str | None = None
+
+
+MOST_TUNED_JOBS = 750
+"""A tuning job's item names so many jobs: what SageMaker allows, but for a random search whose quota was raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedJob:
+    """What a tuning job's item says of one of its jobs.
+
+    ``findings`` counts the rules that have fired; ``rule`` is the gravest of them, with its ``severity``.
+    """
+
+    status: JobStatus
+    finished: bool = False
+    findings: int = 0
+    rule: str | None = None
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TuningJobRecord:
+    """A hyperparameter tuning job in Jobs: its training jobs as far as they were judged, by name.
+
+    ``more`` says that there are jobs beyond the first ``MOST_TUNED_JOBS``, which are not named.
+    """
+
+    name: str
+    jobs: Mapping[str, TunedJob] = field(default_factory=dict)
+    more: bool = False
+    expires_at: int | None = None
+
+    @property
+    def finished(self) -> int:
+        """How many of the jobs have ended and are judged to their end."""
+        return sum(job.finished for job in self.jobs.values())
+
+    @property
+    def with_findings(self) -> int:
+        """On how many of the jobs a rule has fired."""
+        return sum(job.findings > 0 for job in self.jobs.values())
+
+    @property
+    def worst_first(self) -> tuple[tuple[str, TunedJob], ...]:
+        """The jobs with their names: by gravest finding, then by how many findings there are, then by name."""
+        gravity = {severity: place for place, severity in enumerate(Severity)}
+
+        def order(named: tuple[str, TunedJob]) -> tuple[int, int, str]:
+            name, job = named
+            return -(-1 if job.severity is None else gravity[job.severity]), -job.findings, name
+
+        return tuple(sorted(self.jobs.items(), key=order))

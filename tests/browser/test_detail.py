@@ -26,7 +26,7 @@ COLUMN = """([kind, x]) => {
 
 def together(page: Opened, kind: str = "utilization", buckets: int = BUCKETS) -> int:
     """Return how many buckets should be a point, of at least four pixels."""
-    width = page.chart(kind).locator(".u-over").evaluate("each => each.clientWidth")
+    width: int = page.chart(kind).locator(".u-over").evaluate("each => each.clientWidth")
     return math.ceil(buckets * 4 / width)
 
 

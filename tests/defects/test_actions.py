@@ -45,7 +45,10 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
     tasks["ComposeAlert"] = lambda _: {
         "Payload": {
             **dict.fromkeys(("alertId", "subject", "text", "json", "chat", "action", "waiting"), ""),
-            **{"document": {}, "attributes": {}, "send": True, "waitUntil": None},
+            "document": {},
+            "attributes": {},
+            "send": True,
+            "waitUntil": None,
         }
     }
     tasks["PublishAlert"] = lambda _: {"MessageId": "m"}

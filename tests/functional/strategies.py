@@ -13,6 +13,7 @@ from trainguard.records import (
     RuleRow,
     Severity,
     Status,
+    TunedJob,
 )
 from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 
@@ -155,4 +156,17 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         setting_faults=draw(st.lists(texts, max_size=3).map(tuple)),
         rules_elsewhere=draw(st.dictionaries(names, texts, max_size=3)),
         rule_places=draw(st.dictionaries(names, texts, max_size=3)),
+        tuning_job=draw(st.none() | texts),
+    )
+
+
+def tuned_jobs() -> st.SearchStrategy[TunedJob]:
+    """Return what a tuning job's item may say of a job."""
+    return st.builds(
+        TunedJob,
+        status=st.sampled_from(JobStatus),
+        finished=st.booleans(),
+        findings=integers,
+        rule=st.none() | texts,
+        severity=st.none() | st.sampled_from(Severity),
     )

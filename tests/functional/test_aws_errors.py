@@ -251,7 +251,13 @@ def test_given_a_running_job_when_described_then_all_that_matters_comes_over(cli
         "profile_uri": "s3://profiles/p/",
         "profiler_rules": (),
         "debugger_rules": (),
+        "tuning_job": None,
     }
+
+
+def test_given_a_job_of_a_tuning_job_when_described_then_the_tuning_job_s_name_comes_over(clients: Clients) -> None:
+    arn = "arn:aws-cn:sagemaker:cn-north-1:123456789012:hyper-parameter-tuning-job/tune-1"
+    assert _describe(clients, TuningJobArn=arn)["tuning_job"] == "tune-1"
 
 
 def test_given_rule_configurations_when_described_then_names_parameters_and_places_come_over(clients: Clients) -> None:

@@ -11,7 +11,7 @@ from trainguard.adapters.memory.stop_budget import MemoryStopBudget
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import PortUnavailableError, StateConflictError
 from trainguard.ports import NodeTask, TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status, TunedJob
 
 KEY = NodeKey("job", "algo-1", "system")
 ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)
@@ -24,6 +24,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.nodes.of_job("job")
     world.rows.publish([RuleRow("job", "Rule", None, Status.OK, "")])
     world.rows.of_job("job")
+    world.rows.of_whole_job("job")
     world.rows.read("job")
     world.rows.load("job", "Rule")
     MemoryStopBudget(faults=world.faults).take("fire", "job", now=0.0, limit=1)
@@ -34,6 +35,8 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.raise_episode("job", "Rule", 0)
     world.jobs.active()
     list(world.jobs.all())
+    world.jobs.tell_tuning_job("tuning", "job", TunedJob(JobStatus.COMPLETED), 1)
+    world.jobs.tuning_job("tuning")
     world.objects.put(BUCKET, "key", b"", "")
     world.objects.get(BUCKET, "key", 1)
     list(world.objects.list(BUCKET, "", ""))
@@ -51,6 +54,7 @@ def _effects(world: MemoryWorld) -> object:
         world.nodes.of_job("job"),
         world.rows.of_job("job"),
         world.jobs.load("job"),
+        world.jobs.tuning_job("tuning"),
         list(world.objects.list(BUCKET, "", "")),
         world.executions.started,
         world.tasks.drain(),
@@ -61,7 +65,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 25
+    assert len(world.faults.calls) == len(OPERATIONS) == 28
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

@@ -167,6 +167,7 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
         setting_faults=("first", "second"),
         rules_elsewhere={"Exploding": "a rule of tensors"},
         rule_places={"Exploding": "s3://mine/"},
+        tuning_job="tune",
     )
     moto_world.jobs.register(full)
     assert moto_world.job("job") == {
@@ -199,6 +200,7 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
         "ConfigurationFaults": {"L": [{"S": "first"}, {"S": "second"}]},
         "RulesElsewhere": {"M": {"Exploding": {"S": "a rule of tensors"}}},
         "RulePlaces": {"M": {"Exploding": {"S": "s3://mine/"}}},
+        "TuningJob": {"S": "tune"},
     }
     moto_world.jobs.update_status(replace(full, active=False))
     assert "Active" not in moto_world.job("job")

@@ -135,6 +135,7 @@ def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: T
         "DefaultSettingsParameter": "{SettingsStackDefault}",
         "SettingsPath": "/TrainGuard/settings/",
         "AlertTopicArn": "{ActionsAlerts}",
+        "ChatTopicArn": "{ActionsChat}",
         "OperationsTopicArn": "{MonitoringOperations}",
         "Version": version("trainguard"),
     }

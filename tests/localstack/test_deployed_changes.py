@@ -47,6 +47,9 @@ LISTED: Mapping[str, tuple[str, str, str]] = {
 The emulator lists no saved queries, and no layers once all versions of one are gone: see `Life.layers_left`.
 """
 
+EMULATORS_LOGS = "/aws/lambda/"
+"""The emulator makes a log group beside a function's own; Lambda does not, and the function's role may not."""
+
 _NAMES = (
     "AlarmName",
     "DashboardName",
@@ -67,7 +70,7 @@ def existing(emulator: Emulator) -> set[tuple[str, str]]:
     for kind, (service, call, held) in LISTED.items():
         for each in getattr(emulator.client(service), call)().get(held, []):
             found.add((kind, each if isinstance(each, str) else _name(each)))
-    return found
+    return {(kind, name) for kind, name in found if not name.startswith(EMULATORS_LOGS)}
 
 
 def _name(described: Mapping[str, Any]) -> str:

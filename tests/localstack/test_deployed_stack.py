@@ -49,6 +49,7 @@ def fire_of(job: Job, fire_id: str, **changes: object) -> dict[str, object]:
         "prefix": "",
         "reportUri": report,
         "fireId": fire_id,
+        "alertId": fire_id,
         "firedAt": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }
     return {**recorded, **own, **changes}
@@ -91,7 +92,7 @@ def test_given_two_starved_nodes_without_the_tag_when_both_fire_then_one_alert_a
     assert job.stops() == []
     assert job.status() == "InProgress"
     assert "not opted in" in row["Action"]
-    assert alert["stop"] == {"made": False, "decision": "refused", "why": alert["stop"]["why"]}
+    assert alert["stop"] == {"made": False, "decision": "refused", "why": alert["stop"]["why"], "stop_at": None}
     job.finish()
     job.await_closed()
     assert len(job.alerts()) == 1

@@ -1,4 +1,4 @@
-"""Jobs in DynamoDB: one item for each training job."""
+"""Jobs in DynamoDB: one item for each training job, and one for each tuning job."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
@@ -17,10 +17,11 @@ from trainguard.adapters.attribute_values import (
     texts,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
+from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJobs
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
-from trainguard.records import JobRecord, JobStatus
+from trainguard.records import JobRecord, JobStatus, TunedJob, TuningJobRecord
 from trainguard.settings.policy import AlertPolicy, JobPolicy, StopPolicy
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ class DynamoJobs:
 
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
         self._table = Table(client=client, name=table)
+        self._tuning_jobs = DynamoTuningJobs(self._table)
 
     def load(self, job: str) -> JobRecord | None:
         """Return the job's item (strongly consistent), or None."""
-        item = self._table.get(_key(job))
+        item = None if job.startswith(TUNING_JOB) else self._table.get(_key(job))
         return None if item is None else _record(item)
 
     def register(self, record: JobRecord) -> JobRecord:
@@ -118,8 +120,17 @@ class DynamoJobs:
         return [item["TrainingJobName"]["S"] for item in items]
 
     def all(self) -> Iterator[JobRecord]:
-        """Iterate over every job, page by page and in no order."""
-        return map(_record, self._table.items())
+        """Iterate over every job, page by page and in no order; items of tuning jobs are left out."""
+        items = self._table.items()
+        return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(TUNING_JOB))
+
+    def tell_tuning_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
+        """Write what is known of one job of a tuning job into the tuning job's item, and let that live as long."""
+        self._tuning_jobs.tell(name, job, told, expires_at)
+
+    def tuning_job(self, name: str) -> TuningJobRecord | None:
+        """Return a tuning job's item (strongly consistent), or None while no job of it was judged."""
+        return self._tuning_jobs.load(name)
 
 
 def _key(job: str) -> "Item":
@@ -156,6 +167,7 @@ def _item(record: JobRecord) -> "Item":
         "Active": text(_ACTIVE) if record.active else None,
         "Closing": {"BOOL": record.closing},
         "LastObjectAt": _time(record.last_object_at),
+        "TuningJob": text_or_none(record.tuning_job),
         **_configuration(record),
     }
     return _key(record.job) | present(columns | _times(record))
@@ -224,6 +236,7 @@ def _record(item: "Item") -> JobRecord:
             setting_faults=columns.text_list("ConfigurationFaults"),
             rules_elsewhere=columns.texts("RulesElsewhere"),
             rule_places=columns.texts("RulePlaces"),
+            tuning_job=columns.text_or_none("TuningJob"),
         )
 
 

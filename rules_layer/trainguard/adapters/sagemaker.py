@@ -105,6 +105,7 @@ def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping
         profile_uri=profiler.get("S3OutputPath"),
         profiler_rules=_rules(described.get("ProfilerRuleConfigurations", [])),
         debugger_rules=_rules(described.get("DebugRuleConfigurations", [])),
+        tuning_job=_tuning_job(described.get("TuningJobArn", "")),
     )
 
 
@@ -118,6 +119,11 @@ def _rules(described: "Sequence[_AnyRuleConfiguration]") -> tuple[RuleConfigurat
         )
         for each in described
     )
+
+
+def _tuning_job(arn: str) -> str | None:
+    """Return the name in a tuning job's ARN, which ends in ``:hyper-parameter-tuning-job/<name>``."""
+    return arn.rpartition("/")[2] or None
 
 
 def _instances(resources: "ResourceConfigOutputTypeDef") -> tuple[str | None, int | None]:

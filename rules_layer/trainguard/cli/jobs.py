@@ -24,12 +24,13 @@ _VERDICT_CHARACTERS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which jobs: not closed ones, of a status, begun in the last ``since_s`` seconds, on which a rule has fired."""
+    """Which jobs: not closed ones, of a status, of a tuning job, begun in the last ``since_s`` seconds, that fired."""
 
     active: bool = False
     status: JobStatus | None = None
     since_s: float | None = None
     fired: bool = False
+    tuning_job: str | None = None
     limit: int = 50
 
 
@@ -55,6 +56,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     ringing: list[str]
     fired: list[str]
     evaluated_through: str | None
+    tuning_job: str | None
     fault: str | None = None
 
 
@@ -115,7 +117,7 @@ def _records(stores: Stores, wanted: Wanted, now: float, pool: ThreadPoolExecuto
     for record in records:
         at = begun(record)
         recent = wanted.since_s is None or (at is not None and now - at <= wanted.since_s)
-        if recent and wanted.status in {None, record.status}:
+        if recent and wanted.status in {None, record.status} and wanted.tuning_job in {None, record.tuning_job}:
             yield record
 
 
@@ -160,6 +162,7 @@ def _line(record: JobRecord, rows: Sequence[RuleRow], now: float) -> JobLine:
         ringing=[row.rule for row in firing],
         fired=fired,
         evaluated_through=None if report is None else iso(report.evaluated_through),
+        tuning_job=record.tuning_job,
     )
 
 

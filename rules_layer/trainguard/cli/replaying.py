@@ -172,6 +172,7 @@ def _known(name: str, subject: Subject, given: Mapping[str, str]) -> JobRecord:
         episodes={},
         active=False,
         closing=False,
+        tuning_job=None,
         policy=msgspec.structs.replace(live.policy, evaluated=True, why="somebody asked for the replay"),
         setting_sources={**live.setting_sources, **dict.fromkeys(given, "settings of the replay")},
     )

@@ -39,9 +39,10 @@ from trainguard.cli.rows import (
     told_time,
 )
 from trainguard.cli.table import stdout_console
+from trainguard.cli.tuning import tuning_answer
 from trainguard.cli.watch import watch
 from trainguard.ports import StoredRow
-from trainguard.records import JobRecord, RuleRow, Severity, Status
+from trainguard.records import JobRecord, RuleRow, Severity, Status, TuningJobRecord
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.units import show_duration
 
@@ -96,6 +97,7 @@ class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
     setting_faults: list[str]
     rules_elsewhere: dict[str, str]
     rule_places: dict[str, str]
+    tuning_job: str | None
 
 
 def status_command(request: Request) -> int:
@@ -114,9 +116,17 @@ def _look(request: Request) -> Callable[[], Answer]:
             opened.append(connect(request.where).stores)
         if request.job is None:
             return active_answer(opened[0], now=time.time())
+        tuning_job = _tuning_job(opened[0], request.job)
+        if tuning_job is not None:
+            return tuning_answer(tuning_job, now=time.time())
         return job_answer(opened[0], request.job, nodes=request.nodes, now=time.time())
 
     return look
+
+
+def _tuning_job(stores: Stores, name: str) -> TuningJobRecord | None:
+    """Return the tuning job of a name that no training job has."""
+    return stores.jobs.tuning_job(name) if stores.jobs.load(name) is None else None
 
 
 def active_answer(stores: Stores, *, now: float) -> Answer:
@@ -190,6 +200,7 @@ def job_answer(stores: Stores, job: str, *, nodes: bool, now: float) -> Answer:
         setting_faults=[] if record is None else list(record.setting_faults),
         rules_elsewhere={} if record is None else dict(record.rules_elsewhere),
         rule_places={} if record is None else dict(record.rule_places),
+        tuning_job=None if record is None else record.tuning_job,
     )
     blocks: list[Block] = [Heading(job), Facts(_facts(record, report, now))]
     rules = [stored for stored in whole if stored.row.rule != PROFILER_REPORT]
@@ -236,6 +247,7 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
         facts.append(("status", Cell(f"{record.status.value}{secondary}; {judged}", style)))
         if not record.policy.evaluated:
             facts.append(("not evaluated", Cell(record.policy.why, "bold yellow")))
+        facts.append(("tuning job", record.tuning_job or ""))
         facts += [("instances", instances(record)), ("started", told_time(record.started_at, now))]
         facts.append(("ended", told_time(record.ended_at, now)))
     if report is not None:

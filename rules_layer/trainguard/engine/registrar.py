@@ -99,6 +99,7 @@ def describe_record(
         profiling_interval_ms=description.profiling_interval_ms,
         framework_expected=description.framework_profiling or description.tags.get(FRAMEWORK_TAG) == FRAMEWORK_EXPECTED,
         stop_allowed=stop_allowed(description),
+        tuning_job=description.tuning_job,
     )
     return _with_settings(record, description, documents)
 

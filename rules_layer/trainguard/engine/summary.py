@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.evaluate import ATTEMPTS, expiry
-from trainguard.engine.findings import rank_findings
+from trainguard.engine.findings import Finding, rank_findings
 from trainguard.engine.fires import NAME_LIMIT, drain, enqueue, with_entries
 from trainguard.engine.job_verdicts import account_of, job_verdicts
 from trainguard.engine.plan import RulePlan, plan_rules
@@ -19,8 +19,11 @@ from trainguard.engine.streams import JobState, JobStreams, Watched, open_stream
 from trainguard.engine.telling import news_of
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
-from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow
+from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, TunedJob
 from trainguard.state.codec import CODEC, encode_state
+
+_TUNING_JOB = "tuning-job"
+"""Stands in ``JobState.shown`` where a rule's name would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,18 @@ class Summariser:
             account=account,
         )
         rows = job_rows(context, verdicts)
-        due = [row for row in rows if self._due(streams.state, row, now) or finished]
+        due = [row for row in rows if _due(streams.state, row.target, row.status.value, now) or finished]
+        tuned = _tuned(job, rank_findings(verdicts, account), finished=finished)
+        tuned_due = job.tuning_job is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now)
         news = news_of(job, plan, verdicts, account, streams.state)
         self._save(job, plan, streams, fires, news)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.slots[rule].fault
             self._services.journal.count("rule_errors", job=job.job, node=JOB_NODE, reason=f"{rule}: {fault}")
         self._services.rows.publish(due)
+        if job.tuning_job is not None and (tuned_due or finished):
+            expires_at = expiry(streams.through, now)
+            self._services.jobs.tell_tuning_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
             self._finish(job, streams, context.expires_at)
         return Summary(streams, tuple(verdicts), finished)
@@ -102,14 +110,6 @@ class Summariser:
             journal=self._services.journal,
         )
 
-    def _due(self, state: JobState, row: RuleRow, now: float) -> bool:
-        """Whether a row changed or is five minutes old; takes note that it will be written."""
-        shown = state.shown.get(row.target)
-        if shown is not None and shown[0] == row.status.value and now - shown[1] < SHOW_EVERY_S:
-            return False
-        state.shown[row.target] = (row.status.value, now)
-        return True
-
     def _finish(self, job: JobRecord, streams: JobStreams, expires_at: int | None) -> None:
         """Start the full report of the job and take the job off the active ones.
 
@@ -130,6 +130,27 @@ def job_rows(context: RowContext, verdicts: Sequence[Verdict]) -> list[RuleRow]:
     rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in verdicts]
     top = findings[0] if findings else None
     return [*rows, rule_row(context, report_verdict(verdicts, findings, context.plan), top)]
+
+
+def _due(state: JobState, name: str, said: str, now: float) -> bool:
+    """Whether what is shown under a name changed or is five minutes old; takes note that it will be written."""
+    shown = state.shown.get(name)
+    if shown is not None and shown[0] == said and now - shown[1] < SHOW_EVERY_S:
+        return False
+    state.shown[name] = (said, now)
+    return True
+
+
+def _tuned(job: JobRecord, findings: Sequence[Finding], *, finished: bool) -> TunedJob:
+    """Return what the tuning job's item is to say of the job."""
+    top = findings[0] if findings else None
+    return TunedJob(
+        status=job.status,
+        finished=finished,
+        findings=len(findings),
+        rule=None if top is None else top.rule,
+        severity=None if top is None else top.severity,
+    )
 
 
 def _failed(streams: JobStreams) -> set[str]:

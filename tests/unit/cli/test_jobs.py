@@ -10,14 +10,14 @@ from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, firing, job, row
 from trainguard.adapters.memory.faults import Fault
 from trainguard.errors import StateCodecError
-from trainguard.records import JobStatus, Severity, Status
+from trainguard.records import JobStatus, Severity, Status, TunedJob
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 __all__ = ["deployed"]
 DAY_S = 86_400.0
 LINE = {
     "job", "status", "active", "instance_type", "instance_count", "started_at", "ended_at", "duration_s", "verdict",
-    "finding", "severity", "cost_lost", "ringing", "fired", "evaluated_through", "fault",
+    "finding", "severity", "cost_lost", "ringing", "fired", "evaluated_through", "tuning_job", "fault",
 }  # fmt: skip
 
 
@@ -195,3 +195,13 @@ def test_given_a_job_of_many_nodes_when_listed_then_the_rows_of_its_nodes_are_no
     assert line() == {**before, "instance_count": 128}
     read = [call for call in deployed.world.faults.calls[begun:] if call.startswith("RuleStates.")]
     assert read == ["RuleStates.of_whole_job"]
+
+
+def test_given_jobs_of_a_tuning_job_when_asked_for_then_only_those_are_there(deployed: Deployed) -> None:
+    deployed.add(job("mine", tuning_job="tune"), firing("BatchSize", Severity.LOW))
+    deployed.add(job("other", tuning_job="tune-2"))
+    deployed.world.jobs.tell_tuning_job("tune", "mine", TunedJob(JobStatus.IN_PROGRESS), 1)
+    assert names(deployed, "--tuning", "tune") == ["mine"]
+    assert {line["job"]: line["tuning_job"] for line in listed(deployed)} == {
+        JOB: None, "mine": "tune", "other": "tune-2"
+    }  # fmt: skip

@@ -330,12 +330,13 @@ def test_given_the_stack_when_asked_for_a_report_then_it_is_started_waited_for_a
     assert f"trainguard open {JOB}" in said.out
 
 
-def test_given_an_execution_that_fails_when_waited_for_then_its_cause_is_told(
-    machine: DeployedStack, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("status", ["FAILED", "TIMED_OUT", "ABORTED"])
+def test_given_an_execution_that_does_not_succeed_when_waited_for_then_its_cause_is_told(
+    machine: DeployedStack, capsys: pytest.CaptureFixture[str], status: str
 ) -> None:
     machine.live_job()
-    ended(machine, "FAILED", "no item of the job")
-    assert "ended as FAILED: no item of the job" in " ".join(capsys.readouterr().err.split())
+    ended(machine, status, "no item of the job")
+    assert f"ended as {status}: no item of the job" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("name", ["no-such-job", f"{JOB}@replay-x", "./folder"])

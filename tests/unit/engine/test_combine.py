@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from trainguard.engine.combine import combine
 from trainguard.engine.episodes import Episode
 from trainguard.engine.slots import Reach, Verdict
@@ -96,3 +98,14 @@ def test_given_a_rule_that_fires_nowhere_when_combined_then_errors_speak_before_
     assert combine(RULE, parts).judgement.status is Status.ERROR
     del parts["algo-2"]
     assert combine(RULE, parts).judgement.status is Status.OK
+
+
+def test_given_nodes_that_fired_for_one_episode_when_combined_then_the_least_grave_counts_as_told() -> None:
+    def told(severity: str | None, episode: int) -> Verdict:
+        fired = verdict(is_open=True)
+        told = msgspec.structs.replace(fired.episode, alerted=episode, alerted_severity=severity)
+        return replace(fired, episode=told)
+
+    parts = {"algo-1": told("critical", 1), "algo-2": told("medium", 1), "algo-3": told("low", 0), "algo-4": verdict()}
+    assert combine(RULE, parts).episode.alerted_severity == "medium"
+    assert combine(RULE, {**parts, "algo-5": told(None, 1)}).episode.alerted_severity is None

@@ -87,3 +87,13 @@ def test_given_a_folder_without_prices_when_built_then_the_cost_says_why(tmp_pat
     report = judge(small(tmp_path), JobRecord("small-job", "arn", "profiles", "")).state().report
     assert (report.cost.spent, report.cost.note) == (None, "No money is told: the job's instance type is not known.")
     assert report.job.duration_s == pytest.approx(60 * MINUTES, abs=10.0)
+
+
+def test_given_a_finding_on_one_of_two_nodes_when_built_then_its_share_and_its_money_are_of_all_nodes(
+    tmp_path: Path,
+) -> None:
+    finding = judge(small(tmp_path)).state().report.findings[0]
+    assert (finding.nodes_affected, finding.nodes) == (1, 2)
+    assert finding.wasted_share is not None
+    assert finding.cost is not None
+    assert finding.wasted_share * finding.cost.spent == pytest.approx(finding.cost.lost, abs=0.01)

@@ -112,3 +112,8 @@ def test_given_128_nodes_with_gaps_when_told_then_the_worst_are_named_and_the_ot
     (said,) = data_missing(judged_job(job=of_nodes(128), nodes=nodes))
     assert said.startswith("8,256 minutes of system metrics are missing: 128 of algo-128, 127 of algo-127, ")
     assert said.endswith("122 of algo-122 and 121 more.")
+
+
+def test_given_a_single_fault_when_told_then_it_is_one() -> None:
+    once = judged_job(nodes=[Node(counters={"bad_objects": 1})])
+    assert data_missing(once) == ["Not used of system metrics: 1 bad object, 1 of algo-1."]

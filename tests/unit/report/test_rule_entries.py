@@ -108,7 +108,7 @@ def test_given_settings_when_listed_then_what_differs_from_the_documented_defaul
         (quiet("LoadBalancing", Status.NOT_APPLICABLE), JOB, None),
         (quiet("StepOutlier", Status.NOT_APPLICABLE), JOB, "Collect framework metrics next time: what was not "),
         (quiet("StepOutlier", Status.WARMING_UP), ended(), "It needs more than 200 steps of a process: nothing"),
-        (quiet("CPUBottleneck", Status.DISABLED), JOB, "Set rule_to_invoke to ProfilerReport to have it judged"),
+        (quiet("CPUBottleneck", Status.DISABLED), JOB, None),
         (quiet("CPUBottleneck", Status.ERROR), JOB, "Report this fault of TrainGuard: CPUBottleneck is quiet."),
         (
             saying(quiet("LowGPUUtilization", Status.WARMING_UP), data_points=400),
@@ -142,3 +142,8 @@ def test_given_an_instance_that_is_too_large_when_listed_then_the_overview_recom
     judged = judged_job(verdict, by_node={"OverallSystemUsage": {"algo-1": verdict}})
     assert [each.recommendation for each in rule_entries(judged)] == ["Try the job on a smaller instance."]
     assert entry(verdict).recommendation is None
+
+
+def test_given_a_rule_that_another_setting_leaves_out_when_listed_then_the_setting_is_named() -> None:
+    left_out = entry(quiet("CPUBottleneck", Status.DISABLED), rule_to_invoke="StepOutlier")
+    assert left_out.recommendation == "Set rule_to_invoke to ProfilerReport to have it judged with the others."

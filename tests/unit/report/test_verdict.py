@@ -354,3 +354,8 @@ def test_given_a_job_without_gpus_when_nothing_is_found_then_it_is_said_why_so_f
         "(2 rules do not apply, as it has no GPUs that wrote metrics)"
         in told(*rules, nodes=[Node(gpus=0, use=None)]).health
     )
+
+
+def test_given_nodes_with_more_and_fewer_gpus_when_told_then_every_gpu_counts_alike() -> None:
+    nodes = [Node(name="algo-1", gpus=8, use=90.0), Node(name="algo-2", gpus=1, use=0.0)]
+    assert "its 9 GPUs were 80 % busy on average" in told(*QUIET, nodes=nodes, job=ended()).health

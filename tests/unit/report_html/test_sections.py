@@ -326,9 +326,7 @@ def test_given_nodes_of_which_a_rule_tells_nothing_when_rendered_then_the_others
     assert read_page(nothing).by_id["rule-CPUBottleneck"].tag == "tr"
 
 
-def test_given_quantiles_of_a_histogram_when_rendered_then_none_is_beyond_the_shortest_and_the_longest() -> (
-    None
-):
+def test_given_quantiles_of_a_histogram_when_rendered_then_none_is_beyond_the_shortest_and_the_longest() -> None:
     stats = {"mean": 1.9, "max": 1.9, "p99": 1.91, "p95": 1.91, "p50": 1.87, "min": 1.88}
     series = {
         "process": "p",

@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
-from trainguard.adapters.frozen import frozen_record
+from trainguard.adapters.frozen import frozen_mapping, frozen_record
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
-from trainguard.records import JobRecord
+from trainguard.records import MOST_TUNED_JOBS, JobRecord, TunedJob, TuningJobRecord
 
 
 class MemoryJobs:
@@ -17,6 +18,7 @@ class MemoryJobs:
         self._faults = faults
         self._lock = threading.RLock()
         self._records: dict[str, JobRecord] = {}
+        self._tuning_jobs: dict[str, TuningJobRecord] = {}
 
     def load(self, job: str) -> JobRecord | None:
         """Return the job's item, or None."""
@@ -74,3 +76,19 @@ class MemoryJobs:
         with self._faults.call("Jobs.all"), self._lock:
             page = tuple(self._records.values())
         yield from page
+
+    def tell_tuning_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
+        """Write what is known of one job of a tuning job into the tuning job's item, and let that live as long."""
+        with self._faults.call("Jobs.tell_tuning_job"), self._lock:
+            stored = self._tuning_jobs.get(name, TuningJobRecord(name))
+            known = stored.jobs.get(job)
+            if known is None and len(stored.jobs) >= MOST_TUNED_JOBS:
+                self._tuning_jobs[name] = replace(stored, more=True, expires_at=expires_at)
+            elif known is None or told.finished or not known.finished:
+                jobs = frozen_mapping({**stored.jobs, job: told})
+                self._tuning_jobs[name] = replace(stored, jobs=jobs, expires_at=expires_at)
+
+    def tuning_job(self, name: str) -> TuningJobRecord | None:
+        """Return a tuning job's item, or None while no job of it was judged."""
+        with self._faults.call("Jobs.tuning_job"), self._lock:
+            return self._tuning_jobs.get(name)

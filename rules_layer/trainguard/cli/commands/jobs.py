@@ -19,6 +19,9 @@ def jobs(  # noqa: PLR0913 -- an option is a parameter here
         typer.Option("--since", metavar="SPAN", parser=span, help="Begun in the last 12h, 7d, …", show_default=False),
     ] = None,
     fired: Annotated[bool, typer.Option("--fired", help="Jobs on which a rule has fired.")] = False,
+    tuning: Annotated[
+        str | None, typer.Option("--tuning", metavar="NAME", help="Jobs of that tuning job.", show_default=False)
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")] = 50,
     stack: Stack = DEFAULT_STACK,
     region: Region = None,
@@ -34,6 +37,6 @@ def jobs(  # noqa: PLR0913 -- an option is a parameter here
     from trainguard.records import JobStatus
 
     wanted_status = None if status is None else JobStatus(status.value)
-    wanted = Wanted(active=active, status=wanted_status, since_s=since, fired=fired, limit=limit)
+    wanted = Wanted(active=active, status=wanted_status, since_s=since, fired=fired, tuning_job=tuning, limit=limit)
     where = Where(stack=stack, region=region, profile=profile)
     raise typer.Exit(jobs_command(where, wanted, as_json=as_json))

@@ -9,7 +9,8 @@ from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack
 
 def status(  # noqa: PLR0913 -- an option is a parameter here
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="One job; else all that are active.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[JOB]", help="A job, or a tuning job; else all active.", show_default=False),
     ] = None,
     *,
     nodes: Annotated[bool, typer.Option("--nodes", help="Show the rules on each node of the job too.")] = False,
@@ -23,7 +24,7 @@ def status(  # noqa: PLR0913 -- an option is a parameter here
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what rings on the active jobs, or every rule of one job with what it measured.
+    """Show what rings on the active jobs, every rule of one job with what it measured, or the jobs of a tuning job.
 
     Exit code 0: it was looked up. 1: a rule has fired and --fail-on-fire was given. 2: it could not be looked up.
 

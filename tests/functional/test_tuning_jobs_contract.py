@@ -1,0 +1,112 @@
+"""Tuning jobs in the table of jobs: an entry a job, whoever writes first, and hidden from who reads jobs."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+
+from tests.functional.strategies import names, on_each_world, tuned_jobs
+from tests.functional.tables import JOBS
+from tests.functional.worlds import MotoUnderTest, World
+from trainguard.errors import StateCodecError
+from trainguard.records import MOST_TUNED_JOBS, JobRecord, JobStatus, Severity, TunedJob, TuningJobRecord
+
+JOB = JobRecord("job", "arn:job", "profiles", "")
+RUNNING = TunedJob(JobStatus.IN_PROGRESS)
+FIRED = TunedJob(JobStatus.IN_PROGRESS, findings=2, rule="LowGPUUtilization", severity=Severity.HIGH)
+ENDED = TunedJob(JobStatus.COMPLETED, finished=True, findings=1, rule="BatchSize", severity=Severity.LOW)
+
+
+def test_given_no_job_of_it_when_loaded_then_there_is_none(world: World) -> None:
+    assert world.jobs.tuning_job("tune") is None
+
+
+@on_each_world
+@given(job=names, told=tuned_jobs())
+def test_given_any_entry_when_told_then_it_reads_back_equal(world: World, job: str, told: TunedJob) -> None:
+    name = world.new_job()
+    world.jobs.tell_tuning_job(name, job, told, 9)
+    world.jobs.tell_tuning_job(name, job, told, 9)
+    assert world.jobs.tuning_job(name) == TuningJobRecord(name, {job: told}, expires_at=9)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("a", "b", "c.#:1"))))
+def test_given_jobs_in_any_order_when_told_then_none_displaces_another(world: World, order: tuple[str, ...]) -> None:
+    for job in order:
+        world.jobs.tell_tuning_job("tune", job, RUNNING, 1)
+    world.jobs.tell_tuning_job("tune", "b", FIRED, 2)
+    assert world.jobs.tuning_job("tune") == TuningJobRecord(
+        "tune", {"a": RUNNING, "b": FIRED, "c.#:1": RUNNING}, expires_at=2
+    )
+
+
+def test_given_a_finished_job_when_an_older_word_comes_late_then_nothing_of_it_is_written(world: World) -> None:
+    world.jobs.tell_tuning_job("tune", "a", ENDED, 5)
+    world.jobs.tell_tuning_job("tune", "a", FIRED, 6)
+    assert world.jobs.tuning_job("tune") == TuningJobRecord("tune", {"a": ENDED}, expires_at=5)
+
+
+def test_given_a_finished_job_when_it_is_finished_again_then_the_last_word_stands(world: World) -> None:
+    again = TunedJob(JobStatus.COMPLETED, finished=True)
+    for told in (RUNNING, ENDED, again):
+        world.jobs.tell_tuning_job("tune", "a", told, 5)
+    assert world.jobs.tuning_job("tune") == TuningJobRecord("tune", {"a": again}, expires_at=5)
+
+
+def fill(world: World) -> None:
+    """Let a tuning job have as many jobs as are named."""
+    world.jobs.tell_tuning_job("tune", "job-0", RUNNING, 1)
+    others = [f"job-{number}" for number in range(1, MOST_TUNED_JOBS)]
+    if isinstance(world, MotoUnderTest):
+        item = world.job("tuning-job/tune")
+        entry = item["Jobs"]["M"]["job-0"]
+        jobs = {"M": dict.fromkeys(["job-0", *others], entry)}
+        world.dynamodb.put_item(TableName=JOBS, Item={**item, "Jobs": jobs})
+        return
+    for job in others:
+        world.jobs.tell_tuning_job("tune", job, RUNNING, 1)
+
+
+def test_given_as_many_jobs_as_are_named_when_one_more_is_told_then_only_that_it_is_there_is_kept(world: World) -> None:
+    fill(world)
+    full = world.jobs.tuning_job("tune")
+    assert full is not None
+    assert (len(full.jobs), full.more) == (MOST_TUNED_JOBS, False)
+    for job, at in (("further", 2), ("further", 2), ("job-7", 3)):
+        world.jobs.tell_tuning_job("tune", job, ENDED, at)
+    over = world.jobs.tuning_job("tune")
+    assert over == TuningJobRecord("tune", {**full.jobs, "job-7": ENDED}, more=True, expires_at=3)
+
+
+def test_given_a_tuning_job_when_jobs_are_read_then_it_is_none_of_them(world: World) -> None:
+    world.jobs.register(JOB)
+    world.jobs.tell_tuning_job("job", "another", FIRED, 1)
+    assert list(world.jobs.all()) == [JOB]
+    assert world.jobs.active() == ["job"]
+    assert world.jobs.load("job") == JOB
+    assert world.jobs.load("tuning-job/job") is None
+
+
+def test_given_a_tuning_job_when_read_in_the_console_then_columns_have_the_agreed_names(
+    moto_world: MotoUnderTest,
+) -> None:
+    moto_world.jobs.tell_tuning_job("tune", "a", FIRED, 9)
+    entry = {
+        "Status": {"S": "InProgress"},
+        "Finished": {"BOOL": False},
+        "Findings": {"N": "2"},
+        "Rule": {"S": "LowGPUUtilization"},
+        "Severity": {"S": "high"},
+    }
+    assert moto_world.job("tuning-job/tune") == {
+        "TrainingJobName": {"S": "tuning-job/tune"},
+        "Jobs": {"M": {"a": {"M": entry}}},
+        "ExpiresAt": {"N": "9"},
+    }
+
+
+def test_given_an_item_that_cannot_be_read_when_loaded_then_the_error_names_it(moto_world: MotoUnderTest) -> None:
+    moto_world.jobs.tell_tuning_job("tune", "a", FIRED, 9)
+    moto_world.update_job("tuning-job/tune", written={"Jobs": "no map"})
+    with pytest.raises(StateCodecError, match="Jobs/tuning-job/tune has Codec 0: there is no 'M'"):
+        moto_world.jobs.tuning_job("tune")

@@ -1,0 +1,109 @@
+"""`trainguard status` of a tuning job: its jobs, the worst first."""
+
+import json
+
+import pytest
+
+from tests.support.small_job import JOB
+from tests.unit.cli.seen import Deployed, deployed, job
+from trainguard.records import MOST_TUNED_JOBS, JobStatus, Severity, TunedJob
+
+__all__ = ["deployed"]
+
+LOW_GPU = TunedJob(JobStatus.STOPPED, finished=True, findings=3, rule="LowGPUUtilization", severity=Severity.CRITICAL)
+BATCH = TunedJob(JobStatus.IN_PROGRESS, findings=1, rule="BatchSize", severity=Severity.LOW)
+
+
+@pytest.fixture
+def tuned(deployed: Deployed) -> Deployed:
+    """Return a deployment with a tuning job of three."""
+    for name, told in (("a-well", TunedJob(JobStatus.COMPLETED, finished=True)), ("b", BATCH), ("c", LOW_GPU)):
+        deployed.world.jobs.tell_tuning_job("tune", name, told, 1)
+    return deployed
+
+
+def test_given_a_tuning_job_when_asked_for_as_a_document_then_its_jobs_are_there_the_worst_first(
+    tuned: Deployed,
+) -> None:
+    assert json.loads(tuned.run("status", "tune", "--json").stdout) == {
+        "schema_version": "1",
+        "generated_at": "2026-11-21T08:17:00.000Z",
+        "tuning_job": "tune",
+        "seen": 3,
+        "finished": 2,
+        "with_findings": 2,
+        "more": False,
+        "jobs": [
+            {
+                "job": "c",
+                "status": "Stopped",
+                "finished": True,
+                "findings": 3,
+                "finding": "LowGPUUtilization",
+                "severity": "critical",
+            },
+            {
+                "job": "b",
+                "status": "InProgress",
+                "finished": False,
+                "findings": 1,
+                "finding": "BatchSize",
+                "severity": "low",
+            },
+            {
+                "job": "a-well",
+                "status": "Completed",
+                "finished": True,
+                "findings": 0,
+                "finding": None,
+                "severity": None,
+            },
+        ],
+    }
+
+
+def test_given_a_tuning_job_when_shown_to_a_person_then_each_job_has_a_line(tuned: Deployed) -> None:
+    shown = tuned.shown("status", "tune", columns=100)
+    assert "3, 2 of them judged to their end" in shown
+    assert "LowGPUUtilization (critical) on c" in shown
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert lines[-3:] == [
+        "c Stopped to its end critical LowGPUUtilization and 2 more",
+        "b InProgress still low BatchSize",
+        "a-well Completed to its end no finding",
+    ]
+
+
+@pytest.mark.parametrize(("told", "code"), [(BATCH, 1), (TunedJob(JobStatus.COMPLETED, finished=True), 0)])
+def test_given_findings_or_none_when_asked_to_fail_on_fire_then_the_exit_code_says_so(
+    deployed: Deployed, told: TunedJob, code: int
+) -> None:
+    deployed.world.jobs.tell_tuning_job("tune", "a", told, 1)
+    assert deployed.run("status", "tune", "--fail-on-fire").exit_code == code
+
+
+def test_given_more_jobs_than_are_named_when_shown_then_it_says_where_all_are(deployed: Deployed) -> None:
+    for number in range(MOST_TUNED_JOBS + 1):
+        deployed.world.jobs.tell_tuning_job("tune", f"job-{number}", BATCH, 1)
+    result = deployed.run("status", "tune")
+    assert "750 and more, 0 of them judged to their end" in result.stdout
+    assert "`trainguard jobs --tuning tune` has all." in result.stderr
+
+
+def test_given_a_training_job_and_a_tuning_job_of_one_name_when_asked_for_then_the_training_job_is_shown(
+    tuned: Deployed,
+) -> None:
+    tuned.world.jobs.tell_tuning_job(JOB, "a", BATCH, 1)
+    assert json.loads(tuned.run("status", JOB, "--json").stdout)["job"] == JOB
+
+
+def test_given_a_job_of_a_tuning_job_when_asked_for_then_it_names_it(tuned: Deployed) -> None:
+    tuned.add(job("c", tuning_job="tune"))
+    assert json.loads(tuned.run("status", "c", "--json").stdout)["tuning_job"] == "tune"
+    assert "tuning job" in tuned.shown("status", "c", columns=100)
+
+
+def test_given_a_name_that_nothing_has_when_asked_for_then_it_is_refused(tuned: Deployed) -> None:
+    result = tuned.run("status", "tune-9")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "tune-9" in result.stderr

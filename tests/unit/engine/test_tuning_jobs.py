@@ -1,0 +1,139 @@
+"""Two jobs of a tuning job: what its item says of them, in whatever order and however often they are judged."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, Upload, describe, uploads
+from trainguard.adapters.memory.faults import Fault
+from trainguard.records import JobStatus, Severity, TunedJob, TuningJobRecord
+
+TUNE, OTHER, TELL = "tune", "other-job", "Jobs.tell_tuning_job"
+LOW = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
+WELL = [
+    Upload(each.at, each.key.replace(JOB, OTHER), each.body)
+    for each in uploads(low=False)
+    if "system/incremental" in each.key and "algo-1" in each.key
+]
+ENDED = {
+    JOB: TunedJob(JobStatus.COMPLETED, finished=True, findings=1, rule="LowGPUUtilization", severity=Severity.CRITICAL),
+    OTHER: TunedJob(JobStatus.COMPLETED, finished=True),
+}
+
+
+def describe_both(network: Network, status: JobStatus = JobStatus.IN_PROGRESS, tuning_job: str | None = TUNE) -> None:
+    for job in (JOB, OTHER):
+        network.world.training_jobs.set(replace(describe(status=status), job=job, arn=job, tuning_job=tuning_job))
+
+
+def begun(*, tuning_job: str | None = TUNE) -> Network:
+    network = Network()
+    describe_both(network, tuning_job=tuning_job)
+    return network
+
+
+def arrive(network: Network, chosen: list[Upload]) -> None:
+    """Let objects appear and ring, with a tick after each."""
+    for upload in chosen:
+        network.put(upload)
+        network.ring(upload, max(upload.at, network.now))
+        network.run_until(max(upload.at, network.now), batch_s=0.0)
+        network.tick()
+
+
+def settle(network: Network, minutes: int) -> None:
+    for _ in range(minutes):
+        network.run_until(network.now + 60.0, batch_s=0.0)
+        network.tick()
+
+
+def end(network: Network) -> None:
+    describe_both(network, JobStatus.COMPLETED)
+    settle(network, 30)
+
+
+def tuning(network: Network) -> TuningJobRecord:
+    found = network.world.jobs.tuning_job(TUNE)
+    assert found is not None
+    return found
+
+
+def told(network: Network) -> int:
+    return network.world.faults.calls.count(TELL)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [[*LOW, *WELL], [*WELL, *LOW], sorted([*LOW, *WELL], key=lambda each: each.at)],
+    ids=["one after the other", "the other way round", "at once"],
+)
+def test_given_two_jobs_in_any_order_when_both_have_ended_then_each_has_its_entry_the_worst_first(
+    order: list[Upload],
+) -> None:
+    network = begun()
+    arrive(network, order)
+    end(network)
+    found = tuning(network)
+    assert found.jobs == ENDED
+    assert [name for name, _ in found.worst_first] == [JOB, OTHER]
+    assert (found.finished, found.with_findings, found.more) == (2, 1, False)
+
+
+def test_given_two_jobs_that_run_when_judged_then_what_rings_shows_before_they_end() -> None:
+    network = begun()
+    arrive(network, sorted([*LOW, *WELL], key=lambda each: each.at))
+    found = tuning(network)
+    assert found.jobs == {
+        JOB: replace(ENDED[JOB], status=JobStatus.IN_PROGRESS, finished=False),
+        OTHER: TunedJob(JobStatus.IN_PROGRESS),
+    }
+    assert found.finished == 0
+    assert found.expires_at is not None
+    assert 0.0 <= network.now + 90 * 86_400 - found.expires_at <= 300.0
+
+
+def test_given_nothing_new_when_ticks_go_on_then_an_entry_is_written_every_five_minutes_and_never_changes() -> None:
+    network = begun()
+    arrive(network, LOW)
+    settle(network, 1)
+    before, count = tuning(network), told(network)
+    settle(network, 5)
+    assert told(network) - count == 1
+    assert tuning(network).jobs == before.jobs
+
+
+def test_given_a_job_of_no_tuning_job_when_judged_then_nothing_is_told() -> None:
+    network = begun(tuning_job=None)
+    arrive(network, LOW)
+    settle(network, 5)
+    assert told(network) == 0
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
+def test_given_a_writer_that_dies_at_an_entry_when_ticks_go_on_then_it_is_there_within_five_minutes(
+    fault: Fault,
+) -> None:
+    network = begun()
+    network.world.faults.schedule(TELL, fault)
+    network.lasting_faults = True
+    arrive(network, LOW[:2])
+    assert network.world.faults.pending == ()
+    settle(network, 5)
+    assert tuning(network).jobs == {JOB: TunedJob(JobStatus.IN_PROGRESS)}
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.FAIL_BEFORE])
+def test_given_a_writer_that_dies_at_the_last_entry_when_ticks_go_on_then_the_job_is_finished_with_it(
+    fault: Fault,
+) -> None:
+    reference, network = begun(), begun()
+    arrive(reference, LOW)
+    end(reference)
+    network.world.faults.schedule(TELL, fault, nth=told(reference))
+    network.lasting_faults = True
+    arrive(network, LOW)
+    end(network)
+    assert network.world.faults.pending == ()
+    assert not network.job().active
+    assert tuning(network).jobs == {JOB: ENDED[JOB]}
