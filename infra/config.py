@@ -56,6 +56,8 @@ class DeploymentConfig:
         Folder of a Python package with rules of the deployment's own, relative to the project; None for none.
     canary : bool
         Whether a synthetic job proves once a day that the deployment detects and alerts.
+    dashboard : bool
+        Whether the stack has a CloudWatch dashboard.
     kms_key_arn : str or None
         Key that encrypts bucket, tables, queues, topics and logs; None leaves that to keys that cost nothing.
     permissions_boundary : str or None
@@ -88,6 +90,7 @@ class DeploymentConfig:
     evaluate: str | None = None
     rules_package: str | None = None
     canary: bool = True
+    dashboard: bool = True
     kms_key_arn: str | None = None
     permissions_boundary: str | None = None
     vpc_id: str | None = None
@@ -165,6 +168,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     ),
     "rules_package": matching(r"\S(.*\S)?", "the folder of a Python package"),
     "canary": boolean,
+    "dashboard": boolean,
     "kms_key_arn": matching(
         rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias"
     ),

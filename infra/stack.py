@@ -9,7 +9,7 @@ from infra.config import DeploymentConfig
 from infra.constructs.actions import Actions
 from infra.constructs.canary import Canary
 from infra.constructs.dashboard import Dashboard
-from infra.constructs.evaluation import DOORBELL_VISIBILITY_S, Evaluation
+from infra.constructs.evaluation import DOORBELL_VISIBILITY_S, Evaluation, Machines
 from infra.constructs.forwarding import Forwarding
 from infra.constructs.function import FunctionPlatform
 from infra.constructs.ingest import Ingest
@@ -55,8 +55,7 @@ class TrainGuardStack(Stack):
             storage=storage,
             ingest=ingest,
             settings=settings,
-            fire_machine_arn=actions.state_machine_arn,
-            report_machine_arn=reports.state_machine_arn,
+            machines=Machines(fire_arn=actions.state_machine_arn, report_arn=reports.state_machine_arn),
         )
         lifecycle = Lifecycle(
             self,
@@ -80,7 +79,8 @@ class TrainGuardStack(Stack):
             canary=canary,
         )
         monitoring = Monitoring(self, "Monitoring", config=config, parts=watched)
-        Dashboard(self, "Dashboard", parts=watched, alarms=monitoring.alarms)
+        if config.dashboard:
+            Dashboard(self, "Dashboard", parts=watched, alarms=monitoring.alarms)
         Queries(self, "Queries", functions=watched.functions)
         if config.central_bus_arn:
             Forwarding(

@@ -1,5 +1,7 @@
 """The two functions that bring the rules' state up to date: at each doorbell, and once a minute."""
 
+from dataclasses import dataclass
+
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -25,6 +27,14 @@ _TICK_TIMEOUT_S = 60
 _LEAST_EVENT_AGE_S = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """ARNs of the state machines that a verdict may start."""
+
+    fire_arn: str
+    report_arn: str
+
+
 class Evaluation(Construct):
     """`evaluate_objects` behind the doorbell queue, and `tick` behind a clock."""
 
@@ -37,15 +47,13 @@ class Evaluation(Construct):
         storage: Storage,
         ingest: Ingest,
         settings: Settings,
-        fire_machine_arn: str,
-        report_machine_arn: str,
+        machines: Machines,
     ) -> None:
         super().__init__(scope, construct_id)
         self._platform = platform
         self._storage = storage
         self._settings = settings
-        self._fire_machine_arn = fire_machine_arn
-        self._report_machine_arn = report_machine_arn
+        self._machines = machines
         self.evaluate_objects = self._build_evaluate_objects(ingest.doorbells)
         self.tick = self._build_tick(ingest)
 
@@ -139,7 +147,7 @@ class Evaluation(Construct):
         return [
             allow("PublishRuleState", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             allow("SendTasks", ["sqs:SendMessage"], [doorbells.queue_arn]),
-            allow("StartExecutions", ["states:StartExecution"], [self._fire_machine_arn, self._report_machine_arn]),
+            allow("StartExecutions", ["states:StartExecution"], [self._machines.fire_arn, self._machines.report_arn]),
             describe_training_jobs(self),
             allow("ReadJobFiles", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/job.json"]),
             allow("ListProfileObjects", ["s3:ListBucket"], [self._storage.bucket_arn]),
@@ -151,7 +159,7 @@ class Evaluation(Construct):
             "NODE_STATE_TABLE": self._storage.node_state.table_name,
             "RULE_STATE_TABLE": self._storage.rule_state.table_name,
             "TASK_QUEUE_URL": doorbells.queue_url,
-            "FIRE_STATE_MACHINE_ARN": self._fire_machine_arn,
-            "REPORT_STATE_MACHINE_ARN": self._report_machine_arn,
+            "FIRE_STATE_MACHINE_ARN": self._machines.fire_arn,
+            "REPORT_STATE_MACHINE_ARN": self._machines.report_arn,
             **self._settings.environment(),
         }

@@ -33,7 +33,7 @@ class Severity(StrEnum):
 
 
 class AlertKind(StrEnum):
-    """What an alert tells: that a rule fired, grew graver, is over; that a stop is to come; that settings are faulty."""
+    """What an alert tells: a rule fired, grew graver, is over; a stop is to come; settings are faulty."""
 
     FIRE = "fire"
     ESCALATION = "escalation"

@@ -23,7 +23,7 @@ _EXPIRES = {"#expires": "ExpiresAt"}
 _MOST: "Item" = {":most": integer(MOST_TUNED_JOBS)}
 _NOTHING: "Item" = {":none": {"M": {}}}
 _NO_ROOM = "size(#jobs) >= :most AND attribute_not_exists(#jobs.#job)"
-_HAS_ROOM = "attribute_exists(#jobs) AND (size(#jobs) <= :most OR attribute_exists(#jobs.#job))"
+_HAS_ROOM = "attribute_exists(#jobs) AND (size(#jobs) < :most OR attribute_exists(#jobs.#job))"
 _NOT_FINISHED = "(attribute_not_exists(#jobs.#job) OR #jobs.#job.#finished = :no)"
 
 
