@@ -235,7 +235,7 @@ def test_given_framework_files_alone_when_read_then_compatible_refuses_and_docum
     read = documented(profile)
     assert read.status("StepOutlier") is Status.OK
     assert read.datapoints("StepOutlier") == 300 - 100
-    assert read.status("LowGPUUtilization") is Status.WAITING_FOR_DATA
+    assert read.status("LowGPUUtilization") is Status.NOT_APPLICABLE
 
 
 def test_given_times_of_tensorflow_traces_when_two_workers_trace_a_step_then_compatible_moves_the_second(

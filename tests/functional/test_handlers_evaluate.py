@@ -25,6 +25,7 @@ FRAMEWORK_RUNG = "1784022148429320_72-algo-2"
 MINUTE_RUNG = 1_784_022_120
 NOTHING_FAILED: dict[str, Any] = {"batchItemFailures": []}
 JUST_SERVICE = frozenset({("service",)})
+AND_RULE = JUST_SERVICE | {("service", "RuleName")}
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
@@ -105,7 +106,7 @@ def test_given_recorded_doorbells_when_they_ring_then_states_rows_and_one_fire_f
     assert row["CostLost"]["S"].startswith("about USD ")
     assert (answer.metrics["FiresStarted"], answer.metrics["FiresAlreadyStarted"]) == (1, 1)
     assert answer.metrics["ObjectsApplied"] == 3  # both minutes, and framework events that waited for later ones
-    assert answer.dimensions == JUST_SERVICE
+    assert answer.dimensions == AND_RULE
 
 
 def test_given_the_first_objects_of_a_job_when_they_ring_then_it_is_registered_as_sagemaker_describes_it(

@@ -55,7 +55,7 @@ def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_
     one, many = estimate(of(1), PRICES), estimate(of(128), PRICES)
     assert f"that is {money(total(one.profile))} USD for each" in PAGE.replace("\n  ", " ")
     assert f"Alerts cost {money(total(one.fire))} USD each" in PAGE
-    assert f"add {money(total(one.busy))}0 USD a month" in PAGE
+    assert f"add {money(total(one.busy))} USD a month" in PAGE
     assert f"{round(one.workload.profile_bytes / 1e6)} MB an hour" in PAGE
     assert 0.4 < many.an_hour / 128 / one.an_hour < 0.6
     assert 0.15 < total(one.at_end) / (one.the_job - total(one.at_end)) < 0.25
@@ -69,8 +69,9 @@ def test_given_the_readme_when_it_tells_costs_then_they_are_the_models() -> None
     for nodes, says in ((1, "0.0012 USD an hour for a job of one node"), (128, "0.07 USD for 128 nodes")):
         assert says in told
         assert float(says.split()[0]) == pytest.approx(estimate(of(nodes), PRICES).an_hour, rel=0.05)
-    assert "an idle deployment under 3 USD a month" in told
-    assert total(estimate(of(1), PRICES).idle) < 3.0
+    assert "an idle deployment about 7 USD a month, 3 of them the dashboard" in told
+    assert total(estimate(of(1), PRICES).idle) == pytest.approx(7.0, rel=0.05)
+    assert DASHBOARDS * PRICES.dashboard_month == 3.0
 
 
 def test_given_the_template_when_its_alarms_and_dashboards_are_counted_then_the_model_knows_them_all() -> None:

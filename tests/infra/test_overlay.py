@@ -9,6 +9,7 @@ from tests.infra.template import Template
 FUNCTIONS = (
     "ActionsComposeAlertFunction",
     "ActionsDecideStopFunction",
+    "CanaryFunction",
     "EvaluationEvaluateObjectsFunction",
     "EvaluationTickFunction",
     "LifecycleJobLifecycleFunction",
