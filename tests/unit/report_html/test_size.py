@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.support.report_samples import make_timelines
+from tests.support.timeline_samples import make_timelines
 from tests.unit.report_html.markup import faults_of, read_page
 from tests.unit.report_html.reports import box, coverage, fired, low_gpu, report
 from trainguard.report.document import Report, RuleEntry

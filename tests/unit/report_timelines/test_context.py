@@ -6,15 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.support.report_samples import (
-    HOSTILE,
-    START,
-    bad_report,
-    healthy_report,
-    hostile_report,
-    large_report,
-    make_timelines,
-)
+from tests.support.report_samples import HOSTILE, bad_report, healthy_report, hostile_report, large_report
+from tests.support.timeline_samples import START, make_timelines
 from trainguard.report.document import Report
 from trainguard.report.html.islands import ISLAND
 from trainguard.report.html.packing import unpack_floats, unpack_percents

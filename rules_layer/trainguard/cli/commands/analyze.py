@@ -17,7 +17,7 @@ from trainguard.cli.options import (
 )
 
 
-def analyze(  # noqa: PLR0913 -- an option is a parameter here
+def analyze(
     source: Source,
     *,
     out: Annotated[

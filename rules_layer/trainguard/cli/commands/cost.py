@@ -8,7 +8,7 @@ import typer
 from trainguard.cli.options import AsJson
 
 
-def cost(  # noqa: PLR0913 -- an option is a parameter here
+def cost(
     *,
     nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=100_000, help="Nodes of the job.")] = 1,
     hours: Annotated[float, typer.Option("--hours", metavar="H", min=0.01, max=8_760, help="Its length.")] = 24.0,

@@ -7,7 +7,7 @@ import typer
 from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack, StatusOf, span
 
 
-def jobs(  # noqa: PLR0913 -- an option is a parameter here
+def jobs(
     *,
     active: Annotated[bool, typer.Option("--active", help="Jobs that are judged still.")] = False,
     status: Annotated[

@@ -7,7 +7,7 @@ import typer
 from trainguard.cli.options import DEFAULT_STACK, AsJson, Job, Profile, Region, Stack, span
 
 
-def open_report(  # noqa: PLR0913 -- an option is a parameter here
+def open_report(
     job: Job,
     *,
     expires: Annotated[

@@ -8,7 +8,7 @@ import typer
 from trainguard.cli.options import DEFAULT_STACK, AsJson, Params, Prices, Profile, Region, Stack
 
 
-def replay(  # noqa: PLR0913 -- an option is a parameter here
+def replay(
     source: Annotated[
         str,
         typer.Argument(

@@ -44,7 +44,7 @@ _Out = Annotated[
 ]
 
 
-def report(  # noqa: PLR0913 -- an option is a parameter here
+def report(
     source: _Source = None,
     *,
     fleet: Annotated[bool, typer.Option("--fleet", help="One page over all jobs of the stack.")] = False,

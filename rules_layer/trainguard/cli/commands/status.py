@@ -7,7 +7,7 @@ import typer
 from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack
 
 
-def status(  # noqa: PLR0913 -- an option is a parameter here
+def status(
     job: Annotated[
         str | None,
         typer.Argument(metavar="[JOB]", help="A job, or a tuning job; else all active.", show_default=False),
