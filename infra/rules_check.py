@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-_LEFT_OUT = ("trainguard.cli", "trainguard.local", "trainguard.compatible")
+_LEFT_OUT = ("trainguard.cli", "trainguard.compatible", "trainguard.config", "trainguard.local")
 
 
 class _LayerOnly(MetaPathFinder):

@@ -21,6 +21,9 @@ UPLOADING = "Uploading"
 MAX_FIRE_AGE_S = 1_800.0
 """A fire is minutes old when all is well; an older one comes from a backlog or a replay."""
 
+MAX_CLOCK_LEAD_S = 300.0
+"""How far a node's clock may be ahead; what is said to be later has no age that could be trusted."""
+
 SAME_MOMENT_S = 1.0
 """Times of creation this close are one: they are stored to the millisecond."""
 
@@ -126,6 +129,8 @@ def _objection_of_status(case: StopCase, description: TrainingJobDescription) ->
 
 def _objection_of_age(case: StopCase, now: float) -> str | None:
     age_s = now - _epoch(case.fired_at)
+    if age_s < -MAX_CLOCK_LEAD_S:
+        return f"the fire lies {-age_s / 60.0:.0f} min in the future: the node's clock is wrong, and its age not known"
     if age_s <= MAX_FIRE_AGE_S:
         return None
     return f"the fire is {age_s / 60.0:.0f} min old, and the job may have recovered since"
@@ -139,10 +144,18 @@ def _objection_of_row(case: StopCase, row: StoredRow | None, now: float) -> str 
         return f"{case.rule} no longer fires: {row.row.reason}"
     if row.fire_id != case.fire_id:
         return f"{case.rule} has fired anew since, and that fire has a grace time of its own"
-    through = row.row.evaluated_through
+    return _objection_of_watermark(case, row.row.evaluated_through, now)
+
+
+def _objection_of_watermark(case: StopCase, through: float | None, now: float) -> str | None:
+    """Return why what the row says may not be true of the job as it is now; ``through`` in epoch seconds."""
     if through is None or now - through > MAX_FIRE_AGE_S:
         seen = "never" if through is None else f"{(now - through) / 60.0:.0f} min ago"
         return f"{case.rule} was evaluated {seen} for the last time, and the job may have recovered since"
+    if through - now > MAX_CLOCK_LEAD_S:
+        return f"{case.rule} was evaluated at a time that is still to come: a node's clock is wrong"
+    if through < _epoch(case.fired_at):
+        return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
     return None
 
 

@@ -22,6 +22,8 @@ SETTINGS = {
     "rule_to_invoke": RULE,
     f"{RULE}_window": 20,
     f"{RULE}_patience": 20,
+    f"{RULE}_threshold_p95": 70,
+    f"{RULE}_threshold_p5": 10,
     "evaluate": "on",
     "staged": "none",
     "muted": "none",

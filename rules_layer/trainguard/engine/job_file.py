@@ -23,7 +23,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Time = Annotated[datetime, msgspec.Meta(tz=True)] | Annotated[float, msgspec.Meta(ge=0.0, lt=32_503_680_000.0)]
 _Value = _Text | int | float | bool
-_Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 
 
 class JobFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -159,7 +159,7 @@ class SystemStream:
             self._rules.fail(rule, fault)
         except RuleConfigError:
             pass  # the rule's own judgement says so, in its row
-        except Exception as fault:
+        except (Exception, SystemExit) as fault:
             self._rules.fail(rule, fault)
         return 0
 

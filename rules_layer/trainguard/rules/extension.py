@@ -36,7 +36,7 @@ STATE_CAP_BYTES = 4_096
 
 AnyRule = AnySystemRule | AnyFrameworkRule | AnyJobRule
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{0,39}")
 _PARAMETER = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PLAIN = (
     msgspec.inspect.IntType,
@@ -143,7 +143,7 @@ def check_rule(rule: Any) -> None:
         )
     name = getattr(rule, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise RuleLoadError(_called(rule), "name", name, "letters and digits, a letter first, at most 63 of them")
+        raise RuleLoadError(_called(rule), "name", name, "letters and digits, a letter first, at most 40 of them")
     parameters = _check_parameters(rule)
     _check_state(rule)
     try:

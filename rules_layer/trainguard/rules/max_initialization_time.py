@@ -20,6 +20,9 @@ A file of steps is closed after up to 60 s, and held until a file of the node is
 minute takes up to 180 s; that later file may itself arrive 120 s late.
 """
 
+RESTART_S = 300.0
+"""Samples that are missing for a shorter time are no restart: another instance takes minutes to come up."""
+
 CLEAR_AFTER_S = 180.0
 START, RESTART = "training start", "restart of the job"
 
@@ -71,7 +74,7 @@ def _starts(view: JobView, started_at: float) -> list[_Start]:
 
     A job that was interrupted before its first step begins anew.
     """
-    restarts = [end for _, end in view.interruptions if end > started_at]
+    restarts = [end for begin, end in view.interruptions if end > started_at and end - begin >= RESTART_S]
     first_step_at = view.first_step_at
     before = [at for at in restarts if first_step_at is None or at <= first_step_at]
     starts = [_Start(before[-1], RESTART, first_step_at) if before else _Start(started_at, START, first_step_at)]

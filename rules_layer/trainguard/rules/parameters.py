@@ -146,6 +146,10 @@ def _resolve(
                 parameters[rule] = parameters_type(**values)
             except RuleConfigError as fault:
                 wrong = [fault]
+            except Exception as fault:
+                # A rule of somebody else's may refuse its values in any way: that is a fault of this rule alone.
+                told = f"what the rule accepts ({type(fault).__name__}: {fault})"
+                wrong = [RuleConfigError(rule, "parameters", dict(values), told)]
         if wrong:
             faults[rule] = wrong
     return parameters, faults

@@ -15,10 +15,15 @@ from trainguard.settings.policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPo
 
 EVALUATE, STAGED, MUTED, QUIET_HOURS = "evaluate", "staged", "muted", "quiet-hours"
 STOP_RULES, STOP_GRACE, STOP_DRY_RUN = "stop-rules", "stop-grace", "stop-dry-run"
-STOP_PREFIX = "stop-"
+_STOPS = re.compile(r"stops?([-_].*)?", re.IGNORECASE | re.DOTALL)
 
 _EVERY, _TAGGED, _NO = frozenset({"all", "on", "true"}), "tagged", frozenset({"off", "none", "false"})
 _PATTERN = re.compile(r"(?=[^*]*\*)[A-Za-z0-9*-]{1,63}", re.ASCII)
+
+
+def about_stops(name: str) -> bool:
+    """Whether a setting's name speaks of stops, be it misspelt: then what it wanted to forbid must not happen."""
+    return _STOPS.fullmatch(name.strip()) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def read_choices(
         value = None if choice is None else choice.read(text)
         if value is None:
             expected = f"one of the settings {', '.join(CHOICES)}" if choice is None else choice.expected
-            faults.append(SettingFault(origins[name], name, text, expected, stops=name.startswith(STOP_PREFIX)))
+            faults.append(SettingFault(origins[name], name, text, expected, stops=about_stops(name)))
         else:
             values[name] = value
     return values, tuple(faults)

@@ -20,8 +20,8 @@ from trainguard.settings.choices import (
     STAGED,
     STOP_DRY_RUN,
     STOP_GRACE,
-    STOP_PREFIX,
     STOP_RULES,
+    about_stops,
 )
 from trainguard.settings.faults import SettingFault
 from trainguard.settings.source import Source
@@ -55,10 +55,10 @@ def read_document(name: str, body: str | bytes) -> Source:
         return unusable(name, _text(document), _AN_OBJECT)
     reading = _Reading(name)
     for key, value in document.items():
-        if key in CHOICES or key.startswith(STOP_PREFIX):
-            _read_choice(reading, key, key, value)
-        elif key in _GROUPS:
+        if key in _GROUPS:
             _read_group(reading, key, value)
+        elif key in CHOICES or about_stops(key):
+            _read_choice(reading, key, key, value)
         else:
             _read_parameters(reading, key, value)
     return Source(name, reading.parameters, reading.choices, {}, tuple(reading.faults))
@@ -85,7 +85,7 @@ def _read_choice(reading: _Reading, setting: str, choice: str, value: object) ->
     """Write a value as a tag would: a list's words side by side, its quiet hours joined by a plus."""
     parts = value if isinstance(value, list) else [value]
     if any(isinstance(part, dict | list) or part is None for part in parts):
-        reading.fault(setting, value, "a text, or a list of texts", stops=choice.startswith(STOP_PREFIX))
+        reading.fault(setting, value, "a text, or a list of texts", stops=about_stops(choice))
     else:
         joined = " + " if choice == QUIET_HOURS else " "
         reading.choices[choice] = joined.join(map(_text, parts)) if parts else "none"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from trainguard.settings.choices import CHOICES, STOP_PREFIX
+from trainguard.settings.choices import CHOICES, about_stops
 from trainguard.settings.faults import SettingFault
 from trainguard.settings.source import Source
 from trainguard.settings.tag_names import (
@@ -36,7 +36,7 @@ def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
         for key, wanted in _EXACT.items()
         if key in tags and tags[key] != wanted and tags[key].strip().lower() in {*_MEANT, wanted}
     )
-    choices = {name: value for name, value in named.items() if name in CHOICES or name.startswith(STOP_PREFIX)}
+    choices = {name: value for name, value in named.items() if name in CHOICES or about_stops(name)}
     return Source(
         name=f"{called}s",
         parameters={name: value for name, value in named.items() if name not in choices},

@@ -78,6 +78,15 @@ def test_given_a_fire_out_of_a_backlog_when_it_is_over_half_an_hour_old_then_it_
     assert stop or "min old" in decision.why
 
 
+@pytest.mark.parametrize(("lead_s", "stop"), [(300.0, True), (301.0, False)])
+def test_given_a_fire_of_a_clock_that_is_ahead_when_its_age_cannot_be_trusted_then_it_stops_nothing(
+    lead_s: float, stop: bool
+) -> None:
+    decision = decide("job", RUNNING, "enabled", -lead_s)
+    assert decision.stop is stop
+    assert stop or "in the future" in decision.why
+
+
 def test_given_an_opted_in_running_job_when_the_switch_is_enabled_then_it_is_stopped() -> None:
     decision = decide("job", RUNNING, "enabled")
     assert (decision.stop, decision.decision) == (True, "stop")
@@ -220,6 +229,14 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
         (
             {"row": replace(ROW, row=replace(ROW.row, evaluated_through=None))},
             "LowGPUUtilization was evaluated never for the last time, and the job may have recovered since",
+        ),
+        (
+            {"age_s": 60.0},
+            "LowGPUUtilization was not evaluated since it fired, and the job may have recovered since",
+        ),
+        (
+            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW + 3_000.0))},
+            "LowGPUUtilization was evaluated at a time that is still to come",
         ),
         ({"description": replace(RUNNING, tags={})}, "its owner has not opted in"),
         ({"description": replace(RUNNING, secondary_status="Uploading")}, "job job is uploading its model"),

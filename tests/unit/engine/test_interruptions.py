@@ -137,3 +137,16 @@ def test_given_a_job_that_was_interrupted_when_billed_then_the_time_without_inst
     assert part.spent == pytest.approx(full.spent / 2.0)
     assert part.lost(0.2).lost == pytest.approx(full.lost(0.2).lost)
     assert part.lost(2.0).lost == pytest.approx(part.spent)
+
+
+@pytest.mark.parametrize(("lasts", "status"), [(4.9, Status.OK), (5.0, Status.FIRED)])
+def test_given_samples_that_are_missing_for_some_minutes_when_no_step_follows_then_only_five_are_a_restart(
+    lasts: float, status: Status
+) -> None:
+    said = judged(first_step=5, through=300, gaps=((160, 160 + lasts),), runs=((5, 159),))
+    assert said.status is status
+
+
+def test_given_a_short_gap_in_a_long_initialization_when_judged_then_it_does_not_begin_anew() -> None:
+    said = judged(first_step=50, through=100, gaps=((33, 35),), runs=((50, 99),))
+    assert (said.status, said.measured) == (Status.FIRED, 50.0)

@@ -11,9 +11,10 @@ import pytest
 from tests.support.delivery import Network, final_state
 from tests.support.own_rules import OwnJob, OwnJoin, OwnRule, OwnState, OwnSteps, deploy, fine
 from tests.support.small_job import JOB, SETTINGS, describe, uploads
+from trainguard.engine.plan import plan_rules
 from trainguard.engine.session import ITEM_CAP_BYTES
 from trainguard.engine.system_stream import SystemState
-from trainguard.records import JobStatus, NodeKey, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, NodeKey, RuleRow, Status
 from trainguard.rules.extension import STATE_CAP_BYTES
 from trainguard.state.codec import decode_state, encode_state
 
@@ -103,6 +104,7 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
         (OwnRule(clear=fail), "gpu9"),
         (OwnRule(clear=lambda: -1.0), "clear_after_s is -1.0"),
         (OwnRule(window=fail), "gpu9"),
+        (OwnRule(window=leave), "SystemExit"),
         (OwnRule(window=lambda: 5_000), "window_points is 5000"),
         (OwnRule(window=lambda: "many"), "window_points is 'many'"),
     ],
@@ -218,3 +220,21 @@ def test_given_a_rule_that_is_no_longer_deployed_when_the_job_goes_on_then_its_r
     assert others(network) == undisturbed
     kept = decode_state("item", 1, network.node(NODE_1).state, SystemState).slots["OwnRule"]
     assert kept.data != b""
+
+
+class Refusing(OwnParameters, frozen=True, kw_only=True):
+    def __post_init__(self) -> None:
+        if self.threshold > 90.0:
+            raise ValueError("over 90 is hopeless")
+
+
+def test_given_parameters_that_a_rule_of_one_s_own_refuses_when_planned_then_that_rule_alone_is_at_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = OwnRule()
+    rule.parameters_type = Refusing
+    deploy(monkeypatch, rule)
+    settings = {"OwnRule_threshold": "95", "LowGPUUtilization_patience": "20"}
+    plan = plan_rules(JobRecord(job=JOB, arn="unknown:", bucket="b", prefix="", rule_settings=settings))
+    assert list(plan.faults) == ["OwnRule"]
+    assert "over 90 is hopeless" in str(plan.faults["OwnRule"])

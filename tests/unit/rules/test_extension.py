@@ -157,7 +157,7 @@ def test_given_as_many_rules_as_there_may_be_when_read_then_they_are_taken() -> 
         (object(), "type is 'object'"),
         (variant(OwnRule, name="Two Words"), "name is 'Two Words'"),
         (variant(OwnRule, name="With_underscore"), "name is 'With_underscore'"),
-        (variant(OwnRule, name="x" * 64), "at most 63"),
+        (variant(OwnRule, name="x" * 64), "at most 40"),
         (variant(OwnRule, name=7), "name is 7"),
         (variant(OwnRule, parameters_type=OwnState), "a subclass of RuleParameters"),
         (variant(OwnRule, parameters_type=NoDefault), "a default for each parameter"),

@@ -203,3 +203,23 @@ def test_given_more_parameters_than_any_job_has_when_resolved_then_the_item_stay
     assert len(found.sources) == MOST_PARAMETERS
     assert found.faults[0].setting == "number of parameters"
     assert f"BatchSize_p{MOST_PARAMETERS - 1:04}" in found.faults[0].expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        tag_source({"trainguard:stop_dry_run": "true"}),
+        tag_source({"trainguard:Stop-dry-run": "true"}),
+        tag_source({"trainguard:stops": "none"}),
+        read_document("/settings", '{"Stops": {"dry_run": true}}'),
+        read_document("/settings", '{"stop_grace": "10m"}'),
+    ],
+    ids=["underscores", "capital", "group", "document-group", "document-name"],
+)
+def test_given_a_misspelt_setting_about_stops_when_resolved_then_it_is_a_fault_and_nothing_may_stop_the_job(
+    source: Source,
+) -> None:
+    found = resolved(source)
+    assert len(found.faults) == 1
+    assert found.policy.stops.rules == ()
+    assert not found.policy.stops.may_stop("LowGPUUtilization")
