@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.delivery import Network, final_state
-from tests.support.own_rules import OwnJob, OwnJoin, OwnRule, OwnState, OwnSteps, deploy, fine
+from tests.support.own_rules import OwnJob, OwnJoin, OwnParameters, OwnRule, OwnState, OwnSteps, deploy, fine
 from tests.support.small_job import JOB, SETTINGS, describe, uploads
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.session import ITEM_CAP_BYTES
