@@ -82,17 +82,17 @@ def _small_job() -> Sequence[Upload]:
     return uploads()
 
 
-_evaluations: dict[frozenset[tuple[str, str]], Evaluation] = {}
+_evaluations: dict[str, Evaluation] = {}
 
 
 def _evaluated(record: JobRecord, clients: Clients) -> Evaluation:
-    """Evaluate the small job as it lies in the bucket; once for all tests that give it the same settings."""
-    settings = frozenset(record.rule_settings.items())
-    if settings not in _evaluations:
+    """Evaluate the small job as it lies in the bucket; once for all tests that tell the same of it."""
+    told = repr(record)
+    if told not in _evaluations:
         profile = read_profile(open_bucket(f"s3://{BUCKET}/{PREFIX}{record.job}", clients))
         with WorkerPool(0) as pool:
-            _evaluations[settings] = evaluate_profile(record, plan_rules(record), profile, pool)
-    return _evaluations[settings]
+            _evaluations[told] = evaluate_profile(record, plan_rules(record), profile, pool)
+    return _evaluations[told]
 
 
 @contextmanager

@@ -234,19 +234,22 @@ def test_given_an_instance_type_and_prices_when_analysed_then_findings_cost_mone
     assert "No money is told" in json.loads(analyze(job, *words).stdout)["cost"]
 
 
-def test_given_a_job_without_framework_metrics_when_they_are_expected_then_its_rules_wait_for_them(
+def test_given_a_job_without_framework_metrics_when_they_are_expected_then_its_rules_say_that_it_ended_without(
     tmp_path: Path,
 ) -> None:
     place = write(tmp_path / "jobs")
     for file in place.rglob("*timeline.json"):
         file.unlink()
 
-    def status(*words: str) -> str:
+    def said(*words: str) -> tuple[str, str]:
         document = json.loads(analyze(place, "--out", tmp_path / "out", "--json", *words).stdout)
-        return next(str(line["status"]) for line in document["rules"] if line["rule"] == "StepOutlier")
+        line = next(line for line in document["rules"] if line["rule"] == "StepOutlier")
+        return line["status"], line["reason"]
 
-    assert status() == "NOT_APPLICABLE"
-    assert status("--framework-expected") == "WAITING_FOR_DATA"
+    assert said() == ("NOT_APPLICABLE", "This job has written no framework metrics, which the rule needs.")
+    status, reason = said("--framework-expected")
+    assert status == "NOT_APPLICABLE"
+    assert reason.startswith("Ended without what the rule needs: no training step of algo-1")
 
 
 def test_given_files_of_other_kinds_when_analysed_then_they_are_counted(tmp_path: Path) -> None:
