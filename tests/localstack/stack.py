@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from contextlib import contextmanager
@@ -299,8 +300,9 @@ class Job:
         return item
 
     def fires(self) -> list[Execution]:
-        """Return the executions that handled a fire."""
-        return self.stack.executions(self.name[:40])
+        """Return the executions that handled a fire, not those that told how a finding went on."""
+        fire = re.compile(rf"[A-Za-z]+-[0-9a-f]{{20}}-{re.escape(self.name[:40])}")
+        return [each for each in self.stack.executions(self.name[:40]) if fire.match(each.name)]
 
     def reports(self) -> list[Execution]:
         """Return the executions that made a full report at the job's end."""
