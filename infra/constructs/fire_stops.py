@@ -1,7 +1,7 @@
 """How the fire state machine stops a job: decide, warn and wait where its owner wants that, decide again, stop.
 
 A stop that was announced is made only if its warning went out, and only if everything still speaks for it at the end of
-the grace time. Each decision is recorded in the rule's row before anything else is done.
+the grace time. Each decision is recorded in the rule's row.
 """
 
 from infra.constructs.fire_alerts import emit_event, publish_alert, publish_chat
