@@ -1,6 +1,7 @@
 """What the engine costs, as ratios within one run: `make bench`. Nothing here is timed by `make test`."""
 
 import compileall
+import dataclasses
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from demo.recording import Recording
 from demo.synthesis import minute_of_node
+from trainguard.adapters.environment import EvaluateObjectsEnvironment
 from trainguard.engine.listing import ProfileListing
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.session import Announced
@@ -141,8 +143,7 @@ def test_import_of_the_evaluator() -> None:
     """Importing the evaluator's handler in a fresh interpreter, beyond the interpreter's own start."""
     compileall.compile_dir(ROOT / "rules_layer", quiet=2)
     handler = ROOT / "lambdas" / "evaluate_objects"
-    tables = ("JOBS_TABLE", "NODE_STATE_TABLE", "RULE_STATE_TABLE")
-    variables = (*tables, "TASK_QUEUE_URL", "FIRE_STATE_MACHINE_ARN", "REPORT_STATE_MACHINE_ARN")
+    variables = [field.name.upper() for field in dataclasses.fields(EvaluateObjectsEnvironment)]
     environment = dict.fromkeys(variables, "x") | {"AWS_DEFAULT_REGION": "eu-west-1"}
 
     def run(code: str) -> float:
