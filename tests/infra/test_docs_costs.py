@@ -56,6 +56,9 @@ def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_
     assert f"that is {money(total(one.profile))} USD for each" in PAGE.replace("\n  ", " ")
     assert f"Alerts cost {money(total(one.fire))} USD each" in PAGE
     assert f"add {money(total(one.busy))} USD a month" in PAGE
+    idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)
+    left, all_of_it = money(idle.an_idle_month_beyond_free), money(idle.an_idle_month)
+    assert f"leaves {left} USD of the {all_of_it} where nothing else uses it" in PAGE
     assert f"{round(one.workload.profile_bytes / 1e6)} MB an hour" in PAGE
     assert 0.4 < many.an_hour / 128 / one.an_hour < 0.6
     assert 0.15 < total(one.at_end) / (one.the_job - total(one.at_end)) < 0.25
@@ -69,8 +72,11 @@ def test_given_the_readme_when_it_tells_costs_then_they_are_the_models() -> None
     for nodes, says in ((1, "0.0012 USD an hour for a job of one node"), (128, "0.07 USD for 128 nodes")):
         assert says in told
         assert float(says.split()[0]) == pytest.approx(estimate(of(nodes), PRICES).an_hour, rel=0.05)
-    assert "an idle deployment about 7 USD a month, 3 of them the dashboard" in told
-    assert total(estimate(of(1), PRICES).idle) == pytest.approx(7.0, rel=0.05)
+    idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)
+    assert "an idle deployment about 7 USD a month (3 of them the dashboard" in told
+    assert idle.an_idle_month == pytest.approx(7.0, rel=0.05)
+    assert "under 3 USD where nothing else uses the account's free tier" in told
+    assert idle.an_idle_month_beyond_free < 3.0
     assert DASHBOARDS * PRICES.dashboard_month == 3.0
 
 

@@ -44,8 +44,9 @@ class LineEntry(msgspec.Struct, frozen=True, kw_only=True):
 class CostDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What a job costs to watch.
 
-    ``month`` is one in which such jobs follow each other, ``idle_month`` one without any. ``profile`` is the job's own
-    profile in S3, which is in none of the others.
+    ``month`` is one in which such jobs follow each other, ``idle_month`` one without any, at list price, and
+    ``idle_month_beyond_free`` the same in an account that uses its free tier for nothing else. ``profile`` is the job's
+    own profile in S3, which is in none of the others.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -56,6 +57,7 @@ class CostDocument(msgspec.Struct, frozen=True, kw_only=True):
     job: float
     month: float
     idle_month: float
+    idle_month_beyond_free: float
     fire: float
     profile: float
     lines: dict[str, list[LineEntry]]
@@ -75,14 +77,15 @@ def cost_answer(request: Request) -> Answer:
         When the file cannot be used, or has no prices of the Region.
     """
     name, table = _table(request.unit_prices)
-    found = estimate(request.workload, table.of_region(name, request.region))
+    found = estimate(request.workload, table.of_region(name, request.region), table.free_a_month)
     document = _document(found, table, request.region)
+    idle = f"{money(document.idle_month)}; beyond an unused free tier {money(document.idle_month_beyond_free)}"
     facts = Facts(
         [
             ("an hour of the job", Cell(money(document.hour), "bold")),
             (f"the job, {request.workload.hours:g} h", Cell(money(document.job), "bold")),
             ("a month of such jobs", Cell(money(document.month), "bold")),
-            ("an idle month", money(document.idle_month)),
+            ("an idle month", idle),
             ("each alert", money(document.fire)),
             ("the job's profile in S3", f"{money(document.profile)}, as with any profiler; in none of the above"),
         ]
@@ -117,7 +120,8 @@ def _document(found: Estimate, table: UnitPriceTable, region: str) -> CostDocume
         hour=found.an_hour,
         job=found.the_job,
         month=found.a_month,
-        idle_month=total(found.idle),
+        idle_month=found.an_idle_month,
+        idle_month_beyond_free=found.an_idle_month_beyond_free,
         fire=total(found.fire),
         profile=found.the_profile,
         lines={field: [_entry(line) for line in getattr(found, field)] for field in _SECTIONS},

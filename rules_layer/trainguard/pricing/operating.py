@@ -8,10 +8,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.pricing.unit_prices import UnitPrices
+from trainguard.pricing.unit_prices import FreeTier, UnitPrices
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
 
 HOURS_A_MONTH = 730.0
+NOTHING_FREE = FreeTier()
 MINUTES_AN_HOUR = 60
 ALARM_METRICS = 33
 """Metrics that the stack's alarms read."""
@@ -104,17 +105,23 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
-    """One line of a bill: ``amount`` units of ``what`` at ``price`` each."""
+    """One line of a bill: ``amount`` units of ``what`` at ``price`` each, ``free`` of them for nothing."""
 
     service: str
     what: str
     amount: float
     price: float
+    free: float = 0.0
 
     @property
     def cost(self) -> float:
-        """What the line comes to."""
+        """What the line comes to at list price."""
         return self.amount * self.price
+
+    @property
+    def cost_beyond_free(self) -> float:
+        """What the line comes to in an account that uses its free tier for nothing else."""
+        return max(self.amount - self.free, 0.0) * self.price
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +168,16 @@ class Estimate:
         return self.the_job * HOURS_A_MONTH / self.workload.hours + total(self.idle) + total(self.busy)
 
     @property
+    def an_idle_month(self) -> float:
+        """Cost of a month of the deployment without any job, at list price."""
+        return total(self.idle)
+
+    @property
+    def an_idle_month_beyond_free(self) -> float:
+        """The same in an account that uses its free tier for nothing else."""
+        return math.fsum(line.cost_beyond_free for line in self.idle)
+
+    @property
     def the_profile(self) -> float:
         """Cost of the job's profile in S3 until it expires."""
         return total(self.profile) * self.workload.hours
@@ -171,14 +188,14 @@ def total(lines: Sequence[CostLine]) -> float:
     return math.fsum(line.cost for line in lines)
 
 
-def estimate(workload: Workload, prices: UnitPrices) -> Estimate:
+def estimate(workload: Workload, prices: UnitPrices, free: FreeTier = NOTHING_FREE) -> Estimate:
     """Multiply out what a job and its deployment use."""
     return Estimate(
         workload=workload,
         hourly=_hourly(workload, prices),
         at_end=_at_end(workload, prices),
         fire=_fire(prices),
-        idle=_idle(prices),
+        idle=_idle(prices, free),
         busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
         profile=_profile(workload, prices),
     )
@@ -254,16 +271,19 @@ def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
     )
 
 
-def _idle(prices: UnitPrices) -> tuple[CostLine, ...]:
+def _idle(prices: UnitPrices, free: FreeTier) -> tuple[CostLine, ...]:
     ticks = MINUTES_AN_HOUR * HOURS_A_MONTH
+    polls, compute = ticks * _POLLERS * _WINDOWS_A_MINUTE, ticks * _TICK_S * _TICK_GIB
     return (
-        CostLine("CloudWatch", "metrics that alarms read", ALARM_METRICS, prices.alarm_metric_month),
-        CostLine("CloudWatch", "dashboards", DASHBOARDS, prices.dashboard_month),
-        CostLine("SQS", "requests of Lambda's pollers", ticks * _POLLERS * _WINDOWS_A_MINUTE, prices.queue_request),
-        CostLine("X-Ray", "traces of tick", ticks, prices.trace),
-        CostLine("Lambda", "invocations of tick", ticks, prices.invocation),
-        CostLine("Lambda", "GiB-s of tick", ticks * _TICK_S * _TICK_GIB, prices.compute_gib_s),
-        CostLine("CloudWatch", "GB of logs", ticks * _IDLE_LOG_BYTES / _GB, prices.log_gb),
+        CostLine(
+            "CloudWatch", "metrics that alarms read", ALARM_METRICS, prices.alarm_metric_month, free.alarm_metrics
+        ),
+        CostLine("CloudWatch", "dashboards", DASHBOARDS, prices.dashboard_month, free.dashboards),
+        CostLine("SQS", "requests of Lambda's pollers", polls, prices.queue_request, free.queue_requests),
+        CostLine("X-Ray", "traces of tick", ticks, prices.trace, free.traces),
+        CostLine("Lambda", "invocations of tick", ticks, prices.invocation, free.invocations),
+        CostLine("Lambda", "GiB-s of tick", compute, prices.compute_gib_s, free.compute_gib_s),
+        CostLine("CloudWatch", "GB of logs", ticks * _IDLE_LOG_BYTES / _GB, prices.log_gb, free.log_gb),
         CostLine("DynamoDB", "read units", ticks * 0.5, prices.read_unit),
     )
 

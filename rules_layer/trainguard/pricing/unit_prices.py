@@ -53,6 +53,26 @@ class UnitPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     dashboard_month: float
 
 
+class FreeTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an account has for nothing every month, not only in its first year.
+
+    Attributes
+    ----------
+    queue_requests, invocations, compute_gib_s, traces, log_gb : float
+        Requests to SQS, Lambda invocations and GiB-s, X-Ray traces recorded, GB of log events taken in.
+    alarm_metrics, dashboards : float
+        Metrics that alarms read, and dashboards.
+    """
+
+    queue_requests: float = 0.0
+    invocations: float = 0.0
+    compute_gib_s: float = 0.0
+    traces: float = 0.0
+    log_gb: float = 0.0
+    alarm_metrics: float = 0.0
+    dashboards: float = 0.0
+
+
 class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Unit prices with whose, of when and of which Regions they are."""
 
@@ -61,6 +81,7 @@ class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     currency: str
     regions: tuple[str, ...]
     prices: UnitPrices
+    free_a_month: FreeTier = FreeTier()
 
     def origin(self, region: str) -> str:
         """Whose prices these are, for example ``AWS public price list, us-east-1, 2025-05-01``."""
@@ -92,9 +113,10 @@ def read_unit_prices(name: str, body: bytes) -> UnitPriceTable:
         table = msgspec.json.decode(body, type=UnitPriceTable)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise PriceTableError(name, str(fault)) from fault
-    for unit, price in msgspec.structs.asdict(table.prices).items():
-        if not (math.isfinite(price) and price >= 0.0):
-            raise PriceTableError(name, f"prices.{unit} is {price!r}, expected a number of 0 or above")
+    for field in ("prices", "free_a_month"):
+        for unit, amount in msgspec.structs.asdict(getattr(table, field)).items():
+            if not (math.isfinite(amount) and amount >= 0.0):
+                raise PriceTableError(name, f"{field}.{unit} is {amount!r}, expected a number of 0 or above")
     return table
 
 

@@ -27,13 +27,14 @@ def document(*words: str) -> dict[str, Any]:
 def test_given_a_job_when_estimated_then_the_document_has_the_models_totals_and_all_lines() -> None:
     found = document("--nodes", "128", "--hours", "24", "--gpus", "4", "--interval-ms", "1000", "--framework")
     workload = Workload(nodes=128, hours=24.0, gpus=4, interval_ms=1_000, framework=True)
-    expected = estimate(workload, packaged_unit_prices().prices)
+    expected = estimate(workload, packaged_unit_prices().prices, packaged_unit_prices().free_a_month)
     assert list(found) == list(CostDocument.__struct_fields__)
     assert found["workload"]["retention_days"] == 30
     assert found["hour"] == pytest.approx(expected.an_hour)
     assert found["job"] == pytest.approx(expected.the_job)
     assert found["month"] == pytest.approx(expected.a_month)
     assert found["idle_month"] == pytest.approx(total(expected.idle))
+    assert found["idle_month_beyond_free"] == pytest.approx(expected.an_idle_month_beyond_free)
     assert found["profile"] == pytest.approx(expected.the_profile)
     assert sum(line["cost"] for line in found["lines"]["hourly"]) == pytest.approx(found["hour"])
     assert {line["service"] for line in found["lines"]["hourly"]} >= {"DynamoDB", "Lambda", "SQS", "S3", "EventBridge"}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.errors import PriceTableError
-from trainguard.pricing.operating import HOURS_A_MONTH, Estimate, Workload, estimate, total
-from trainguard.pricing.unit_prices import PACKAGED_NAME, packaged_unit_prices, read_unit_prices
+from trainguard.pricing.operating import ALARM_METRICS, HOURS_A_MONTH, Estimate, Workload, estimate, total
+from trainguard.pricing.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
 
 PRICES = packaged_unit_prices().prices
 OBSERVING = {"CloudWatch", "X-Ray"}
@@ -88,6 +88,16 @@ def test_given_a_shorter_retention_when_estimated_then_only_the_stored_profile_i
     assert week.profile[0].cost == pytest.approx(month.profile[0].cost * 7 / 30)
 
 
+def test_given_a_free_tier_when_an_idle_month_is_estimated_then_only_what_is_beyond_it_is_paid() -> None:
+    free = FreeTier(alarm_metrics=ALARM_METRICS - 2, dashboards=50, queue_requests=1e9, traces=1e9, log_gb=1e3)
+    idle = estimate(Workload(), PRICES, free)
+    paid = {(line.service, line.what): line.cost_beyond_free for line in idle.idle if line.cost_beyond_free}
+    assert paid.pop(("CloudWatch", "metrics that alarms read")) == pytest.approx(2 * PRICES.alarm_metric_month)
+    assert {service for service, _ in paid} == {"Lambda", "DynamoDB"}
+    assert idle.an_idle_month == of().an_idle_month
+    assert of().an_idle_month_beyond_free == of().an_idle_month
+
+
 def body(**changes: Any) -> bytes:
     prices = dict.fromkeys(PRICES.__struct_fields__, 0.5)
     table = {"source": "our contract", "date": "2026-01-01", "currency": "EUR", "regions": ["eu-west-1"]}
@@ -109,6 +119,7 @@ def test_given_the_packaged_table_when_read_then_it_says_of_when_and_where_it_is
         (body(unknown=1), "unknown"),
         (body(currency=3), r"\$\.currency"),
         (body(prices={"trace": "dear"}), r"\$\.prices"),
+        (body(free_a_month={"traces": -1}), "free_a_month.traces is -1.0, expected a number of 0 or above"),
         (body(prices={"trace": -1e-6}), "prices.trace is -1e-06, expected a number of 0 or above"),
     ],
 )
