@@ -11,12 +11,13 @@ from tests.infra.states_language import Ending, Execution
 from tests.support.small_job import describe
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopCase, StopResult
+from trainguard.actions.standing import Standing
 from trainguard.actions.stop import decide_stop
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.moments import iso_time
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobStatus
+from trainguard.ports import StoredRow, TrainingJobDescription
+from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 
 NOW = 1_795_248_000.0
 
@@ -35,9 +36,18 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
 
     def decide(arguments: Any) -> Any:
         case = msgspec.convert(arguments["Payload"], StopCase)
-        return {"Payload": asdict(decide_stop(case, jobs.describe(case.job), "enabled", row=None, now=NOW))}
+        known = Standing(job=registered(case.job), row=marked(case))
+        return {"Payload": asdict(decide_stop(case, jobs.describe(case.job), "enabled", known=known, now=NOW))}
 
-    written = ("MarkFired", "RecordStop", "EmitEvent", "PublishChat", "RecordOutcome", "RecordReport")
+    written = (
+        "MarkFired",
+        "RecordDecision",
+        "RecordStop",
+        "EmitEvent",
+        "PublishChat",
+        "RecordOutcome",
+        "RecordReport",
+    )
     tasks: dict[str, Any] = dict.fromkeys(written, lambda _: {})
     tasks["BuildReport"] = lambda _: {"Payload": {"reportUri": "s3://profiles/report.json", "files": 12}}
     tasks["DecideStop"] = decide
@@ -55,6 +65,16 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
     execution = Execution(definition(), tasks)
     assert execution.run(fire(fired)) == Ending("SUCCEEDED")
     return [arguments["TrainingJobName"] for arguments in execution.arguments_of("StopTrainingJob")]
+
+
+def registered(job: str) -> JobRecord:
+    """Return the job's item."""
+    return JobRecord(job, running(job).arn, "profiles", "")
+
+
+def marked(case: StopCase) -> StoredRow:
+    """Return the rule's row as the state machine has marked it."""
+    return StoredRow(RuleRow(case.job, case.rule, None, Status.FIRED, "gpu1 is low."), fire_id=case.fire_id)
 
 
 def fire(job: str) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What training instances cost, from a data file, and what a finding has cost so far."""
+"""What training instances cost, from a data file, and what a finding has cost."""

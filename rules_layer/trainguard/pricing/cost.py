@@ -1,4 +1,4 @@
-"""What a finding has cost so far: the wasted share of the time that was paid for, in money."""
+"""What a finding has cost: the wasted share of the time that was paid for, in money."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ HOUR_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Money that a finding has lost, of what was spent so far."""
+    """Money that a finding has lost, of what was spent until the same time."""
 
     lost: float
     spent: float
     currency: str
 
     def __str__(self) -> str:
-        return f"about {self.currency} {self.lost:,.2f} of {self.spent:,.2f} so far"
+        return f"about {self.currency} {self.lost:,.2f} of the {self.currency} {self.spent:,.2f} spent"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.pricing.unit_prices import FreeTier, UnitPrices
+from trainguard.report.stack.keys import FEWEST_NODES, MOST_KEYS
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
 
 HOURS_A_MONTH = 730.0
@@ -41,7 +42,7 @@ _WINDOWS_A_MINUTE = 3
 
 _WAIT_S, _EVALUATE_S_A_LINE, _EVALUATOR_GIB = 0.05, 2e-6, 1.0
 _READ_WAIT_S, _DIGEST_S_A_LINE, _DIGEST_GIB = 0.08, 1.8e-6, 2.0
-_HOURS_LISTED, _KEYS_A_PAGE = 26, 1_000
+_FOLDERS_LISTED, _KEYS_A_PAGE = 3, 1_000
 _TICK_S, _TICK_S_A_NODE, _TICK_GIB = 0.05, 0.002, 0.5
 _LOG_BYTES_AN_INVOCATION = 1_500
 _IDLE_LOG_BYTES = 1_000
@@ -246,18 +247,32 @@ def _rows_of_a_node(job: Workload) -> int:
 
 
 def _at_end(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
-    """Return the lines of the full report; every node and day lists the hours of all nodes."""
+    """Return the lines of the full report."""
     objects = job.objects * job.hours
     items = job.nodes * math.ceil(job.hours / 24)
-    pages = items * (_HOURS_LISTED + job.objects * min(job.hours, 24.0) / _KEYS_A_PAGE)
+    pages, lists = _listings(job)
     digest_s = objects * _READ_WAIT_S + job.nodes * MINUTES_AN_HOUR * job.hours * job.lines * _DIGEST_S_A_LINE
     transitions = _REPORT_TRANSITIONS + 3 * items
     return (
-        CostLine("S3", "GET", objects + items, prices.object_get),
-        CostLine("S3", "LIST and PUT", pages + items + len(RULE_NAMES) + 3, prices.object_put),
+        CostLine("S3", "GET", objects + items + lists, prices.object_get),
+        CostLine("S3", "LIST and PUT", pages + items + lists + len(RULE_NAMES) + 3, prices.object_put),
         CostLine("Lambda", "GiB-s of the report's functions", digest_s * _DIGEST_GIB, prices.compute_gib_s),
         CostLine("Step Functions", "transitions", transitions, prices.transition),
     )
+
+
+def _listings(job: Workload) -> tuple[float, int]:
+    """Return how many pages of keys a full report lists, and how many lists its plan leaves for the digests.
+
+    The plan lists a day once for all nodes. With few nodes, or for a day that is too large, each digest lists it.
+    """
+    days, keys = math.ceil(job.hours / 24), job.objects * min(job.hours, 24.0)
+    pages = _FOLDERS_LISTED + keys / _KEYS_A_PAGE
+    if job.nodes < FEWEST_NODES:
+        return job.nodes * days * pages, 0
+    if keys <= MOST_KEYS:
+        return days * pages, job.nodes * days
+    return days * (MOST_KEYS / _KEYS_A_PAGE + job.nodes * pages), 0
 
 
 def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:

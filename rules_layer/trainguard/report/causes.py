@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from trainguard.engine.findings import Finding
+from trainguard.engine.findings import EXPLAINED_SHARE, Finding
 from trainguard.engine.slots import Verdict
 from trainguard.records import Status
 from trainguard.rules.batch_size import BatchSize
@@ -14,9 +14,14 @@ from trainguard.rules.load_balancing import LoadBalancing
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.max_initialization_time import MaxInitializationTime
 from trainguard.rules.step_outlier import StepOutlier
+from trainguard.rules.units import show_percent
 
 Words = Callable[[Finding, Verdict], str]
 NO_REASON = "for no reason that the profile shows"
+BOTTLENECKS: Mapping[str, str] = {
+    CPUBottleneck.name: "the CPU cores could not keep up with the GPUs",
+    IOBottleneck.name: "the GPUs waited for storage or other I/O",
+}
 
 
 def root_of(findings: Sequence[Finding]) -> Finding | None:
@@ -48,11 +53,23 @@ def looks_low(group: Sequence[Finding]) -> bool:
     return any(finding.rule in _LOW_GPUS for finding in group)
 
 
-def joined_with(use: str, finding: Finding, verdict: Verdict) -> str:
-    """Say how busy the GPUs were and, as its reason, what was found."""
+def joined_with(use: str, finding: Finding, verdict: Verdict, hint: str | None = None) -> str:
+    """Say how busy the GPUs were and, as its reason, what was found; ``hint`` is what may be behind low GPUs."""
     if finding.rule == LowGPUUtilization.name and finding.idle_node is None:
-        return f"{use}, {NO_REASON}"
+        return f"{use}, {NO_REASON if hint is None else hint}"
     return f"{use}, because {in_words(finding, verdict)}"
+
+
+def hint_of(finding: Finding, quiet: Mapping[str, tuple[int, int]]) -> str | None:
+    """Say what low GPUs waited for in a good part of the time, though too rarely for the rule on it to fire.
+
+    ``quiet`` holds, of each such rule, in how many points it was seen and how many were judged.
+    """
+    shares = {rule: hits / judged for rule, (hits, judged) in quiet.items() if judged}
+    rule = max(shares, key=lambda each: shares[each], default=None)
+    if rule is None or finding.wasted_share is None or shares[rule] < EXPLAINED_SHARE * finding.wasted_share:
+        return None
+    return f"in part because {BOTTLENECKS[rule]}, in {show_percent(100.0 * shares[rule])} of the points"
 
 
 def in_words(finding: Finding, verdict: Verdict) -> str:
@@ -108,10 +125,9 @@ def _always(text: str) -> Words:
 
 _WORDS: Mapping[str, Words] = {
     BatchSize.name: _always("the batches, or the whole job, were too small for the instance"),
-    CPUBottleneck.name: _always("the CPU cores could not keep up with the GPUs"),
+    **{rule: _always(text) for rule, text in BOTTLENECKS.items()},
     Dataloader.name: _loaders,
     GPUMemoryIncrease.name: _memory,
-    IOBottleneck.name: _always("the GPUs waited for storage or other I/O"),
     LoadBalancing.name: _balance,
     LowGPUUtilization.name: _low_gpus,
     MaxInitializationTime.name: _always("the first training step came too late"),

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 from trainguard.engine.findings import Finding
 from trainguard.records import Severity
-from trainguard.report.causes import group_of, in_words, joined_with, looks_low, other_roots, wasted_share
+from trainguard.report.causes import (
+    BOTTLENECKS,
+    group_of,
+    hint_of,
+    in_words,
+    joined_with,
+    looks_low,
+    other_roots,
+    wasted_share,
+)
 from trainguard.report.document import Level
 from trainguard.report.facts import gpu_use
 from trainguard.report.judged import JudgedJob
@@ -74,7 +83,22 @@ def _found(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> str:
     if verdict is None:
         return f"{root.rule} fired"
     use = _use(judged)
-    return joined_with(use, root, verdict) if use and looks_low(group) else in_words(root, verdict)
+    if not use or not looks_low(group):
+        return in_words(root, verdict)
+    return joined_with(use, root, verdict, hint_of(root, _quiet_bottlenecks(judged)))
+
+
+def _quiet_bottlenecks(judged: JudgedJob) -> dict[str, tuple[int, int]]:
+    """Return in how many points the nodes had bottlenecks, and how many were judged, of rules that never fired."""
+    counts = {}
+    for rule in BOTTLENECKS:
+        verdict = judged.verdict_of(rule)
+        if verdict is None or verdict.episode.times_fired:
+            continue
+        parts = [*judged.by_node.get(rule, {}).values()] or [verdict]
+        pooled = [each.judgement.pooled for each in parts if each.judgement.pooled is not None]
+        counts[rule] = sum(hits for hits, _ in pooled), sum(points for _, points in pooled)
+    return counts
 
 
 def _marked(finding: Finding, judged: JudgedJob) -> str:

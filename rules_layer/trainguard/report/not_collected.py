@@ -7,6 +7,11 @@ from trainguard.report.document import NotCollected, Scope
 from trainguard.report.facts import first_step_at, has_loader_events, has_operators, usage
 from trainguard.report.judged import JudgedJob
 from trainguard.report.words import clause, counted, listed
+from trainguard.rules.batch_size import BatchSize
+from trainguard.rules.cpu_bottleneck import CPUBottleneck
+from trainguard.rules.dataloader import Dataloader
+from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
+from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.overall_system_usage import METRICS, OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -18,6 +23,12 @@ LONG_INTERVAL_S = 5.0
 FRAMEWORKS = "PyTorch below 2.0 or TensorFlow below 2.11, whose SageMaker containers bring the hook (smdebug)"
 FRAMEWORK_PROFILE = "`profiler_config=ProfilerConfig(framework_profile_params=FrameworkProfile({}))`"
 _GPU_METRICS = frozenset({"GPU", "GPU memory"})
+_NEEDED_BY = {
+    "CPU": (CPUBottleneck.name, BatchSize.name, Dataloader.name),
+    "I/O": (IOBottleneck.name,),
+    "GPU memory": (BatchSize.name, GPUMemoryIncrease.name),
+}
+"""By metric, the rules that cannot judge without it."""
 
 
 def not_collected(judged: JudgedJob, scope: Scope, missing: Sequence[str]) -> list[NotCollected]:
@@ -93,16 +104,25 @@ def _system_metrics(judged: JudgedJob) -> Iterator[NotCollected]:
     if any(state.traffic.largest is not None for state in states):
         seen.add("Network")
     lacking = [metric for metric in METRICS if metric not in seen and metric not in _GPU_METRICS]
-    if judged.gpus and "GPU memory" not in seen:
-        lacking.append("GPU memory")
+    if judged.gpus:
+        lacking += [metric for metric in METRICS if metric not in seen and metric in _GPU_METRICS]
     if lacking:
+        blind = "" if not (cannot := _cannot_judge(lacking)) else f", and {cannot}"
         yield NotCollected(
             what=f"System metrics: {listed(lacking)}",
-            unknown=f"{OverallSystemUsage.name} and the time lines have nothing on {listed(lacking)}"
-            f"{'; IOBottleneck finds nothing without I/O wait' if 'I/O' in lacking else ''}.",
+            unknown=f"{OverallSystemUsage.name} and the time lines have nothing on {listed(lacking)}{blind}.",
             how="The profiler agent of SageMaker writes them by itself; files of your own need lines of the dimensions "
-            "I/OWaitPercentage, Algorithm (network), Platform (MemoryUsedPercent) and GPUMemoryUtilization.",
+            "GPUUtilization, CPUUtilization, I/OWaitPercentage, Algorithm (network), Platform (MemoryUsedPercent) and "
+            "GPUMemoryUtilization.",
         )
+
+
+def _cannot_judge(lacking: Sequence[str]) -> str:
+    """Say which rules need a metric that lacks; empty where none does."""
+    if "GPU" in lacking:
+        return "no rule on GPUs can judge"
+    rules = list(dict.fromkeys(rule for metric in lacking for rule in _NEEDED_BY.get(metric, ())))
+    return f"{listed(rules)} cannot judge" if rules else ""
 
 
 def _points(judged: JudgedJob) -> Iterator[NotCollected]:

@@ -19,12 +19,14 @@ from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RulePar
 from trainguard.rules.quantiles import Box, column_boxes, column_quantiles, counted_boxes
 from trainguard.rules.spans import (
     LASTING_WINDOWS,
+    never_collected,
     patience_in_points,
+    progress_of,
     sampled_enough,
     warming_up_reason,
     window_in_points,
 )
-from trainguard.rules.units import show_duration, show_percent
+from trainguard.rules.units import show_duration, show_percent, show_points
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import FloatArray
 
@@ -124,16 +126,17 @@ class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
         usage = self._usage(view, parameters)
         details = _details(view, usage)
         if not usage.judged:
-            return _undecided(view, parameters, details)
+            return _undecided(state, view, usage, parameters, details)
         window = self.window_points(parameters, view.interval_s)
         lasting = 0 if state.since is None else view.kept_total - state.since
         fired = usage.is_low(parameters) and lasting >= LASTING_WINDOWS * window
         busiest = int(np.argmax(usage.gpu))
         sentence = _sentence(usage, view, parameters)
         if state.since is not None:
-            sentence += f"; this has lasted for {lasting:,} points ({show_duration(lasting * view.interval_s)})"
+            lasted = f"lasted for {show_points(lasting)} ({show_duration(lasting * view.interval_s)})"
+            sentence += f"; this has {lasted if lasting else 'just begun'}"
             if not fired:
-                sentence += f", and counts from {LASTING_WINDOWS * window:,} points on"
+                sentence += f", and counts from {show_points(LASTING_WINDOWS * window)} on"
         seen = state.low / state.judged if state.judged else None
         return Judgement(
             Status.FIRED if fired else Status.OK,
@@ -167,10 +170,19 @@ class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
         return _Usage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
 
 
-def _undecided(view: NodeView, parameters: BatchSizeParameters, details: dict[str, Any]) -> Judgement:
+def _undecided(
+    state: BatchSizeState,
+    view: NodeView,
+    usage: _Usage,
+    parameters: BatchSizeParameters,
+    details: dict[str, Any],
+) -> Judgement:
     patience = patience_in_points(parameters.patience, parameters.patience_s, view.interval_s)
+    metric = _never_seen(usage)
+    if metric and not state.judged and view.kept_total > (0 if view.closed else patience):
+        return never_collected(metric, view)
     reason = warming_up_reason(view.kept_total, patience, view)
-    if view.kept_total > patience and not view.closed:
+    if view.kept_total > patience:
         reason = (
             f"too few of the newest points of {view.node} have samples of the CPU and of every used GPU's utilization "
             "and memory activity."
@@ -179,9 +191,17 @@ def _undecided(view: NodeView, parameters: BatchSizeParameters, details: dict[st
         Status.WARMING_UP,
         reason,
         data_points=view.kept_total,
-        patience=f"{view.kept_total}/{patience}",
+        patience=progress_of(view.kept_total, patience),
         details=details,
     )
+
+
+def _never_seen(usage: _Usage) -> str | None:
+    """Name the metric of which the window has no sample; that a GPU was used says that utilization has some."""
+    sampled = ~np.isnan(usage.window)
+    if not sampled[:, 0].any():
+        return "CPU utilization"
+    return None if sampled[:, 1 + len(usage.gpus) :].any() else "GPU memory activity"
 
 
 def _sentence(usage: _Usage, view: NodeView, parameters: BatchSizeParameters) -> str:

@@ -18,8 +18,8 @@ from trainguard.records import Status
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
-from trainguard.rules.spans import patience_in_points, warming_up_reason
-from trainguard.rules.units import points_in, show_duration, show_percent
+from trainguard.rules.spans import never_collected, patience_in_points, progress_of, warming_up_reason
+from trainguard.rules.units import points_in, show_duration, show_percent, show_points
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
@@ -116,11 +116,12 @@ class _Share:
 class BottleneckRule(SystemRule[P, BottleneckState], Generic[P]):
     """Fires when too large a share of the snapshots has low GPUs beside a core at its limit.
 
-    ``peak_key`` names the measure of the cores in the details.
+    ``peak_key`` names the measure of the cores in the details, ``metric`` in a sentence.
     """
 
     state_type = BottleneckState
     peak_key: ClassVar[str]
+    metric: ClassVar[str]
 
     @abstractmethod
     def peaks(self, snapshots: Snapshots) -> FloatArray:
@@ -178,12 +179,14 @@ class BottleneckRule(SystemRule[P, BottleneckState], Generic[P]):
         recent = _Share(sum(count.bottlenecked for count in kept.minutes), sum(count.judged for count in kept.minutes))
         details = self._details(kept, whole, recent)
         patience = _needed(view, parameters)
+        if not (kept.judged or state.open_idle.judged) and view.kept_total > (0 if view.closed else patience):
+            return never_collected(self.metric, view)
         if kept.judged <= patience:
             return Judgement(
                 Status.WARMING_UP,
                 warming_up_reason(kept.judged, patience, view),
                 data_points=kept.judged,
-                patience=f"{kept.judged}/{patience}",
+                patience=progress_of(kept.judged, patience),
                 details=details,
             )
         covered = recent.judged * view.interval_s >= RECENT_MIN_SHARE * RECENT_MINUTES * 60.0
@@ -206,9 +209,9 @@ class BottleneckRule(SystemRule[P, BottleneckState], Generic[P]):
         )
 
     def _reason(self, share: _Share, view: NodeView, parameters: P, *, recently: bool) -> str:
-        where = f"points of the last {RECENT_MINUTES} min on {view.node}" if recently else f"points on {view.node}"
+        where = f"of the last {RECENT_MINUTES} min on {view.node}" if recently else f"on {view.node}"
         return (
-            f"in {share.hits:,} of {share.judged:,} {where} ({show_percent(share.percent)}, threshold "
+            f"in {share.hits:,} of {show_points(share.judged)} {where} ({show_percent(share.percent)}, threshold "
             f"{show_percent(parameters.threshold)}) at least {show_percent(100.0 * parameters.gpu_fraction)} of the "
             f"GPUs were below {show_percent(parameters.gpu_threshold)} while {self.cause(parameters)}."
         )

@@ -25,6 +25,7 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
     name: ClassVar[str] = "CPUBottleneck"
     parameters_type = CPUBottleneckParameters
     peak_key: ClassVar[str] = "cpu_max"
+    metric: ClassVar[str] = "CPU utilization"
 
     def peaks(self, snapshots: Snapshots) -> FloatArray:
         """Return the busiest core's utilization."""

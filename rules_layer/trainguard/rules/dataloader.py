@@ -11,19 +11,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from trainguard.records import Status
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.loader_series import DataloaderState, LoadingProcess
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive, RuleParameters
 from trainguard.rules.spans import patience_in_points
 from trainguard.rules.units import show_number, show_percent
-from trainguard.rules.views import JobView
+from trainguard.rules.views import JobView, NodeView
 from trainguard.state.histogram import DurationHistogram
 from trainguard.telemetry.events import UNKNOWN
 from trainguard.telemetry.framework import FrameworkEvents
 
 CLEAR_AFTER_S = 1_800.0
 BUCKET_S = 1.0
+BUSY_PERCENT = 70.0
+"""GPUs that are as busy hardly wait for data."""
 
 
 class DataloaderParameters(RuleParameters, frozen=True, kw_only=True):
@@ -117,7 +121,7 @@ class Dataloader(JoinedRule[DataloaderParameters, DataloaderState]):
             threshold=parameters.max_threshold if worst.too_many else parameters.min_threshold,
             worst=worst.node,
             data_points=sum(load.seconds for load in judged),
-            advice=_advice(worst) if fired else None,
+            advice=_advice(worst, view.nodes[worst.node].system) if fired else None,
             affected_share=_affected_share(worst) if fired else None,
             wasted_share=_wasted_share(worst, view) if worst.too_few else None,
             details=details,
@@ -161,8 +165,8 @@ def _without_loaders(view: JobView, states: dict[str, DataloaderState]) -> Judge
 def _warming_up(load: _Load, patience: int, details: dict[str, Any]) -> Judgement:
     return Judgement(
         Status.WARMING_UP,
-        f"{load.node} has {load.seconds:,} of the more than {patience:,} seconds with loader events that a verdict "
-        "needs.",
+        f"{load.node} has {load.seconds:,} of the more than {patience:,} second{'' if patience == 1 else 's'} with "
+        "loader events that a verdict needs.",
         data_points=load.seconds,
         patience=f"{load.seconds}/{patience}",
         details=details,
@@ -177,11 +181,11 @@ def _sentence(load: _Load) -> str:
     of = f"of {len(processes)} training processes " if len(processes) > 1 else ""
     return (
         f"{load.node} has {show_number(load.loaders)} loader process{'' if load.loaders == 1 else 'es'} {of}for "
-        f"{load.cores} cores: {show_percent(load.percent)} ({limit})."
+        f"{load.cores} core{'' if load.cores == 1 else 's'}: {show_percent(load.percent)} ({limit})."
     )
 
 
-def _advice(load: _Load) -> str:
+def _advice(load: _Load, system: NodeView | None) -> str:
     processes = load.processes
     target = max(load.cores // len(processes), 1)
     declared = sorted({process.declared for process in processes} - {UNKNOWN})
@@ -195,7 +199,18 @@ def _advice(load: _Load) -> str:
         advice += "; set pin_memory=True, which is off"
     if load.state.prefetch is False:
         advice += "; end the tf.data pipeline with prefetch(tf.data.AUTOTUNE)"
+    busy = None if system is None else _gpu_use(system)
+    if busy is not None and busy >= BUSY_PERCENT:
+        advice += f"; the used GPUs of {load.node} are {show_percent(busy)} busy on average all the same, so expect "
+        advice += "little of it"
     return f"{advice}."
+
+
+def _gpu_use(view: NodeView) -> float | None:
+    """Return the mean utilization of a node's ever-active GPUs over the kept points, percent; None without any."""
+    counts = view.gpu_histogram[view.ever_active].sum(axis=0)
+    points = int(counts.sum())
+    return float(counts @ np.arange(counts.size)) / points if points else None
 
 
 def _affected_share(load: _Load) -> float:

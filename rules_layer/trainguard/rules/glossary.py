@@ -168,7 +168,9 @@ RULES: Mapping[str, RuleWords] = {
                 "which steps are judged",
             ),
             "n_outliers": ParameterWords("steps", "so many outliers are plausible in any job"),
-            "slow_share": ParameterWords("% of the time", "a larger share of the time lost in slow steps fires"),
+            "slow_share": ParameterWords(
+                "% of the time in steps", "a larger share of the time lost in slow steps fires"
+            ),
         },
     ),
     "MaxInitializationTime": RuleWords(

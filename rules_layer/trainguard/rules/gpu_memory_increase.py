@@ -9,6 +9,7 @@ for a trend over the whole job and for a rise late in a long one.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -25,7 +26,14 @@ from trainguard.rules.protocol import (
     WindowPoints,
 )
 from trainguard.rules.quantiles import column_boxes, column_quantiles
-from trainguard.rules.spans import never_active_reason, patience_in_points, sampled_enough, window_in_points
+from trainguard.rules.spans import (
+    never_active_reason,
+    never_collected,
+    patience_in_points,
+    progress_of,
+    sampled_enough,
+    window_in_points,
+)
 from trainguard.rules.trend import mann_kendall_z, theil_sen_slope
 from trainguard.rules.units import show_duration, show_number, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
@@ -38,6 +46,9 @@ JUMP_WINDOWS = 3
 MIN_FLOORS, MAX_FLOORS = 12, 24
 TREND_Z = 3.09
 """One-sided probability of 0.001."""
+
+RAMP_FLOORS = 4
+"""So many floors in a row tell a steep ramp, too short for a test for a trend, from a jump."""
 
 FLOOR_QUANTILE = 0.05
 
@@ -127,6 +138,15 @@ class _Increase:
     windows: int
     z: float | None = None
 
+    @property
+    def is_ramp(self) -> bool:
+        """Whether a jump is one of many: the floor rose in each of the last windows, and in none by most of it."""
+        newest = self.growth.floors[-RAMP_FLOORS:]
+        steps = [after - before for before, after in pairwise(newest)]
+        if self.kind != "jump" or len(newest) < RAMP_FLOORS:
+            return False
+        return min(steps) > 0 and max(steps) <= sum(steps) / 2.0
+
 
 class GPUMemoryIncrease(SystemRule[GPUMemoryIncreaseParameters, GPUMemoryIncreaseState]):
     """Fires for a GPU whose memory activity rose by more than ``increase``, at once or slowly."""
@@ -171,6 +191,9 @@ class GPUMemoryIncrease(SystemRule[GPUMemoryIncreaseParameters, GPUMemoryIncreas
         window = self.window_points(parameters, view.interval_s)
         increases = _increases(state, parameters.increase)
         if not increases:
+            patience = patience_in_points(parameters.patience, parameters.patience_s, view.interval_s)
+            if not state.gpus and view.kept_total > (0 if view.closed else patience):
+                return never_collected("GPU memory activity", view)
             return _warming_up(view, window, parameters)
         fired = [increase for increase in increases if increase.kind is not None]
         worst = max(fired or increases, key=lambda increase: increase.points)
@@ -260,17 +283,17 @@ def _warming_up(view: NodeView, window: int, parameters: GPUMemoryIncreaseParame
         f"{view.node} has {view.kept_total:,} of the {needed:,} points that a first verdict takes, {patience:,} of "
         f"patience and {JUMP_WINDOWS} windows of {window:,}"
     )
-    if view.closed:
-        reason += "; its stream has ended, too early for a verdict"
+    if view.first_active_at is None:
+        reason = never_active_reason(view).removesuffix(".")
     elif view.kept_total >= needed:
-        reason += ", but too few of the newest have samples of GPU memory"
+        reason = f"too few of the newest points of {view.node} have samples of GPU memory"
+    elif view.closed:
+        reason += "; its stream has ended, too early for a verdict"
     else:
         reason += f"; about {show_duration((needed - view.kept_total) * view.interval_s)} left"
         if needed * view.interval_s > LONG_WAIT_S:
             reason += f" at a sampling interval of {view.interval_s:g} s: better give patience_s and window_s"
-    if view.first_active_at is None and view.closed:
-        reason = never_active_reason(view).removesuffix(".")
-    progress = f"{min(view.kept_total, needed)}/{needed}"
+    progress = progress_of(view.kept_total, needed)
     return Judgement(Status.WARMING_UP, f"{reason}.", data_points=view.kept_total, patience=progress)
 
 
@@ -291,13 +314,17 @@ def _sentence(worst: _Increase, view: NodeView, window_s: float, parameters: GPU
     highest = show_percent((growth.highest_mean or 0) / TENTHS)
     newest = f"over the last window of {show_duration(window_s)} its floor is {floor}"
     if worst.kind == "jump":
-        return f"{where} jumped: {newest}, {amount} above the highest mean of any window before, {highest}"
-    return f"{where} shows no increase: {newest}, the highest mean of a window so far {highest} ({threshold})"
+        how = "grows from window to window" if worst.is_ramp else "jumped"
+        return f"{where} {how}: {newest}, {amount} above the highest mean of any window before, {highest}"
+    return (
+        f"{where} shows no increase: {newest}, the highest mean of a window so far {highest} ({threshold} percentage "
+        "points above it)"
+    )
 
 
 def _advice(worst: _Increase, window_s: float) -> str:
     room = 100.0 - worst.growth.floor / TENTHS
-    if worst.kind == "jump":
+    if worst.kind == "jump" and not worst.is_ramp:
         return (
             f"Look at what changed on {worst.gpu} in the last {show_duration(worst.windows * window_s)}: longer "
             f"inputs, a larger batch, a cache; one more such jump leaves "
@@ -315,7 +342,11 @@ def _advice(worst: _Increase, window_s: float) -> str:
 
 def _hourly(increase: _Increase, window_s: float) -> float:
     """Percentage points an hour of training."""
-    return increase.points / (max(increase.windows, 1) * window_s / 3_600.0)
+    points, windows = increase.points, increase.windows
+    if increase.is_ramp:
+        first, *_, last = increase.growth.floors[-RAMP_FLOORS:]
+        points, windows = (last - first) / TENTHS, (RAMP_FLOORS - 1) * increase.growth.stride
+    return points / (max(windows, 1) * window_s / 3_600.0)
 
 
 def _details(increases: list[_Increase], view: NodeView, window: int, window_s: float) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
     name: ClassVar[str] = "IOBottleneck"
     parameters_type = IOBottleneckParameters
     peak_key: ClassVar[str] = "io_wait_max"
+    metric: ClassVar[str] = "I/O wait"
 
     def peaks(self, snapshots: Snapshots) -> FloatArray:
         """Return the I/O wait of the core that waits most."""

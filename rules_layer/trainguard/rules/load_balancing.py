@@ -94,7 +94,7 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, LoadBalancingState]):
         apart = _apart(compared, parameters)
         row, column = _worst(compared, apart)
         lost_s = float(compared.idle_share.mean()) * view.kept_total * view.interval_s
-        pair = _Pair(f"{names[row]} of {view.node}", names[column], row, column)
+        pair = _Pair(f"{names[row]} of {view.node}", names[column], row, column, view.node)
         judgement = _judgement(compared, apart, pair, share_of_paid(view, lost_s) or 0.0, parameters)
         details = {
             "workloads": workloads,
@@ -132,8 +132,9 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         apart = _apart(compared, parameters)
         row, column = _worst(compared, apart)
         rest = names[1 - row] if len(names) == 2 else f"the other {len(names) - 1} nodes together"
-        pair = _Pair(names[row], rest, row, column, f"look at what is different on {names[row]}: {REMEDY_OF_NODES}")
-        judgement = _judgement(compared, apart, pair, _wasted_share(judged, compared), parameters)
+        remedy = f"look at what is different on {names[row]}: {REMEDY_OF_NODES}"
+        pair = _Pair(names[row], rest, row, column, "the job", remedy)
+        judgement = _judgement(compared, apart, pair, _wasted_share(judged, compared, _paid_nodes(view)), parameters)
         details = {
             "workloads": dict(zip(names, two_point_bins(counts).tolist(), strict=True)),
             "distances": dict(zip(names, compared.distances[:, 0].tolist(), strict=True)),
@@ -194,21 +195,24 @@ def _shown_distances(names: tuple[str, ...], compared: Comparison, apart: BoolAr
     return table
 
 
-def _wasted_share(loads: list[_Load], compared: Comparison) -> float:
-    """Share of the nodes' paid time, on average, by which they stay behind the busiest of them."""
+def _paid_nodes(view: JobView) -> int:
+    """Count the nodes that the job is judged on: those with system metrics, be they compared or not."""
+    return sum(facts.system is not None for facts in view.nodes.values())
+
+
+def _wasted_share(loads: list[_Load], compared: Comparison, nodes: int) -> float:
+    """Share of the paid time of so many ``nodes`` by which those compared stay behind the busiest of them."""
     shares = [
         share_of_paid(load.view, behind * load.points * load.view.interval_s) or 0.0
         for load, behind in zip(loads, compared.idle_share.tolist(), strict=True)
     ]
-    return sum(shares) / len(shares)
+    return sum(shares) / nodes
 
 
 def _warming_up(view: NodeView, points: int, needed: int, details: dict[str, Any]) -> Judgement:
     reason = f"{view.node} has {points:,} of the {needed:,} points that a comparison takes"
-    if view.first_active_at is None and view.closed:
+    if view.first_active_at is None:
         reason = never_active_reason(view).removesuffix(".")
-    elif view.first_active_at is None:
-        reason = f"no GPU of {view.node} has been active yet, {show_duration(view.idle_run_s)} after its first sample"
     elif view.closed:
         reason += "; its stream has ended, too early for a verdict"
     else:
@@ -222,12 +226,13 @@ def _warming_up(view: NodeView, points: int, needed: int, details: dict[str, Any
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A side, what it was compared with, and where in the comparison."""
+    """A side, what it was compared with, where in the comparison, and whose time was paid for."""
 
     name: str
     other: str
     row: int
     column: int
+    paid: str
     remedy: str = REMEDY
 
 
@@ -248,7 +253,7 @@ def _judgement(
     behind = show_percent(100.0 * float(compared.idle_share.mean()))
     cost = (
         f"Together they do {behind} less than at the pace of the busiest, which cost {show_percent(100.0 * wasted)} of "
-        "the time paid for"
+        f"the time paid for {pair.paid}"
     )
     start = f"let a process use {pair.name}, or pay for less; " if mean < NEVER_USED_PERCENT else ""
     return Judgement(

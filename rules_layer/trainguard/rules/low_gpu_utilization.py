@@ -19,11 +19,12 @@ from trainguard.rules.quantiles import column_quantiles, counted_boxes
 from trainguard.rules.spans import (
     LASTING_WINDOWS,
     patience_in_points,
+    progress_of,
     sampled_enough,
     warming_up_reason,
     window_in_points,
 )
-from trainguard.rules.units import show_duration, show_percent
+from trainguard.rules.units import show_duration, show_percent, show_points
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray
 
@@ -162,9 +163,10 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
         sentence = _sentence(worst, view, min(window, len(view.kept_times)), parameters)
         if worst.gpu in lasting:
             points = lasting[worst.gpu]
-            sentence += f", for {points:,} points ({show_duration(points * view.interval_s)})"
+            lasted = f"for {show_points(points)} ({show_duration(points * view.interval_s)})"
+            sentence += f", {lasted if points else 'just now'}"
             if not fired:
-                sentence += f"; that counts from {LASTING_WINDOWS * window:,} points on"
+                sentence += f"; that counts from {show_points(LASTING_WINDOWS * window)} on"
         if len(fired) > 1:
             sentence += f"; {len(fired)} GPUs of {view.node} are low"
         fluctuating = worst.kind == "fluctuating"
@@ -197,7 +199,7 @@ def _advice(worst: _Usage, view: NodeView) -> str:
     return (
         f"Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
         f"nothing more to do, take a smaller instance: {worst.gpu} on {view.node} leaves "
-        f"{show_percent(100.0 - worst.p95)} or more unused in 95 % of its time."
+        f"{show_percent(100.0 - worst.p95)} or more unused in 95 % of the newest points."
     )
 
 
@@ -207,7 +209,8 @@ def _warming_up(
     patience = patience_in_points(parameters.patience, parameters.patience_s, view.interval_s)
     points = max((usage.points for usage in usages), default=0)
     reason = warming_up_reason(points, patience, view)
-    return Judgement(Status.WARMING_UP, reason, data_points=points, patience=f"{points}/{patience}", details=details)
+    progress = progress_of(points, patience)
+    return Judgement(Status.WARMING_UP, reason, data_points=points, patience=progress, details=details)
 
 
 def _judge_idle(view: NodeView, details: dict[str, Any]) -> Judgement:

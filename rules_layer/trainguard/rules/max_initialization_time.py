@@ -4,14 +4,16 @@ Source: AWS documentation of MaxInitializationTime (the rule waits for the first
 takes longer than threshold minutes). The grace for a step that may still arrive is added here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from trainguard.records import Status
+from trainguard.rules.dataloader import Dataloader
 from trainguard.rules.judgement import Judgement
+from trainguard.rules.loader_series import DataloaderState
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.units import show_duration, show_number
-from trainguard.rules.views import JobView
+from trainguard.rules.views import JobView, NodeFacts
 
 UNSEEN_STEP_GRACE_S = 360.0
 """How much longer an unseen step is waited for.
@@ -56,8 +58,35 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
             return Judgement(Status.WAITING_FOR_DATA, "neither the training start nor a first sample is known yet.")
         if view.first_step_at is None and view.system_through is None:
             return Judgement(Status.WAITING_FOR_DATA, "neither a sample nor a step was seen yet.")
+        if view.first_step_at is None:
+            trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
+            if trained_s > UNSEEN_STEP_GRACE_S:
+                return _without_steps(trained_s)
         starts = _starts(view, view.started_at)
         return max((_judge_start(start, view, parameters) for start in starts), key=_gravity)
+
+
+def _without_steps(trained_s: float) -> Judgement:
+    """Say that a job that trains cannot be judged by steps that it does not write."""
+    return Judgement(
+        Status.NOT_APPLICABLE,
+        "the job's framework metrics have no steps: GPUs have worked and data loaders fetched for "
+        f"{show_duration(trained_s)} without one, so its first step is unknown.",
+    )
+
+
+def _worked_s(facts: NodeFacts) -> float:
+    """Return for how long a node's GPUs have worked, seconds, short waits included."""
+    return 0.0 if facts.system is None else facts.system.kept_total * facts.system.interval_s
+
+
+def _fetched_s(facts: NodeFacts) -> float:
+    """Return for how long a training process of a node has fetched batches from its data loaders, seconds."""
+    loads = facts.collected.get(Dataloader.name)
+    if not isinstance(loads, DataloaderState):
+        return 0.0
+    spans = (each.last_us - each.first_us for each in loads.processes if each.first_us is not None)
+    return max(spans, default=0) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +115,14 @@ def _starts(view: JobView, started_at: float) -> list[_Start]:
 
 def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTimeParameters) -> Judgement:
     if start.step_at is None:
-        return _judge_absence((view.system_through or start.at) - start.at, view.closed, parameters, start.name)
+        absence = _judge_absence((view.system_through or start.at) - start.at, view.closed, parameters, start.name)
+        if absence.status is Status.OK and not view.framework_seen:
+            reason = "the job has ended and wrote no framework metrics, so its first step is unknown."
+            return Judgement(Status.NOT_APPLICABLE, reason)
+        worked_s = max(map(_worked_s, view.nodes.values()), default=0.0)
+        if absence.status is Status.FIRED and view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S:
+            return _doubted(absence, worked_s)
+        return absence
     began = start.at if view.started_at is None else view.started_at
     elapsed_s = (view.system_through or start.step_at) - began
     return _judge_first_step(start.step_at - start.at, elapsed_s, parameters, start.name)
@@ -149,6 +185,18 @@ def _judge_absence(
         affected_share=1.0 if status is Status.FIRED else None,
         wasted_share=_share(elapsed_s - threshold_s, elapsed_s) if status is Status.FIRED else None,
         details={"initialization_s": elapsed_s, "step_seen": False},
+    )
+
+
+def _doubted(absence: Judgement, worked_s: float) -> Judgement:
+    """Tell a step that was never seen from one that never was: while GPUs work, no time may be lost at all."""
+    worked = show_duration(worked_s)
+    return replace(
+        absence,
+        reason=f"{absence.reason.removesuffix('.')}, but GPUs have worked for {worked}.",
+        advice=f"Check that the job writes steps, as it is set to: GPUs that have worked for {worked} without one "
+        "rather train than initialize. If they do not train, shorten what they do before the first step.",
+        wasted_share=None,
     )
 
 

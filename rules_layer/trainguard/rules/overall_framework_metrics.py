@@ -98,6 +98,11 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, O
         return Judgement(Status.OK, _sentence(state, view), data_points=state.events, details=_details(state))
 
 
+def _loops(state: OverallFrameworkMetricsState) -> int:
+    """Count the processes that took a training step."""
+    return sum(loop.first_us is not None for loop in state.loops)
+
+
 def _others_us(state: OverallFrameworkMetricsState) -> int:
     return sum(loop.others_us for loop in state.loops)
 
@@ -106,26 +111,31 @@ def _sentence(state: OverallFrameworkMetricsState, view: FrameworkView) -> str:
     wall_us = sum(loop.wall_us for loop in state.loops)
     if not wall_us:
         return f"{view.node} wrote {state.events:,} framework events and no training step."
-    loops = sum(loop.first_us is not None for loop in state.loops)
+    loops = _loops(state)
     others = 100.0 * _others_us(state) / wall_us
+    spent = f"{loops} processes of {view.node} spent, on average," if loops > 1 else f"1 process of {view.node} spent"
     sentence = (
-        f"{loops} process{'es' if loops > 1 else ''} of {view.node} spent {show_percent(100.0 - others)} of the "
-        f"{show_duration(wall_us / 1e6)} of training loop in steps and {show_percent(others)} between them"
+        f"{spent} {show_percent(100.0 - others)} of the {show_duration(wall_us / loops / 1e6)} of training loop in "
+        f"steps and {show_percent(others)} between them"
     )
     for of, what in ((EventClass.CPU, "CPU"), (EventClass.GPU, "GPU")):
         shares = percentages(state.table(of).top(1))
         if shares:
             name, share = next(iter(shares.items()))
-            sentence += f"; the longest {what} operator is {name} with {show_percent(share)} of their time"
+            sentence += f"; of the time of {what} operators {name} took the most, {show_percent(share)}"
     return f"{sentence}."
 
 
 def _details(state: OverallFrameworkMetricsState) -> dict[str, Any]:
-    """Shares in percent under the managed rule's names; ``phase_time`` and the totals in microseconds."""
+    """Shares in percent under the managed rule's names; ``phase_time`` and the totals in microseconds.
+
+    Times are of all ``processes`` together, those that have a training loop.
+    """
     steps = state.table(EventClass.STEP).top(TOP_OPERATORS)
     others_us = _others_us(state)
     phases = {**steps, "others": others_us} if steps or others_us else {}
     details: dict[str, Any] = {
+        "processes": max(_loops(state), 1),
         "ratio": percentages(state.devices.top(TOP_OPERATORS)),
         "phase": percentages(phases),
         "phase_time": phases,

@@ -130,7 +130,8 @@ def _summary(node: str, usage: Mapping[str, Statistics]) -> str:
             for metric, statistics in usage.items()
             if metric != NETWORK
         )
-        return f"{node} uses, in the median, {medians}." if medians else f"{node} has samples of its network alone."
+        alone = "its network alone" if NETWORK in usage else "no metric that is summed up"
+        return f"{node} uses, in the median, {medians}." if medians else f"{node} has samples of {alone}."
     highs = (
         f"95 % of the points are at or below {show_percent(gpu['p95'])} of GPU and {show_percent(cpu['p95'])} of CPU"
     )

@@ -3,8 +3,10 @@
 import numpy as np
 
 from trainguard.errors import RuleConfigError
+from trainguard.records import Status
+from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS
-from trainguard.rules.units import points_in, show_duration
+from trainguard.rules.units import points_in, show_duration, show_points
 from trainguard.rules.views import NodeView
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
@@ -47,25 +49,48 @@ def sampled_enough(window: FloatArray) -> BoolArray:
 
 
 def never_active_reason(view: NodeView) -> str:
-    """Why there is no verdict on a node whose stream has ended before any of its GPUs was active."""
-    return f"no GPU of {view.node} was active in the {show_duration(view.idle_run_s)} until its stream ended."
+    """Why there is no verdict on a node of which no GPU was active before its watermark, or before its stream ended."""
+    if _lacks_utilization(view):
+        return f"no GPU of {view.node} was seen active, and its newest points have no sample of GPU utilization."
+    idle = show_duration(view.idle_run_s)
+    if view.closed:
+        return f"no GPU of {view.node} was active in the {idle} until its stream ended."
+    return f"no GPU of {view.node} has been active yet, {idle} after its first sample."
+
+
+def _lacks_utilization(view: NodeView) -> bool:
+    """Tell whether a node whose GPUs were never active has none of their samples at its watermark."""
+    if view.through is None or view.first_sample_at is None:
+        return False
+    return view.idle_run_s <= 0.0 and view.through - view.first_sample_at >= view.interval_s
+
+
+def never_collected(metric: str, view: NodeView) -> Judgement:
+    """Say that the rule cannot judge a node of which a metric has no sample."""
+    reason = f"no {metric} of {view.node} was collected, which the rule needs."
+    return Judgement(Status.NOT_APPLICABLE, reason, data_points=view.kept_total)
+
+
+def progress_of(points: int, patience: int) -> str:
+    """How far a node is, for example ``240/1000``; never beyond the end."""
+    return f"{min(points, patience)}/{patience}"
 
 
 def warming_up_reason(points: int, patience: int, view: NodeView) -> str:
     """How far a node is from its first verdict, which comes with more than ``patience`` points."""
-    progress = f"{view.node} has {points:,} of the {patience:,} points of patience"
-    if view.first_active_at is None and view.closed:
+    if view.first_active_at is None:
         return never_active_reason(view)
+    if points > patience:
+        return f"too few of the newest points of {view.node} have GPU samples."
+    progress = f"{view.node} has {points:,} of the {show_points(patience)} of patience"
+    if not patience:
+        progress = f"{view.node} has no point that can be judged"
     if view.closed:
         return f"{progress}; its stream has ended, too early for a verdict."
-    if view.first_active_at is None:
-        return f"no GPU of {view.node} has been active yet, {show_duration(view.idle_run_s)} after its first sample."
-    if points > patience:
-        return f"{progress}, but too few of the newest have GPU samples."
     reason = f"{progress}, about {show_duration((patience + 1 - points) * view.interval_s)} left"
     if patience * view.interval_s <= LONG_PATIENCE_S:
         return f"{reason}."
     return (
-        f"{reason} ({patience:,} points are {show_duration(patience * view.interval_s)} at a sampling interval of "
+        f"{reason} ({show_points(patience)} are {show_duration(patience * view.interval_s)} at a sampling interval of "
         f"{view.interval_s:g} s: better give patience_s, and window_s where the rule has one, in seconds)."
     )

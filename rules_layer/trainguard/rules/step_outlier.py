@@ -50,8 +50,8 @@ class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
 class _Verdict:
     """Judgement of one series; durations in microseconds, ``slow_share`` in percent.
 
-    ``affected_share`` is the share, 0 to 1, of the time that went into slow steps and outliers, ``lost_share`` what of
-    it was beyond the median.
+    ``affected_share`` is the share, 0 to 1, of the process's time in steps that went into slow steps and outliers,
+    ``lost_share`` the share of all its time since the first step of the node that was beyond the median.
     """
 
     series: StepSeries
@@ -98,7 +98,13 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
         if not state.series:
             wanted = "" if parameters.mode in {None, "None"} else f" in mode {parameters.mode}"
             return Judgement(Status.WAITING_FOR_DATA, f"no training step of {view.node}{wanted} yet.")
-        verdicts = [_judge_series(series, parameters) for series in state.series if series.steps > MIN_STEPS]
+        steps_us = _time_in_steps(state)
+        elapsed_us = _elapsed_us(view)
+        verdicts = [
+            _judge_series(series, max(steps_us[series.process], 1), elapsed_us, parameters)
+            for series in state.series
+            if series.steps > MIN_STEPS
+        ]
         if not verdicts:
             return _warming_up(state, view)
         ranked = sorted(verdicts, key=lambda verdict: _severity(verdict, parameters), reverse=True)
@@ -136,17 +142,34 @@ def _is_wanted(mode: str, wanted: str | None) -> bool:
     return wanted == mode or f"{STEP_MODE_PREFIX}.{wanted}".lower() == mode.lower()
 
 
-def _judge_series(series: StepSeries, parameters: StepOutlierParameters) -> _Verdict:
-    """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost."""
+def _time_in_steps(state: StepOutlierState) -> dict[str, int]:
+    """Return the time of each process in the steps of all modes that are judged, microseconds."""
+    times: dict[str, int] = {}
+    for series in state.series:
+        times[series.process] = times.get(series.process, 0) + series.total_us
+    return times
+
+
+def _elapsed_us(view: FrameworkView) -> float:
+    """Return the time since the node's first step, microseconds; 0 where it is not known."""
+    if view.through is None or view.first_step_at is None:
+        return 0.0
+    return (view.through - view.first_step_at) * 1e6
+
+
+def _judge_series(series: StepSeries, steps_us: int, elapsed_us: float, parameters: StepOutlierParameters) -> _Verdict:
+    """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost.
+
+    ``steps_us`` is the process's time in the steps of all modes: what is rare cannot cost much, however slow it is.
+    """
     mean, spread = series.mean_us, parameters.stddev * series.deviation_us
     share = max(normal_tail(parameters.stddev), MIN_PLAUSIBLE_SHARE)
     plausible = max(parameters.n_outliers, poisson_quantile(PLAUSIBLE_PROBABILITY, series.steps * share))
     median = series.durations.quantile(0.5)
     lost = series.durations.excess_above(SLOW_MEDIANS * median, median)
-    slow_share = 100.0 * lost / series.total_us if series.total_us else 0.0
+    slow_share = 100.0 * lost / steps_us
     outliers = series.durations.count_above(mean + spread)
     long_us = min(SLOW_MEDIANS * median, mean + spread)
-    total = max(series.total_us, 1)
     return _Verdict(
         series=series,
         median_us=median,
@@ -155,8 +178,8 @@ def _judge_series(series: StepSeries, parameters: StepOutlierParameters) -> _Ver
         short=series.durations.count_below(mean - spread),
         plausible=plausible,
         slow_share=slow_share,
-        affected_share=min(series.durations.excess_above(long_us, 0.0) / total, 1.0),
-        lost_share=min(series.durations.excess_above(long_us, median) / total, 1.0),
+        affected_share=min(series.durations.excess_above(long_us, 0.0) / steps_us, 1.0),
+        lost_share=min(series.durations.excess_above(long_us, median) / max(steps_us, elapsed_us), 1.0),
         too_many=outliers > plausible,
         too_slow=slow_share > parameters.slow_share,
     )
@@ -185,7 +208,7 @@ def _sentence(verdict: _Verdict, parameters: StepOutlierParameters) -> str:
     series = verdict.series
     slow = (
         f"steps over twice the median of {show_step(verdict.median_us)} cost "
-        f"{show_percent(verdict.slow_share)} of the time (slow_share {show_percent(parameters.slow_share)})"
+        f"{show_percent(verdict.slow_share)} of the time in steps (slow_share {show_percent(parameters.slow_share)})"
     )
     if verdict.too_slow and not verdict.too_many:
         return f"{verdict.label}: {slow}"

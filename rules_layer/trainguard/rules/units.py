@@ -11,13 +11,18 @@ def points_in(seconds: float, interval_s: float) -> int:
 
 def show_number(value: float) -> str:
     """At most one decimal, thousands set apart: ``31``, ``30.9``, ``1,004``."""
-    rounded = round(value, 1)
+    rounded = round(value, 1) + 0.0  # no minus before a zero
     return f"{rounded:,.0f}" if rounded == round(rounded) else f"{rounded:,.1f}"
 
 
 def show_percent(value: float) -> str:
     """For example ``31 %`` or ``30.9 %``."""
     return f"{show_number(value)} %"
+
+
+def show_points(amount: int) -> str:
+    """For example ``1 point``, ``1,004 points``."""
+    return f"{amount:,} point" if amount == 1 else f"{amount:,} points"
 
 
 def show_duration(seconds: float) -> str:

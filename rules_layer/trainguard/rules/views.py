@@ -86,11 +86,15 @@ class NodeMinute:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkView:
-    """What the engine knows of a node's framework stream: its watermark and whether the stream has ended."""
+    """What the engine knows of a node's framework stream: its watermark and whether the stream has ended.
+
+    ``first_step_at`` is the start of the node's earliest step, epoch seconds; None before one was seen.
+    """
 
     node: str
     through: float | None
     closed: bool
+    first_step_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

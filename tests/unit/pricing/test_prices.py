@@ -68,7 +68,7 @@ def test_given_a_table_of_one_s_own_when_billed_then_its_prices_and_currency_hol
     prices = read_prices("prices.json", table())
     bill = Account("ml.p5.48xlarge", 0.0, 1_800.0, 2, prices).bill()
     assert bill == Bill(60.0, 0.5, 2, "EUR", "our contract, eu-west-1, 2026-01-01")
-    assert str(bill.lost(0.5)) == "about EUR 15.00 of 60.00 so far"
+    assert str(bill.lost(0.5)) == "about EUR 15.00 of the EUR 60.00 spent"
 
 
 @pytest.mark.parametrize(("wasted", "lost"), [(0.0, 0.0), (0.25, 0.25), (2.0, 2.0), (3.0, 2.0), (-1.0, 0.0)])

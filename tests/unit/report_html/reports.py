@@ -62,7 +62,7 @@ def finding(rule: str, **given: Any) -> FindingEntry:
         "nodes": 2,
         "reason": "gpu0 is low.",
         "advice": "Raise the batch size.",
-        "cost": Money(lost=8.8, spent=11.75, currency="USD", sentence="about USD 8.80 of 11.75 so far"),
+        "cost": Money(lost=8.8, spent=11.75, currency="USD", sentence="about USD 8.80 of the USD 11.75 spent"),
         "explained_by": None,
     }
     return FindingEntry(rule=rule, **{**about, **given})

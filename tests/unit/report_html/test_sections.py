@@ -241,6 +241,13 @@ def test_given_framework_times_when_rendered_then_shares_and_times_stand_side_by
     assert "TRAIN steps 75 % 17.7 min between steps 25 % 66.3 s" in text
     assert "aten::op0 10 % 1.5 s aten::op1 9.5 % 1.5 s" in text
     assert "2 more take 7.5 % together." in text
+    assert "together" not in text.replace("7.5 % together", "")
+
+
+def test_given_framework_times_of_some_processes_when_rendered_then_nobody_takes_their_sum_for_the_job_s_time() -> None:
+    details = {"processes": 4, "phase": {"others": 100.0}, "phase_time": {"others": 66_300_000}}
+    text = section(rendered(entry("OverallFrameworkMetrics", {"algo-1": details})), "OverallFrameworkMetrics")
+    assert "Share Time, 4 processes together between steps 100 % 66.3 s" in text
 
 
 def test_given_usage_when_rendered_then_percentages_and_bytes_have_scales_of_their_own() -> None:

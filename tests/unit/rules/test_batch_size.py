@@ -182,9 +182,9 @@ def test_given_utilization_that_changed_when_judged_then_its_box_is_of_all_kept_
 
 
 @pytest.mark.parametrize("missing", ["memory", "cpu"])
-def test_given_a_series_without_samples_when_judged_then_nothing_is_said_of_the_batch(missing: str) -> None:
-    memory = np.full(200, np.nan if missing == "memory" else 20.0)
-    cpu = np.nan if missing == "cpu" else 40.0
+def test_given_a_series_whose_samples_end_when_judged_then_nothing_is_said_of_the_batch(missing: str) -> None:
+    memory, cpu = np.full(200, 20.0), np.full(200, 40.0)
+    (memory if missing == "memory" else cpu)[30:] = np.nan
 
     result = judge(
         series(np.full(200, SMALL), gpu_memory=memory, cpu=cpu, interval_s=60.0), A_POINT_A_MINUTE, closed=False

@@ -2,14 +2,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from tests.support.framework_traces import SECOND, START_US, event, read, step
+from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.records import Status
 from trainguard.rules.dataloader import Dataloader, DataloaderParameters
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.loader_series import MAX_COUNTS, MAX_PROCESSES, DataloaderState
-from trainguard.rules.views import JobView, NodeFacts
+from trainguard.rules.views import JobView, NodeFacts, NodeView
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -289,3 +291,40 @@ def test_given_more_training_processes_than_there_is_room_for_when_stored_then_t
     assert len(encode_state(state)) < 4_000
     assert RULE.judge(job({"algo-1": restored}), DEFAULTS) == RULE.judge(job({"algo-1": state}), DEFAULTS)
     assert RULE.clear_after_s(DEFAULTS, 0.5) == 1_800.0
+
+
+def busy_at(level: float) -> NodeView:
+    (minute,) = node_minutes(series(np.full((100, 2), [level, 0.0]), interval_s=0.5), closed=False)
+    return minute.view
+
+
+@pytest.mark.parametrize(("level", "told"), [(70.0, True), (69.0, False)])
+def test_given_too_few_loaders_when_the_gpus_are_busy_all_the_same_then_the_advice_says_so(
+    level: float, told: bool
+) -> None:
+    collected = {RULE.name: folded(read(seconds_of(2)))}
+    nodes = {"algo-1": NodeFacts("algo-1", busy_at(level), cores=CORES, collected=collected)}
+
+    judgement = RULE.judge(job({}, framework_seen=True, nodes=nodes), DEFAULTS)
+
+    assert judgement.status is Status.FIRED
+    advice = judgement.advice or ""
+    assert ("all the same" in advice) is told
+    if told:
+        assert advice.endswith(
+            "; the used GPUs of algo-1 are 70 % busy on average all the same, so expect little of it."
+        )
+
+
+@pytest.mark.parametrize(("cores", "said"), [(1, "for 1 core: 0 %"), (2, "for 2 cores: 0 %")])
+def test_given_a_number_of_cores_when_told_then_one_is_one_core(cores: int, said: str) -> None:
+    assert said in judge(read([setup(0), *fetches_of_the_main_process(11)]), cores=cores).reason
+
+
+def fetches_of_the_main_process(count: int) -> list[dict[str, Any]]:
+    return [event("DataLoaderIter", "DataLoaderIter::GetNext", second + 0.1, 0.01, pid=905) for second in range(count)]
+
+
+@pytest.mark.parametrize(("patience", "said"), [(1, "more than 1 second with"), (2, "more than 2 seconds with")])
+def test_given_a_patience_when_told_then_one_is_one_second(patience: int, said: str) -> None:
+    assert said in judge(read(seconds_of(5, 1)), parameters=DataloaderParameters(patience=patience)).reason

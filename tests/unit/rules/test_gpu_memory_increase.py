@@ -90,6 +90,32 @@ def test_given_a_jump_when_it_fires_then_reason_and_advice_have_its_numbers() ->
     assert (result.last.affected_share, result.last.wasted_share) == (0.25, None)
 
 
+def test_given_a_steep_ramp_when_it_fires_then_it_is_told_as_growth_and_not_as_a_jump() -> None:
+    result = play(windows(20, 32, 44, 56, 68), interval_s=9.0)
+
+    assert result.last.details["gpu0"]["kind"] == "jump"
+    assert result.last.reason == (
+        "gpu0 on algo-1: memory activity grows from window to window: over the last window of 180 s its floor is 68 %, "
+        "24 percentage points (threshold 10) above the highest mean of any window before, 44 %."
+    )
+    assert result.last.advice is not None
+    assert result.last.advice.startswith(
+        "It grew by 240 percentage points an hour, and at that rate gpu0 is at 100 % in 8 min: look for tensors"
+    )
+
+
+def test_given_a_steep_ramp_late_in_a_long_job_when_it_fires_then_its_rate_is_that_of_the_windows() -> None:
+    result = play(windows(*[4] * 25, *range(16, 90, 12)), interval_s=9.0)
+
+    assert "grows from window to window" in result.last.reason
+    assert (result.last.advice or "").startswith("It grew by 240 percentage points an hour")
+
+
+@pytest.mark.parametrize("levels", [(40, 41, 42, 62), (40, 40, 52, 64), (20, 32, 44, 44), (40, 40, 62)])
+def test_given_an_increase_that_is_not_steady_when_it_fires_then_it_is_told_as_a_jump(levels: tuple[int, ...]) -> None:
+    assert "memory activity jumped" in play(windows(*levels)).last.reason
+
+
 def test_given_a_trend_when_it_fires_then_the_advice_has_its_rate_and_when_it_reaches_100() -> None:
     hourly = GPUMemoryIncreaseParameters(window=20, patience=0)
     result = play(windows(*range(20, 32), parameters=hourly), hourly, interval_s=180.0, a_minute=1)

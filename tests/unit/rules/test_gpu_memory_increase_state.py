@@ -51,8 +51,8 @@ def test_given_missing_samples_when_judged_then_those_that_are_there_count_and_t
     a_third, a_fifth = np.where(row % 3 == 0, memory, np.nan), np.where(row % 5 == 0, memory, np.nan)
 
     assert play(a_third, wide).kinds() == {"jump"}
-    assert play(a_fifth, wide).last.reason.endswith("but too few of the newest have samples of GPU memory.")
-    assert play(np.full(500, np.nan), wide).last.status is Status.WARMING_UP
+    assert play(a_fifth, wide).last.reason == "too few of the newest points of algo-1 have samples of GPU memory."
+    assert play(np.full(500, np.nan), wide).last.status is Status.NOT_APPLICABLE
 
 
 def test_given_an_item_that_was_degraded_when_a_window_is_only_partly_held_then_its_rest_is_judged() -> None:

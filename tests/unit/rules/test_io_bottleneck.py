@@ -72,8 +72,8 @@ def test_given_a_download_before_training_and_an_upload_after_it_when_judged_the
     assert (result.last.details["judged"], result.last.details["bottlenecked"]) == (1_200, 0)
 
 
-def test_given_cores_without_io_wait_samples_when_counted_then_nothing_is_judged() -> None:
-    assert judge(node((20.0, 20.0, np.nan))).last.details["judged"] == 0
+def test_given_minutes_without_io_wait_samples_when_counted_then_they_are_not_judged() -> None:
+    assert judge(node((2.0, 20.0, 1.0), (20.0, 20.0, np.nan))).last.details["judged"] == 240
 
 
 def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -> None:

@@ -55,7 +55,7 @@ def test_given_one_gpu_behind_when_it_fires_then_reason_advice_and_cost_have_its
     assert result.last.affected_share == 1.0
     assert result.last.advice is not None
     assert result.last.advice.startswith(
-        "Together they do 18.8 % less than at the pace of the busiest, which cost 18.8 %"
+        "Together they do 18.8 % less than at the pace of the busiest, which cost 18.8 % of the time paid for algo-1: "
     )
     assert "let a process use" not in result.last.advice
 

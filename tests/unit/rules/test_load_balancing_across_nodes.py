@@ -48,6 +48,19 @@ def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_na
     assert said.details["distances"]["algo-3"] < 0.5
     assert said.details["means"] == {"algo-1": 90.0, "algo-2": 30.0, "algo-3": 90.0}
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
+    assert "which cost 22.2 % of the time paid for the job: look at" in said.advice
+
+
+def test_given_a_node_that_cannot_be_compared_when_it_fires_then_its_time_was_paid_for_too() -> None:
+    slow, fast, without = view_of("algo-1", counted(30)), view_of("algo-2", counted(90)), view_of("algo-3")
+
+    said = across(slow, fast, without)
+
+    assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
+    assert said.advice is not None
+    assert said.advice.startswith(
+        "Together they do 33.3 % less than at the pace of the busiest, which cost 22.2 % of the time paid for the job: "
+    )
 
 
 def test_given_nodes_whose_gpus_differ_alike_when_compared_then_the_nodes_are_equal() -> None:

@@ -308,7 +308,8 @@ def test_given_two_low_gpus_of_four_when_it_fires_then_their_idleness_is_the_was
     assert result.last.affected_share == 1.0
     assert result.last.advice == (
         "Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
-        "nothing more to do, take a smaller instance: gpu1 on algo-1 leaves 70 % or more unused in 95 % of its time."
+        "nothing more to do, take a smaller instance: gpu1 on algo-1 leaves 70 % or more unused in 95 % of the newest "
+        "points."
     )
 
 

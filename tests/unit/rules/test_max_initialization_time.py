@@ -1,10 +1,13 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.records import Status
+from trainguard.rules.loader_series import DataloaderState, LoadingProcess
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
-from trainguard.rules.views import JobView
+from trainguard.rules.views import JobView, NodeFacts
 
 RULE = MaxInitializationTime()
 DEFAULTS = MaxInitializationTimeParameters()
@@ -58,7 +61,15 @@ def test_given_a_fire_without_a_step_when_a_step_arrives_that_began_in_time_then
 def test_given_a_job_that_has_ended_without_a_step_when_judged_then_no_grace_is_due(
     elapsed_s: float, status: Status
 ) -> None:
-    assert RULE.judge(replace(VIEW, system_through=START + elapsed_s, closed=True), DEFAULTS).status is status
+    ended = replace(VIEW, framework_seen=True, system_through=START + elapsed_s, closed=True)
+
+    assert RULE.judge(ended, DEFAULTS).status is status
+
+
+def test_given_metrics_that_are_expected_and_absent_when_a_long_job_has_ended_then_that_stays_a_finding() -> None:
+    ended = replace(VIEW, system_through=START + THRESHOLD_S + 60.0, closed=True)
+
+    assert RULE.judge(ended, DEFAULTS).status is Status.FIRED
 
 
 def test_given_no_framework_metrics_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
@@ -124,3 +135,96 @@ def test_given_a_step_in_time_when_judged_then_there_is_no_advice() -> None:
     judgement = RULE.judge(replace(VIEW, first_step_at=START + 60.0), DEFAULTS)
 
     assert (judgement.advice, judgement.affected_share, judgement.wasted_share) == (None, None, None)
+
+
+def at_work(*, fetching_s: float | None, working_s: float, first_us: int = 0) -> NodeFacts:
+    """Return a node whose GPUs have worked, and whose data loaders have fetched, for so long."""
+    (minute,) = node_minutes(series(np.full(10, 90.0)), closed=False)
+    system = replace(minute.view, kept_total=round(working_s / 0.5))
+    if fetching_s is None:
+        return NodeFacts("algo-1", system)
+    process = LoadingProcess("algo-1-905", first_us=first_us, last_us=first_us + round(fetching_s * 1e6))
+    return NodeFacts("algo-1", system, collected={"Dataloader": DataloaderState([process])})
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_given_gpus_and_loaders_at_work_when_no_step_is_written_then_nobody_is_told_that_it_initializes(
+    closed: bool,
+) -> None:
+    node = at_work(fetching_s=2_800.0, working_s=2_700.0)
+    trains = replace(VIEW, framework_seen=True, system_through=START + 2_880.0, nodes={node.node: node}, closed=closed)
+
+    judgement = RULE.judge(trains, DEFAULTS)
+
+    assert judgement.status is Status.NOT_APPLICABLE
+    assert judgement.reason == (
+        "the job's framework metrics have no steps: GPUs have worked and data loaders fetched for 45 min without one, "
+        "so its first step is unknown."
+    )
+    assert RULE.judge(replace(trains, first_step_at=START + 1_500.0), DEFAULTS).status is Status.FIRED
+
+
+@pytest.mark.parametrize(
+    ("fetching_s", "working_s", "status"),
+    [
+        (360.0, 2_000.0, Status.FIRED),
+        (2_000.0, 360.0, Status.FIRED),
+        (361.0, 361.0, Status.NOT_APPLICABLE),
+        (None, 2_000.0, Status.FIRED),
+    ],
+)
+def test_given_little_work_before_the_first_step_when_judged_then_it_may_still_initialize(
+    fetching_s: float | None, working_s: float, status: Status
+) -> None:
+    node = at_work(fetching_s=fetching_s, working_s=working_s)
+    view = replace(VIEW, framework_seen=True, system_through=START + 2_880.0, nodes={node.node: node})
+
+    assert RULE.judge(view, DEFAULTS).status is status
+
+
+def test_given_gpus_at_work_without_any_step_when_it_fires_then_it_is_a_risk_and_the_advice_follows() -> None:
+    node = at_work(fetching_s=None, working_s=2_700.0)
+
+    judgement = RULE.judge(replace(VIEW, system_through=START + 2_880.0, nodes={node.node: node}), DEFAULTS)
+
+    assert judgement.status is Status.FIRED
+    assert judgement.reason == (
+        "no step was seen in the 48 min since the training start (threshold 20 min), but GPUs have worked for 45 min."
+    )
+    assert judgement.advice == (
+        "Check that the job writes steps, as it is set to: GPUs that have worked for 45 min without one rather train "
+        "than initialize. If they do not train, shorten what they do before the first step."
+    )
+    assert judgement.wasted_share is None
+
+
+@pytest.mark.parametrize(("seen", "status"), [(True, Status.OK), (False, Status.NOT_APPLICABLE)])
+def test_given_a_short_job_that_has_ended_when_it_wrote_no_framework_metrics_then_its_first_step_is_unknown(
+    seen: bool, status: Status
+) -> None:
+    ended = replace(VIEW, framework_seen=seen, system_through=START + 900.0, closed=True)
+
+    judgement = RULE.judge(ended, DEFAULTS)
+
+    assert judgement.status is status
+    if not seen:
+        assert judgement.reason == "the job has ended and wrote no framework metrics, so its first step is unknown."
+
+
+def test_given_a_restart_without_a_step_when_it_fires_then_the_work_before_it_is_no_excuse() -> None:
+    node = at_work(fetching_s=None, working_s=7_200.0)
+    restarted = replace(
+        VIEW,
+        first_step_at=START + 60.0,
+        system_through=START + 12_000.0,
+        framework_seen=True,
+        nodes={node.node: node},
+        interruptions=((START + 8_000.0, START + 9_000.0),),
+        step_runs=((START + 60.0, START + 8_000.0),),
+    )
+
+    judgement = RULE.judge(restarted, DEFAULTS)
+
+    assert judgement.status is Status.FIRED
+    assert judgement.reason == "no step was seen in the 50 min since the restart of the job (threshold 20 min)."
+    assert judgement.wasted_share is not None

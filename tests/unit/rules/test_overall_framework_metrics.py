@@ -114,7 +114,24 @@ def test_given_two_processes_when_judged_then_each_has_its_own_loop() -> None:
     judgement = judge(early, late)
 
     assert judgement.details["phase_time"]["others"] == 2 * SECOND
-    assert judgement.reason.startswith("2 processes of algo-1 spent 66.7 % of the 6 s")
+    assert judgement.details["processes"] == 2
+    assert judgement.reason == (
+        "2 processes of algo-1 spent, on average, 66.7 % of the 3 s of training loop in steps and 33.3 % between them."
+    )
+
+
+def test_given_operators_when_judged_then_the_longest_of_each_kind_is_named_with_its_share_of_their_time() -> None:
+    events = [
+        step(0, 0.0, 4.0),
+        event("cpu_functions", "aten::conv2d", 0.0, 3.0, tid=1),
+        event("cpu_functions", "aten::add", 3.0, 1.0, tid=1),
+        event("gpu_functions-dev:0", "gemm", 0.0, 2.0, tid=0),
+    ]
+
+    assert judge(read(events)).reason == (
+        "1 process of algo-1 spent 100 % of the 4 s of training loop in steps and 0 % between them; of the time of CPU "
+        "operators aten::conv2d took the most, 75 %; of the time of GPU operators gemm took the most, 100 %."
+    )
 
 
 def test_given_passes_and_horovod_when_judged_then_they_stand_under_the_managed_names() -> None:

@@ -163,3 +163,14 @@ def test_given_a_long_job_of_every_value_when_counted_then_the_state_is_bounded(
     assert len(msgspec.msgpack.encode(state)) < 3_000
     assert len(state.traffic.histogram.bins) <= 64
     assert said.details["Network"]["p50"] == pytest.approx(1e6, rel=0.35)
+
+
+@pytest.mark.parametrize(("network", "said"), [(1e6, "its network alone"), (np.nan, "no metric that is summed up")])
+def test_given_snapshots_without_any_percentage_when_judged_then_the_sentence_says_what_there_is(
+    network: float, said: str
+) -> None:
+    nothing = dict.fromkeys(("cpu_mean", "cpu_max", "io_wait_mean", "io_wait_max", "host_memory"), np.nan)
+
+    judgement, _ = judge([snapshots(np.empty((100, 0)), network=network, **nothing)])
+
+    assert judgement.reason == f"algo-1 has samples of {said}."

@@ -1,3 +1,6 @@
+from collections.abc import Iterable
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from trainguard.records import Status
 from trainguard.rules.step_outlier import StepOutlierParameters
 from trainguard.rules.step_series import MAX_SERIES
 from trainguard.rules.views import FrameworkView
+from trainguard.telemetry.steps import StepBatch
 
 
 @pytest.mark.parametrize("count", [1_000, 10_000, 100_000])
@@ -269,3 +273,50 @@ def test_given_slow_steps_in_a_row_when_it_fires_then_no_distance_is_named() -> 
     seconds[300:330] = 4.0
 
     assert "they come" not in (judge(batches(seconds)).advice or "")
+
+
+def evaluated(*, slow: float, every: int = 12) -> Iterable[StepBatch]:
+    """Evaluation steps of one process, one of each few slower by a factor."""
+    return batches(slow_every(np.full(500, 0.4), every, slow), mode=EVAL)
+
+
+def test_given_slow_steps_of_a_mode_that_takes_little_time_when_judged_then_they_cost_little_of_it_all() -> None:
+    training = batches(np.full(20_000, 0.4))
+
+    alone, beside = judge(evaluated(slow=6.0)), judge(training, evaluated(slow=6.0))
+
+    assert alone.status is Status.FIRED
+    assert beside.status is Status.OK
+    assert beside.details["series"][0]["mode"] == EVAL
+    assert beside.details["series"][0]["slow_share_percent"] == pytest.approx(
+        100.0 * 33 * 2.0 / (19_900 * 0.4 + 367 * 0.4 + 33 * 2.4), rel=0.02
+    )
+
+
+def test_given_slow_steps_of_one_mode_when_they_fire_then_what_they_cost_is_of_the_whole_process() -> None:
+    judgement = judge(batches(np.full(1_700, 0.4)), evaluated(slow=12.0))
+
+    steps_s = 1_600 * 0.4 + 367 * 0.4 + 33 * 4.8
+    assert judgement.worst == "algo-1-905 EVAL"
+    assert judgement.wasted_share == pytest.approx(33 * 4.4 / steps_s, rel=0.02)
+    assert judgement.affected_share == pytest.approx(33 * 4.8 / steps_s, rel=0.02)
+    assert judgement.reason.endswith(" of the time in steps (slow_share 10 %).")
+
+
+def test_given_another_process_when_slow_steps_fire_then_its_time_does_not_dilute_them() -> None:
+    slow = list(batches(slow_every(np.full(2_100, 0.4), 20, 5.0)))
+
+    assert judge(slow, batches(np.full(20_000, 0.4), process="algo-1-906")).wasted_share == judge(slow).wasted_share
+
+
+def test_given_steps_that_are_a_part_of_the_time_when_they_fire_then_the_rest_was_paid_for_too() -> None:
+    seconds = slow_every(np.full(2_100, 0.4), 20, 5.0)
+    first_step_at = VIEW.through - 4_000.0 if VIEW.through is not None else None
+    paused = replace(VIEW, first_step_at=first_step_at)
+
+    judgement = judge(batches(seconds), view=paused)
+
+    assert judgement.wasted_share == pytest.approx(100 * 1.6 / 4_000.0, rel=0.02)
+    assert judge(batches(seconds), view=replace(VIEW, first_step_at=VIEW.through)).wasted_share == pytest.approx(
+        100 * 1.6 / (100 * 2.0 + 1_900 * 0.4), rel=0.02
+    )

@@ -197,8 +197,9 @@ class LoaderNode(msgspec.Struct, frozen=True):
 
 
 class FrameworkNode(msgspec.Struct, frozen=True):
-    """A node of OverallFrameworkMetrics: shares in percent, totals in microseconds."""
+    """A node of OverallFrameworkMetrics: shares in percent, totals in microseconds of all ``processes`` together."""
 
+    processes: int = 1
     ratio: dict[str, float] = {}
     phase: dict[str, float] = {}
     phase_time: dict[str, float] = {}

@@ -41,24 +41,27 @@ def _of_node(node: str, held: FrameworkNode) -> list[Block]:
         ("Horovod", "Operation", held.horovod, {}),
         ("SageMaker data parallel", "Operation", held.smdataparallel, {}),
     )
+    time = f"Time, {held.processes:,} processes together" if held.processes > 1 else "Time"
     return [
-        _bars(f"{title}, {shown_name(node)}", what, shares, totals) for title, what, shares, totals in parts if shares
+        _bars(f"{title}, {shown_name(node)}", what, time, shares, totals)
+        for title, what, shares, totals in parts
+        if shares
     ]
 
 
-def _bars(caption: str, what: str, shares: Mapping[str, float], totals_us: Mapping[str, float]) -> Table:
+def _bars(caption: str, what: str, time: str, shares: Mapping[str, float], totals_us: Mapping[str, float]) -> Table:
     ranked = sorted(shares.items(), key=lambda item: -item[1])
     scale = up_from_zero(max(ranked[0][1], 1.0))
     columns = [Column(what), plot_column("Share of the time", scale, " %"), Column("Share", "number")]
     if totals_us:
-        columns.append(Column("Time", "number"))
+        columns.append(Column(time, "number"))
     rows = []
     for key, part in ranked[:SHOWN_OPERATORS]:
         shown = "between steps" if key == OTHERS else event_name(key)
         total_us = totals_us.get(key)
         drawn = strips.bar(part, scale, said=f"{shown}: {percent(part)}")
-        time = [seconds(None if total_us is None else total_us / 1e6)] if totals_us else []
-        rows.append((shown, drawn, percent(part), *time))
+        total = [seconds(None if total_us is None else total_us / 1e6)] if totals_us else []
+        rows.append((shown, drawn, percent(part), *total))
     left = ranked[SHOWN_OPERATORS:]
     note = f"{len(left):,} more take {percent(sum(part for _, part in left))} together." if left else None
     return Table(caption, columns, rows, note=note)
