@@ -49,6 +49,9 @@ class DeploymentConfig:
         First value of the stop switch parameter.
     max_stops_per_hour : int
         How many training jobs may be stopped within an hour, whatever rules fire; 0 stops none.
+    stop_budget_table : str or None
+        ARN of another stack's RuleState table, in which the stops of both stacks are counted together; None counts in
+        the stack's own.
     evaluate : str or None
         Which jobs the stack's default settings evaluate: ``all``, ``tagged``, ``off``, or patterns of names separated
         by commas; None is ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
@@ -87,6 +90,7 @@ class DeploymentConfig:
     operations_emails: tuple[str, ...] = ()
     stop_switch: Literal["enabled", "dry-run", "disabled"] = "enabled"
     max_stops_per_hour: int = 5
+    stop_budget_table: str | None = None
     evaluate: str | None = None
     rules_package: str | None = None
     canary: bool = True
@@ -152,7 +156,11 @@ def _faults_of_network(given: set[str]) -> list[str]:
 
 
 _READERS: Mapping[str, Callable[[object], object]] = {
-    "stack_name": matching(r"[A-Za-z][A-Za-z0-9-]{0,59}", "a letter, then up to 59 letters, digits and hyphens"),
+    # SSM keeps names of parameters that begin with aws or ssm for itself, and those of the stack begin with its name.
+    "stack_name": matching(
+        r"(?!(?i:aws|ssm))[A-Za-z][A-Za-z0-9-]{0,59}",
+        "a letter, then up to 59 letters, digits and hyphens, not beginning with aws or ssm",
+    ),
     "retain_data": boolean,
     "profile_bucket": matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of an existing S3 bucket"),
     "profile_retention_days": integer(1, 3650),
@@ -163,6 +171,10 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "operations_emails": _EMAILS,
     "stop_switch": one_of(*STOP_SWITCH_VALUES),
     "max_stops_per_hour": integer(0, 1000),
+    "stop_budget_table": matching(
+        rf"arn:{_PARTITION}:dynamodb:{_REGION}:\d{{12}}:table/[\w.-]{{3,255}}",
+        "the ARN of another stack's RuleState table",
+    ),
     "evaluate": matching(
         rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*", "all, tagged, off, or patterns such as prod-* separated by commas"
     ),

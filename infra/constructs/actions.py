@@ -13,10 +13,10 @@ from constructs import Construct
 from infra.config import STOP_SWITCH_VALUES
 from infra.constructs import fire_machine
 from infra.constructs.canary import no_canary
-from infra.constructs.encryption import own_key
+from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
 from infra.constructs.fire_alerts import EVENT_SOURCE
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
-from infra.constructs.policy import allow, describe_training_jobs, stop_opted_in_training_jobs
+from infra.constructs.policy import allow, describe_training_jobs, stop_opted_in_training_jobs, training_jobs
 from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
 
@@ -53,10 +53,12 @@ class Actions(Construct):
         self._platform = platform
         self._storage = storage
         self._build_report = build_report
-        # The key that AWS manages for SNS costs nothing and serves the roles of this account, of which one publishes.
-        key = own_key(self, platform.config) or kms.Alias.from_alias_name(self, "SnsKey", "alias/aws/sns")
+        key = own_key(self, platform.config)
         self.alerts = self._build_alerts(undelivered, key)
         self.chat = sns.Topic(self, "Chat", display_name="TrainGuard chat", enforce_ssl=True, master_key=key)
+        if key is None:
+            encrypt_with_key_of_sns(self.alerts)
+            encrypt_with_key_of_sns(self.chat)
         self.stop_switch = ssm.StringParameter(
             self,
             "StopSwitch",
@@ -71,7 +73,7 @@ class Actions(Construct):
         self.state_machine_arn = machine.attr_arn
         self.state_machine_name = machine.attr_name
 
-    def _build_alerts(self, undelivered: sqs.IQueue, key: kms.IKey) -> sns.Topic:
+    def _build_alerts(self, undelivered: sqs.IQueue, key: kms.IKey | None) -> sns.Topic:
         topic = sns.Topic(self, "Alerts", display_name="TrainGuard alerts", enforce_ssl=True, master_key=key)
         for address in self._platform.config.alert_emails:
             topic.add_subscription(
@@ -91,22 +93,30 @@ class Actions(Construct):
                 statements=[
                     allow("ReadStopSwitch", ["ssm:GetParameter"], [self.stop_switch.parameter_arn]),
                     describe_training_jobs(self),
+                    allow("ReadJobs", ["dynamodb:GetItem"], [self._storage.jobs.table_arn]),
                     allow("ReadRuleState", ["dynamodb:GetItem"], [self._storage.rule_state.table_arn]),
-                    allow(
-                        "CountStops",
-                        ["dynamodb:PutItem"],
-                        [self._storage.rule_state.table_arn],
-                        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": STOPS_OF_ALL_JOBS}},
-                    ),
+                    self._count_stops(),
                 ],
                 environment={
                     "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
+                    "JOBS_TABLE": self._storage.jobs.table_name,
                     "RULE_STATE_TABLE": self._storage.rule_state.table_name,
+                    "STOP_BUDGET_TABLE": self._platform.config.stop_budget_table or self._storage.rule_state.table_name,
                     "MAX_STOPS_PER_HOUR": str(self._platform.config.max_stops_per_hour),
                 },
                 timeout_s=30,
                 memory_mib=512,
             ),
+        )
+
+    def _count_stops(self) -> iam.PolicyStatement:
+        """Return the statement for the one item that counts stops; that of another stack is not readable otherwise."""
+        shared = self._platform.config.stop_budget_table
+        return allow(
+            "CountStops",
+            ["dynamodb:GetItem", "dynamodb:PutItem"] if shared else ["dynamodb:PutItem"],
+            [shared or self._storage.rule_state.table_arn],
+            {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": STOPS_OF_ALL_JOBS}},
         )
 
     def _build_compose_alert(self) -> TrainGuardFunction:
@@ -153,4 +163,5 @@ class Actions(Construct):
             ),
             allow("RecordOutcomes", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             stop_opted_in_training_jobs(self),
+            allow("LookAtTrainingJobs", ["sagemaker:DescribeTrainingJob"], [training_jobs(self)]),
         ]

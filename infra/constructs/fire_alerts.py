@@ -1,7 +1,7 @@
 """How the fire state machine tells people and machines: alert topic, chat topic, event bus; now, later or never."""
 
 from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
-from infra.constructs.fire_rows import record_outcome, record_waiting
+from infra.constructs.fire_rows import record_news, record_outcome, record_waiting
 from infra.constructs.states import State, choice, invoke, task
 
 EVENT_SOURCE = "trainguard"
@@ -16,9 +16,11 @@ _REPORT_PLACE = (
     " & '\\nOr by a link of its own: trainguard open ' & $fire.job"
 )
 _SAYS = "$fire.rule & ($fire.kind = 'fire' ? ' fired' : ' (' & $fire.kind & ')') & ' on '"
+_STOP_TRIED = "($decision.stop = true or $stop.made)"
+_STOP_FAILED = "($decision.stop = true and $not($stop.made) ? '\\nStopping it failed: ' & $string($stop.error) : '')"
 _BARE_TEXT = (
     f"{_SAYS} & 'training job ' & $fire.job & ', node ' & $fire.node & ': ' & $fire.reason"
-    f" & '\\n\\nTraining job stopped: ' & ($stop.made ? 'yes' : 'no') & {_REPORT_PLACE}"
+    f" & '\\n\\nTraining job stopped: ' & ($stop.made ? 'yes' : 'no') & {_STOP_FAILED} & {_REPORT_PLACE}"
 )
 _BARE_DOCUMENT = "$merge([$fire, {'stopMade': $stop.made, 'stopError': $stop.error}])"
 _BARE_SUBJECT = f"$substring('TrainGuard: ' & {_SAYS} & $fire.job, 0, 99)"
@@ -26,7 +28,19 @@ _IS_CANARY = (
     f"($substring($fire.job, 0, {len(CANARY_PREFIX)}) = '{CANARY_PREFIX}'"
     " and $substring($fire.jobArn, 0, 8) = 'unknown:')"
 )
+_CHAT_CHARACTERS = 2_500
 _ALERT_ID = "($type($fire.alertId) = 'string' ? $fire.alertId : $fire.fireId)"
+
+
+def _plain(expression: str) -> str:
+    """Return an expression for words in which a chat program finds no mention and no link, as `chat.plain` makes them.
+
+    They are cut to what Slack shows of one block.
+    """
+    shown = f"$substring({expression}, 0, {_CHAT_CHARACTERS})"
+    for sign, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
+        shown = f"$replace({shown}, '{sign}', '{instead}')"
+    return shown
 
 
 def _named_in(names: str) -> str:
@@ -45,7 +59,7 @@ BARE_ALERT: State = {
     "json": f"{{% $string({_BARE_DOCUMENT}) %}}",
     "chat": (
         "{% $string({'version': '1.0', 'source': 'custom', 'content': {'textType': 'client-markdown',"
-        f" 'title': {_BARE_SUBJECT}, 'description': {_BARE_TEXT}}}}}) %}}"
+        f" 'title': {_plain(_BARE_SUBJECT)}, 'description': {_plain(_BARE_TEXT)}}}}}) %}}"
     ),
     "attributes": {
         "AlertId": _attribute(_ALERT_ID),
@@ -57,7 +71,8 @@ BARE_ALERT: State = {
     },
     "action": "{% 'alert sent without its details' & ($stop.made ? '; training job stopped' : '') %}",
     "send": (
-        f"{{% $fire.kind = 'notice' or ($not({_named_in('staged')}) and ($stop.made or $not({_named_in('muted')}))) %}}"
+        f"{{% $fire.kind = 'notice' or ($not({_named_in('staged')}) and ({_STOP_TRIED} or $not({_named_in('muted')})))"
+        " %}"
     ),
     "waitUntil": None,
     "waiting": "",
@@ -93,8 +108,16 @@ def alerting_states(*, following: str) -> State:
             f"$alert.attributes.Kind.StringValue = '{CANARY_KIND}'", then="HasRow", otherwise="PublishChat"
         ),
         "PublishChat": publish_chat("PublishChat", "alert", fault="chatFault", following="HasRow"),
-        "HasRow": choice("$fire.kind = 'notice'", then=following, otherwise="RecordOutcome"),
+        "HasRow": {
+            "Type": "Choice",
+            "Choices": [
+                {"Condition": "{% $fire.kind = 'notice' %}", "Next": following},
+                {"Condition": "{% $fire.kind = 'fire' %}", "Next": "RecordOutcome"},
+            ],
+            "Default": "RecordNews",
+        },
         "RecordOutcome": record_outcome(following=following),
+        "RecordNews": record_news(following=following),
     }
 
 

@@ -2,12 +2,13 @@
 
 An execution handles one fire: stop where opted in, alert, report from state; or tells what became of one later: that
 its finding grew graver, or is over; or tells of faults in a job's settings. No step and no branch keeps another from
-running. What went wrong fails the execution at its very end, where an alarm sees it. The variables:
+running, but for a stop: what could not be announced or recorded is not done. What went wrong fails the execution at its
+very end, where an alarm sees it. The variables:
 
 =========== ======================================================================================================
 fire        the execution's input, of the ``kind`` fire, escalation, cleared or notice
 markFault   what went wrong in `MarkFired`; like every fault an empty text, or ``<state>: <error>: <cause>``
-decision    answer of `decide_stop`: ``stop``, ``decision``, ``why``, ``stopAt``
+decision    answer of `decide_stop`: ``stop``, ``decision``, ``why``, ``stopAt``, ``optedIn``
 warning     answer of `compose_alert` for a stop that is to come
 stop        outcome of `StopTrainingJob`: ``made``, ``error``
 alert       answer of `compose_alert`, see `BARE_ALERT` for its parts
@@ -16,7 +17,7 @@ alert       answer of `compose_alert`, see `BARE_ALERT` for its parts
 
 from infra.constructs import fire_alerts, fire_stops
 from infra.constructs.fire_alerts import alerting_states
-from infra.constructs.fire_rows import mark_fired, update_row
+from infra.constructs.fire_rows import marking_states, update_row
 from infra.constructs.fire_stops import NO_DECISION, stopping_states
 from infra.constructs.states import State, choice, invoke, listed
 
@@ -43,7 +44,7 @@ def definition() -> State:
                 "Next": "IsNew",
             },
             "IsNew": choice(_IS_FIRE, then="MarkFired", otherwise="ActAndReport"),
-            "MarkFired": mark_fired(following="ActAndReport"),
+            **marking_states(following="ActAndReport"),
             "ActAndReport": {
                 "Type": "Parallel",
                 "Branches": [_act_branch(), _report_branch()],

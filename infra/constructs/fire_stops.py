@@ -1,12 +1,14 @@
 """How the fire state machine stops a job: decide, warn and wait where its owner wants that, decide again, stop.
 
-A stop that was announced is made only if its warning went out, and only if everything still speaks for it at the end of
-the grace time. Each decision is recorded in the rule's row.
+A stop that was announced is made only if its warning went out on every channel, and only if everything still speaks for
+it at the end of the grace time. Each decision is recorded in the rule's row, that to stop before the call: what cannot
+be recorded is not done. The answer of the call can be lost, so that after an error the job itself says whether it was
+stopped.
 """
 
 from infra.constructs.fire_alerts import emit_event, publish_alert, publish_chat
-from infra.constructs.fire_rows import record_stop
-from infra.constructs.states import ERROR_TEXT, State, choice, keeping, task
+from infra.constructs.fire_rows import record_decision, record_stop
+from infra.constructs.states import CALL, ERROR_TEXT, State, choice, keeping, task
 
 FAULTS = (
     "decideFault",
@@ -16,21 +18,21 @@ FAULTS = (
     "eventWarningFault",
     "recordWarningFault",
     "decideAgainFault",
+    "recordDecisionFault",
     "stopFault",
+    "lookFault",
     "recordStopFault",
 )
 """Variables in which `stopping_states` note what went wrong."""
 
-NO_DECISION: State = {"stop": False, "decision": "none", "why": "", "stopAt": None}
+NO_DECISION: State = {"stop": False, "decision": "none", "why": "", "stopAt": None, "optedIn": False}
 """What is decided on a stop where nothing fired."""
 
-_UNDECIDED: State = {"stop": False, "decision": "undecided", "why": f"{{% {ERROR_TEXT} %}}", "stopAt": None}
-_UNWARNED: State = {
-    "stop": False,
-    "decision": "refused",
-    "why": "the warning of the stop could not be sent",
-    "stopAt": None,
-}
+_UNDECIDED: State = {**NO_DECISION, "decision": "undecided", "why": f"{{% {ERROR_TEXT} %}}"}
+
+_WAS_STOPPED = (
+    "$states.result.TrainingJobStatus in ['Stopping', 'Stopped'] and $states.result.TrainingJobArn = $fire.jobArn"
+)
 
 
 def stopping_states(*, following: str) -> State:
@@ -39,21 +41,51 @@ def stopping_states(*, following: str) -> State:
         "DecideStop": _decide("DecideStop", attempt="first", fault="decideFault", following="HasGrace"),
         "HasGrace": choice("$decision.decision = 'grace'", then="RecordWarning", otherwise="MayStop"),
         **_grace_states(),
-        "MayStop": choice("$decision.stop = true", then="StopTrainingJob", otherwise="RecordStop"),
-        "StopTrainingJob": keeping(
-            "stop",
-            task(
-                "StopTrainingJob",
-                resource="aws-sdk:sagemaker:stopTrainingJob",
-                arguments={"TrainingJobName": "{% $fire.job %}"},
-                fault="stopFault",
-                following="RecordStop",
-            ),
-            answer={"made": True, "error": None},
-            otherwise={"made": False, "error": f"{{% {ERROR_TEXT} %}}"},
+        "MayStop": choice("$decision.stop = true", then="RecordDecision", otherwise="RecordStop"),
+        "RecordDecision": record_decision(
+            "RecordDecision", fault="recordDecisionFault", following="IsRecorded", unmet="Overtaken"
         ),
+        "IsRecorded": choice("$recordDecisionFault = ''", then="StopTrainingJob", otherwise="Unrecorded"),
+        "Unrecorded": _refused("the decision could not be recorded, and what leaves no trace is not done"),
+        "Overtaken": _refused("the rule's row is not that of this fire, so that the decision could not be recorded"),
+        **_call_states(following="RecordStop"),
         "RecordStop": record_stop("RecordStop", fault="recordStopFault", following=following),
     }
+
+
+def _call_states(*, following: str) -> State:
+    """Stop the job; after an error look whether it is stopped all the same, for the answer of a call can be lost."""
+    job = {"TrainingJobName": "{% $fire.job %}"}
+    call = task(
+        "StopTrainingJob",
+        resource="aws-sdk:sagemaker:stopTrainingJob",
+        arguments=job,
+        fault="stopFault",
+        following=following,
+        failed="LookAtJob",
+    )
+    look = task(
+        "LookAtJob",
+        resource="aws-sdk:sagemaker:describeTrainingJob",
+        arguments=job,
+        fault="lookFault",
+        following=following,
+    )
+    failed = {"made": False, "error": f"{{% {ERROR_TEXT} %}}"}
+    seen = {
+        "stop": f"{{% {_WAS_STOPPED} ? {{'made': true, 'error': null}} : $stop %}}",
+        "stopFault": f"{{% {_WAS_STOPPED} ? '' : $stopFault %}}",
+    }
+    return {
+        "StopTrainingJob": keeping("stop", call, answer={"made": True, "error": None}, otherwise=failed),
+        "LookAtJob": {**look, "Assign": seen},
+    }
+
+
+def _refused(why: str) -> State:
+    """Return the state that refuses a stop for which everything else spoke."""
+    decision = {**NO_DECISION, "decision": "refused", "why": why, "optedIn": True}
+    return {"Type": "Pass", "Assign": {"decision": decision}, "Next": "RecordStop"}
 
 
 def _grace_states() -> State:
@@ -64,7 +96,7 @@ def _grace_states() -> State:
             "warning",
             task(
                 "ComposeWarning",
-                resource="lambda:invoke",
+                resource=CALL,
                 arguments={
                     "FunctionName": "${ComposeAlertArn}",
                     "Payload": {
@@ -79,13 +111,17 @@ def _grace_states() -> State:
             otherwise={"send": False},
         ),
         "IsWarningComposed": choice("$warning.send", then="PublishWarning", otherwise="Unwarned"),
-        "PublishWarning": publish_alert("PublishWarning", "warning", fault="publishWarningFault", following="IsWarned"),
-        "IsWarned": choice("$publishWarningFault = ''", then="ChatWarning", otherwise="Unwarned"),
-        "ChatWarning": publish_chat("ChatWarning", "warning", fault="chatWarningFault", following="EmitWarning"),
+        "PublishWarning": publish_alert(
+            "PublishWarning", "warning", fault="publishWarningFault", following="ChatWarning"
+        ),
+        "ChatWarning": publish_chat("ChatWarning", "warning", fault="chatWarningFault", following="IsWarned"),
+        "IsWarned": choice(
+            "$publishWarningFault = '' and $chatWarningFault = ''", then="EmitWarning", otherwise="Unwarned"
+        ),
         "EmitWarning": emit_event("EmitWarning", "warning", fault="eventWarningFault", following="AwaitGraceEnd"),
         "AwaitGraceEnd": {"Type": "Wait", "Timestamp": "{% $decision.stopAt %}", "Next": "DecideAgain"},
         "DecideAgain": _decide("DecideAgain", attempt="final", fault="decideAgainFault", following="MayStop"),
-        "Unwarned": {"Type": "Pass", "Assign": {"decision": _UNWARNED}, "Next": "RecordStop"},
+        "Unwarned": _refused("the warning of the stop could not be sent"),
     }
 
 
@@ -93,7 +129,7 @@ def _decide(name: str, *, attempt: str, fault: str, following: str) -> State:
     """Return the task that asks `decide_stop`; where it fails nothing is decided, and nothing stopped."""
     asked = task(
         name,
-        resource="lambda:invoke",
+        resource=CALL,
         arguments={
             "FunctionName": "${DecideStopArn}",
             "Payload": f"{{% $merge([$fire, {{'attempt': '{attempt}'}}]) %}}",

@@ -18,10 +18,8 @@ report      answer of `build_report`
 =========== ======================================================================================================
 """
 
-from typing import Any
-
 from infra.constructs.fire_machine import REPORT_TIMEOUT_S
-from infra.constructs.states import ERROR_TEXT, RETRY, State, choice, invoke, listed
+from infra.constructs.states import CALL, ERROR_TEXT, RETRY_CALL, State, choice, invoke, listed
 
 DIGESTS_AT_ONCE = 40
 """As many as an inline Map runs at once, and few beside the thousand functions that an account may run."""
@@ -34,15 +32,6 @@ MAP_LABEL = "Digests"
 """Part of the names of a Distributed Map's executions."""
 
 _EXECUTION_TIMEOUT_S = 24 * 3600
-_WHEN_THROTTLED = {
-    "ErrorEquals": ["Lambda.TooManyRequestsException"],
-    "IntervalSeconds": 5,
-    "BackoffRate": 2,
-    "MaxDelaySeconds": 60,
-    "MaxAttempts": 30,
-    "JitterStrategy": "FULL",
-}
-"""An account may run fewer functions than the map: then they queue, and no item is lost for it."""
 
 _FAULTS = ("planFault", "mapFault", "reportFault", "stateFault", "dropFault")
 
@@ -65,7 +54,7 @@ def definition() -> State:
                 },
                 "Next": "PlanReport",
             },
-            "PlanReport": _invoke(
+            "PlanReport": invoke(
                 "PlanReport",
                 payload={"job": "{% $job %}", "run": "{% $run %}"},
                 answer="plan",
@@ -76,10 +65,11 @@ def definition() -> State:
             ),
             "IsAnythingToRead": choice("$plan.count > 0", then="AreFew", otherwise="IsPlanned"),
             "AreFew": choice("$count($plan.items) > 0", then="DigestFew", otherwise="DigestMany"),
-            "DigestFew": _map("DigestFew", {"Mode": "INLINE"}, Items="{% $plan.items %}"),
+            "DigestFew": _map("DigestFew", {"Mode": "INLINE"}, of="", Items="{% $plan.items %}"),
             "DigestMany": _map(
                 "DigestMany",
                 {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+                of="OfMany",
                 Label=MAP_LABEL,
                 ItemReader={
                     "Resource": "arn:${Partition}:states:::s3:getObject",
@@ -104,7 +94,7 @@ def _building_states() -> State:
     """Build the report, at a job's end of state alone when that fails, and delete the parts that it was made of."""
     return {
         "IsPlanned": choice("$planFault = ''", then="BuildReport", otherwise="IsStateWanted"),
-        "BuildReport": _invoke(
+        "BuildReport": invoke(
             "BuildReport",
             payload={"job": "{% $job %}", "run": "{% $run %}"},
             answer="report",
@@ -116,7 +106,7 @@ def _building_states() -> State:
         "IsStateWanted": choice(
             "$atEnd and ($planFault != '' or $reportFault != '')", then="BuildFromState", otherwise="AreThereParts"
         ),
-        "BuildFromState": _invoke(
+        "BuildFromState": invoke(
             "BuildFromState",
             payload={"job": "{% $job %}"},
             answer="report",
@@ -126,7 +116,7 @@ def _building_states() -> State:
             timeout_s=REPORT_TIMEOUT_S,
         ),
         "AreThereParts": choice("$planFault = ''", then="DropParts", otherwise="AllDone"),
-        "DropParts": _invoke(
+        "DropParts": invoke(
             "DropParts",
             payload={"job": "{% $job %}", "run": "{% $run %}", "drop": True},
             answer="dropped",
@@ -138,19 +128,17 @@ def _building_states() -> State:
     }
 
 
-def _invoke(name: str, **said: Any) -> State:
-    """Return a call as `invoke` does, which waits while the account's functions are used up: by digests, for one."""
-    state = invoke(name, **said)
-    return {**state, "Retry": [_WHEN_THROTTLED, *state["Retry"]]}
+def _map(name: str, processor: State, *, of: str, **where_from: object) -> State:
+    """Return a Map over the items; what becomes of it, the report is built.
 
-
-def _map(name: str, processor: State, **where_from: object) -> State:
-    """Return a Map over the items; what becomes of it, the report is built."""
+    Step Functions wants names of states to be unique in the whole machine: those in this map end in ``of``.
+    """
+    states = _digesting_states(of)
     return {
         "Type": "Map",
         **where_from,
         "MaxConcurrency": DIGESTS_AT_ONCE,
-        "ItemProcessor": {"ProcessorConfig": processor, "StartAt": "DigestProfile", "States": _digesting_states()},
+        "ItemProcessor": {"ProcessorConfig": processor, "StartAt": next(iter(states)), "States": states},
         "Output": {},
         "Catch": [
             {
@@ -163,21 +151,22 @@ def _map(name: str, processor: State, **where_from: object) -> State:
     }
 
 
-def _digesting_states() -> State:
+def _digesting_states(of: str) -> State:
     """Digest one item, calling the function again until it says that nothing is left, or it fails for good."""
+    digest, left, digested = f"DigestProfile{of}", f"IsAnyLeft{of}", f"Digested{of}"
     return {
-        "DigestProfile": {
+        digest: {
             "Type": "Task",
-            "Resource": "arn:${Partition}:states:::lambda:invoke",
+            "Resource": f"arn:${{Partition}}:states:::{CALL}",
             "Arguments": {"FunctionName": "${DigestProfileArn}", "Payload": "{% $states.input %}"},
             "TimeoutSeconds": DIGEST_TIMEOUT_S,
-            "Retry": [_WHEN_THROTTLED, *RETRY],
+            "Retry": RETRY_CALL,
             "Output": "{% $states.result.Payload %}",
-            "Catch": [{"ErrorEquals": ["States.ALL"], "Output": {}, "Next": "Digested"}],
-            "Next": "IsAnyLeft",
+            "Catch": [{"ErrorEquals": ["States.ALL"], "Output": {}, "Next": digested}],
+            "Next": left,
         },
-        "IsAnyLeft": choice("$states.input.more = true", then="DigestProfile", otherwise="Digested"),
-        "Digested": {"Type": "Pass", "Output": {}, "End": True},
+        left: choice("$states.input.more = true", then=digest, otherwise=digested),
+        digested: {"Type": "Pass", "Output": {}, "End": True},
     }
 
 

@@ -4,7 +4,7 @@ Each task catches its own errors, notes them in a variable and goes on, so that 
 ``${…}`` are names and ARNs that CloudFormation puts in; ``{% … %}`` is JSONata.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 State = dict[str, Any]
@@ -21,6 +21,22 @@ RETRY = [
         "JitterStrategy": "FULL",
     }
 ]
+
+CALL = "lambda:invoke"
+"""The integration that calls a function."""
+
+RETRY_CALL = [
+    {
+        "ErrorEquals": ["Lambda.TooManyRequestsException"],
+        "IntervalSeconds": 5,
+        "BackoffRate": 2,
+        "MaxDelaySeconds": 60,
+        "MaxAttempts": 30,
+        "JitterStrategy": "FULL",
+    },
+    *RETRY,
+]
+"""An account may run fewer functions than want to run at once, digests for one: then they queue."""
 
 ERROR_TEXT = (
     f"$states.errorOutput.Error & ': ' & $substring($string($states.errorOutput.Cause), 0, {_CAUSE_CHARACTERS})"
@@ -51,18 +67,32 @@ def task(
     arguments: Mapping[str, object],
     fault: str,
     following: str,
+    failed: str | None = None,
     timeout_s: int = TASK_TIMEOUT_S,
 ) -> State:
-    """Return a task that goes on to ``following`` either way, after a failure with the variable ``fault`` set."""
+    """Return a task that goes on to ``following``, after a failure with the variable ``fault`` set.
+
+    After a failure it goes on to ``failed`` where one is given.
+    """
     noted = {fault: f"{{% '{name}: ' & {ERROR_TEXT} %}}"}
     return {
         "Type": "Task",
         "Resource": f"arn:${{Partition}}:states:::{resource}",
         "Arguments": dict(arguments),
         "TimeoutSeconds": timeout_s,
-        "Retry": RETRY,
-        "Catch": [{"ErrorEquals": ["States.ALL"], "Assign": noted, "Next": following}],
+        "Retry": RETRY_CALL if resource == CALL else RETRY,
+        "Catch": [{"ErrorEquals": ["States.ALL"], "Assign": noted, "Next": failed or following}],
         "Next": following,
+    }
+
+
+def passing(state: State, errors: Sequence[str], *, following: str) -> State:
+    """Return a task for which ``errors`` are no fault: they are not retried, and lead to ``following``."""
+    named = {"ErrorEquals": list(errors)}
+    return {
+        **state,
+        "Retry": [{**named, "MaxAttempts": 0}, *state["Retry"]],
+        "Catch": [{**named, "Next": following}, *state["Catch"]],
     }
 
 
@@ -86,7 +116,7 @@ def invoke(
     """Return a task that keeps a function's answer in the variable ``answer``, or ``otherwise`` when it failed."""
     called = task(
         name,
-        resource="lambda:invoke",
+        resource=CALL,
         arguments={"FunctionName": f"${{{name}Arn}}", "Payload": payload},
         fault=fault,
         following=following,

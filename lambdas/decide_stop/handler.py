@@ -9,13 +9,16 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.actions.request import StopCase
+from trainguard.actions.standing import Standing
 from trainguard.actions.stop import decide_stop, over_ceiling
 from trainguard.adapters.clients import Clients
+from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
+from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget, region_of
 from trainguard.adapters.environment import DecideStopEnvironment, load_environment
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
+from trainguard.records import JOB_NODE
 
 logger = Logger()
 environment = load_environment(DecideStopEnvironment, os.environ, function="decide_stop")
@@ -23,18 +26,25 @@ clients = Clients()
 training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
 switch = SsmStopSwitch(client=clients.ssm, parameter=environment.stop_switch_parameter)
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)
-budget = DynamoStopBudget(client=clients.dynamodb, table=environment.rule_state_table)
+jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
+budget_region = region_of(environment.stop_budget_table)
+budget_client = Clients(region=budget_region).dynamodb if budget_region else clients.dynamodb
+budget = DynamoStopBudget(client=budget_client, table=environment.stop_budget_table)
 limit = int(environment.max_stops_per_hour)
 
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer with stop, decision, why and stopAt; the log keeps every decision."""
+    """Answer with stop, decision, why, stopAt and optedIn; the log keeps every decision."""
     del context
     case = msgspec.convert(event, StopCase)
-    row = rows.load(case.job, case.rule) if case.attempt == "final" else None
+    known = Standing(
+        job=jobs.load(case.job),
+        row=rows.load(case.job, case.rule),
+        node_row=None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}"),
+    )
     now = time.time()
-    decision = decide_stop(case, training_jobs.describe(case.job), switch.value(), row=row, now=now)
+    decision = decide_stop(case, training_jobs.describe(case.job), switch.value(), known=known, now=now)
     if decision.stop and not budget.take(case.fire_id, case.job, now=now, limit=limit):
         decision = over_ceiling(limit)
     answer = {
@@ -42,6 +52,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         "decision": decision.decision,
         "why": decision.why,
         "stopAt": decision.stop_at,
+        "optedIn": decision.opted_in,
     }
     logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})
     return answer

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.infra.machines import assert_outwaits_its_function, assert_standard_logged_and_traced, deployed_definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.infra.template import Template
 
@@ -52,6 +53,7 @@ WAITING = ALERT | {"waitUntil": "2026-01-02T07:00:00.000Z", "waiting": "alert wa
 STEPS = (
     "MarkFired",
     "DecideStop",
+    "RecordDecision",
     "StopTrainingJob",
     "RecordStop",
     "ComposeAlert",
@@ -63,20 +65,15 @@ STEPS = (
     "RecordReport",
 )
 GRACE_STEPS = ("RecordWarning", "ComposeWarning", "PublishWarning", "ChatWarning", "EmitWarning", "DecideAgain")
+OTHER_STEPS = ("NameFire", "LookAtJob", "RecordWaiting", "RecordNews")
+UNMET = "DynamoDB.ConditionalCheckFailedException"
 TOLD = ("ComposeAlert", "EmitEvent", "PublishAlert", "PublishChat")
 
 
 @pytest.fixture(scope="module")
 def machine(template: Template) -> dict[str, Any]:
-    """Return the definition as it is deployed, with the names that CloudFormation puts in."""
-    deployed = template.one("AWS::StepFunctions::StateMachine", "ActionsFire")
-    text = deployed["DefinitionString"]
-    for name, value in deployed["DefinitionSubstitutions"].items():
-        assert "${" + name + "}" in text
-        text = text.replace("${" + name + "}", value)
-    assert "${" not in text
-    definition: dict[str, Any] = json.loads(text)
-    return definition
+    """Return the definition as it is deployed."""
+    return deployed_definition(template, "ActionsFire")
 
 
 def execute(
@@ -87,8 +84,16 @@ def execute(
     again: dict[str, Any] | None = None,
     alert: dict[str, Any] | None = None,
     failing: Collection[str] = (),
+    throttled: Collection[str] = (),
+    unmet: Collection[str] = (),
+    status: str = "InProgress",
+    arn: str = FIRE["jobArn"],
 ) -> tuple[Execution, Ending]:
-    """Run an execution in which the steps of ``failing`` fail at every attempt; ``again`` is the final decision."""
+    """Run an execution in which the steps of ``failing`` fail at every attempt; ``again`` is the final decision.
+
+    Functions of ``throttled`` are refused for ten attempts, as the account has none left to run. Conditions of the
+    writes of ``unmet`` do not hold; ``status`` and ``arn`` are the job's when it is looked at.
+    """
     answers: dict[str, Any] = {
         "DecideStop": {"Payload": decision or STOP},
         "DecideAgain": {"Payload": again or STOP},
@@ -96,18 +101,25 @@ def execute(
         "ComposeWarning": {"Payload": WARNING},
         "BuildReport": {"Payload": {"reportUri": FIRE["reportPage"], "files": 13}},
         "PublishAlert": {"MessageId": "m"},
+        "LookAtJob": {"TrainingJobName": FIRE["job"], "TrainingJobArn": arn, "TrainingJobStatus": status},
     }
+
+    refused = {name: iter(range(10)) for name in throttled}
 
     def answer(name: str) -> Callable[[Any], Any]:
         def run(arguments: Any) -> Any:
             del arguments
+            if next(refused.get(name, iter(())), None) is not None:
+                raise TaskError("Lambda.TooManyRequestsException", "Rate Exceeded.")
             if name in failing:
                 raise TaskError("Service.Exception", f"{name} is down")
+            if name in unmet:
+                raise TaskError(UNMET, "The conditional request failed")
             return answers.get(name, {})
 
         return run
 
-    execution = Execution(machine, {name: answer(name) for name in (*STEPS, *GRACE_STEPS, "RecordWaiting")})
+    execution = Execution(machine, {name: answer(name) for name in (*STEPS, *GRACE_STEPS, *OTHER_STEPS)})
     return execution, execution.run(data)
 
 
@@ -117,8 +129,20 @@ def written(execution: Execution, state: str) -> dict[str, Any]:
     assert update["TableName"] == "{StorageRuleState}"
     assert update["Key"] == {"TrainingJobName": {"S": FIRE["job"]}, "RuleTarget": {"S": FIRE["rule"]}}
     names, values = update["ExpressionAttributeNames"], update["ExpressionAttributeValues"]
-    assignments = [part.split(" = ") for part in update["UpdateExpression"].removeprefix("SET ").split(", ")]
+    sets, _, _ = update["UpdateExpression"].removeprefix("SET ").partition(" REMOVE ")
+    assignments = [part.split(" = ") for part in sets.split(", ")]
     return {names[name]: values[value] for name, value in assignments}
+
+
+@pytest.mark.parametrize("function", ["DecideStop", "ComposeAlert", "BuildReport", "ComposeWarning", "DecideAgain"])
+def test_given_an_account_with_no_function_left_when_a_rule_fires_then_the_execution_waits_and_nothing_is_lost(
+    machine: dict[str, Any], function: str
+) -> None:
+    graced = function in {"ComposeWarning", "DecideAgain"}
+    execution, ending = execute(machine, FIRE, decision=GRACE if graced else STOP, throttled={function})
+    assert ending == Ending("SUCCEEDED")
+    assert len(execution.arguments_of(function)) == 11
+    assert execution.arguments_of("StopTrainingJob")
 
 
 def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_marked_stopped_alerted_recorded_and_reported(
@@ -133,6 +157,8 @@ def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_marked_stopped_alert
         "Reason": {"S": FIRE["reason"]},
         "FiredAt": {"S": FIRE["firedAt"]},
         "FireId": {"S": FIRE["fireId"]},
+        "FireEpisode": {"N": "0"},
+        "FireJobArn": {"S": FIRE["jobArn"]},
     }
     assert execution.arguments_of("StopTrainingJob") == [{"TrainingJobName": FIRE["job"]}]
     stop = written(execution, "RecordStop")
@@ -205,8 +231,99 @@ def test_given_a_failing_decision_when_a_rule_fires_then_the_job_is_not_stopped_
         "decision": "undecided",
         "why": "Service.Exception: DecideStop is down",
         "stopAt": None,
+        "optedIn": False,
     }
     assert ending.status == "FAILED"
+
+
+def test_given_a_stop_when_made_then_the_decision_was_recorded_before_without_an_outcome(
+    machine: dict[str, Any],
+) -> None:
+    execution, _ = execute(machine, FIRE)
+    stop = [name for name, _ in execution.calls if name in {"RecordDecision", "StopTrainingJob", "RecordStop"}]
+    assert stop == ["RecordDecision", "StopTrainingJob", "RecordStop"]
+    recorded = written(execution, "RecordDecision")
+    assert recorded.pop("StopAt")["S"].endswith("Z")
+    assert recorded == {
+        "StopDecision": {"S": "stop"},
+        "StopWhy": {"S": STOP["why"]},
+        "StopFireId": {"S": FIRE["fireId"]},
+    }
+    assert execution.arguments_of("RecordDecision")[0]["UpdateExpression"].endswith(" REMOVE #StopMade")
+
+
+def test_given_a_decision_that_cannot_be_recorded_when_a_rule_fires_then_nothing_is_stopped_and_people_hear_why(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"RecordDecision"})
+    assert execution.arguments_of("StopTrainingJob") == []
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["stop"]["made"] is False
+    assert call["Payload"]["decision"] == {
+        "stop": False,
+        "decision": "refused",
+        "why": "the decision could not be recorded, and what leaves no trace is not done",
+        "stopAt": None,
+        "optedIn": True,
+    }
+    assert written(execution, "RecordStop")["StopDecision"] == {"S": "refused"}
+    assert (ending.cause or "").startswith("RecordDecision: ")
+
+
+def test_given_a_newer_fire_in_the_row_when_a_stop_is_decided_then_it_is_not_made_and_that_is_no_fault(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, FIRE, unmet={"RecordDecision", "RecordStop", "RecordOutcome"})
+    assert ending == Ending("SUCCEEDED")
+    assert execution.arguments_of("StopTrainingJob") == []
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["decision"]["decision"] == "refused"
+    assert call["Payload"]["decision"]["why"].startswith("the rule's row is not that of this fire")
+    assert len(execution.arguments_of("PublishAlert")) == 1
+
+
+@pytest.mark.parametrize(
+    "step", ["MarkFired", "NameFire", "RecordDecision", "RecordStop", "RecordOutcome", "RecordReport"]
+)
+def test_given_a_condition_that_does_not_hold_when_a_row_is_written_then_it_is_tried_once_and_is_no_fault(
+    machine: dict[str, Any], step: str
+) -> None:
+    execution, ending = execute(machine, FIRE, unmet={"MarkFired", step})
+    assert ending == Ending("SUCCEEDED")
+    assert len(execution.arguments_of(step)) == 1
+    assert len(execution.arguments_of("NameFire")) == len(execution.arguments_of("PublishAlert")) == 1
+
+
+@pytest.mark.parametrize("status", ["Stopping", "Stopped"])
+def test_given_an_answer_that_is_lost_when_the_job_is_stopped_all_the_same_then_the_stop_was_made(
+    machine: dict[str, Any], status: str
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"StopTrainingJob"}, status=status)
+    assert ending == Ending("SUCCEEDED")
+    assert execution.arguments_of("LookAtJob") == [{"TrainingJobName": FIRE["job"]}]
+    assert written(execution, "RecordStop")["StopMade"] == {"BOOL": True}
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["stop"] == {"made": True, "error": None}
+
+
+@pytest.mark.parametrize(
+    ("seen", "failing"),
+    [
+        ({"status": "InProgress"}, set()),
+        ({"status": "Completed"}, set()),
+        ({"status": "Failed"}, set()),
+        ({"status": "Stopping", "arn": f"{FIRE['jobArn']}-2"}, set()),
+        ({"status": "Stopping"}, {"LookAtJob"}),
+    ],
+)
+def test_given_an_error_of_the_stop_when_the_job_is_not_seen_to_be_stopped_then_it_failed(
+    machine: dict[str, Any], seen: dict[str, Any], failing: set[str]
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"StopTrainingJob", *failing}, **seen)
+    assert written(execution, "RecordStop")["StopMade"] == {"BOOL": False}
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["stop"] == {"made": False, "error": "Service.Exception: StopTrainingJob is down"}
+    assert [part.split(":")[0] for part in (ending.cause or "").split("; ")] == ["StopTrainingJob", *failing]
 
 
 def test_given_a_failing_stop_when_a_rule_fires_then_the_alert_is_told_the_error(machine: dict[str, Any]) -> None:
@@ -237,6 +354,7 @@ def test_given_a_failing_composition_when_a_rule_fires_then_a_plain_alert_says_t
     }
     document = json.loads(json.loads(message["Message"])["sqs"])
     assert document == {**FIRE, "stopMade": stopped, "stopError": None}
+    assert "Stopping it failed" not in text
 
 
 @pytest.mark.parametrize("link", [{"reportLink": None}, {}])
@@ -264,9 +382,11 @@ def test_given_any_set_of_failing_steps_when_a_rule_fires_then_every_other_step_
 ) -> None:
     for failing in itertools.combinations(STEPS, count):
         execution, ending = execute(machine, FIRE, failing=failing)
-        skipped = {"StopTrainingJob"} if "DecideStop" in failing else set()
-        skipped |= {"RecordReport"} if "BuildReport" in failing else set()
-        assert {name for name, _ in execution.calls} == set(STEPS) - skipped
+        skipped = {"RecordReport"} if "BuildReport" in failing else set()
+        skipped |= {"StopTrainingJob"} if {"DecideStop", "RecordDecision"} & {*failing} else set()
+        skipped |= {"RecordDecision"} if "DecideStop" in failing else set()
+        looked = {"LookAtJob"} if "StopTrainingJob" in {*failing} - skipped else set()
+        assert {name for name, _ in execution.calls} == set(STEPS) - skipped | looked
         named = set(failing) - skipped
         assert ending.status == ("FAILED" if named else "SUCCEEDED")
         assert {part.split(":")[0] for part in (ending.cause or "").split("; ") if part} == named
@@ -275,10 +395,7 @@ def test_given_any_set_of_failing_steps_when_a_rule_fires_then_every_other_step_
 def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limited_in_time(
     template: Template, machine: dict[str, Any]
 ) -> None:
-    deployed = template.one("AWS::StepFunctions::StateMachine", "ActionsFire")
-    assert deployed["StateMachineType"] == "STANDARD"
-    assert deployed["LoggingConfiguration"]["Level"] == "ALL"
-    assert deployed["TracingConfiguration"] == {"Enabled": True}
+    assert_standard_logged_and_traced(template, "ActionsFire")
     assert machine["QueryLanguage"] == "JSONata"
     assert machine["TimeoutSeconds"] == 9 * 86_400
 
@@ -296,6 +413,4 @@ def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
         "BuildReport": "ReportsBuildReport",
     }
     for name, owner in functions.items():
-        function = template.one("AWS::Lambda::Function", f"{owner}Function")
-        assert states[name]["Arguments"]["FunctionName"] == f"{{{owner}Function.Arn}}"
-        assert states[name]["TimeoutSeconds"] > function["Timeout"]
+        assert_outwaits_its_function(template, states[name], owner)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.infra.machines import assert_outwaits_its_function, assert_standard_logged_and_traced, deployed_definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.infra.template import Template
 
@@ -19,15 +20,8 @@ TASKS = ("PlanReport", "DigestProfile", "BuildReport", "BuildFromState", "DropPa
 
 @pytest.fixture(scope="module")
 def machine(template: Template) -> dict[str, Any]:
-    """Return the definition as it is deployed, with the names that CloudFormation puts in."""
-    deployed = template.one("AWS::StepFunctions::StateMachine", "ReportsReport")
-    text = deployed["DefinitionString"]
-    for name, value in deployed["DefinitionSubstitutions"].items():
-        assert "${" + name + "}" in text
-        text = text.replace("${" + name + "}", value)
-    assert "${" not in text
-    definition: dict[str, Any] = json.loads(text)
-    return definition
+    """Return the definition as it is deployed."""
+    return deployed_definition(template, "ReportsReport")
 
 
 def execute(
@@ -57,13 +51,14 @@ def execute(
         "PlanReport": lambda _: {"Payload": {"count": count, "items": items if few else [], **PLACE}},
         "DigestMany": lambda _: items,
         "DigestProfile": digest,
+        "DigestProfileOfMany": digest,
         "BuildReport": lambda _: {"Payload": {"reportUri": "s3://profiles/report.html", "files": 13}},
         "BuildFromState": lambda _: {"Payload": {"reportUri": "s3://profiles/report.html", "files": 13}},
         "DropParts": lambda _: {"Payload": {"dropped": 4}},
     }
 
     def answer(name: str, arguments: Any) -> Any:
-        if name in failing or (name == "DigestProfile" and arguments["Payload"]["node"] in failing):
+        if name in failing or (name.startswith("DigestProfile") and arguments["Payload"]["node"] in failing):
             raise TaskError("Service.Exception", f"{name} is down")
         if name == throttled_task and next(refused, None) is not None:
             raise TaskError("Lambda.TooManyRequestsException", "Rate Exceeded.")
@@ -75,7 +70,7 @@ def execute(
 
 
 def payloads(execution: Execution, state: str) -> list[Any]:
-    return [call["Payload"] for call in execution.arguments_of(state)]
+    return [call["Payload"] for name in (state, f"{state}OfMany") for call in execution.arguments_of(name)]
 
 
 @pytest.mark.parametrize("few", [True, False])
@@ -199,7 +194,6 @@ def test_given_the_maps_when_read_then_both_are_bounded_and_a_distributed_one_ou
     assert few["ItemProcessor"]["ProcessorConfig"] == {"Mode": "INLINE"}
     assert many["ItemProcessor"]["ProcessorConfig"] == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
     assert (many["ToleratedFailurePercentage"], many["Label"]) == (100, "Digests")
-    assert few["ItemProcessor"]["States"] == many["ItemProcessor"]["States"]
 
 
 def test_given_as_many_items_as_an_inline_map_takes_when_counted_then_they_fit_into_history_and_payload(
@@ -212,10 +206,7 @@ def test_given_as_many_items_as_an_inline_map_takes_when_counted_then_they_fit_i
 def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limited_in_time(
     template: Template, machine: dict[str, Any]
 ) -> None:
-    deployed = template.one("AWS::StepFunctions::StateMachine", "ReportsReport")
-    assert deployed["StateMachineType"] == "STANDARD"
-    assert deployed["LoggingConfiguration"]["Level"] == "ALL"
-    assert deployed["TracingConfiguration"] == {"Enabled": True}
+    assert_standard_logged_and_traced(template, "ReportsReport")
     assert machine["QueryLanguage"] == "JSONata"
     assert machine["TimeoutSeconds"] == 24 * 3600
 
@@ -226,15 +217,22 @@ def test_given_the_tasks_when_read_then_each_waits_longer_than_its_function(
     digesting = machine["States"]["DigestFew"]["ItemProcessor"]["States"]
     states = {**machine["States"], **digesting}
     for name in TASKS:
-        function = FUNCTIONS.get(name, name)
-        assert states[name]["Arguments"]["FunctionName"] == f"{{Reports{function}Function.Arn}}"
-        deployed = template.one("AWS::Lambda::Function", f"Reports{function}Function")
-        assert states[name]["TimeoutSeconds"] > deployed["Timeout"]
+        assert_outwaits_its_function(template, states[name], f"Reports{FUNCTIONS.get(name, name)}")
         assert states[name]["Retry"][-1] == {
             **states[name]["Retry"][-1],
             "ErrorEquals": ["States.TaskFailed"],
             "MaxAttempts": 3,
         }
+
+
+def test_given_few_and_many_items_when_their_maps_are_read_then_they_do_the_same_under_names_of_their_own(
+    machine: dict[str, Any],
+) -> None:
+    few, many = (machine["States"][name]["ItemProcessor"] for name in ("DigestFew", "DigestMany"))
+    assert not set(few["States"]) & set(many["States"])
+    renamed = json.loads(json.dumps(many).replace('OfMany"', '"'))
+    assert renamed["States"] == few["States"]
+    assert renamed["StartAt"] == few["StartAt"]
 
 
 def test_given_who_reads_and_puts_together_when_read_then_each_has_two_gigabytes(template: Template) -> None:

@@ -81,6 +81,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
         "fire_id": fire.fire_id,
         "job": fire.job,
         "job_arn": fire.job_arn,
+        "tuning_job": fire.tuning_job,
         "rule": fire.rule,
         "episode": fire.episode,
         "node": fire.node,

@@ -8,7 +8,7 @@ https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html
 from typing import Any
 
 from trainguard.actions.request import AlertRequest
-from trainguard.actions.wording import headline, subject
+from trainguard.actions.wording import headline, subject, unless
 from trainguard.records import AlertKind
 from trainguard.report.links import open_command
 
@@ -60,7 +60,7 @@ def plain(words: str, limit: int = PARAGRAPH_LIMIT) -> str:
 
 def _next_steps(request: AlertRequest) -> list[str]:
     fire = request.fire
-    advice = [fire.advice] if fire.advice and fire.kind is not AlertKind.CLEARED else []
+    advice = [*unless(fire), *([fire.advice] if fire.advice and fire.kind is not AlertKind.CLEARED else [])]
     if fire.kind is AlertKind.NOTICE:
         return advice
     return [*advice, f"Open the report: {fire.report_link or open_command(fire.job)}"]

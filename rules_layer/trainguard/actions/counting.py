@@ -8,7 +8,8 @@ from trainguard.records import AlertKind
 def count_stop(request: AlertRequest, journal: Journal) -> None:
     """Count the stop that an alert tells of: made, failed, announced, in dry run, or refused.
 
-    That an owner has not opted in is a refusal too. An alert that tells of no stop counts nothing.
+    A refusal counts where the owner has asked for stops by this rule: that others are not stopped is no news, and would
+    hide those that were wanted and not made. An alert that tells of no stop counts nothing.
     """
     fire, decision, stop = request.fire, request.decision, request.stop
     if stop.made:
@@ -19,7 +20,7 @@ def count_stop(request: AlertRequest, journal: Journal) -> None:
         what = "stops_announced"
     elif decision.decision == "dry-run":
         what = "stops_in_dry_run"
-    elif decision.decision == "refused":
+    elif decision.decision == "refused" and decision.opted_in:
         what = "stops_refused"
     else:
         return

@@ -17,7 +17,8 @@ class Fire(msgspec.Struct, rename="camel"):
     ``fire_id`` names the fire, ``alert_id`` the alert. ``report_uri`` and ``report_page`` are S3 URIs of
     ``report.json`` and ``report.html``, ``report_link`` is the page in the console. ``fired_at`` is the event time at
     which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there;
-    ``faults`` are what a notice tells of, and in a notice ``rule`` names what is faulty.
+    ``faults`` are what a notice tells of, and in a notice ``rule`` names what is faulty. ``tuning_job`` names the
+    tuning job that the job is one of.
     """
 
     job: str
@@ -41,6 +42,7 @@ class Fire(msgspec.Struct, rename="camel"):
     previous_severity: str | None = None
     lasted_s: float | None = None
     faults: list[str] = []
+    tuning_job: str | None = None
     policy: JobPolicy = JobPolicy()
 
     @property
@@ -52,12 +54,16 @@ class Fire(msgspec.Struct, rename="camel"):
 
 
 class Decision(msgspec.Struct, rename="camel"):
-    """What the stop decision was; ``stop_at``, ISO 8601, is when a grace time ends."""
+    """What the stop decision was; ``stop_at``, ISO 8601, is when a grace time ends.
+
+    ``opted_in`` says whether the job's owner has asked for fires of the rule to stop it.
+    """
 
     stop: bool = False
     decision: str = UNDECIDED
     why: str = ""
     stop_at: str | None = None
+    opted_in: bool = False
 
 
 class StopResult(msgspec.Struct):
@@ -83,14 +89,17 @@ class AlertRequest(msgspec.Struct):
 class StopCase(msgspec.Struct, rename="camel"):
     """A fire that asks whether it may stop its training job.
 
-    ``job_created_at`` is when SageMaker created the job that TrainGuard registered. The ``attempt`` is ``first`` right
-    after the fire, and ``final`` when a grace time is over.
+    ``job_created_at`` is when SageMaker created the job that TrainGuard registered. ``node`` is the node whose state
+    fired, ``*`` for the whole job. The ``attempt`` is ``first`` right after the fire, and ``final`` when a grace time
+    is over.
     """
 
     job: str
     job_arn: str
     rule: str
     fire_id: str
+    episode: int
+    node: str
     fired_at: str
     job_created_at: str | None = None
     policy: JobPolicy = JobPolicy()

@@ -5,24 +5,18 @@ tag once more, whatever this says. With a grace time there are two decisions: th
 one is made when the grace time is over, and asks everything again.
 """
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from trainguard.actions.request import StopCase
+from trainguard.actions.standing import Standing, epoch, objection_of_standing
 from trainguard.engine.moments import iso_time
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG, stop_allowed
-from trainguard.ports import StoredRow, TrainingJobDescription
-from trainguard.records import JobStatus, Status
+from trainguard.ports import TrainingJobDescription
+from trainguard.records import JobStatus
 from trainguard.rules.units import show_duration
 
 UPLOADING = "Uploading"
-
-MAX_FIRE_AGE_S = 1_800.0
-"""A fire is minutes old when all is well; an older one comes from a backlog or a replay."""
-
-MAX_CLOCK_LEAD_S = 300.0
-"""How far a node's clock may be ahead; what is said to be later has no age that could be trusted."""
 
 SAME_MOMENT_S = 1.0
 """Times of creation this close are one: they are stored to the millisecond."""
@@ -40,17 +34,19 @@ class StopSwitch(StrEnum):
 class StopDecision:
     """Whether to stop; ``decision`` is stop, grace, dry-run or refused, ``why`` a phrase for the alert and the row.
 
-    ``stop_at``, ISO 8601, is when the grace time ends.
+    ``stop_at``, ISO 8601, is when the grace time ends. ``opted_in`` says whether the job's owner has asked for fires of
+    the rule to stop it.
     """
 
     stop: bool
     decision: str
     why: str
     stop_at: str | None = None
+    opted_in: bool = False
 
 
 def decide_stop(
-    case: StopCase, description: TrainingJobDescription | None, switch: str, *, row: StoredRow | None, now: float
+    case: StopCase, description: TrainingJobDescription | None, switch: str, *, known: Standing, now: float
 ) -> StopDecision:
     """Decide whether a fire stops its job.
 
@@ -61,15 +57,20 @@ def decide_stop(
         The job and its tags as SageMaker gives them now.
     switch : str
         Value of the deployment's stop switch; anything but ``enabled`` and ``dry-run`` refuses.
-    row : StoredRow or None
-        The rule's row of the job as it stands now; only the final decision asks for it.
+    known : Standing
+        What is known of the finding now.
     now : float
         Time of the decision, epoch seconds.
     """
+    decision = _decide(case, description, switch, known=known, now=now)
+    return replace(decision, opted_in=_has_opted_in(case, description))
+
+
+def _decide(
+    case: StopCase, description: TrainingJobDescription | None, switch: str, *, known: Standing, now: float
+) -> StopDecision:
     stops = case.policy.stops
-    reason = _objection_of_job(case, description) or (
-        _objection_of_age(case, now) if case.attempt == "first" else _objection_of_row(case, row, now)
-    )
+    reason = _objection_of_job(case, description) or objection_of_standing(case, known, now)
     if reason is not None:
         return _refused(reason)
     if switch not in {StopSwitch.ENABLED, StopSwitch.DRY_RUN}:
@@ -85,7 +86,14 @@ def decide_stop(
 
 def over_ceiling(limit: int) -> StopDecision:
     """Return the refusal of a stop for which the hour has no room."""
-    return _refused(f"{limit} stops an hour are the ceiling of this deployment, and the last hour has had them")
+    why = f"{limit} stops an hour are the ceiling of this deployment, and the last hour has had them"
+    return StopDecision(False, "refused", why, opted_in=True)
+
+
+def _has_opted_in(case: StopCase, description: TrainingJobDescription | None) -> bool:
+    """Whether the owner wants this rule's fires to stop the job, whatever else speaks against it."""
+    wanted = case.policy.stops.may_stop(case.rule) and not case.policy.alerts.is_staged(case.rule)
+    return wanted and description is not None and stop_allowed(description)
 
 
 def _objection_of_job(case: StopCase, description: TrainingJobDescription | None) -> str | None:
@@ -113,7 +121,7 @@ def _objection_of_identity(case: StopCase, description: TrainingJobDescription) 
         return f"the job of that name is {description.arn}, not {case.job_arn}"
     if case.job_created_at is None or description.created_at is None:
         return f"it is not known when job {case.job} was created, nor so whether it is the one that the fire is about"
-    if abs(description.created_at - _epoch(case.job_created_at)) > SAME_MOMENT_S:
+    if abs(description.created_at - epoch(case.job_created_at)) > SAME_MOMENT_S:
         created = iso_time(description.created_at)
         return f"another job of that name was created at {created}; the fire is about that of {case.job_created_at}"
     return None
@@ -127,44 +135,8 @@ def _objection_of_status(case: StopCase, description: TrainingJobDescription) ->
     return None
 
 
-def _objection_of_age(case: StopCase, now: float) -> str | None:
-    age_s = now - _epoch(case.fired_at)
-    if age_s < -MAX_CLOCK_LEAD_S:
-        return f"the fire lies {-age_s / 60.0:.0f} min in the future: the node's clock is wrong, and its age not known"
-    if age_s <= MAX_FIRE_AGE_S:
-        return None
-    return f"the fire is {age_s / 60.0:.0f} min old, and the job may have recovered since"
-
-
-def _objection_of_row(case: StopCase, row: StoredRow | None, now: float) -> str | None:
-    """Return why it cannot be said after the grace time that the finding is still there."""
-    if row is None:
-        return f"the row of {case.rule} is gone"
-    if row.row.status is not Status.FIRED:
-        return f"{case.rule} no longer fires: {row.row.reason}"
-    if row.fire_id != case.fire_id:
-        return f"{case.rule} has fired anew since, and that fire has a grace time of its own"
-    return _objection_of_watermark(case, row.row.evaluated_through, now)
-
-
-def _objection_of_watermark(case: StopCase, through: float | None, now: float) -> str | None:
-    """Return why what the row says may not be true of the job as it is now; ``through`` in epoch seconds."""
-    if through is None or now - through > MAX_FIRE_AGE_S:
-        seen = "never" if through is None else f"{(now - through) / 60.0:.0f} min ago"
-        return f"{case.rule} was evaluated {seen} for the last time, and the job may have recovered since"
-    if through - now > MAX_CLOCK_LEAD_S:
-        return f"{case.rule} was evaluated at a time that is still to come: a node's clock is wrong"
-    if through < _epoch(case.fired_at):
-        return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
-    return None
-
-
 def _after(grace_s: float) -> str:
     return f" after a grace time of {show_duration(grace_s)}" if grace_s > 0.0 else ""
-
-
-def _epoch(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()
 
 
 def _refused(why: str) -> StopDecision:

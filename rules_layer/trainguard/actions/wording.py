@@ -63,7 +63,7 @@ def _of_stop(request: AlertRequest) -> str:
 def text(request: AlertRequest, done: str) -> str:
     """Return the text for people; ``done`` is the sentence on what was done."""
     fire = request.fire
-    lines = [headline(request), "", fire.reason, "", *_matters(fire), *_unless(fire), f"Action: {done}", _when(fire)]
+    lines = [headline(request), "", fire.reason, "", *_matters(fire), *unless(fire), f"Action: {done}", _when(fire)]
     if fire.kind is not AlertKind.NOTICE:
         lines += _report(fire)
     return "\n".join([*lines, f"Alert id: {fire.own_id} (the same alert may be delivered more than once)"])
@@ -76,8 +76,8 @@ def _when(fire: Fire) -> str:
     return f"{said}: {fire.fired_at} (node {fire.node}, episode {fire.episode})"
 
 
-def _unless(fire: Fire) -> list[str]:
-    """Return the line about how a stop that is to come can be averted."""
+def unless(fire: Fire) -> list[str]:
+    """Return the line about how a stop that is to come can be averted; none of any other alert."""
     if fire.kind is not AlertKind.WARNING:
         return []
     return [

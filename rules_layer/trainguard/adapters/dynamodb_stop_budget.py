@@ -26,7 +26,7 @@ class DynamoStopBudget:
     client : DynamoDBClient
         Low-level client.
     table : str
-        Name of the RuleState table.
+        Name of the RuleState table, or the ARN of another stack's; then the client is of that table's Region.
     """
 
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
@@ -66,6 +66,11 @@ class DynamoStopBudget:
             for fire_id, stop in stops.items()
         }
         return self._table.put(_key() | {"Version": integer(version + 1), "Stops": {"M": granted}}, condition)
+
+
+def region_of(table: str) -> str | None:
+    """Return the Region in a table's ARN; None for a mere name, which is that of a table beside the caller."""
+    return table.split(":")[3] if table.startswith("arn:") else None
 
 
 def _key() -> "Item":

@@ -55,7 +55,9 @@ class DecideStopEnvironment:
     """Environment of ``decide_stop``."""
 
     stop_switch_parameter: str = _variable("the name of the SSM parameter that allows stops")
+    jobs_table: str = _variable("the name of the Jobs table")
     rule_state_table: str = _variable("the name of the RuleState table")
+    stop_budget_table: str = _variable("the name or the ARN of the RuleState table that counts stops")
     max_stops_per_hour: str = _variable("how many training jobs may be stopped within an hour")
 
 

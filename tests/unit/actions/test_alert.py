@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.actions.alert import compose_alert, publishable
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
-from trainguard.records import AlertKind
+from trainguard.engine.fires import fire_payload
+from trainguard.records import AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours
 
 FIRE: dict[str, Any] = {
@@ -88,6 +91,14 @@ def test_given_what_a_fire_means_when_composed_then_text_and_document_say_severi
     told = {name: composed.document[name] for name in ("severity", "advice", "cost")}
     assert told == {"severity": "high", "advice": "Prefetch.", "cost": "about USD 12.40 of 20.10 so far"}
     assert composed.subject == alert().subject
+
+
+@pytest.mark.parametrize("name", ["search", None])
+def test_given_a_job_of_a_tuning_job_when_it_fires_then_the_document_names_it(name: str | None) -> None:
+    job = JobRecord("bert", FIRE["job_arn"], "profiles", "", tuning_job=name)
+    entry = OutboxEntry("f", FIRE["rule"], 0, "algo-1", 1_795_248_000.0, "low.", 34.0, 70.0)
+    told = compose_alert(AlertRequest(msgspec.convert(fire_payload(entry, job), Fire)), now=0.0)
+    assert told.document["tuning_job"] == name
 
 
 def test_given_a_fire_of_an_older_version_when_composed_then_what_it_does_not_say_is_left_out() -> None:

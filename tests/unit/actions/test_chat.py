@@ -44,6 +44,13 @@ def test_given_advice_and_a_link_when_composed_then_they_are_the_next_steps() ->
     assert message(report_link=None)["content"]["nextSteps"] == ["Open the report: trainguard open bert"]
 
 
+def test_given_a_stop_that_is_to_come_when_composed_then_the_chat_says_how_to_avert_it() -> None:
+    steps = message(kind=AlertKind.WARNING, advice="Prefetch.")["content"]["nextSteps"]
+    assert steps[0].startswith("To keep it running: take its tag trainguard:stop-on-fire away")
+    assert steps[1] == "Prefetch."
+    assert not any("To keep it running" in step for step in message()["content"]["nextSteps"])
+
+
 @given(reason=st.text(max_size=5_000), job=st.text(max_size=300), advice=st.text(max_size=5_000))
 def test_given_any_text_when_composed_then_it_stays_short_and_mentions_nobody(
     reason: str, job: str, advice: str

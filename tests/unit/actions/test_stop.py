@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from trainguard.actions.request import StopCase
-from trainguard.actions.stop import MAX_FIRE_AGE_S, StopDecision, decide_stop, over_ceiling
+from trainguard.actions.standing import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, Standing
+from trainguard.actions.stop import StopDecision, decide_stop, over_ceiling
 from trainguard.engine.moments import iso_time
 from trainguard.ports import StoredRow, TrainingJobDescription
-from trainguard.records import JobStatus, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.settings.policy import AlertPolicy, JobPolicy, StopPolicy
 
 NOW = 1_795_248_000.0
@@ -33,6 +34,13 @@ RUNNING = TrainingJobDescription(
 RULE = "LowGPUUtilization"
 GRACE = JobPolicy(stops=StopPolicy(grace_s=600.0))
 ROW = StoredRow(RuleRow(RUNNING.job, RULE, None, Status.FIRED, "low.", evaluated_through=NOW - 90.0), fire_id="f1")
+NODE_ROW = StoredRow(RuleRow(RUNNING.job, RULE, "algo-1", Status.FIRED, "low.", evaluated_through=NOW - 90.0))
+JOB = JobRecord(RUNNING.job, RUNNING.arn, "profiles", "", episodes={RULE: 2, "CPUBottleneck": 7})
+
+
+def seen(stored: StoredRow, status: Status, through: float | None) -> StoredRow:
+    """Return the row as it was published with a status and time."""
+    return replace(stored, row=replace(stored.row, status=status, reason="all fine.", evaluated_through=through))
 
 
 def decide(
@@ -41,7 +49,9 @@ def decide(
     switch: str,
     age_s: float = 90.0,
     *,
-    row: StoredRow | None = None,
+    row: StoredRow | None = ROW,
+    node_row: StoredRow | None = None,
+    registered: JobRecord | None = JOB,
     **changes: Any,
 ) -> StopDecision:
     case = StopCase(
@@ -49,12 +59,15 @@ def decide(
         job_arn=RUNNING.arn,
         rule=RULE,
         fire_id="f1",
+        episode=2,
+        node="algo-1",
         fired_at=iso_time(NOW - age_s),
         job_created_at=iso_time(NOW - 3_600.0),
     )
     for name, value in changes.items():
         setattr(case, name, value)
-    return decide_stop(case, description, switch, row=row, now=NOW)
+    known = Standing(job=registered, row=row, node_row=node_row)
+    return decide_stop(case, description, switch, known=known, now=NOW)
 
 
 def decide_again(description: TrainingJobDescription | None = RUNNING, **changes: Any) -> StopDecision:
@@ -76,6 +89,112 @@ def test_given_a_fire_out_of_a_backlog_when_it_is_over_half_an_hour_old_then_it_
     decision = decide("job", RUNNING, "enabled", age_s)
     assert decision.stop is stop
     assert stop or "min old" in decision.why
+
+
+FIRED_AT = NOW - 90.0
+UNPUBLISHED = seen(ROW, Status.FIRED, FIRED_AT - 60.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "node_row"),
+    [
+        (UNPUBLISHED, None),
+        (UNPUBLISHED, seen(NODE_ROW, Status.OK, FIRED_AT - 60.0)),
+        (UNPUBLISHED, seen(NODE_ROW, Status.FIRED, FIRED_AT + 60.0)),
+        (seen(ROW, Status.FIRED, None), None),
+        (seen(ROW, Status.OK, FIRED_AT + NODES_APART_S), None),
+        (seen(ROW, Status.FIRED, FIRED_AT + 60.0), seen(NODE_ROW, Status.FIRED, FIRED_AT)),
+    ],
+)
+def test_given_a_fire_of_seconds_ago_when_no_row_was_published_since_then_it_stops(
+    row: StoredRow, node_row: StoredRow | None
+) -> None:
+    assert decide("job", RUNNING, "enabled", row=row, node_row=node_row).stop
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.FIRED])
+@pytest.mark.parametrize(
+    ("published", "node", "later_s", "where"),
+    [
+        ("row", "algo-1", NODES_APART_S + 1.0, ""),
+        ("row", "*", 1.0, ""),
+        ("node_row", "algo-1", 1.0, " on algo-1"),
+    ],
+)
+def test_given_a_finding_that_is_known_to_be_over_when_its_fire_asks_then_it_is_refused(
+    published: str, node: str, later_s: float, where: str, status: Status
+) -> None:
+    rows: dict[str, Any] = {"row": ROW, "node_row": None if node == "*" else NODE_ROW}
+    rows[published] = seen(rows[published] or NODE_ROW, status, FIRED_AT + later_s)
+    decision = decide("job", RUNNING, "enabled", node=node, **rows)
+    assert (decision.stop, decision.why) == (False, f"{RULE} no longer fires{where}: all fine.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"registered": None}, "TrainGuard no longer knows job job"),
+        ({"registered": replace(JOB, episodes={RULE: 3})}, f"the finding of {RULE} is over: its episode 2 has ended"),
+        ({"registered": replace(JOB, episodes={})}, f"the finding of {RULE} is over: its episode 2 has ended"),
+        ({"row": None}, f"the row of {RULE} is gone"),
+        ({"row": replace(ROW, fire_id="f2")}, f"the row of {RULE} is not that of this fire"),
+        ({"row": replace(ROW, fire_id=None)}, f"the row of {RULE} is not that of this fire"),
+    ],
+)
+def test_given_a_fire_when_job_or_row_no_longer_speak_of_it_then_it_is_refused(
+    changes: dict[str, Any], why: str
+) -> None:
+    decision = decide("job", RUNNING, "enabled", **changes)
+    assert (decision.stop, decision.decision, decision.why) == (False, "refused", why)
+
+
+def test_given_the_first_episode_of_a_rule_when_the_job_has_counted_none_then_its_fire_may_stop() -> None:
+    assert decide("job", RUNNING, "enabled", episode=0, registered=replace(JOB, episodes={})).stop
+
+
+@pytest.mark.parametrize(
+    ("age_s", "row", "node_row", "stop"),
+    [
+        (UNSEEN_AGE_S, "before", None, True),
+        (UNSEEN_AGE_S + 1.0, "before", None, False),
+        (UNSEEN_AGE_S + 1.0, "before", "before", False),
+        (UNSEEN_AGE_S + 1.0, "since", None, True),
+        (UNSEEN_AGE_S + 1.0, "before", "since", True),
+        (MAX_FIRE_AGE_S, "since", "since", True),
+    ],
+)
+def test_given_a_fire_out_of_a_backlog_when_nothing_was_evaluated_since_then_it_stops_nothing(
+    age_s: float, row: str, node_row: str | None, stop: bool
+) -> None:
+    through = {"before": NOW - age_s - 1.0, "since": NOW - age_s}
+    given: dict[str, Any] = {
+        "row": seen(ROW, Status.FIRED, through[row]),
+        "node_row": None if node_row is None else seen(NODE_ROW, Status.FIRED, through[node_row]),
+    }
+    decision = decide("job", RUNNING, "enabled", age_s, **given)
+    assert decision.stop is stop
+    assert stop or decision.why.startswith(f"{RULE} was not evaluated since it fired")
+
+
+@pytest.mark.parametrize(
+    ("changes", "opted_in"),
+    [
+        ({}, True),
+        ({"switch": "disabled"}, True),
+        ({"description": replace(RUNNING, secondary_status="Uploading")}, True),
+        ({"registered": None}, True),
+        ({"description": replace(RUNNING, tags={})}, False),
+        ({"description": None}, False),
+        ({"policy": JobPolicy(stops=StopPolicy(rules=("CPUBottleneck",)))}, False),
+        ({"policy": JobPolicy(alerts=AlertPolicy(staged=(RULE,)))}, False),
+    ],
+)
+def test_given_a_decision_when_made_then_it_says_whether_the_owner_had_asked_for_stops(
+    changes: dict[str, Any], opted_in: bool
+) -> None:
+    given: dict[str, Any] = {"description": RUNNING, "switch": "enabled"} | changes
+    assert decide("job", **given).opted_in is opted_in
+    assert over_ceiling(5).opted_in
 
 
 @pytest.mark.parametrize(("lead_s", "stop"), [(300.0, True), (301.0, False)])
@@ -197,7 +316,8 @@ def test_given_a_job_whose_creation_is_not_known_when_decided_then_it_is_refused
 
 def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_nothing_is_stopped() -> None:
     decision = decide("job", RUNNING, "enabled", policy=GRACE)
-    assert decision == StopDecision(False, "grace", "its grace time of 10 min has begun", iso_time(NOW + 600.0))
+    why = "its grace time of 10 min has begun"
+    assert decision == StopDecision(False, "grace", why, iso_time(NOW + 600.0), opted_in=True)
 
 
 @pytest.mark.parametrize("tags", [{}, {"trainguard:stop-on-fire": "no"}])
@@ -214,6 +334,8 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
     ("changes", "why"),
     [
         ({"row": None}, "the row of LowGPUUtilization is gone"),
+        ({"registered": replace(JOB, episodes={RULE: 3})}, "the finding of LowGPUUtilization is over"),
+        ({"registered": None}, "TrainGuard no longer knows job job"),
         (
             {"row": replace(ROW, row=replace(ROW.row, status=Status.OK, reason="all fine."))},
             "LowGPUUtilization no longer fires: all fine.",

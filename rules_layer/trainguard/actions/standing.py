@@ -1,0 +1,136 @@
+"""Whether the finding of a fire is still there when it asks for a stop: what TrainGuard itself knows of it by then.
+
+Right after a fire its rows may be older than the fire: a tick has still to publish them. So the first decision refuses
+what is known to be over, and asks for no proof of the contrary while the fire is young. A fire out of a backlog must be
+proven, for the evaluator may have gone on far beyond it before anybody asks. After a grace time the tick has looked
+several times, and the row must say that the fire is still open.
+
+Times of two nodes cannot be compared to the minute: their objects come one after the other. The row of the fire's own
+node is written by its evaluator alone, so that a later time in it is later.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainguard.actions.request import StopCase
+from trainguard.ports import StoredRow
+from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
+
+MAX_FIRE_AGE_S = 1_800.0
+"""A fire is minutes old when all is well; an older one comes from a backlog or a replay."""
+
+UNSEEN_AGE_S = 900.0
+"""A fire older than this must be seen to be there still; a younger one need only not be seen to be over.
+
+Verdicts that lag further behind ring an alarm.
+"""
+
+MAX_CLOCK_LEAD_S = 300.0
+"""How far a node's clock may be ahead; what is said to be later has no age that could be trusted."""
+
+NODES_APART_S = 300.0
+"""How far other nodes may be ahead of the fire's, and the job's row with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a finding now.
+
+    Attributes
+    ----------
+    job : JobRecord or None
+        The job as it is registered.
+    row : StoredRow or None
+        The rule's row of the whole job.
+    node_row : StoredRow or None
+        The rule's row of the fire's node; None for a fire of the whole job.
+    """
+
+    job: JobRecord | None
+    row: StoredRow | None
+    node_row: StoredRow | None = None
+
+
+def objection_of_standing(case: StopCase, known: Standing, now: float) -> str | None:
+    """Return why the finding may be over at ``now``, epoch seconds; None where it stands."""
+    ended = _of_episode(case, known.job)
+    if ended is not None:
+        return ended
+    if known.row is None:
+        return f"the row of {case.rule} is gone"
+    if case.attempt == "final":
+        return _of_final(case, known.row, now)
+    return _of_age(case, now) or _of_fire(case, known.row) or _of_first(case, known, now)
+
+
+def _of_episode(case: StopCase, job: JobRecord | None) -> str | None:
+    if job is None:
+        return f"TrainGuard no longer knows job {case.job}"
+    if job.episodes.get(case.rule, 0) != case.episode:
+        return f"the finding of {case.rule} is over: its episode {case.episode} has ended"
+    return None
+
+
+def _of_age(case: StopCase, now: float) -> str | None:
+    age_s = now - epoch(case.fired_at)
+    if age_s < -MAX_CLOCK_LEAD_S:
+        return f"the fire lies {-age_s / 60.0:.0f} min in the future: the node's clock is wrong, and its age not known"
+    if age_s <= MAX_FIRE_AGE_S:
+        return None
+    return f"the fire is {age_s / 60.0:.0f} min old, and the job may have recovered since"
+
+
+def _of_fire(case: StopCase, row: StoredRow) -> str | None:
+    if row.fire_id != case.fire_id:
+        return f"the row of {case.rule} is not that of this fire"
+    return None
+
+
+def _of_first(case: StopCase, known: Standing, now: float) -> str | None:
+    """Return what published rows say against a stop right after the fire."""
+    fired_at = epoch(case.fired_at)
+    seen = []
+    for stored, ahead_s in (
+        (known.row, 0.0 if case.node == JOB_NODE else NODES_APART_S),
+        (known.node_row, 0.0),
+    ):
+        if stored is None or stored.row.evaluated_through is None:
+            continue
+        row, later_s = stored.row, stored.row.evaluated_through - fired_at
+        if row.status is not Status.FIRED and later_s > ahead_s:
+            return _no_longer(row)
+        seen.append(row.status is Status.FIRED and later_s >= 0.0)
+    if now - fired_at > UNSEEN_AGE_S and not any(seen):
+        return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
+    return None
+
+
+def _of_final(case: StopCase, row: StoredRow, now: float) -> str | None:
+    """Return why it cannot be said after the grace time that the finding is still there."""
+    if row.row.status is not Status.FIRED:
+        return _no_longer(row.row)
+    if row.fire_id != case.fire_id:
+        return f"{case.rule} has fired anew since, and that fire has a grace time of its own"
+    return _of_watermark(case, row.row.evaluated_through, now)
+
+
+def _of_watermark(case: StopCase, through: float | None, now: float) -> str | None:
+    """Return why what the row says may not be true of the job as it is now; ``through`` in epoch seconds."""
+    if through is None or now - through > MAX_FIRE_AGE_S:
+        seen = "never" if through is None else f"{(now - through) / 60.0:.0f} min ago"
+        return f"{case.rule} was evaluated {seen} for the last time, and the job may have recovered since"
+    if through - now > MAX_CLOCK_LEAD_S:
+        return f"{case.rule} was evaluated at a time that is still to come: a node's clock is wrong"
+    if through < epoch(case.fired_at):
+        return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
+    return None
+
+
+def _no_longer(row: RuleRow) -> str:
+    where = "" if row.node is None else f" on {row.node}"
+    return f"{row.rule} no longer fires{where}: {row.reason}"
+
+
+def epoch(moment: str) -> float:
+    """Return a time in ISO 8601 as epoch seconds."""
+    return datetime.fromisoformat(moment).timestamp()
