@@ -99,7 +99,8 @@ class Dashboard(Construct):
     def _findings(self) -> list[Chart]:
         evaluation, actions = self._parts.evaluation, self._parts.actions
         namespace = evaluation.evaluate_objects.metrics_namespace
-        search = f"SEARCH('{{{namespace},service,RuleName}} MetricName=\"FiresOfRule\"', 'Sum', 300)"
+        # A stack's name with a hyphen must stand in quotation marks.
+        search = f"SEARCH('{{\"{namespace}\",service,RuleName}} MetricName=\"FiresOfRule\"', 'Sum', 300)"
         fires = cloudwatch.MathExpression(expression=search, using_metrics={}, label="", period=PERIOD)
         alerts = actions.alerts
         return [

@@ -1,10 +1,12 @@
 """The key of one's own, where the deployment names one, and what a role needs to work with what it encrypts."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from aws_cdk import Aws, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from infra.config import DeploymentConfig
@@ -32,6 +34,15 @@ def own_key(scope: Construct, config: DeploymentConfig) -> kms.IKey | None:
     if (known := stack.node.try_find_child(_KEY_ID)) is not None:
         return known  # type: ignore[return-value]  # the one child of this name is made below
     return kms.Key.from_key_arn(stack, _KEY_ID, config.kms_key_arn)
+
+
+def encrypt_with_key_of_sns(topic: sns.Topic) -> None:
+    """Encrypt a topic with the key that AWS manages for SNS, which costs nothing and serves the account's roles.
+
+    The key is named by its short name: in an account that never encrypted a topic it does not exist, and SNS has it
+    made for that name alone. CDK would write the alias's ARN, by which nothing is found there, and nothing published.
+    """
+    cast("sns.CfnTopic", topic.node.default_child).kms_master_key_id = "alias/aws/sns"
 
 
 def use_key(config: DeploymentConfig, statements: Sequence[iam.PolicyStatement]) -> list[iam.PolicyStatement]:

@@ -81,7 +81,6 @@ class Evaluation(Construct):
                         ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
                         [self._storage.node_state.table_arn],
                     ),
-                    self._settings.read(),
                     *self._evaluation_statements(doorbells),
                 ],
                 environment=self._environment(doorbells),
@@ -151,6 +150,7 @@ class Evaluation(Construct):
             describe_training_jobs(self),
             allow("ReadJobFiles", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/job.json"]),
             allow("ListProfileObjects", ["s3:ListBucket"], [self._storage.bucket_arn]),
+            self._settings.read(),
         ]
 
     def _environment(self, doorbells: sqs.Queue) -> dict[str, str]:

@@ -52,15 +52,18 @@ class FunctionPlatform:
 
 
 def removal_policy(config: DeploymentConfig) -> RemovalPolicy:
-    """Return what happens to data and logs when the stack is deleted."""
-    return RemovalPolicy.RETAIN if config.retain_data else RemovalPolicy.DESTROY
+    """Return what happens to data and logs when the stack is deleted: a first deployment that fails leaves none."""
+    return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if config.retain_data else RemovalPolicy.DESTROY
 
 
-def log_group(scope: Construct, construct_id: str, config: DeploymentConfig) -> logs.LogGroup:
-    """Return a log group with the deployment's retention."""
+def log_group(
+    scope: Construct, construct_id: str, config: DeploymentConfig, *, name: str | None = None
+) -> logs.LogGroup:
+    """Return a log group with the deployment's retention, under a name that CloudFormation gives if none is given."""
     return logs.LogGroup(
         scope,
         construct_id,
+        log_group_name=name,
         retention=_RETENTION[config.log_retention_days],
         removal_policy=removal_policy(config),
         encryption_key=own_key(scope, config),

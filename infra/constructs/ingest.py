@@ -3,23 +3,28 @@
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key
 
-PROFILE_KEY_PATTERNS = (
+PROFILE_KEY_WILDCARDS = (
     "*/profiler-output/system/incremental/*.json",
     "*/profiler-output/framework/pevents/*.json",
-    "*/profiler-output/framework/tensorflow/detailed_profiling/*.metadata",
-    "*/profiler-output/system/training_job_end.ts",
-    "*/profiler-output/framework/training_job_end.ts",
-    "*/job.json",
 )
-"""Wildcards on S3 keys; the empty metadata of a detailed trace names its times and rings for it.
+PROFILE_KEY_ENDS = (
+    ".metadata",
+    "/profiler-output/system/training_job_end.ts",
+    "/profiler-output/framework/training_job_end.ts",
+    "/job.json",
+)
+"""How the keys look that ring: by wildcards, of which EventBridge takes few in a rule, and by their ends.
 
-The last one is the file by which a job outside SageMaker says what it is.
+EventBridge refuses a rule when more than about ten beginnings of its wildcards could match one key at once; these two
+make eight. The empty metadata of a detailed trace names its times and rings for it; ``job.json`` is the file by which a
+job outside SageMaker says what it is.
 
 They also match look-alikes such as ``…/rule-output/…/profiler-output/…``, which EventBridge cannot tell apart: the
 key's grammar in the code has the last word.
@@ -71,7 +76,7 @@ class Ingest(Construct):
         )
 
     def _build_rule(self, bucket_name: str) -> None:
-        events.Rule(
+        rule = events.Rule(
             self,
             "ProfileObjectCreated",
             description="Rings TrainGuard's doorbell for each new object of a profile",
@@ -80,8 +85,24 @@ class Ingest(Construct):
                 detail_type=["Object Created"],
                 detail={
                     "bucket": {"name": [bucket_name]},
-                    "object": {"key": [{"wildcard": pattern} for pattern in PROFILE_KEY_PATTERNS]},
+                    "object": {
+                        "key": [
+                            *({"wildcard": pattern} for pattern in PROFILE_KEY_WILDCARDS),
+                            *({"suffix": end} for end in PROFILE_KEY_ENDS),
+                        ]
+                    },
                 },
             ),
-            targets=[targets.SqsQueue(self.doorbells, dead_letter_queue=self.event_dead_letters)],
+        )
+        # For a queue with a key of its own, CDK would let in rules of every account: this one says itself who may ring.
+        queue = sqs.Queue.from_queue_arn(self, "RungQueue", self.doorbells.queue_arn)
+        rule.add_target(targets.SqsQueue(queue, dead_letter_queue=self.event_dead_letters))
+        self.doorbells.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="RingOfTheRule",
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[self.doorbells.queue_arn],
+                conditions={"ArnEquals": {"aws:SourceArn": rule.rule_arn}},
+            )
         )

@@ -142,6 +142,7 @@ def findings_that_stand(storage: Storage, *, canary: bool) -> tuple[Accepted, ..
     bucket = f"arn:<AWS::Partition>:s3:::{_in_findings(storage)}"
     report = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/*")
     parts = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*")
+    keys = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*/keys/*")
     profiles = _wildcard(f"{bucket}/*/profiler-output/*")
     settings = _wildcard(f"{_PARAMETERS}/{Stack.of(storage).stack_name}/settings/*")
     named = "People put settings below this path, and name them in a job's tag; nothing else can be read."
@@ -152,12 +153,14 @@ def findings_that_stand(storage: Storage, *, canary: bool) -> tuple[Accepted, ..
         Accepted("Reports/BuildReport/Role/Resource", parts, written),
         Accepted("Reports/PlanReport/Role/Resource", parts, written),
         Accepted("Reports/DigestProfile/Role/Resource", parts, written),
+        Accepted("Reports/DigestProfile/Role/Resource", keys, written),
         Accepted("Reports/ReportRole/Resource", parts, written),
         Accepted("Reports/DigestProfile/Role/Resource", profiles, read),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", profiles, read),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
         Accepted("Evaluation/Tick/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", settings, named),
+        Accepted("Evaluation/Tick/Role/Resource", settings, named),
         Accepted("Lifecycle/JobLifecycle/Role/Resource", settings, named),
         Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}:*"), _OWN_EXECUTIONS),
         Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}/Digests:*"), _OWN_EXECUTIONS),

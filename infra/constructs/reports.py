@@ -12,6 +12,7 @@ from infra.constructs.storage import Storage
 
 _REPORTS = "*/rule-output/TrainGuardReport/"
 _PARTS = f"{_REPORTS}parts/*"
+_KEYS = f"{_PARTS}/keys/*"
 
 
 class Reports(Construct):
@@ -81,7 +82,11 @@ class Reports(Construct):
             spec=FunctionSpec(
                 folder="digest_profile",
                 statements=[
-                    allow("ReadProfileObjects", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/profiler-output/*"]),
+                    allow(
+                        "ReadProfileObjects",
+                        ["s3:GetObject"],
+                        [f"{self._storage.bucket_arn}/{objects}" for objects in ("*/profiler-output/*", _KEYS)],
+                    ),
                     allow("ListProfileObjects", ["s3:ListBucket"], [self._storage.bucket_arn]),
                     allow("WriteParts", ["s3:PutObject"], [f"{self._storage.bucket_arn}/{_PARTS}"]),
                 ],

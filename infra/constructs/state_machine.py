@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Stack
+from aws_cdk import Aws, Fn, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -41,7 +41,7 @@ def state_machine(
     name: str | None = None,
 ) -> sfn.CfnStateMachine:
     """Return a state machine whose role may do what ``statements`` say, write its log and send its traces."""
-    executions_log = log_group(scope, "ExecutionsLog", platform.config)
+    executions_log = log_group(scope, "ExecutionsLog", platform.config, name=_log_name(scope, construct_id))
     this_account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
     principal = iam.ServicePrincipal("states.amazonaws.com", conditions=this_account)
     common = [
@@ -72,3 +72,13 @@ def state_machine(
         ),
         tracing_configuration=sfn.CfnStateMachine.TracingConfigurationProperty(enabled=True),
     )
+
+
+def _log_name(scope: Construct, construct_id: str) -> str:
+    """Return a name that CloudWatch Logs lets services write to without a line of its own in a policy.
+
+    That policy is the account's, of 5,120 characters in all: where many machines log, no other could be made. The end
+    is the stack's own, so that a log that outlived its stack is in the way of no other.
+    """
+    stack_uuid = Fn.select(2, Fn.split("/", Aws.STACK_ID))
+    return f"/aws/vendedlogs/states/{Stack.of(scope).stack_name}-{construct_id}-{stack_uuid}"

@@ -9,6 +9,9 @@ from tests.infra.template import Template
 from trainguard.errors import ForeignKeyError
 from trainguard.telemetry.keys import ProfileRoot, parse_job_file_key, parse_key
 
+MOST_COMPLEX = 9
+"""Rules of complexity 9 were accepted by EventBridge and those of 12 refused (`InvalidEventPatternException`)."""
+
 PROFILE_KEYS = [
     "my-job/profiler-output/system/incremental/2026010112/1767268800.algo-1.json",
     "team/runs/my-job/profiler-output/system/incremental/2026010112/1767268800.algo-128.json",
@@ -27,6 +30,8 @@ OTHER_KEYS = [
     "my-job/rule-output/TrainGuardReport/report.json",
     "my-job/profiler-output/training_job_end.ts",
     "profiler-output/system/training_job_end.ts",
+    "my-job/profiler-output/framework/tensorflow/detailed_profiling/2026010112/000000010/algo-1.trace.json.gz",
+    "my-job/rule-output/ProfilerReport-1/profiler-output/profiler-reports/LowGPUUtilization.json",
 ]
 LOOK_ALIKES = [
     "my-job/rule-output/ProfilerReport-1/profiler-output/system/incremental/2026010112/1767268800.algo-1.json",
@@ -35,7 +40,7 @@ LOOK_ALIKES = [
 
 
 def matches(pattern: Any, value: Any) -> bool:
-    """Say whether EventBridge would match: objects by field, lists by any entry, wildcards by ``*``."""
+    """Say whether EventBridge would match: objects by field, lists by any entry, text by ``*`` or its end."""
     if isinstance(pattern, dict):
         return isinstance(value, dict) and all(matches(part, value.get(name)) for name, part in pattern.items())
     return any(_entry_matches(entry, value) for entry in pattern)
@@ -44,9 +49,45 @@ def matches(pattern: Any, value: Any) -> bool:
 def _entry_matches(entry: Any, value: Any) -> bool:
     if not isinstance(entry, dict):
         return bool(entry == value)
+    if set(entry) == {"suffix"}:
+        return isinstance(value, str) and value.endswith(entry["suffix"])
     assert set(entry) == {"wildcard"}
     expression = ".*".join(re.escape(part) for part in entry["wildcard"].split("*"))
     return re.fullmatch(expression, value, flags=re.DOTALL) is not None
+
+
+def complexity(wildcards: list[str]) -> int:
+    """Return how many beginnings of wildcards match one text at once, at most: what EventBridge's matcher counts."""
+    letters = set("".join(wildcards)) - {"*"} | {"\0"}
+    waiting = [tuple(frozenset({0}) for _ in wildcards)]
+    known, most = set(waiting), 0
+    while waiting:
+        reached = waiting.pop()
+        for letter in letters:
+            following = tuple(map(_after, wildcards, reached, [letter] * len(wildcards)))
+            most = max(most, sum(map(_beginnings, wildcards, following)))
+            if following not in known:
+                known.add(following)
+                waiting.append(following)
+    return most
+
+
+def _after(wildcard: str, reached: frozenset[int], letter: str) -> frozenset[int]:
+    """Return the lengths of the beginnings that match a text with ``letter`` behind it."""
+    found = {length for length in reached if wildcard[:length].endswith("*")}
+    for length in reached:
+        rest = wildcard[length : length + 2]
+        if rest[:1] in {letter, "*"}:
+            found.add(length + 1)
+        if rest == f"*{letter}":
+            found.add(length + 2)
+    return frozenset(found)
+
+
+def _beginnings(wildcard: str, reached: frozenset[int]) -> int:
+    """Count beginnings, with those whose next character is a ``*`` that stands for nothing."""
+    with_nothing = {length + 1 for length in reached if length and wildcard[length : length + 1] == "*"}
+    return len((reached | with_nothing) - {0})
 
 
 def object_created(key: str, bucket: str = "{StorageProfiles}") -> dict[str, Any]:
@@ -100,10 +141,30 @@ def test_given_a_look_alike_when_created_then_the_pattern_lets_it_through_and_th
         parse_key(key)
 
 
-def test_given_the_patterns_when_read_then_they_keep_to_what_eventbridge_accepts(rule: Any) -> None:
-    wildcards = [entry["wildcard"] for entry in rule["EventPattern"]["detail"]["object"]["key"]]
+def test_given_the_patterns_when_read_then_they_are_no_more_complex_than_eventbridge_accepts(rule: Any) -> None:
+    entries = rule["EventPattern"]["detail"]["object"]["key"]
+    wildcards = [entry["wildcard"] for entry in entries if "wildcard" in entry]
     assert not [wildcard for wildcard in wildcards if "**" in wildcard]
-    assert all(wildcard.count("*") <= 2 for wildcard in wildcards)
+    assert complexity(wildcards) <= MOST_COMPLEX
+
+
+@pytest.mark.parametrize(
+    ("wildcards", "expected"),
+    [
+        (["*"], 1),
+        (["*aa"], 3),
+        (["a*bcb"], 3),
+        (["*ab*ad"], 4),
+        (["a*b*bb"], 5),
+        (["*abc", "*abcde"], 4),
+        (["a*aaa", "aa*aa"], 7),
+        (["*a*a*a*a*a*a*a*a*"], 17),
+    ],
+)
+def test_given_wildcards_when_their_complexity_is_counted_then_it_is_that_of_eventbridges_own_matcher(
+    wildcards: list[str], expected: int
+) -> None:
+    assert complexity(wildcards) == expected
 
 
 def test_given_the_rules_when_read_then_each_target_has_a_dead_letter_queue(template: Template) -> None:

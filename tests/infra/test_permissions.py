@@ -80,6 +80,7 @@ EXPECTED: dict[str, Grants] = {
     "EvaluationTickRole": EVALUATE
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
     | grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
+    | READ_SETTINGS
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | logs_and_traces("EvaluationTick"),
     "LifecycleJobLifecycleRole": grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
@@ -91,6 +92,7 @@ EXPECTED: dict[str, Grants] = {
     | DESCRIBE_JOBS
     | logs_and_traces("LifecycleJobLifecycle"),
     "ActionsDecideStopRole": grants(STOP_SWITCH, "ssm:GetParameter")
+    | grants(JOBS, "dynamodb:GetItem")
     | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:PutItem")
     | DESCRIBE_JOBS
     | logs_and_traces("ActionsDecideStop"),
@@ -107,13 +109,14 @@ EXPECTED: dict[str, Grants] = {
     | grants("{ActionsChat}", "sns:Publish")
     | grants("arn:{AWS::Partition}:events:{AWS::Region}:{AWS::AccountId}:event-bus/default", "events:PutEvents")
     | grants(RULE_STATE, "dynamodb:UpdateItem")
-    | grants(TRAINING_JOBS, "sagemaker:StopTrainingJob")
+    | grants(TRAINING_JOBS, "sagemaker:StopTrainingJob", "sagemaker:DescribeTrainingJob")
     | RUN_MACHINE,
     "ReportsPlanReportRole": READ_JOB
     | grants(BUCKET, "s3:ListBucket")
     | grants(PARTS, "s3:PutObject")
     | logs_and_traces("ReportsPlanReport"),
     "ReportsDigestProfileRole": grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
+    | grants(f"{PARTS}/keys/*", "s3:GetObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(PARTS, "s3:PutObject")
     | logs_and_traces("ReportsDigestProfile"),

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,26 +30,19 @@ from tests.functional.deployment import (
 )
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import offline_clients
-from tests.infra.template import Template
+from tests.infra.access import Request, allows, requests
+from tests.infra.done_by_services import DONE_BY_SERVICES, ROLES
+from tests.infra.template import Statement, Template
 from trainguard.adapters import timing
 from trainguard.engine.moments import iso_time
+from trainguard.report.stack import plan
+from trainguard.report.stack.keys import FEWEST_NODES
 
 Permission = tuple[str, str]
 """An action, and what it is on: a table, an index, or for other services nothing."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
-ROLES = {
-    "EvaluationEvaluateObjectsRole": "evaluate_objects",
-    "EvaluationTickRole": "tick",
-    "LifecycleJobLifecycleRole": "job_lifecycle",
-    "ActionsDecideStopRole": "decide_stop",
-    "ActionsComposeAlertRole": "compose_alert",
-    "CanaryRole": "canary",
-    "ReportsPlanReportRole": "plan_report",
-    "ReportsDigestProfileRole": "digest_profile",
-    "ReportsBuildReportRole": "build_report",
-}
 MACHINES = {"ActionsFireRole": fire_machine.definition, "ReportsReportRole": report_machine.definition}
 
 SERVICES = {"stepfunctions": "states"}
@@ -60,47 +54,14 @@ ACTIONS = {
 }
 """Operations that IAM knows under another name."""
 
-BY_LAMBDA = {
-    "logs:CreateLogStream": "Lambda writes the function's log with its role",
-    "logs:PutLogEvents": "Lambda writes the function's log with its role",
-    "xray:PutTraceSegments": "Lambda sends the function's traces with its role",
-    "xray:PutTelemetryRecords": "Lambda sends the function's traces with its role",
-}
-BY_QUEUE = {
-    "sqs:ReceiveMessage": "Lambda polls the doorbell queue with the function's role",
-    "sqs:DeleteMessage": "Lambda deletes what was handled with the function's role",
-    "sqs:GetQueueAttributes": "Lambda scales its polling with the function's role",
-}
-MISSING_OBJECTS = {"s3:ListBucket": "without it S3 says of an object that is not there that it is forbidden"}
-BY_STATES = {
-    "logs:CreateLogDelivery": "Step Functions sets up the delivery of its execution log",
-    "logs:GetLogDelivery": "Step Functions looks after the delivery of its execution log",
-    "logs:UpdateLogDelivery": "Step Functions looks after the delivery of its execution log",
-    "logs:DeleteLogDelivery": "Step Functions ends the delivery of its execution log",
-    "logs:ListLogDeliveries": "Step Functions finds the delivery of its execution log",
-    "logs:PutResourcePolicy": "Step Functions lets the delivery write the log group",
-    "logs:DescribeResourcePolicies": "Step Functions finds the policy that lets the delivery write",
-    "logs:DescribeLogGroups": "Step Functions finds its log group",
-    "xray:PutTraceSegments": "Step Functions sends traces",
-    "xray:PutTelemetryRecords": "Step Functions sends traces",
-    "xray:GetSamplingRules": "Step Functions asks which executions to trace",
-    "xray:GetSamplingTargets": "Step Functions asks which executions to trace",
-}
-BY_MAP = {
-    "states:StartExecution": "a Distributed Map starts an execution for each item",
-    "states:DescribeExecution": "a Distributed Map follows its executions",
-    "states:StopExecution": "a Distributed Map stops its executions when it is stopped",
-}
 
-DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
-    **dict.fromkeys(ROLES, BY_LAMBDA),
-    "EvaluationEvaluateObjectsRole": BY_LAMBDA | BY_QUEUE,
-    "EvaluationTickRole": BY_LAMBDA | MISSING_OBJECTS,
-    "CanaryRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed step with the function's role"},
-    **dict.fromkeys(MACHINES, BY_STATES),
-    "ReportsReportRole": BY_STATES | BY_MAP,
-}
-"""Actions of a role that no code of ours asks for, each with who does it and why."""
+@dataclass(slots=True)
+class Recorded:
+    """What a function did: permissions, the requests in full, and whether it asked for an object that is not there."""
+
+    permissions: set[Permission] = field(default_factory=set)
+    requests: set[Request] = field(default_factory=set)
+    missed: bool = False
 
 
 class Recorder:
@@ -108,14 +69,23 @@ class Recorder:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: dict[str, set[Permission]] = defaultdict(set)
+        self.asked: dict[str, set[Request]] = defaultdict(set)
+        self.missed: set[str] = set()
         self._function: str | None = None
         made = vars(BaseClient)["_make_api_call"]
 
         def call(client: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
-            if self._function is not None:
-                service = client.meta.service_model.service_name
-                self.seen[self._function].add(permission(service, operation, arguments))
-            return made(client, operation, arguments)
+            if self._function is None:
+                return made(client, operation, arguments)
+            wanted = permission(client.meta.service_model.service_name, operation, arguments)
+            self.seen[self._function].add(wanted)
+            self.asked[self._function].update(requests(wanted[0], arguments))
+            try:
+                return made(client, operation, arguments)
+            except client.exceptions.ClientError as error:
+                if error.response["Error"]["Code"] == "NoSuchKey":
+                    self.missed.add(self._function)
+                raise
 
         monkeypatch.setattr(BaseClient, "_make_api_call", call)
 
@@ -173,14 +143,16 @@ def a_whole_job(play: Play) -> None:
         play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
         play("tick", event("tick"))
     fire = next(iter(deployment.world.started().values()))
+    deployment.world.update_row(str(fire["job"]), str(fire["rule"]), {"FireId": {"S": str(fire["fireId"])}})
     recent = fire | {"firedAt": iso_time(time.time() - 60.0)}
     decided = [play("decide_stop", recent | {"attempt": attempt})["decision"] for attempt in ("first", "final")]
     assert decided[0] == "stop"
     play("compose_alert", event("compose_alert"))
     play("build_report", event("build_report_fire"))
-    planned = play("plan_report", event("plan_report"))
-    for item in planned["items"]:
-        play("digest_profile", item)
+    for fewest in (FEWEST_NODES, 1):
+        play.patch.setattr(plan, "FEWEST_NODES", fewest)
+        for item in play("plan_report", event("plan_report"))["items"]:
+            play("digest_profile", item)
     play("build_report", event("build_report_full"))
     play("build_report", event("build_report_drop"))
     deployment.set_status("Completed")
@@ -208,13 +180,26 @@ def what_was_left_undone(play: Play) -> None:
 
 
 def a_job_outside_sagemaker(play: Play) -> None:
-    """Play a profile of which SageMaker knows nothing, and which falls silent."""
+    """Play a profile of which SageMaker knows nothing, which falls silent, and which SageMaker comes to know."""
     some = recorded_objects()[:40]
     play.deployment.put(some)
     play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
     for _ in range(2):
         play("tick", event("tick"))
         play.later(700.0)
+    play.deployment.create_training_job()
+    play("tick", event("tick"))
+
+
+def an_end_that_the_profile_tells(play: Play) -> None:
+    """Play a job of whose end the profile tells before any event does."""
+    deployment = play.deployment
+    deployment.create_training_job()
+    some = recorded_objects()[:40]
+    deployment.put(some)
+    play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
+    deployment.set_status("Completed")
+    play("evaluate_objects", event("sqs_training_job_end"))
 
 
 def two_days_of_the_canary(play: Play) -> None:
@@ -232,21 +217,30 @@ SCENARIOS: tuple[Callable[[Play], None], ...] = (
     a_whole_job,
     what_was_left_undone,
     a_job_outside_sagemaker,
+    an_end_that_the_profile_tells,
     two_days_of_the_canary,
 )
 
 
 @pytest.fixture(scope="module")
-def seen() -> Mapping[str, set[Permission]]:
-    """Return what each function was seen to ask for in all scenarios together."""
-    found: dict[str, set[Permission]] = defaultdict(set)
+def recorded() -> Mapping[str, Recorded]:
+    """Return what each function was seen to do in all scenarios together."""
+    found: dict[str, Recorded] = defaultdict(Recorded)
     for scenario in SCENARIOS:
         with mock_aws(), pytest.MonkeyPatch.context() as patch:
             recorder = Recorder(patch)
             scenario(Play(Deployment(offline_clients(), patch, Printed()), recorder, patch))  # type: ignore[arg-type]
             for function, permissions in recorder.seen.items():
-                found[function] |= permissions
+                found[function].permissions.update(permissions)
+                found[function].requests.update(recorder.asked[function])
+                found[function].missed |= function in recorder.missed
     return found
+
+
+@pytest.fixture(scope="module")
+def seen(recorded: Mapping[str, Recorded]) -> Mapping[str, set[Permission]]:
+    """Return which permissions each function was seen to need."""
+    return {function: each.permissions for function, each in recorded.items()} | {"compose_alert": set()}
 
 
 class Printed:
@@ -289,6 +283,30 @@ def test_given_a_function_when_it_has_done_all_that_it_does_then_nothing_was_ask
     template: Template, seen: Mapping[str, set[Permission]], role: str
 ) -> None:
     assert seen[ROLES[role]] - granted(template, role) == set()
+
+
+def statements_of(template: Template, role: str) -> list[Statement]:
+    return [statement for holder, statement in template.role_statements() if holder == role]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_given_a_function_when_it_has_done_all_that_it_does_then_iam_would_have_refused_no_request(
+    template: Template, recorded: Mapping[str, Recorded], role: str
+) -> None:
+    statements = statements_of(template, role)
+    asked = recorded[ROLES[role]].requests if ROLES[role] in recorded else set()
+    assert bool(asked) == (role != "ActionsComposeAlertRole")
+    assert [each for each in asked if not any(allows(statement, each) for statement in statements)] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_given_a_function_that_asks_for_what_is_not_there_when_s3_answers_then_it_is_not_called_forbidden(
+    template: Template, recorded: Mapping[str, Recorded], role: str
+) -> None:
+    """Who may not list the bucket, whatever the prefix, is told of a missing object that it is forbidden."""
+    listing = [each for each in statements_of(template, role) if "s3:ListBucket" in each.actions and not each.condition]
+    missed = ROLES[role] in recorded and recorded[ROLES[role]].missed
+    assert listing or not missed
 
 
 def actions_of(definition: object) -> set[str]:

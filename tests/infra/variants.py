@@ -21,6 +21,7 @@ PERSON = {
     "stop_switch": "dry-run",
 }
 CHINA_KEY = "arn:aws-cn:kms:cn-north-1:111122223333:key/0b6a1f0e-5f4c-4c53-9a9f-7d1c1f1f8d10"
+SHARED_BUDGET = "arn:aws:dynamodb:us-east-1:111122223333:table/TrainGuard-StorageRuleStateA1B2C3D4"
 GOVCLOUD_BUS = "arn:aws-us-gov:events:us-gov-west-1:444455556666:event-bus/findings"
 
 CONTEXTS: Mapping[str, Mapping[str, object]] = {
@@ -46,6 +47,7 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "subnet_ids": ["subnet-0123456789abcdef0"],
         "security_group_ids": "sg-0123456789abcdef0",
         "central_bus_arn": "arn:aws:events:eu-west-1:444455556666:event-bus/findings",
+        "stop_budget_table": SHARED_BUDGET,
         "alert_emails": "ml@example.com",
         "operations_emails": "platform@example.com",
     },

@@ -1,0 +1,96 @@
+"""Judges calls as IAM would: by action, by what is asked for, and by what the conditions of a statement look at."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tests.functional import deployment
+from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.infra.template import Statement
+from trainguard.adapters.memory.settings import DEFAULT_SETTINGS
+
+_HERE = "{AWS::Region}:{AWS::AccountId}"
+_BUCKET = "arn:{AWS::Partition}:s3:::"
+_PARAMETER = f"arn:{{AWS::Partition}}:ssm:{_HERE}:parameter"
+_JOB = f"arn:{{AWS::Partition}}:sagemaker:{_HERE}:training-job/"
+
+_BUCKETS = {deployment.BUCKET: "{StorageProfiles}"}
+_TABLES = {JOBS: "{StorageJobs.Arn}", NODE_STATE: "{StorageNodeState.Arn}", RULE_STATE: "{StorageRuleState.Arn}"}
+_MACHINES = {"fire": "{ActionsFire.Arn}", "report": "{ReportsReport.Arn}"}
+_QUEUES = {"doorbells": "{IngestDoorbells.Arn}"}
+_PARAMETERS = {DEFAULT_SETTINGS: "{SettingsStackDefault}", deployment.STOP_SWITCH: "{ActionsStopSwitch}"}
+"""What functions are told on moto, and what the template calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What IAM is asked: an action on a resource, in the template's words, and values that conditions may look at."""
+
+    action: str
+    resource: str
+    context: tuple[tuple[str, str], ...] = ()
+
+
+def requests(action: str, arguments: Mapping[str, Any]) -> Iterator[Request]:
+    """Yield what IAM is asked for a call with ``arguments``; most calls ask once, a deletion once an object."""
+    match action.partition(":")[0]:
+        case "s3":
+            yield from _of_bucket(action, arguments)
+        case "dynamodb":
+            index = f"/index/{arguments['IndexName']}" if "IndexName" in arguments else ""
+            key = arguments.get("Key", arguments.get("Item", {})).get("TrainingJobName", {}).get("S")
+            context = (("dynamodb:LeadingKeys", key),) if key else ()
+            yield Request(action, _TABLES[arguments["TableName"]] + index, context)
+        case "sqs":
+            yield Request(action, _QUEUES[arguments["QueueUrl"].rpartition("/")[2]])
+        case "states":
+            yield Request(action, _MACHINES[arguments["stateMachineArn"].rpartition(":")[2]])
+        case "ssm":
+            yield Request(action, _PARAMETER + _PARAMETERS.get(arguments["Name"], arguments["Name"]))
+        case "sagemaker":
+            named = arguments.get("TrainingJobName") or arguments["ResourceArn"].rpartition("/")[2]
+            yield Request(action, _JOB + named)
+        case service:
+            raise AssertionError(f"nobody has said what IAM is asked for {service}")
+
+
+def _of_bucket(action: str, arguments: Mapping[str, Any]) -> Iterator[Request]:
+    bucket = _BUCKET + _BUCKETS[arguments["Bucket"]]
+    if action == "s3:ListBucket":
+        yield Request(action, bucket, (("s3:prefix", arguments["Prefix"]),))
+        return
+    deleted = arguments.get("Delete", {}).get("Objects", ())
+    for key in [each["Key"] for each in deleted] or [arguments["Key"]]:
+        yield Request(action, f"{bucket}/{key}")
+
+
+def allows(statement: Statement, request: Request) -> bool:
+    """Say whether a statement of a role allows what is asked."""
+    return (
+        statement.effect == "Allow"
+        and request.action in statement.actions
+        and any(fnmatchcase(request.resource, pattern) for pattern in statement.resources)
+        and all(_met(operator, tests, request) for operator, tests in statement.condition.items())
+    )
+
+
+def _met(operator: str, tests: Mapping[str, Any], request: Request) -> bool:
+    """Say whether a condition holds; of a key that was not given only ``ForAllValues`` holds."""
+    quantifier, _, plain = operator.rpartition(":")
+    assert quantifier in {"", "ForAllValues"}
+    for key, wanted in tests.items():
+        given = [value for name, value in request.context if name == key]
+        if not given and not quantifier:
+            return False
+        allowed = [wanted] if isinstance(wanted, str) else list(wanted)
+        if not all(any(_like(plain, value, each) for each in allowed) for value in given):
+            return False
+    return True
+
+
+def _like(operator: str, value: str, wanted: str) -> bool:
+    if operator == "StringEquals":
+        return value == wanted
+    assert operator == "StringLike"
+    return fnmatchcase(value, wanted)

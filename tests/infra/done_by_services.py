@@ -1,0 +1,57 @@
+"""What services of AWS do with the roles of the stack, of which no code of ours says anything."""
+
+from collections.abc import Mapping
+
+ROLES = {
+    "EvaluationEvaluateObjectsRole": "evaluate_objects",
+    "EvaluationTickRole": "tick",
+    "LifecycleJobLifecycleRole": "job_lifecycle",
+    "ActionsDecideStopRole": "decide_stop",
+    "ActionsComposeAlertRole": "compose_alert",
+    "CanaryRole": "canary",
+    "ReportsPlanReportRole": "plan_report",
+    "ReportsDigestProfileRole": "digest_profile",
+    "ReportsBuildReportRole": "build_report",
+}
+
+BY_LAMBDA = {
+    "logs:CreateLogStream": "Lambda writes the function's log with its role",
+    "logs:PutLogEvents": "Lambda writes the function's log with its role",
+    "xray:PutTraceSegments": "Lambda sends the function's traces with its role",
+    "xray:PutTelemetryRecords": "Lambda sends the function's traces with its role",
+}
+BY_QUEUE = {
+    "sqs:ReceiveMessage": "Lambda polls the doorbell queue with the function's role",
+    "sqs:DeleteMessage": "Lambda deletes what was handled with the function's role",
+    "sqs:GetQueueAttributes": "Lambda scales its polling with the function's role",
+}
+MISSING_OBJECTS = {"s3:ListBucket": "without it S3 says of an object that is not there that it is forbidden"}
+BY_STATES = {
+    "logs:CreateLogDelivery": "Step Functions sets up the delivery of its execution log",
+    "logs:GetLogDelivery": "Step Functions looks after the delivery of its execution log",
+    "logs:UpdateLogDelivery": "Step Functions looks after the delivery of its execution log",
+    "logs:DeleteLogDelivery": "Step Functions ends the delivery of its execution log",
+    "logs:ListLogDeliveries": "Step Functions finds the delivery of its execution log",
+    "logs:PutResourcePolicy": "Step Functions lets the delivery write the log group",
+    "logs:DescribeResourcePolicies": "Step Functions finds the policy that lets the delivery write",
+    "logs:DescribeLogGroups": "Step Functions finds its log group",
+    "xray:PutTraceSegments": "Step Functions sends traces",
+    "xray:PutTelemetryRecords": "Step Functions sends traces",
+    "xray:GetSamplingRules": "Step Functions asks which executions to trace",
+    "xray:GetSamplingTargets": "Step Functions asks which executions to trace",
+}
+BY_MAP = {
+    "states:StartExecution": "a Distributed Map starts an execution for each item",
+    "states:DescribeExecution": "a Distributed Map follows its executions",
+    "states:StopExecution": "a Distributed Map stops its executions when it is stopped",
+}
+
+DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(ROLES, BY_LAMBDA),
+    "EvaluationEvaluateObjectsRole": BY_LAMBDA | BY_QUEUE,
+    "EvaluationTickRole": BY_LAMBDA | MISSING_OBJECTS,
+    "CanaryRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed step with the function's role"},
+    "ActionsFireRole": BY_STATES,
+    "ReportsReportRole": BY_STATES | BY_MAP,
+}
+"""Actions of a role that no code of ours asks for, each with who does it and why."""

@@ -1,0 +1,141 @@
+"""What AWS refuses whatever IAM allows: sizes, counts and names, for each choice that a person may make."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.states_language import state_names
+from tests.infra.template import Resource, Template
+from tests.infra.variants import CONTEXTS
+
+VARIANTS = [name for name in CONTEXTS if name != "emulator"]
+
+QUEUE_POLICY_BYTES, QUEUE_POLICY_STATEMENTS, QUEUE_POLICY_CONDITIONS, QUEUE_POLICY_ACTIONS = 8_192, 20, 10, 7
+ROLE_POLICY_CHARACTERS = 10_240
+ENVIRONMENT_BYTES = 4_096
+NEW_ACCOUNTS_MEMORY_MIB = 3_008
+ALARM_METRICS = 10
+SHORT_ALARM_S, LONG_ALARM_S = 86_400, 604_800
+EVENT_PATTERN_CHARACTERS = 2_048
+DEFINITION_BYTES = 1_048_576
+TEMPLATE_BYTES, TEMPLATE_RESOURCES = 1_000_000, 500
+STATE_MACHINE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+STATE_NAME_CHARACTERS = 80
+DASHBOARD_METRICS = 2_500
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def template(request: pytest.FixtureRequest, variants: Path) -> Template:
+    """Return the template of each choice."""
+    (path,) = (variants / str(request.param)).glob("*.template.json")
+    return Template(path)
+
+
+def of_type(template: Template, kind: str) -> Iterator[Resource]:
+    found = list(template.of_type(kind).values())
+    assert found
+    yield from found
+
+
+def test_given_a_choice_when_the_policies_of_queues_are_read_then_sqs_takes_them(template: Template) -> None:
+    """The event dead letters' policy has a statement for each rule and topic: the conditions are what runs out."""
+    for policy in of_type(template, "AWS::SQS::QueuePolicy"):
+        document = policy.properties["PolicyDocument"]
+        tests = [key for entry in document["Statement"] for test in entry.get("Condition", {}).values() for key in test]
+        actions = [entry["Action"] for entry in document["Statement"] if isinstance(entry["Action"], list)]
+        assert len(json.dumps(document)) <= QUEUE_POLICY_BYTES
+        assert len(document["Statement"]) <= QUEUE_POLICY_STATEMENTS
+        assert len(tests) <= QUEUE_POLICY_CONDITIONS
+        assert all(len(each) <= QUEUE_POLICY_ACTIONS for each in actions)
+
+
+def test_given_a_choice_when_the_roles_are_read_then_their_policies_are_short_enough(template: Template) -> None:
+    for role in of_type(template, "AWS::IAM::Role"):
+        assert len(json.dumps(role.properties["Policies"])) <= ROLE_POLICY_CHARACTERS
+
+
+def test_given_a_new_account_when_deployed_then_its_ten_executions_and_three_gigabytes_are_enough(
+    template: Template,
+) -> None:
+    """Reserved concurrency must leave an account unreserved executions, of which a new one has none to spare."""
+    for function in of_type(template, "AWS::Lambda::Function"):
+        assert "ReservedConcurrentExecutions" not in function.properties
+        assert function.properties["MemorySize"] <= NEW_ACCOUNTS_MEMORY_MIB
+        assert len(json.dumps(function.properties["Environment"]["Variables"])) <= ENVIRONMENT_BYTES
+    for mapping in of_type(template, "AWS::Lambda::EventSourceMapping"):
+        assert mapping.properties["ScalingConfig"]["MaximumConcurrency"] >= 2
+
+
+def test_given_a_choice_when_the_alarms_are_read_then_cloudwatch_takes_them(template: Template) -> None:
+    for alarm in of_type(template, "AWS::CloudWatch::Alarm"):
+        metrics = [each for each in alarm.properties.get("Metrics", []) if "MetricStat" in each]
+        assert len(metrics) <= ALARM_METRICS
+        periods = {each["MetricStat"]["Period"] for each in metrics} or {alarm.properties["Period"]}
+        (period,) = periods
+        most = LONG_ALARM_S if period >= 3_600 else SHORT_ALARM_S
+        assert period * alarm.properties["EvaluationPeriods"] <= most
+
+
+def test_given_a_choice_when_the_dashboard_is_read_then_its_searches_name_the_namespace_as_cloudwatch_reads_it(
+    template: Template,
+) -> None:
+    """A namespace with a hyphen, as a stack's name may have, must stand in quotation marks."""
+    for dashboard in of_type(template, "AWS::CloudWatch::Dashboard"):
+        searches = re.findall(r"SEARCH\('\{(.+?),", dashboard.properties["DashboardBody"])
+        assert searches
+        assert all(re.fullmatch(r'\\"[A-Za-z0-9-]+\\"', each) for each in searches)
+        assert dashboard.properties["DashboardBody"].count('"stat"') <= DASHBOARD_METRICS
+
+
+def test_given_a_choice_when_the_rules_are_read_then_their_patterns_are_short_enough(template: Template) -> None:
+    for rule in of_type(template, "AWS::Events::Rule"):
+        assert len(json.dumps(rule.properties.get("EventPattern", {}))) <= EVENT_PATTERN_CHARACTERS
+
+
+def test_given_a_choice_when_the_state_machines_are_read_then_names_and_definitions_are_short_enough(
+    template: Template,
+) -> None:
+    for machine in of_type(template, "AWS::StepFunctions::StateMachine"):
+        assert len(machine.properties["DefinitionString"].encode()) <= DEFINITION_BYTES
+        assert STATE_MACHINE_NAME.fullmatch(machine.properties.get("StateMachineName", "given"))
+
+
+def test_given_a_choice_when_the_states_are_listed_then_no_name_stands_twice_in_a_machine(template: Template) -> None:
+    """Not even in two branches or maps: Step Functions answers with ``DUPLICATE_STATE_NAME``."""
+    for machine in of_type(template, "AWS::StepFunctions::StateMachine"):
+        names = list(state_names(json.loads(machine.properties["DefinitionString"])))
+        assert len(names) == len(set(names)) > 5
+        assert all(len(name) <= STATE_NAME_CHARACTERS for name in names)
+
+
+def test_given_a_choice_when_the_logs_of_state_machines_are_read_then_they_need_no_line_in_the_accounts_policy(
+    template: Template,
+) -> None:
+    """The account has 5,120 characters for the log groups that services write to, but for names that begin so."""
+    groups = template.of_type("AWS::Logs::LogGroup")
+    for machine in of_type(template, "AWS::StepFunctions::StateMachine"):
+        (destination,) = machine.properties["LoggingConfiguration"]["Destinations"]
+        arn = destination["CloudWatchLogsLogGroup"]["LogGroupArn"]
+        name: Any = groups[arn.strip("{}").removesuffix(".Arn")].properties["LogGroupName"]
+        assert name.startswith("/aws/vendedlogs/states/")
+        assert "{AWS::StackId}" in name, "a log that outlived its stack would be in the way of the next of that name"
+
+
+def test_given_a_choice_when_measured_then_cloudformation_takes_the_template(template: Template) -> None:
+    assert len(template.text.encode()) <= TEMPLATE_BYTES
+    assert len(template.resources) <= TEMPLATE_RESOURCES
+
+
+def test_given_a_choice_when_the_policies_of_resources_are_read_then_each_lets_in_one_source(
+    template: Template,
+) -> None:
+    """Without, the rules and topics of every account could send: a service that is let in serves all of them."""
+    let_in = [entry for _, entry, _ in template.resource_policy_statements() if entry.effect == "Allow"]
+    assert let_in
+    for statement in let_in:
+        assert {key for test in statement.condition.values() for key in test} & {"aws:SourceArn", "aws:SourceAccount"}
+        assert len(statement.actions) == 1
