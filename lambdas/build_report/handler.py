@@ -7,21 +7,13 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.environment import BuildReportEnvironment, load_environment
-from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.adapters.report_wiring import over_stores
 from trainguard.report.stack.build import StackReports
 
 logger = Logger()
 environment = load_environment(BuildReportEnvironment, os.environ, function="build_report")
-clients = Clients()
-reports = StackReports(
-    jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
-    nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
-    objects=S3ProfileObjects(client=clients.s3),
-)
+reports = over_stores(StackReports, environment)
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -7,8 +7,7 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.adapters.report_wiring import profile_objects
 from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DigestItem
 
@@ -16,8 +15,7 @@ RESERVE_MS = 60_000
 """What one more object, and writing the part, may take."""
 
 logger = Logger()
-clients = Clients()
-objects = S3ProfileObjects(client=clients.s3)
+objects = profile_objects()
 
 
 @logger.inject_lambda_context(clear_state=True)

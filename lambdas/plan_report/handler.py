@@ -8,28 +8,27 @@ import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.adapters.clients import Clients
-from trainguard.adapters.dynamodb_jobs import DynamoJobs
-from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.environment import PlanReportEnvironment, load_environment
-from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.adapters.report_wiring import over_stores
 from trainguard.report.stack.plan import ReportPlanner
+
+RESERVE_MS = 60_000
+"""What the lists of a day, and the items, may take to be written."""
 
 logger = Logger()
 environment = load_environment(PlanReportEnvironment, os.environ, function="plan_report")
-clients = Clients()
-planner = ReportPlanner(
-    jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
-    nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
-    objects=S3ProfileObjects(client=clients.s3),
-)
+planner = over_stores(ReportPlanner, environment)
 
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with how many items there are, where their list lies, and the items where those are few."""
-    del context
-    planned = planner.plan(event["job"], event["run"], now=time.time())
+    planned = planner.plan(
+        event["job"],
+        event["run"],
+        now=time.time(),
+        has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS,
+    )
     logger.info("report planned", extra={"job": event["job"], "run": event["run"], "items": planned.count})
     answer: dict[str, Any] = msgspec.to_builtins(planned)
     return answer

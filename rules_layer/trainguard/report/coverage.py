@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainguard.engine.closing import expected_streams
-from trainguard.engine.job_verdicts import VANISHED_S
 from trainguard.engine.minute_order import MINUTE_S
 from trainguard.engine.session import DEGRADED, HARMLESS_COUNTERS
+from trainguard.engine.silence import VANISHED_S
 from trainguard.engine.system_session import MINUTE_LANE
 from trainguard.records import NodeRecord, Stream
 from trainguard.report.document import NodeCoverage

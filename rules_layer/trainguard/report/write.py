@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainguard.engine.items import items_of
 from trainguard.errors import ReportPageError, UnknownJobError
 from trainguard.ports import Jobs, NodeStates
 from trainguard.report.build import build_report
@@ -62,7 +63,7 @@ class ReportWriter:
         job = self._jobs.load(name)
         if job is None:
             raise UnknownJobError(name)
-        built = build_report(job, self._nodes.of_job(name), now=now, digests=digests, missing=missing)
+        built = build_report(job, items_of(job, self._nodes), now=now, digests=digests, missing=missing)
         place = ProfileRoot(job.prefix, job.job).report
         try:
             files = report_files(built)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
+import pytest
 
 from tests.support.judged_jobs import JOB, START, Node, judged_job
 from trainguard.engine.framework_stream import FrameworkState
@@ -85,8 +86,36 @@ def test_given_system_metrics_that_lack_some_when_asked_then_they_are_named() ->
     count_use(judged, ("GPU", "CPU"), network=False)
     found = named(judged)
     entry = found["System metrics: Network, CPU memory, I/O and GPU memory"]
-    assert "IOBottleneck finds nothing without I/O wait" in entry.unknown
+    assert entry.unknown == (
+        "OverallSystemUsage and the time lines have nothing on Network, CPU memory, I/O and GPU memory, and "
+        "IOBottleneck, BatchSize and GPUMemoryIncrease cannot judge."
+    )
     assert list(found) == ["Python profiles", entry.what]
+
+
+@pytest.mark.parametrize(
+    ("metric", "rules"),
+    [
+        ("GPU", "no rule on GPUs can judge"),
+        ("CPU", "CPUBottleneck, BatchSize and Dataloader cannot judge"),
+        ("I/O", "IOBottleneck cannot judge"),
+    ],
+)
+def test_given_one_metric_that_lacks_when_asked_then_the_rules_that_need_it_are_named(metric: str, rules: str) -> None:
+    judged = complete()
+    count_use(judged, tuple(name for name in PERCENTS if name != metric))
+
+    entry = named(judged)[f"System metrics: {metric}"]
+
+    assert entry.unknown.endswith(f" nothing on {metric}, and {rules}.")
+    assert "GPUUtilization, CPUUtilization, I/OWaitPercentage" in entry.how
+
+
+def test_given_a_metric_that_no_rule_needs_when_asked_then_no_rule_is_named() -> None:
+    judged = complete()
+    count_use(judged, PERCENTS, network=False)
+
+    assert named(judged)["System metrics: Network"].unknown.endswith(" have nothing on Network.")
 
 
 def test_given_nodes_without_gpus_when_asked_then_all_or_those_are_named() -> None:

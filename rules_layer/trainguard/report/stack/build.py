@@ -1,10 +1,12 @@
 """A job's report as the stack makes it: from state seconds after a fire, and with time lines from a run's parts."""
 
+from trainguard.engine.items import items_of
 from trainguard.errors import UnknownJobError
 from trainguard.ports import Jobs, NodeStates, ReportObjects
 from trainguard.records import JobRecord
 from trainguard.report.links import report_links
 from trainguard.report.stack.gather import PartsGatherer
+from trainguard.report.stack.order import RunOrder
 from trainguard.report.stack.plan import require_state
 from trainguard.report.write import ReportWriter, WrittenReport
 
@@ -17,6 +19,7 @@ class StackReports:
         self._nodes = nodes
         self._writer = ReportWriter(jobs=jobs, nodes=nodes, objects=objects)
         self._parts = PartsGatherer(objects=objects)
+        self._order = RunOrder(objects=objects)
 
     def of_fire(self, name: str, *, now: float) -> WrittenReport:
         """Write the report of a job's state, as `from_state` does, unless TrainGuard is done with the job.
@@ -37,12 +40,14 @@ class StackReports:
             When the job's state has expired: a report of nothing would replace what is there.
         """
         job = self._job(name)
-        require_state(job, self._nodes.of_job(name))
+        require_state(job, items_of(job, self._nodes))
         written = self._writer.write(name, now=now)
         return WrittenReport(_page(job), written.files)
 
     def full(self, name: str, run: str, *, now: float) -> WrittenReport:
         """Write the report of a job with the time lines of a run's parts; a repeat writes it again.
+
+        Nothing is written, and so no file counted, when a run that was planned later has one of its own.
 
         Raises
         ------
@@ -53,6 +58,8 @@ class StackReports:
         """
         job = self._job(name)
         gathered = self._parts.gather(job, run)
+        if not self._order.may_write(job, run):
+            return WrittenReport(_page(job), 0)
         written = self._writer.write(name, now=now, digests=gathered.digests, missing=gathered.missing)
         return WrittenReport(_page(job), written.files)
 

@@ -1,12 +1,13 @@
 """Digests one node's UTC day, in as many invocations as it takes."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from trainguard.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.errors import ObjectMissingError, ReportPartError, TelemetryFormatError
 from trainguard.ports import ProfileObjects
+from trainguard.report.stack.keys import MAX_LIST_BYTES, decode_keys
 from trainguard.report.stack.parts import MAX_PARTS, PARTS_TYPE, DigestItem, Part, encode_part
 from trainguard.report.stack.read import DayObjects
 from trainguard.telemetry.system import Samples
@@ -36,7 +37,7 @@ class DayDigester:
         """
         if item.until is not None and now > item.until:
             return msgspec.structs.replace(item, more=False)
-        day = DayObjects(self._objects, item)
+        day = DayObjects(self._objects, item, self._keys(item))
         digest = NodeDigest(item.node, item.axis)
         seen: Counter[str] = Counter()
         after, done = item.after, True
@@ -61,3 +62,13 @@ class DayDigester:
         self._objects.put(item.bucket, item.place.part(item), encode_part(part), PARTS_TYPE)
         more = not done and item.part + 1 < MAX_PARTS
         return msgspec.structs.replace(item, after=after, part=item.part + 1, more=more)
+
+    def _keys(self, item: DigestItem) -> Sequence[str] | None:
+        """Return the item's keys as the plan has listed them; None where it has not, or the list cannot be used."""
+        if not item.listed:
+            return None
+        name = item.place.keys(item.node, item.day)
+        try:
+            return decode_keys(name, self._objects.get(item.bucket, name, MAX_LIST_BYTES))
+        except (ObjectMissingError, ReportPartError):
+            return None

@@ -1,7 +1,8 @@
 """What the functions of a full report hand to one another in S3: the items to read, and digests of what was read.
 
 All lies under ``<job>/rule-output/TrainGuardReport/parts/<run>/``: ``items.json`` for the whole run, and
-``nodes/<node>/<day>.<number>``, a part for each invocation that read some of that node's day.
+``nodes/<node>/<day>.<number>``, a part for each invocation that read some of that node's day. Where the plan has listed
+a day for all nodes, ``keys/<node>/<day>`` has a node's keys.
 """
 
 import re
@@ -45,6 +46,8 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Number of the next part.
     more : bool
         Whether something is left to be read.
+    listed : bool
+        Whether the plan has left a list of the node's keys of the day.
     """
 
     job: str
@@ -58,11 +61,12 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     after: str = ""
     part: int = 0
     more: bool = True
+    listed: bool = False
 
     @property
     def date(self) -> str:
         """The day as ``YYYY-MM-DD``."""
-        return datetime.fromtimestamp(self.day, UTC).strftime("%Y-%m-%d")
+        return _date(self.day)
 
     @property
     def place(self) -> "RunPlace":
@@ -100,10 +104,18 @@ class RunPlace:
         """Return the key of the item's next part."""
         return f"{self.nodes}{item.node}/{item.date}.{item.part:03d}"
 
+    def keys(self, node: str, day: int) -> str:
+        """Return the key of the list of what a node wrote on a day, which begins at ``day``, epoch seconds."""
+        return f"{self.folder}keys/{node}/{_date(day)}"
+
     def parse_part(self, key: str) -> tuple[str, str, int] | None:
         """Return (node, date, number) of a part's key; None for any other object."""
         match = _PART_NAME.fullmatch(key.removeprefix(self.nodes))
         return None if match is None else (match["node"], match["day"], int(match["number"]))
+
+
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day, UTC).strftime("%Y-%m-%d")
 
 
 def encode_items(items: list[DigestItem]) -> bytes:

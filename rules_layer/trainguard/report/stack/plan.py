@@ -1,15 +1,17 @@
 """What a full report has to read: the nodes and days of a job, on one axis of time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from trainguard.engine.items import items_of
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.streams import JobStreams, open_streams
 from trainguard.errors import StateGoneError, UnknownJobError
 from trainguard.ports import Jobs, NodeStates, ReportObjects
 from trainguard.records import JobRecord, NodeRecord
+from trainguard.report.stack.keys import FEWEST_NODES, write_keys
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
 from trainguard.telemetry.keys import ProfileRoot, hour_folder
 from trainguard.timeline.axis import axis_for
@@ -42,8 +44,10 @@ class ReportPlanner:
         self._nodes = nodes
         self._objects = objects
 
-    def plan(self, name: str, run: str, *, now: float) -> PlannedReport:
+    def plan(self, name: str, run: str, *, now: float, has_time: Callable[[], bool] = lambda: True) -> PlannedReport:
         """Write the items of a job's report for the execution ``run``, which begins ``now``, epoch seconds.
+
+        Objects are listed for all nodes at once as long as ``has_time`` says so; else each item lists its own.
 
         Raises
         ------
@@ -59,11 +63,12 @@ class ReportPlanner:
             raise UnknownJobError(name)
         root = ProfileRoot(job.prefix, job.job)
         place = RunPlace(root, run)
-        records = self._nodes.of_job(name)
+        records = items_of(job, self._nodes)
         require_state(job, records)
         rules = plan_rules(job)
         streams = open_streams(name, rules, records)
         items = self._items(job, root, streams, rules.interval_s, run=run, until=now + READING_S)
+        items = self._listed(job, root, place, items, has_time)
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
@@ -84,6 +89,21 @@ class ReportPlanner:
             job=job.job, bucket=job.bucket, prefix=job.prefix, run=run, node="", day=0, axis=axis, until=until
         )
         return [msgspec.structs.replace(any_item, node=node, day=day) for node in nodes for day in days]
+
+    def _listed(
+        self, job: JobRecord, root: ProfileRoot, place: RunPlace, items: list[DigestItem], has_time: Callable[[], bool]
+    ) -> list[DigestItem]:
+        """List the days for all nodes, and return the items with what was listed."""
+        nodes = sorted({item.node for item in items})
+        if len(nodes) < FEWEST_NODES:
+            return items
+        listed = {
+            day
+            for day in sorted({item.day for item in items})
+            if has_time()
+            and write_keys(self._objects, job.bucket, root, place, nodes=nodes, day=day, has_time=has_time)
+        }
+        return [msgspec.structs.replace(item, listed=item.day in listed) for item in items]
 
     def _days(self, job: JobRecord, root: ProfileRoot, start: float, end: float) -> list[int]:
         """Return the first seconds of the days in the span that have folders."""

@@ -4,7 +4,7 @@ An object belongs to the day of the time in its name: the end of a minute or of 
 no object, whatever its events say.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainguard.engine.listing import ProfileListing, is_future
 from trainguard.errors import ForeignKeyError
@@ -18,6 +18,8 @@ from trainguard.timeline.objects import read_framework
 _HOUR_S = 3_600
 _MICROSECONDS = 1_000_000
 
+Parsed = SystemKey | FrameworkKey
+
 
 class DayObjects:
     """What a node wrote on a day.
@@ -27,25 +29,26 @@ class DayObjects:
     objects : ProfileObjects
     item : DigestItem
         The node and day, and after which key to begin.
+    keys : sequence of str, optional
+        The node's keys of the day, in order, where they were listed before.
     """
 
-    def __init__(self, objects: ProfileObjects, item: DigestItem) -> None:
-        root = ProfileRoot(item.prefix, item.job)
+    def __init__(self, objects: ProfileObjects, item: DigestItem, keys: Sequence[str] | None = None) -> None:
+        self._root = ProfileRoot(item.prefix, item.job)
         self._objects = objects
         self._item = item
-        self._listing = ProfileListing(objects=objects, bucket=item.bucket, root=root, node=item.node)
-        # Timelines may lie in the folder of the hour before; the folders of TensorFlow's traces are in local time.
-        self._places = ((root.framework, _HOUR_S), (root.tensorflow, DAY_S), (root.system, _HOUR_S))
+        self._keys = keys
+        self._listing = ProfileListing(objects=objects, bucket=item.bucket, root=self._root, node=item.node)
 
-    def listed(self) -> Iterator[tuple[str, SystemKey | FrameworkKey | None]]:
-        """Yield keys in order: timelines, traces, minutes; with what they say, or None where that is not of this day.
+    def listed(self) -> Iterator[tuple[str, Parsed | None]]:
+        """Yield keys in order: timelines, traces, minutes; with what they say, or None where that is not of this item.
 
         The others are yielded too, because to pass those of a thousand nodes takes longer than a function has.
         """
-        for prefix, slack_s in self._places:
-            yield from self._keys_under(prefix, slack_s)
+        for key, parsed in self._all():
+            yield key, parsed if parsed is not None and parsed.node == self._item.node else None
 
-    def read(self, key: str, parsed: SystemKey | FrameworkKey) -> Samples | FrameworkEvents:
+    def read(self, key: str, parsed: Parsed) -> Samples | FrameworkEvents:
         """Read one object.
 
         Raises
@@ -59,24 +62,44 @@ class DayObjects:
             return read_system_object(key, self._listing.get(key), node=parsed.node, minute=parsed.minute)
         return read_framework(self._listing, key, parsed)
 
-    def _keys_under(self, prefix: str, slack_s: int) -> Iterator[tuple[str, SystemKey | FrameworkKey | None]]:
-        first = hour_folder(max(self._item.day - slack_s, 0))
-        last = hour_folder(self._item.day + DAY_S - 1 + slack_s)
-        begin = max(self._item.after, f"{prefix}{first}")
-        for listed in self._objects.list(self._item.bucket, prefix, begin):
+    def _all(self) -> Iterator[tuple[str, Parsed | None]]:
+        item = self._item
+        if self._keys is None:
+            yield from keys_of_day(self._objects, item.bucket, self._root, item.day, after=item.after)
+            return
+        for key in self._keys:
+            if key > item.after:
+                yield key, _parsed(key, item.day)
+
+
+def keys_of_day(
+    objects: ProfileObjects, bucket: str, root: ProfileRoot, day: int, *, after: str = ""
+) -> Iterator[tuple[str, Parsed | None]]:
+    """Yield the keys after ``after`` in the folders of a day, of all nodes and in order, with what they say.
+
+    None stands for what is not of the day that begins at ``day``, epoch seconds, or no object of a profile.
+    """
+    # Timelines may lie in the folder of the hour before; the folders of TensorFlow's traces are in local time.
+    for prefix, slack_s in ((root.framework, _HOUR_S), (root.tensorflow, DAY_S), (root.system, _HOUR_S)):
+        first = hour_folder(max(day - slack_s, 0))
+        last = hour_folder(day + DAY_S - 1 + slack_s)
+        for listed in objects.list(bucket, prefix, max(after, f"{prefix}{first}")):
             if listed.key.removeprefix(prefix).partition("/")[0] > last:
-                return
-            yield listed.key, self._ours(listed)
+                break
+            yield listed.key, _of_day(listed, day)
 
-    def _ours(self, listed: ListedObject) -> SystemKey | FrameworkKey | None:
-        try:
-            parsed = parse_key(listed.key)
-        except ForeignKeyError:
-            return None  # its own doorbell counted and named it
-        if isinstance(parsed, EndKey) or is_future(parsed, listed.last_modified) or not self._is_of_day(parsed):
-            return None
-        return parsed
 
-    def _is_of_day(self, parsed: SystemKey | FrameworkKey) -> bool:
-        at_s = parsed.minute if isinstance(parsed, SystemKey) else parsed.end_us // _MICROSECONDS
-        return parsed.node == self._item.node and 0 <= at_s - self._item.day < DAY_S
+def _of_day(listed: ListedObject, day: int) -> Parsed | None:
+    parsed = _parsed(listed.key, day)
+    return None if parsed is None or is_future(parsed, listed.last_modified) else parsed
+
+
+def _parsed(key: str, day: int) -> Parsed | None:
+    try:
+        parsed = parse_key(key)
+    except ForeignKeyError:
+        return None  # its own doorbell counted and named it
+    if isinstance(parsed, EndKey):
+        return None
+    at_s = parsed.minute if isinstance(parsed, SystemKey) else parsed.end_us // _MICROSECONDS
+    return parsed if 0 <= at_s - day < DAY_S else None

@@ -1,0 +1,175 @@
+"""What a full report lists: each page of keys once for all nodes, and the same objects as listings of one's own."""
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.report_runs import FOLDER, NOW, ReportRun, finished_world
+from tests.support.small_job import BUCKET, JOB, START
+from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.errors import ReportPartError
+from trainguard.records import NodeKey
+from trainguard.report.stack import keys as day_keys
+from trainguard.report.stack import plan
+from trainguard.report.stack.digest import DayDigester
+from trainguard.report.stack.keys import FEWEST_NODES, decode_keys, encode_keys
+from trainguard.report.stack.parts import DAY_S, DigestItem, decode_items
+from trainguard.report.stack.plan import ReportPlanner
+from trainguard.telemetry.keys import ProfileRoot, system_key
+
+ROOT = ProfileRoot("", JOB)
+PAGE = 100
+MINUTES = 60
+LIST, GET = "ProfileObjects.list", "ProfileObjects.get"
+KEYS = f"{FOLDER}parts/run/keys/"
+
+
+@pytest.fixture(scope="module")
+def done() -> MemoryWorld:
+    """Return the stores of a job of two nodes that has ended."""
+    return finished_world()
+
+
+def world_of(done: MemoryWorld, nodes: int) -> MemoryWorld:
+    """Return stores of such a job with so many nodes, an hour of minutes each, in pages of a hundred keys."""
+    world = MemoryWorld()
+    world.objects = MemoryProfileObjects(faults=world.faults, page_size=PAGE)
+    world.objects.now = NOW
+    record = done.jobs.load(JOB)
+    assert record is not None
+    world.jobs.register(record)
+    (system,) = (each for each in done.nodes.of_job(JOB) if each.key.node_kind == "algo-1#system")
+    for number in range(1, nodes + 1):
+        node = f"algo-{number}"
+        world.nodes.save(replace(system, key=NodeKey(JOB, node, "system"), version=0))
+        for minute in range(START, START + 60 * MINUTES, 60):
+            world.objects.put(BUCKET, system_key(ROOT, node, minute), b"", "application/json")
+    return world
+
+
+def planned(world: MemoryWorld, has_time: Callable[[], bool] = lambda: True) -> list[DigestItem]:
+    planner = ReportPlanner(jobs=world.jobs, nodes=world.nodes, objects=world.objects)
+    place = planner.plan(JOB, "run", now=NOW, has_time=has_time)
+    return decode_items(place.key, world.objects.get(BUCKET, place.key, 10_000_000))
+
+
+def digested(world: MemoryWorld, item: DigestItem) -> int:
+    """Digest an item; return how many objects of the profile were read."""
+    before = world.faults.calls.count(GET)
+    left = DayDigester(objects=world.objects, has_time=lambda: True).digest(item, now=NOW)
+    assert not left.more
+    return world.faults.calls.count(GET) - before - item.listed
+
+
+def listings(world: MemoryWorld) -> int:
+    return world.faults.calls.count(LIST)
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(1, 3), (8, 7), (64, 41)])
+def test_given_more_nodes_when_a_report_is_planned_and_digested_then_listings_grow_with_the_objects_alone(
+    done: MemoryWorld, nodes: int, most: int
+) -> None:
+    world = world_of(done, nodes)
+    items = planned(world)
+    assert [digested(world, item) for item in items] == [MINUTES] * nodes
+    pages = -(-nodes * MINUTES // PAGE)
+    assert most == pages + 2  # none of them holds timelines or traces
+    assert listings(world) == most
+
+
+def test_given_few_nodes_when_planned_then_each_digest_lists_for_itself(done: MemoryWorld) -> None:
+    world = world_of(done, FEWEST_NODES - 1)
+    assert {item.listed for item in planned(world)} == {False}
+    assert listings(world) == 0
+
+
+def test_given_no_time_when_planned_then_each_digest_lists_for_itself_and_reads_as_much(done: MemoryWorld) -> None:
+    world = world_of(done, FEWEST_NODES)
+    items = planned(world, has_time=lambda: False)
+    assert ({item.listed for item in items}, listings(world)) == ({False}, 0)
+    assert [digested(world, item) for item in items] == [MINUTES] * FEWEST_NODES
+
+
+def test_given_a_day_that_is_too_large_or_takes_too_long_when_planned_then_no_list_of_it_is_left(
+    done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(done, FEWEST_NODES)
+    monkeypatch.setattr(day_keys, "MOST_KEYS", FEWEST_NODES * MINUTES)
+    assert {item.listed for item in planned(world)} == {True}
+    monkeypatch.setattr(day_keys, "MOST_KEYS", FEWEST_NODES * MINUTES - 1)
+    fresh = world_of(done, FEWEST_NODES)
+    assert {item.listed for item in planned(fresh)} == {False}
+    monkeypatch.setattr(day_keys, "_LOOKS_EVERY", 10)
+    looks = itertools.count()
+    slow = world_of(done, FEWEST_NODES)
+    assert {item.listed for item in planned(slow, has_time=lambda: next(looks) < 3)} == {False}
+    for stores in (fresh, slow):
+        assert list(stores.objects.list(BUCKET, KEYS, "")) == []
+
+
+@pytest.mark.parametrize("body", [None, b"", b"none", encode_keys(["a"])[:-1]])
+def test_given_a_list_that_cannot_be_read_when_digested_then_the_digest_lists_for_itself(
+    done: MemoryWorld, body: bytes | None
+) -> None:
+    world = world_of(done, FEWEST_NODES)
+    item = planned(world)[0]
+    name = item.place.keys(item.node, item.day)
+    if body is None:
+        world.objects.delete(BUCKET, [name])
+    else:
+        world.objects.put(BUCKET, name, body, "")
+    before = listings(world)
+    assert digested(world, item) == MINUTES
+    assert listings(world) > before
+
+
+def test_given_lists_when_a_report_is_made_then_it_is_the_same_and_they_are_deleted(
+    done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(threshold: int) -> tuple[object, int]:
+        monkeypatch.setattr(plan, "FEWEST_NODES", threshold)
+        run = ReportRun(done, name=f"report-{threshold}")
+        before = len(done.faults.calls)
+        ending = run.run()
+        assert ending.status == "SUCCEEDED", ending.cause
+        written = done.faults.calls[before:].count("ProfileObjects.put")
+        assert list(done.objects.list(BUCKET, f"{FOLDER}parts/", "")) == []
+        return json.loads(done.objects.get(BUCKET, f"{FOLDER}report.json", 100_000_000)), written
+
+    own, few = report(3), report(2)
+    assert few[0] == own[0]
+    assert few[1] == own[1] + 2
+
+
+def test_given_an_object_of_another_day_or_node_in_a_list_when_digested_then_it_is_left_out(done: MemoryWorld) -> None:
+    world = world_of(done, FEWEST_NODES)
+    item = planned(world)[0]
+    foreign = [
+        system_key(ROOT, "algo-99", START),
+        system_key(ROOT, item.node, START - DAY_S),
+        "elsewhere/secret.json",
+        f"{ROOT.system}training_job_end.ts",
+        system_key(ROOT, item.node, START),
+    ]
+    world.objects.put(BUCKET, item.place.keys(item.node, item.day), encode_keys(foreign), "")
+    assert digested(world, item) == 1
+
+
+@given(st.lists(st.text(max_size=60), max_size=30))
+def test_given_any_keys_when_packed_then_they_read_back_and_a_cut_list_is_refused(keys: list[str]) -> None:
+    body = encode_keys(keys)
+    assert decode_keys("list", body) == keys
+    with pytest.raises(ReportPartError, match="'list'"):
+        decode_keys("list", body[:-1])
+
+
+def test_given_a_list_that_unpacks_to_too_much_when_read_then_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(day_keys, "MAX_LIST_BYTES", 1_000)
+    with pytest.raises(ReportPartError, match="more than 1,000 bytes"):
+        decode_keys("list", encode_keys(["a" * 2_000]))

@@ -1,0 +1,75 @@
+"""Low GPUs that no rule explains: bottlenecks too few to fire are named where they are a good part of the loss."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.judged_jobs import Node, ended, judged_job
+from tests.support.verdicts import fired, over
+from tests.unit.report.test_verdict import told
+from trainguard.engine.episodes import Episode
+from trainguard.engine.slots import Verdict
+from trainguard.records import Status
+from trainguard.report.verdict import verdict_of
+from trainguard.rules.judgement import Judgement
+
+
+def counted_bottleneck(rule: str, hits: int) -> Verdict:
+    """Return the verdict of a bottleneck rule that counted so many of 1,000 points, too few to fire."""
+    judgement = Judgement(Status.OK, f"{rule} is quiet.", pooled=(hits, 1_000))
+    return Verdict(rule, judgement, Episode())
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("CPUBottleneck", "the CPU cores could not keep up with the GPUs"),
+        ("IOBottleneck", "the GPUs waited for storage or other I/O"),
+    ],
+)
+def test_given_bottlenecks_too_few_to_fire_when_they_are_a_third_of_what_low_gpus_cost_then_they_are_named(
+    rule: str, words: str
+) -> None:
+    low = fired("LowGPUUtilization", wasted=0.6)
+
+    assert told(low, counted_bottleneck(rule, 305), job=ended()).health == (
+        f"This job was not healthy: its GPU was 31 % busy on average, in part because {words}, in 30.5 % of the points "
+        "(LowGPUUtilization, critical)."
+    )
+    assert "for no reason that the profile shows" in told(low, counted_bottleneck(rule, 199)).health
+
+
+def test_given_two_bottlenecks_too_few_to_fire_when_low_gpus_are_told_then_the_larger_is_named() -> None:
+    low = fired("LowGPUUtilization", wasted=0.6)
+    verdict = told(low, counted_bottleneck("CPUBottleneck", 300), counted_bottleneck("IOBottleneck", 400))
+
+    assert "in part because the GPUs waited for storage or other I/O, in 40 % of the points" in verdict.health
+
+
+def test_given_an_idle_node_when_there_were_bottlenecks_before_then_it_did_not_stop_because_of_them() -> None:
+    idle = fired("LowGPUUtilization", wasted=0.6, idle_node="idle", worst="algo-1")
+
+    assert "because the GPUs of algo-1 stopped working" in told(idle, counted_bottleneck("CPUBottleneck", 400)).health
+
+
+def test_given_bottlenecks_on_one_node_of_two_when_low_gpus_are_told_then_the_share_is_of_the_job() -> None:
+    low = fired("LowGPUUtilization", wasted=0.9, nodes=(2, 2))
+    one, other = counted_bottleneck("CPUBottleneck", 480), counted_bottleneck("CPUBottleneck", 20)
+    judged = judged_job(
+        low, one, nodes=[Node(), Node(name="algo-2")], by_node={"CPUBottleneck": {"algo-1": one, "algo-2": other}}
+    )
+
+    assert "for no reason that the profile shows" in verdict_of(judged).health
+
+
+def test_given_a_bottleneck_that_has_fired_before_when_low_gpus_are_told_then_it_is_named_as_found_and_not_twice() -> (
+    None
+):
+    low = fired("LowGPUUtilization", wasted=0.6)
+    earlier = over("CPUBottleneck", wasted=0.1)
+    counted = replace(earlier, judgement=replace(earlier.judgement, pooled=(400, 1_000)))
+
+    health = told(low, counted).health
+
+    assert "in part because" not in health
+    assert "also found: CPUBottleneck" in health
