@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import copy2
 
+from infra.taken_names import taken_names
 from trainguard.rules.extension import MARKER
 
 LAYER_PACKAGES = (
@@ -31,9 +32,6 @@ LAYER_PACKAGES = (
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 5_000_000
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_TAKEN = frozenset(
-    {*LAYER_PACKAGES, *sys.stdlib_module_names, MARKER, "boto3", "botocore", "handler", "lambdas", "infra"}
-)
 _COMPILED = frozenset({".so", ".pyd", ".dylib"})
 _CHECK_S = 60
 
@@ -77,8 +75,12 @@ def read_rules_package(place: str) -> RulesPackage:
     folder = (PROJECT_ROOT / place).resolve()
     if not (folder / "__init__.py").is_file():
         raise RulesPackageError(folder, "expected a folder with an __init__.py in it")
-    if not _NAME.fullmatch(folder.name) or folder.name in _TAKEN:
-        raise RulesPackageError(folder, f"its name {folder.name!r} is taken, or is none in lower case")
+    if not _NAME.fullmatch(folder.name):
+        raise RulesPackageError(
+            folder, f"its name {folder.name!r} is none in lower case: a letter, then letters, 0-9, _"
+        )
+    if folder.name in {*LAYER_PACKAGES, MARKER} or folder.name in taken_names():
+        raise RulesPackageError(folder, f"its name {folder.name!r} is taken by a module that the functions may import")
     files = _files(folder)
     return RulesPackage(folder.name, folder, files, _checked(folder, files))
 

@@ -1,27 +1,52 @@
 """Deletes a deployed stack: says what stays, empties the bucket that goes with it, and lets CDK do the rest.
 
-``python -m infra.teardown`` takes the options of ``cdk destroy``; ``--force`` asks nothing. CloudFormation by itself
-cannot delete a bucket that holds objects; that the template has no custom resource for it keeps a function with the
-right to delete every profile out of the account.
+``python -m infra.teardown`` takes the options of ``cdk destroy``; with ``--yes`` (or ``--force``) it asks nothing.
+CloudFormation by itself cannot delete a bucket that holds objects; that the template has no custom resource for it
+keeps a function with the right to delete every profile out of the account.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-import boto3
+from botocore.exceptions import ClientError
 
 from infra.bundling import PROJECT_ROOT
-from infra.config import DeploymentConfig
+from infra.config import DeploymentConfig, DeploymentConfigError
+from trainguard.adapters.aws_errors import error_code, translated
+from trainguard.cli.deployment import Deployment, advised, look_up
+from trainguard.errors import CredentialsError, OutputMissingError, TrainGuardError
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation import CloudFormationClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
 CDK = PROJECT_ROOT / "node_modules" / ".bin" / "cdk"
+MARK = "StopSwitchParameter"
+"""An output that every stack of TrainGuard has, and hardly any other."""
 
-_RETAIN = "Retain"
+_RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 _BUCKET = "AWS::S3::Bucket"
+_GONE = "DELETE_COMPLETE"
+_FAILED, _KEPT = 2, 1
+_MOST_TOLD = 3
+
+
+class BucketNotEmptiedError(TrainGuardError):
+    """Objects that S3 did not delete; the stack is as it was."""
+
+    def __init__(self, bucket: str, faults: Sequence[str]) -> None:
+        more = f" and {len(faults) - _MOST_TOLD} more" if len(faults) > _MOST_TOLD else ""
+        super().__init__(
+            f"bucket {bucket} could not be emptied: {'; '.join(faults[:_MOST_TOLD])}{more}. "
+            "The stack was not deleted: mend that, and run it again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +67,69 @@ class Fate:
     @property
     def buckets(self) -> tuple[str, ...]:
         """Buckets that go, and so must be empty."""
-        return tuple(resource.name for resource in self.goes if resource.type == _BUCKET)
+        return tuple(resource.name for resource in self.goes if resource.type == _BUCKET and resource.name)
 
 
-def read_fate(cloudformation: Any, stack: str) -> Fate:
+def read_fate(cloudformation: "CloudFormationClient", stack: str) -> Fate:
     """Return what becomes of a stack's resources, by the deployed template and no other."""
-    template = cloudformation.get_template(StackName=stack)["TemplateBody"]
-    declared: Mapping[str, Any] = (json.loads(template) if isinstance(template, str) else template)["Resources"]
+    with translated("CloudFormation", "GetTemplate"):
+        template = cloudformation.get_template(StackName=stack)["TemplateBody"]
+    declared: Mapping[str, Mapping[str, object]] = (json.loads(template) if isinstance(template, str) else template)[
+        "Resources"
+    ]
     stays: list[Resource] = []
     goes: list[Resource] = []
-    for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack):
-        for found in page["StackResourceSummaries"]:
-            resource = Resource(found["ResourceType"], found.get("PhysicalResourceId", ""))
-            kept = declared.get(found["LogicalResourceId"], {}).get("DeletionPolicy") == _RETAIN
-            (stays if kept else goes).append(resource)
+    with translated("CloudFormation", "ListStackResources"):
+        for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack):
+            for found in page["StackResourceSummaries"]:
+                if found["ResourceStatus"] == _GONE:
+                    continue
+                resource = Resource(found["ResourceType"], found.get("PhysicalResourceId", ""))
+                kept = declared.get(found["LogicalResourceId"], {}).get("DeletionPolicy") in _RETAINED
+                (stays if kept else goes).append(resource)
     return Fate(tuple(stays), tuple(goes))
 
 
-def empty(s3: Any, bucket: str) -> int:
-    """Delete all that a bucket holds: objects, older versions, uploads half done; return how many objects."""
+def empty(s3: "S3Client", bucket: str) -> int:
+    """Delete all that a bucket holds: objects, older versions, their delete markers, uploads half done.
+
+    Returns how many objects, versions and markers there were; 0 for a bucket that is gone. Raises
+    BucketNotEmptiedError when S3 did not delete one of them.
+    """
+    with translated("S3", f"emptying of {bucket}"):
+        try:
+            deleted = _delete_versions(s3, bucket)
+            _abort_uploads(s3, bucket)
+        except ClientError as error:
+            if error_code(error) != "NoSuchBucket":
+                raise
+            return 0
+    return deleted
+
+
+def _delete_versions(s3: "S3Client", bucket: str) -> int:
     deleted = 0
+    faults: list[str] = []
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
         found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-        keys = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
-        if keys:
-            s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
-            deleted += len(keys)
+        if found:
+            keys: list[ObjectIdentifierTypeDef] = [
+                {"Key": each["Key"], "VersionId": each["VersionId"]} for each in found
+            ]
+            # An answer of 200 may hold errors: each key has its own.
+            answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})
+            refused = answer.get("Errors", [])
+            faults += [f"{each.get('Key')} ({each.get('Code')}: {each.get('Message')})" for each in refused]
+            deleted += len(keys) - len(refused)
+    if faults:
+        raise BucketNotEmptiedError(bucket, faults)
+    return deleted
+
+
+def _abort_uploads(s3: "S3Client", bucket: str) -> None:
     for page in s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket):
         for upload in page.get("Uploads", ()):
             s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-    return deleted
 
 
 def describe(stack: str, fate: Fate) -> str:
@@ -83,24 +141,66 @@ def describe(stack: str, fate: Fate) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Tell, ask, empty, destroy; return the exit status."""
-    parser = argparse.ArgumentParser(prog="make destroy", description="Delete a deployed stack.")
+    """Tell, ask, empty, destroy; return the exit status: CDK's, 1 when it was declined, 2 when it could not be done."""
+    parser = argparse.ArgumentParser(prog="make destroy", description="Delete a deployed stack.", allow_abbrev=False)
     parser.add_argument("-c", "--context", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--profile")
-    parser.add_argument("--force", action="store_true")
-    known, _ = parser.parse_known_args(arguments)
-    stack = DeploymentConfig.from_context(_context(known.context)).stack_name
-    session = boto3.Session(profile_name=known.profile)
-    fate = read_fate(session.client("cloudformation"), stack)
+    parser.add_argument("--region", help="else that of the environment, or of the profile")
+    parser.add_argument("-y", "--yes", "-f", "--force", dest="asks", action="store_false", help="ask nothing")
+    known, passed = parser.parse_known_args(arguments)
+    try:
+        stack = DeploymentConfig.from_context(_context(known.context)).stack_name
+        return _tear_down(stack, known, passed)
+    except TrainGuardError as fault:
+        sys.stderr.write(f"make destroy: {advised(fault)}\n")
+    except DeploymentConfigError as fault:
+        sys.stderr.write(f"make destroy: {fault}\n")
+    return _FAILED
+
+
+def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> int:
+    _refuse_two_accounts(known.profile)
+    deployment, clients, _ = look_up(stack, known.region, known.profile)
+    _refuse_foreign(deployment)
+    fate = read_fate(clients.cloudformation, stack)
+    _say(f"Account {deployment.account}, Region {deployment.region}, stack {stack} ({deployment.status})")
     _say(describe(stack, fate))
-    if not known.force and input("Type the stack's name to delete it: ") != stack:
+    if known.asks and not _agreed(stack):
         _say("Nothing was deleted.")
-        return 1
+        return _KEPT
     for bucket in fate.buckets:
-        _say(f"{bucket}: {empty(session.client('s3'), bucket)} objects deleted")
-    passed = [argument for argument in arguments if argument != "--force"]
-    command = [str(CDK), "destroy", "--force", *passed]
-    return subprocess.run(command, cwd=PROJECT_ROOT, check=False).returncode  # noqa: S603 -- no shell
+        _say(f"{bucket}: {empty(clients.s3, bucket)} objects deleted")
+    words = [*(word for pair in known.context for word in ("-c", pair)), *passed]
+    words += [] if known.profile is None else ["--profile", known.profile]
+    # CDK chooses the Region by rules of its own: it is told the one that was shown.
+    told = {**os.environ, "AWS_REGION": deployment.region, "AWS_DEFAULT_REGION": deployment.region}
+    command = [str(CDK), "destroy", "--force", *words]
+    return subprocess.run(command, cwd=PROJECT_ROOT, env=told, check=False).returncode  # noqa: S603 -- no shell
+
+
+def _refuse_two_accounts(profile: str | None) -> None:
+    """Refuse what CDK and the AWS client library read differently: whose credentials count."""
+    if profile is None and os.environ.get("AWS_PROFILE") and os.environ.get("AWS_ACCESS_KEY_ID"):
+        raise CredentialsError(
+            "AWS_PROFILE and AWS_ACCESS_KEY_ID are both set, and may be of two accounts",
+            "Unset one of them, or pass --profile.",
+        )
+
+
+def _refuse_foreign(deployment: Deployment) -> None:
+    if MARK not in deployment.outputs:
+        raise OutputMissingError(
+            f"stack {deployment.stack} in account {deployment.account}, {deployment.region}, has no output {MARK}",
+            "It is no stack of TrainGuard's, or was never whole: `npx cdk destroy` deletes one that failed to create.",
+        )
+
+
+def _agreed(stack: str) -> bool:
+    try:
+        return input("Type the stack's name to delete it: ").strip() == stack
+    except EOFError:
+        _say("\nNobody is there to ask: --yes deletes without asking.")
+        return False
 
 
 def _context(pairs: Sequence[str]) -> dict[str, object]:
@@ -111,6 +211,7 @@ def _context(pairs: Sequence[str]) -> dict[str, object]:
 
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

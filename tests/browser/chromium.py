@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -84,7 +85,10 @@ def _unpack(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     names = ("chromium", *ARCHIVES)
     paths = [str(path) for name in names for path in (PACKAGE / "bin" / f"{name}.br", folder / name)]
-    subprocess.run(["node", str(Path(__file__).with_name("unpack.mjs")), *paths], check=True)  # noqa: S603, S607
+    node = shutil.which("node")
+    if node is None:
+        raise BrowserMissingError(f"node is missing, which unpacks the browser: install Node.js, or set {SETTING}")
+    subprocess.run([node, str(Path(__file__).with_name("unpack.mjs")), *paths], check=True)  # noqa: S603 -- own words
     for name in ARCHIVES:
         with tarfile.open(folder / name) as archive:
             # Python has had the filter since 3.11.4; the package is held to its digest in any case.

@@ -61,3 +61,11 @@ def test_given_another_platform_when_asked_for_then_the_error_says_what_to_set(m
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     with pytest.raises(BrowserMissingError, match=f"set {SETTING} to the path of a Chromium"):
         find_browser()
+
+
+def test_given_no_node_when_the_browser_is_unpacked_then_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BrowserMissingError, match=r"node is missing.*install Node\.js"):
+        chromium._unpack(tmp_path / "browser")

@@ -4,7 +4,7 @@ A test says what each task answers, or that it fails; time does not pass, so ret
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -33,6 +33,16 @@ class Ending:
     cause: str | None = None
 
 
+def state_names(definition: Any) -> Iterator[str]:
+    """Yield the names of all states, those within branches and maps too."""
+    if isinstance(definition, dict):
+        yield from definition.get("States", {})
+        definition = list(definition.values())
+    if isinstance(definition, list):
+        for part in definition:
+            yield from state_names(part)
+
+
 @dataclass(slots=True)
 class Execution:
     """One execution of ``definition``; ``tasks`` answer for the task states, by the state's name.
@@ -49,6 +59,10 @@ class Execution:
     tasks: Mapping[str, Task]
     name: str = "an-execution"
     calls: list[tuple[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names = list(state_names(self.definition))
+        assert len(names) == len(set(names)), "Step Functions refuses a machine in which a state's name stands twice"
 
     def run(self, data: Any) -> Ending:
         """Run from start to end."""
@@ -138,8 +152,8 @@ class Execution:
     def _caught(
         self, state: Any, failure: TaskError, data: Any, states: dict[str, Any], variables: dict[str, Any]
     ) -> tuple[Any, str | None]:
-        (catch,) = state["Catch"]
-        assert catch["ErrorEquals"] == ["States.ALL"]
+        assert state["Catch"][-1]["ErrorEquals"] == ["States.ALL"]
+        catch = next(each for each in state["Catch"] if {failure.error, "States.ALL"} & set(each["ErrorEquals"]))
         states["errorOutput"] = {"Error": failure.error, "Cause": failure.cause}
         return self._leave(catch, data, states["errorOutput"], states, variables)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.infra.template import Statement, Template
-from tests.infra.variants import CHINA_KEY, CONTEXTS, GOVCLOUD_BUS
+from tests.infra.variants import CHINA_KEY, CONTEXTS, GOVCLOUD_BUS, SHARED_BUDGET
 
 TEMPLATES = {"second": "TrainGuard-Research", "everything": "Everything"}
 SYNTHESISED = [name for name in CONTEXTS if name != "emulator"]
@@ -212,9 +212,23 @@ def test_given_another_instruction_set_when_synthesised_then_functions_and_layer
     assert layer.properties["CompatibleArchitectures"] == ["x86_64"]
 
 
+def test_given_a_shared_ceiling_when_synthesised_then_stops_are_counted_in_its_one_item_and_in_no_table_of_the_stack(
+    variants: Path,
+) -> None:
+    template = read(variants, "everything")
+    statements = statements_by_role(template)["ActionsDecideStopRole"]
+    (count,) = (statement for statement in statements if statement.sid == "CountStops")
+    assert (count.actions, count.resources) == (("dynamodb:GetItem", "dynamodb:PutItem"), (SHARED_BUDGET,))
+    assert count.condition == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": "*"}}
+    assert [statement.sid for statement in statements if "dynamodb:PutItem" in statement.actions] == ["CountStops"]
+    function = template.one("AWS::Lambda::Function", "ActionsDecideStopFunction")
+    assert function["Environment"]["Variables"]["STOP_BUDGET_TABLE"] == SHARED_BUDGET
+
+
 @pytest.mark.parametrize("name", ["person", "everything"])
 def test_given_data_that_need_not_be_kept_when_synthesised_then_nothing_outlives_the_stack(
     variants: Path, name: str
 ) -> None:
-    kept = [resource.name for resource in read(variants, name).resources if resource.deletion_policy == "Retain"]
+    resources = read(variants, name).resources
+    kept = [resource.name for resource in resources if str(resource.deletion_policy).startswith("Retain")]
     assert kept == []

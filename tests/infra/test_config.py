@@ -4,6 +4,8 @@ import pytest
 
 from infra.config import DeploymentConfig, DeploymentConfigError
 
+A_STACKS_NAME = "a letter, then up to 59 letters, digits and hyphens, not beginning with aws or ssm"
+
 
 def test_given_no_context_when_read_then_the_defaults_hold() -> None:
     config = DeploymentConfig.from_context({})
@@ -44,6 +46,7 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
         "alert_emails": "nobody",
         "operations_emails": 7,
         "stop_switch": "on",
+        "stop_budget_table": "TrainGuard-RuleState",
         "evaluate": "prod",
         "kms_key_arn": "alias/ours",
         "permissions_boundary": "arn:aws:iam::1:role/x",
@@ -59,7 +62,7 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
     with pytest.raises(DeploymentConfigError) as failure:
         DeploymentConfig.from_context(context)
     assert failure.value.faults == [
-        "stack_name is '1st', expected a letter, then up to 59 letters, digits and hyphens",
+        f"stack_name is '1st', expected {A_STACKS_NAME}",
         "retain_data is 'maybe', expected true or false",
         "profile_bucket is 'Not_A_Bucket', expected the name of an existing S3 bucket",
         "profile_retention_days is '0', expected a whole number from 1 to 3650",
@@ -69,6 +72,7 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
         "alert_emails is 'nobody', expected addresses separated by commas",
         "operations_emails is 7, expected addresses separated by commas",
         "stop_switch is 'on', expected one of enabled, dry-run, disabled",
+        "stop_budget_table is 'TrainGuard-RuleState', expected the ARN of another stack's RuleState table",
         "evaluate is 'prod', expected all, tagged, off, or patterns such as prod-* separated by commas",
         "kms_key_arn is 'alias/ours', expected the ARN of a KMS key, not of an alias",
         "permissions_boundary is 'arn:aws:iam::1:role/x', expected the ARN or the name of an IAM policy",
@@ -113,6 +117,16 @@ def test_given_a_name_that_is_nearly_a_setting_when_read_then_the_error_says_whi
 def test_given_names_of_others_when_read_then_they_are_left_alone() -> None:
     others = {"team": "vision", "@aws-cdk/core:retain_data": True, "availability-zones:account=1:region=x": ["a"]}
     assert DeploymentConfig.from_context(others) == DeploymentConfig()
+
+
+@pytest.mark.parametrize("name", ["aws-trainguard", "AWSome", "ssm", "Ssm-Profiles"])
+def test_given_a_name_that_ssm_keeps_for_itself_when_read_then_it_is_refused_before_its_parameters_are(
+    name: str,
+) -> None:
+    with pytest.raises(DeploymentConfigError) as failure:
+        DeploymentConfig.from_context({"stack_name": name})
+    assert failure.value.faults == [f"stack_name is {name!r}, expected {A_STACKS_NAME}"]
+    assert DeploymentConfig.from_context({"stack_name": f"Our-{name}"}).stack_name == f"Our-{name}"
 
 
 VPC = {"vpc_id": "vpc-0123456789abcdef0"}

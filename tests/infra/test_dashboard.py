@@ -46,7 +46,7 @@ AWS_METRICS = {
 }
 """Names of CloudWatch metrics of the services, as their documentation lists them."""
 
-SEARCHED = re.compile(r"SEARCH\('\{TrainGuard,service,RuleName\} MetricName=\"(\w+)\"', 'Sum', 300\)")
+SEARCHED = re.compile(r"SEARCH\('\{\"TrainGuard\",service,RuleName\} MetricName=\"(\w+)\"', 'Sum', 300\)")
 NAMED = re.compile(r'message (?:= "([^"]+)"|in \[([^\]]+)\])')
 
 

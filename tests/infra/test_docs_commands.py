@@ -27,10 +27,22 @@ def commands() -> list[tuple[Path, str, str]]:
 
 
 COMMANDS = commands()
+TEXTS = [(ROOT / document).read_text("utf-8") for document in documents()]
 
 
 def test_given_the_documents_when_read_then_they_have_commands_of_every_kind() -> None:
     assert {program for _, program, _ in COMMANDS} == {"trainguard", "make", "npx cdk"}
+
+
+def test_given_sentences_that_name_settings_targets_and_commands_when_looked_up_then_each_exists() -> None:
+    def named(pattern: str) -> set[str]:
+        return {name for text in TEXTS for name in re.findall(pattern, text)}
+
+    settings, targets, ours = named(r"-c (\w+)="), named(r"`make ([a-z]+)"), named(r"`trainguard ([a-z]+)\b")
+    assert min(len(settings), len(targets), len(ours)) > 5
+    assert settings - {"name"} <= set(DeploymentConfig.names())
+    assert targets <= TARGETS
+    assert ours <= set(whole().commands)
 
 
 @pytest.mark.parametrize(("document", "program", "words"), COMMANDS, ids=str)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from infra.config import DeploymentConfig
 from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES
+from tests.infra.test_permissions import EXPECTED
 
+ROOMS = ("", "Evaluation", "Lifecycle", "Actions", "Reports")
 PAGE = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
 
 
@@ -22,6 +24,16 @@ def test_given_the_table_of_the_context_when_read_then_it_has_every_setting_with
     defaults = {field.name: shown(field.default) for field in dataclasses.fields(DeploymentConfig)}
     assert rows == defaults
     assert list(rows) == list(DeploymentConfig.names())
+
+
+def test_given_a_bucket_policy_that_denies_when_the_page_names_roles_then_they_are_those_that_use_the_bucket() -> None:
+    section = PAGE.partition("## An existing bucket")[2].partition("\n## ")[0]
+    named = {"".join(map(str.capitalize, name.split("_"))) for name in re.findall(r"`([a-z]+_[a-z]+|tick)`", section)}
+    named |= {"Report"} if "the report state machine" in " ".join(section.split()) else set()
+    named |= {"Canary"} if "the canary" in section else set()
+    use = {role for role, held in EXPECTED.items() if any(action.startswith("s3:") for action, _ in held)}
+    assert {role for role in EXPECTED for name in named if role in {f"{room}{name}Role" for room in ROOMS}} == use
+    assert len(use) == len(named)
 
 
 def test_given_the_endpoints_that_a_vpc_needs_when_listed_then_they_are_those_of_the_code() -> None:

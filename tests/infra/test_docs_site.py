@@ -1,5 +1,6 @@
 """The documents as a site: built strictly, every link leads somewhere, nothing is loaded from another host."""
 
+import json
 import os
 import re
 import subprocess
@@ -98,6 +99,13 @@ def test_given_a_link_to_code_when_built_then_it_leads_to_a_page_with_that_code(
     assert "source/rules_layer/trainguard/ports.py.html" in pages
     assert "source/rules_layer/trainguard/ports.py.html" in pages["architecture.html"].links
     assert "costs.html" in pages["index.html"].links
+
+
+def test_given_the_search_when_its_index_is_read_then_it_finds_the_documents_and_no_code(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {"index.html", "stopping.html", "rules/BatchSize.html", "decisions/0001-the-cursor-decides.html"} <= found
+    assert [place for place in found if place.endswith((".py.html", ".json.html"))] == []
 
 
 @pytest.mark.parametrize(

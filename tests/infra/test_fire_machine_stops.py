@@ -40,6 +40,7 @@ def test_given_a_grace_time_when_a_rule_fires_then_it_warns_waits_decides_again_
         "EmitWarning",
         "AwaitGraceEnd",
         "DecideAgain",
+        "RecordDecision",
         "StopTrainingJob",
         "RecordStop",
         "ComposeAlert",
@@ -75,7 +76,7 @@ def test_given_a_grace_time_when_it_is_refused_at_its_end_then_the_job_runs_on_a
     assert execution.arguments_of("ComposeAlert")[0]["Payload"]["decision"] == REFUSED
 
 
-@pytest.mark.parametrize("step", ["ComposeWarning", "PublishWarning"])
+@pytest.mark.parametrize("step", ["ComposeWarning", "PublishWarning", "ChatWarning"])
 def test_given_a_warning_that_cannot_be_sent_when_a_rule_fires_then_nothing_is_stopped_and_the_alert_says_so(
     machine: dict[str, Any], step: str
 ) -> None:
@@ -87,6 +88,7 @@ def test_given_a_warning_that_cannot_be_sent_when_a_rule_fires_then_nothing_is_s
         "decision": "refused",
         "why": "the warning of the stop could not be sent",
         "stopAt": None,
+        "optedIn": True,
     }
     assert written(execution, "RecordStop")["StopDecision"] == {"S": "refused"}
     assert (ending.status, (ending.cause or "").split(":")[0]) == ("FAILED", step)
@@ -118,7 +120,8 @@ def test_given_any_failing_step_when_a_stop_has_a_grace_time_then_the_alert_goes
     assert ending.status == "FAILED"
     assert (ending.cause or "").split(":")[0] == step
     assert len({"PublishAlert"} & set(names(execution))) == 1
-    stopped = step not in {"DecideStop", "DecideAgain", "ComposeWarning", "PublishWarning"}
+    averting = {"DecideStop", "DecideAgain", "ComposeWarning", "PublishWarning", "ChatWarning", "RecordDecision"}
+    stopped = step not in averting
     assert ("StopTrainingJob" in names(execution)) is stopped
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.infra.states_language import Ending
 from tests.infra.test_fire_machine import ALERT, FIRE, REFUSED, STEPS, TOLD, WAITING, execute, machine, written
+from trainguard.actions.chat import plain
 
 __all__ = ["machine"]
 
@@ -37,7 +38,12 @@ def test_given_an_alert_that_is_withheld_when_handled_then_nobody_is_paged_and_b
 ) -> None:
     execution, ending = execute(machine, FIRE, decision=REFUSED, alert=WITHHELD)
     assert ending == Ending("SUCCEEDED")
-    assert set(names(execution)) == {*STEPS} - {"StopTrainingJob", "PublishAlert", "PublishChat"}
+    assert set(names(execution)) == {*STEPS} - {
+        "RecordDecision",
+        "StopTrainingJob",
+        "PublishAlert",
+        "PublishChat",
+    }
     outcome = written(execution, "RecordOutcome")
     assert (outcome["Action"], outcome["AlertId"]) == ({"S": "staged: nobody paged"}, {"NULL": True})
 
@@ -50,6 +56,7 @@ def test_given_an_alert_in_quiet_hours_when_handled_then_row_stop_and_bus_know_a
     act = [name for name in names(execution) if name not in {"MarkFired", "BuildReport", "RecordReport"}]
     assert act == [
         "DecideStop",
+        "RecordDecision",
         "StopTrainingJob",
         "RecordStop",
         "ComposeAlert",
@@ -62,15 +69,16 @@ def test_given_an_alert_in_quiet_hours_when_handled_then_row_stop_and_bus_know_a
     ]
     assert execution.arguments_of("AwaitQuietEnd") == [WAITING["waitUntil"]]
     waiting = written(execution, "RecordWaiting")
-    assert (waiting["Action"], waiting["AlertId"]) == ({"S": "alert waits"}, {"NULL": True})
+    assert set(waiting) == {"Action", "ActionAt"}
+    assert waiting["Action"] == {"S": "alert waits"}
     assert written(execution, "RecordOutcome")["AlertId"] == {"S": FIRE["fireId"]}
 
 
 @pytest.mark.parametrize(
     ("kind", "steps"),
     [
-        ("escalation", {*TOLD, "RecordOutcome", "BuildReport", "RecordReport"}),
-        ("cleared", {*TOLD, "RecordOutcome"}),
+        ("escalation", {*TOLD, "RecordNews", "BuildReport", "RecordReport"}),
+        ("cleared", {*TOLD, "RecordNews"}),
         ("notice", {*TOLD}),
     ],
 )
@@ -84,14 +92,40 @@ def test_given_what_is_told_later_when_handled_then_nothing_is_marked_decided_or
     (call,) = execution.arguments_of("ComposeAlert")
     assert call["Payload"] == {
         "fire": later,
-        "decision": {"stop": False, "decision": "none", "why": "", "stopAt": None},
+        "decision": {"stop": False, "decision": "none", "why": "", "stopAt": None, "optedIn": False},
         "stop": {"made": False, "error": None},
     }
+
+
+@pytest.mark.parametrize("failing", [set(), {"PublishAlert"}])
+def test_given_what_is_told_later_when_recorded_then_the_alert_id_stays_that_of_the_fire(
+    machine: dict[str, Any], failing: set[str]
+) -> None:
+    later = {**FIRE, "kind": "cleared", "alertId": "3f1c-cleared"}
+    execution, _ = execute(machine, later, alert={**WAITING, "alertId": "3f1c-cleared"}, failing=failing)
+    for step in ("RecordWaiting", "RecordNews"):
+        assert set(written(execution, step)) == {"Action", "ActionAt"}
+        assert "REMOVE" not in execution.arguments_of(step)[0]["UpdateExpression"]
+    action = written(execution, "RecordNews")["Action"]["S"]
+    assert action.startswith("alert failed (PublishAlert: ") if failing else action == ALERT["action"]
 
 
 def test_given_a_notice_in_quiet_hours_when_handled_then_it_waits_without_a_row(machine: dict[str, Any]) -> None:
     execution, _ = execute(machine, {**FIRE, "kind": "notice"}, alert=WAITING)
     assert names(execution) == ["ComposeAlert", "EmitEvent", "AwaitQuietEnd", "PublishAlert", "PublishChat"]
+
+
+@pytest.mark.parametrize("step", ["StopTrainingJob", "RecordDecision"])
+def test_given_a_failing_composition_when_the_stop_of_a_muted_rule_failed_then_people_are_told_all_the_same(
+    machine: dict[str, Any], step: str
+) -> None:
+    fire = {**FIRE, "policy": {"alerts": {"staged": [], "muted": ["all"]}}}
+    execution, _ = execute(machine, fire, failing={"ComposeAlert", step})
+    sent = step == "StopTrainingJob"
+    assert len(execution.arguments_of("PublishAlert")) == len(execution.arguments_of("PublishChat")) == int(sent)
+    for message in execution.arguments_of("PublishAlert"):
+        text = json.loads(message["Message"])["email"]
+        assert "\nStopping it failed: Service.Exception: StopTrainingJob is down\nReport: " in text
 
 
 @pytest.mark.parametrize(
@@ -130,3 +164,14 @@ def test_given_a_failing_composition_when_told_then_chat_and_bus_get_what_they_r
     assert FIRE["reason"] in chat["content"]["description"]
     (entry,) = execution.arguments_of("EmitEvent")[0]["Entries"]
     assert entry["Detail"]["fireId"] == FIRE["fireId"]
+
+
+def test_given_a_failing_composition_when_a_profile_names_people_then_the_chat_s_text_mentions_nobody(
+    machine: dict[str, Any],
+) -> None:
+    fire = {**FIRE, "node": "<!channel>", "reason": "@here <https://evil|a&b> " + "x" * 9_000}
+    execution, _ = execute(machine, fire, failing={"ComposeAlert"})
+    content = json.loads(execution.arguments_of("PublishChat")[0]["Message"])["content"]
+    assert content["title"] == plain(f"TrainGuard: {FIRE['rule']} fired on {FIRE['job']}")
+    assert plain("<!channel>: @here <https://evil|a&b> xxx") in content["description"]
+    assert len(content["description"]) < 3_000

@@ -96,6 +96,7 @@ def test_given_a_changed_package_when_asked_then_another_layer_is_built(tmp_path
         ("trainguard", {"__init__.py": INIT}, "'trainguard' is taken"),
         ("handler", {"__init__.py": INIT}, "'handler' is taken"),
         ("our-rules", {"__init__.py": INIT}, "none in lower case"),
+        ("Ours", {"__init__.py": INIT}, "none in lower case"),
         ("ours", {"__init__.py": "", "fast.so": ""}, "fast.so is compiled"),
         ("ours", {"__init__.py": "x" * 5_000_001}, "at most 5,000,000"),
         ("ours", {"__init__.py": "import pandas\n"}, "No module named 'pandas' in the layer"),
@@ -121,6 +122,22 @@ def test_given_a_package_that_would_fail_in_the_functions_when_read_then_the_err
         read_rules_package(str(folder))
     assert told in str(caught.value)
     assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *LAYER_PACKAGES,
+        *("boto3", "botocore", "s3transfer", "urllib3", "dateutil", "six", "jmespath"),
+        *("awslambdaric", "bootstrap", "snapshot_restore_py", "sitecustomize", "setuptools"),
+        *("orjson", "pydantic", "yaml", "compression", "annotationlib", "trainguard_rules", "lambdas"),
+    ],
+)
+def test_given_a_package_called_as_a_module_that_functions_import_when_read_then_it_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(RulesPackageError, match=f"its name '{name}' is taken by a module"):
+        read_rules_package(str(write(tmp_path / name, {"__init__.py": INIT.replace("ours", name)})))
 
 
 def test_given_the_layer_of_trainguard_alone_when_listed_then_packages_may_import_what_it_holds() -> None:

@@ -147,24 +147,42 @@ def connect(where: Where) -> Connection:
 
 
 def find_deployment(stack: str, region: str | None, profile: str | None) -> tuple[Deployment, Clients]:
-    """Find the deployed stack.
-
-    Parameters
-    ----------
-    stack : str
-        CloudFormation's name of it.
-    region, profile : str or None
-        By default what the AWS configuration of this machine says.
+    """Find the deployed stack, and refuse one whose resources cannot be relied on.
 
     Raises
     ------
     CredentialsError, RegionError, StackNotFoundError, StackStateError, AccessDeniedError, PortUnavailableError
         Each says what to do.
     """
+    deployment, clients, why = look_up(stack, region, profile)
+    if _UNUSABLE.fullmatch(deployment.status):
+        raise StackStateError(
+            f"stack {stack} in {deployment.region} is {deployment.status}" + (f" ({why})" if why else ""),
+            "Wait until it is created, or deploy it again.",
+        )
+    return deployment, clients
+
+
+def look_up(stack: str, region: str | None, profile: str | None) -> tuple[Deployment, Clients, str | None]:
+    """Find a stack in whatever state it is, and CloudFormation's reason for that state.
+
+    Parameters
+    ----------
+    stack : str
+        CloudFormation's name of it.
+    region, profile : str or None
+        By default what this machine is set up for: `AWS_REGION` before `AWS_DEFAULT_REGION` before the profile's
+        region, as the AWS command line and CDK have it.
+
+    Raises
+    ------
+    CredentialsError, RegionError, StackNotFoundError, AccessDeniedError, PortUnavailableError
+        Each says what to do.
+    """
     with _advised():
         session = Session(profile=profile)
-        region = region or session.get_config_variable("region") or os.environ.get("AWS_REGION")
-        if region is None:
+        region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
+        if not region:
             raise NoRegionError
         clients = Clients(session=session, region=region)
         described = _describe(clients, stack, region)
@@ -178,13 +196,7 @@ def find_deployment(stack: str, region: str | None, profile: str | None) -> tupl
         account=account,
         outputs=frozen_mapping(outputs),
     )
-    if _UNUSABLE.fullmatch(deployment.status):
-        why = described.get("StackStatusReason")
-        raise StackStateError(
-            f"stack {stack} in {region} is {deployment.status}" + (f" ({why})" if why else ""),
-            "Wait until it is created, or deploy it again.",
-        )
-    return deployment, clients
+    return deployment, clients, described.get("StackStatusReason")
 
 
 def open_stores(deployment: Deployment, clients: Clients) -> Stores:

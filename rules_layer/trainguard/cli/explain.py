@@ -22,22 +22,28 @@ from trainguard.cli.answer import (
 from trainguard.cli.deployment import Where, connect
 from trainguard.cli.explaining import Explanation, NodeState, explain
 from trainguard.cli.in_force import ParameterInForce, told_value
-from trainguard.cli.names import rule_named
+from trainguard.cli.job_rows import NODES_SHOWN, Configuration, read_job, told_configuration, told_stop
+from trainguard.cli.names import ALL_RULE_NAMES, rule_named
 from trainguard.cli.outlook import Patience
 from trainguard.cli.rows import told_number, told_time
-from trainguard.cli.status import NODES_SHOWN, read_job
 from trainguard.rules.units import show_duration, show_percent
+
+_FOREIGN = (
+    "{} is no rule of TrainGuard's: --rules-package, with the package that was deployed, tells when it fires and what "
+    "its parameters default to."
+)
 
 
 def explain_command(where: Where, job: str, rule: str, *, node: str | None, as_json: bool) -> int:
     """Explain a rule's state; return the exit code."""
 
     def make() -> Answer:
-        name = rule_named(rule)
         record, rows = read_job(connect(where).stores, job)
+        name = rule_named(rule, [stored.row.rule for stored in rows])
         now = time.time()
         explained = explain(job, record, rows, rule=name, node=node, now=now)
-        return Answer(document=explained, blocks=explanation_blocks(explained, now=now))
+        notes = [] if name in ALL_RULE_NAMES else [_FOREIGN.format(name)]
+        return Answer(document=explained, blocks=explanation_blocks(explained, now=now), notes=notes)
 
     return give(make, as_json=as_json)
 
@@ -51,6 +57,7 @@ def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
         Heading("Why"),
         Line(_sentence(told.reason), indent=2),
         Line(f"It fires when {told.fires_when}." if not told.fires_when.startswith("never") else "", indent=2),
+        Line(_held_back(told), indent=2),
     ]
     blocks = [block for block in blocks if not (isinstance(block, Line) and not block.text)]
     if told.nodes:
@@ -58,6 +65,7 @@ def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
     blocks += _section("What was done", _done(told, now))
     if told.done is not None and told.done.report_uri is not None:
         blocks.append(Line(f"  {told.done.report_uri}", whole=True))
+    blocks += told_configuration(_configuration(told), told.rule)
     blocks += _section("What to do", [told.advice] if told.advice else [])
     blocks += _section("What comes", told.outlook)
     return [*blocks, Heading("Parameters"), Grid(_PARAMETERS, [_parameter(each) for each in told.parameters])]
@@ -76,6 +84,8 @@ _PARAMETERS = (
 def _facts(told: Explanation, now: float) -> list[tuple[str, Shown]]:
     status = status_cell(told.status)
     facts: list[tuple[str, Shown]] = [("status", Cell(f"{status.text}. {told.meaning}", status.style))]
+    if told.evaluated is False:
+        facts.append(("not evaluated", Cell(told.evaluated_because or "", "bold yellow")))
     if told.severity is not None:
         facts.append(("severity", severity_cell(told.severity)))
     facts += [
@@ -115,7 +125,25 @@ def _shares(told: Explanation) -> str:
     return ", ".join(parts)
 
 
+def _held_back(told: Explanation) -> str:
+    """Say what does not come of the rule's findings."""
+    if told.is_staged:
+        return "It is staged: what it finds is recorded; nobody is told, and nothing is stopped."
+    return "It is muted: nobody is told of what it finds, but of a stop." if told.is_muted else ""
+
+
+def _configuration(told: Explanation) -> Configuration:
+    return Configuration(
+        setting_faults=told.setting_faults, rules_elsewhere=told.rules_elsewhere, rule_places={}, staged=[], muted=[]
+    )
+
+
 def _done(told: Explanation, now: float) -> list[str]:
+    stop = told_stop(told.stop, None if told.done is None else told.done.fire_id, now)
+    return [*_fire_done(told, now), *([stop] if stop else [])]
+
+
+def _fire_done(told: Explanation, now: float) -> list[str]:
     if told.done is None:
         return []
     lines = [told.done.action or "The fire is being handled: no outcome is recorded yet."]
@@ -163,7 +191,7 @@ def _parameter(parameter: ParameterInForce) -> list[Shown]:
     return [
         Cell(parameter.name, style),
         Cell(told_value(parameter.value), style),
-        told_value(parameter.default),
+        told_value(parameter.default) if parameter.default is not None or parameter.meaning else "",
         Cell(parameter.source, style),
         parameter.unit,
         parameter.meaning,

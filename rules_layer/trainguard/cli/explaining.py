@@ -7,15 +7,16 @@ import msgspec
 
 from trainguard.cli.answer import SCHEMA_VERSION
 from trainguard.cli.in_force import ParameterInForce, Value, in_force, told_value
+from trainguard.cli.job_rows import configuration_of
 from trainguard.cli.names import similar
 from trainguard.cli.outlook import Patience, outlook, patience_of
-from trainguard.cli.rows import by_node, has_fired, iso, told_number
+from trainguard.cli.rows import StopEntry, by_node, has_fired, iso, stop_entry, told_number
+from trainguard.cli.words import words_of
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.replays import replayed_job
 from trainguard.errors import UnknownNameError
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Severity, Status
-from trainguard.rules.glossary import RULES
 from trainguard.rules.low_gpu_utilization import IDLE_FINDING_S
 
 _MEANINGS = {
@@ -103,6 +104,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     wasted_percent: float | None
     cost_lost: str | None
     done: Done | None
+    stop: StopEntry | None
+    evaluated: bool | None
+    evaluated_because: str | None
+    is_staged: bool
+    is_muted: bool
+    setting_faults: list[str]
+    rules_elsewhere: dict[str, str]
     outlook: list[str]
     advice: str | None
     nodes: list[NodeState]
@@ -148,6 +156,7 @@ def explain(
     values = row.parameters or _planned(plan, rule)
     parameters = in_force(rule, values, settings, tagged=replayed_job(job) is None, sources=sources)
     active = record is not None and record.active
+    configuration = configuration_of(record)
     return Explanation(
         generated_at=str(iso(now)),
         job=job,
@@ -173,6 +182,13 @@ def explain(
         wasted_percent=row.wasted_percent,
         cost_lost=row.cost_lost,
         done=_done(subject.of_job),
+        stop=None if subject.of_job is None else stop_entry(subject.of_job),
+        evaluated=None if record is None else record.policy.evaluated,
+        evaluated_because=None if record is None else record.policy.why,
+        is_staged=record is not None and record.policy.alerts.is_staged(rule),
+        is_muted=record is not None and record.policy.alerts.is_muted(rule),
+        setting_faults=configuration.setting_faults,
+        rules_elsewhere=configuration.rules_elsewhere,
         outlook=outlook(row, plan, record),
         advice=row.advice,
         nodes=[_node_state(stored.row) for stored in subject.nodes],
@@ -201,7 +217,7 @@ def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
 
 def condition(rule: str, values: Mapping[str, Value]) -> str:
     """Say when a rule fires, with the parameters' values; with their names where they are not known."""
-    words = RULES[rule]
+    words = words_of(rule)
     shown = {name: told_value(values[name]) if name in values else name for name in words.parameters}
     return words.condition.format_map(shown)
 
@@ -212,7 +228,7 @@ def comparison(row: RuleRow, values: Mapping[str, Value]) -> str | None:
         return None
     what, unit = measured_as(row, values)
     written = _FIXED_UNITS.get(unit, f" {unit}")
-    said = f"{told_number(row.measured)}{written} ({what})"
+    said = f"{told_number(row.measured)}{written}" + (f" ({what})" if what else "")
     if row.threshold is None:
         return said
     side = "at" if row.measured == row.threshold else "below" if row.measured < row.threshold else "above"
@@ -229,7 +245,7 @@ def measured_as(row: RuleRow, values: Mapping[str, Value]) -> tuple[str | None, 
     by_time = row.measured is not None and not row.measured.is_integer()
     if row.rule == "StepOutlier" and by_time and row.threshold == values.get("slow_share"):
         return "time lost in slow steps", "%"
-    words = RULES[row.rule]
+    words = words_of(row.rule)
     return words.measured, words.unit
 
 

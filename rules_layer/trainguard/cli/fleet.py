@@ -11,6 +11,7 @@ from trainguard.cli.answer import Answer, Block, Cell, Column, Facts, Grid, Head
 from trainguard.cli.deployment import Stores, Where, connect
 from trainguard.cli.files import prepare, write_files
 from trainguard.cli.given import prices_from
+from trainguard.cli.job_rows import read_whole_job
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord
 from trainguard.report.fleet import Fleet, build_fleet
@@ -67,7 +68,7 @@ def read_jobs(fleet: Fleet, stores: Stores) -> Iterator[tuple[JobRecord, Sequenc
     """Yield the jobs that the fleet wants with their rows; raises PortUnavailableError, StateCodecError."""
     jobs = [job for job in stores.jobs.all() if fleet.wants(job)]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="rows") as readers:
-        yield from zip(jobs, readers.map(lambda job: stores.rows.read(job.job), jobs), strict=True)
+        yield from zip(jobs, readers.map(lambda job: read_whole_job(stores, job), jobs), strict=True)
 
 
 def _page(out: Path | None) -> Path:

@@ -1,16 +1,16 @@
 """Files that a person gives on the command line: parameters of rules, and prices."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from trainguard.cli.files import read_body
+from trainguard.cli.own_rules import rule_at
 from trainguard.engine.plan import plan_rules
 from trainguard.errors import ParameterFileError, PriceTableError
 from trainguard.pricing.table import PriceTable, read_prices
 from trainguard.records import JobRecord
 from trainguard.rules.defaults import Defaults
-from trainguard.rules.extension import AnyRule, rule_named
+from trainguard.rules.extension import AnyRule
 from trainguard.rules.parameters import parameters_of, read_parameter_file
 from trainguard.rules.protocol import RuleParameters
 
@@ -40,9 +40,7 @@ def rule_from(place: str, file: Path | None) -> tuple[AnyRule, RuleParameters]:
     RuleLoadError, ParameterFileError, RuleConfigError
         When there is no such rule, it breaks the protocol, or the file or a setting of the rule cannot be used.
     """
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    rule = rule_named(place)
+    rule = rule_at(place)
     settings = {} if file is None else read_parameter_file(str(file), read_body(file), others=[rule.name])
     return rule, parameters_of(rule.name, rule.parameters_type, settings)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trainguard.cli.words import words_of_parameter
 from trainguard.engine.registration import NAMESPACE
-from trainguard.rules.glossary import parameter_words
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
@@ -37,6 +37,8 @@ def in_force(
 ) -> list[ParameterInForce]:
     """Return a rule's parameters, those that were changed first.
 
+    Of a rule that is not known here, a parameter's default is its value where nobody has set it, and else not known.
+
     Parameters
     ----------
     rule : str
@@ -49,21 +51,27 @@ def in_force(
     sources : mapping of str to str, optional
         Who gave each setting, where it was recorded.
     """
-    defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
+    defaults = _defaults(rule, values, settings)
     found = [
         ParameterInForce(
             name=name,
             value=values[name],
-            unit=parameter_words(rule, name).unit,
+            unit=words_of_parameter(rule, name).unit,
             default=default,
             changed=values[name] != default,
             source=_source(rule, name, values, settings, sources or {}, tagged=tagged),
-            meaning=parameter_words(rule, name).meaning,
+            meaning=words_of_parameter(rule, name).meaning,
         )
         for name, default in defaults.items()
         if name in values
     ]
     return sorted(found, key=lambda parameter: (not parameter.changed, parameter.name == SCAN_INTERVAL_US))
+
+
+def _defaults(rule: str, values: Mapping[str, Value], settings: Mapping[str, str]) -> dict[str, Value]:
+    if rule in PARAMETERS_TYPES:
+        return msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
+    return {name: None if setting_of(rule, name, settings) else value for name, value in values.items()}
 
 
 def setting_of(rule: str, parameter: str, settings: Mapping[str, str]) -> str | None:

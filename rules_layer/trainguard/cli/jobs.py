@@ -10,15 +10,13 @@ import msgspec
 
 from trainguard.cli.answer import SCHEMA_VERSION, Answer, Block, Cell, Column, Grid, Shown, give, severity_cell
 from trainguard.cli.deployment import Stores, Where, connect
+from trainguard.cli.job_rows import has_many_nodes
 from trainguard.cli.rows import has_fired, iso, report_row, ringing
 from trainguard.errors import StateCodecError
 from trainguard.records import JobRecord, JobStatus, RuleRow, Severity
 from trainguard.rules.units import show_duration
 
 _AT_ONCE = 16
-_MANY_NODES = 16
-"""Of so many it takes longer to read the rows of all than to ask for those of the whole job one by one."""
-
 _VERDICT_CHARACTERS = 120
 
 
@@ -130,7 +128,7 @@ def _lines(stores: Stores, records: Sequence[JobRecord], now: float, pool: Threa
 
     def line(record: JobRecord) -> JobLine:
         try:
-            many = (record.instance_count or 1) > _MANY_NODES
+            many = has_many_nodes(record)
             rows = stores.rows.of_whole_job(record.job) if many else stores.rows.of_job(record.job)
             return _line(record, rows, now)
         except StateCodecError as fault:

@@ -23,6 +23,9 @@ from trainguard.cli.examples import list_examples
 _OWN_FAULT = 70
 """As ``sysexits.h`` has it for faults of the program; Python's own 1 would say that a rule has fired."""
 
+_READER_GONE = 141
+"""As a shell has it for a program that SIGPIPE ended; rich and typer would end with 1."""
+
 app = typer.Typer(
     name="trainguard",
     no_args_is_help=True,
@@ -74,6 +77,10 @@ def run() -> None:
             stream.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks is spelled out
     try:
         app()
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            sys.exit(_READER_GONE)
+        raise
     except Exception:
         traceback.print_exc()
         sys.exit(_OWN_FAULT)

@@ -9,12 +9,17 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
 ALL_RULE_NAMES = (*RULE_NAMES, PROFILER_REPORT)
+OWN_RULES = "A rule of your own is known here with --rules-package DIR, or --rule MODULE:CLASS."
+"""What to say where somebody's setting names a rule that is none of TrainGuard's."""
+
 _SUGGESTIONS = 3
 _ALIKE = 0.5
 
 
-def rule_named(word: str) -> str:
+def rule_named(word: str, others: Iterable[str] = ()) -> str:
     """Return the rule that a word stands for: its name in any case, or a beginning that only one rule has.
+
+    ``others`` are names of rules beside those that are known here.
 
     Raises
     ------
@@ -22,13 +27,17 @@ def rule_named(word: str) -> str:
         With the rules that the word may stand for.
     """
     lower = word.strip().lower()
-    by_lower = {name.lower(): name for name in ALL_RULE_NAMES}
+    known = tuple(dict.fromkeys((*ALL_RULE_NAMES, *others)))
+    by_lower = {name.lower(): name for name in known}
     begun = [name for key, name in by_lower.items() if lower and key.startswith(lower)]
     if lower in by_lower:
         return by_lower[lower]
     if len(begun) == 1:
         return begun[0]
-    raise UnknownNameError("rule", word, "TrainGuard", begun or similar(word, ALL_RULE_NAMES) or ALL_RULE_NAMES)
+    perhaps = begun or similar(word, known)
+    raise UnknownNameError(
+        "rule", word, "TrainGuard" if perhaps else f"TrainGuard, which has {', '.join(known)}", perhaps
+    )
 
 
 def similar(word: str, names: Iterable[str]) -> Sequence[str]:

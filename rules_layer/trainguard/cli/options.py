@@ -41,6 +41,20 @@ Prices = Annotated[
 FrameworkExpected = Annotated[
     bool, typer.Option("--framework-expected", help="The job should have written framework metrics.")
 ]
+OwnRule = Annotated[
+    str | None,
+    typer.Option("--rule", metavar="MODULE:CLASS", help="Know this rule of your own too.", show_default=False),
+]
+OwnRules = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules-package",
+        metavar="DIR",
+        envvar="TRAINGUARD_RULES_PACKAGE",
+        help="Know your own rules too: the package that was deployed.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 Stack = Annotated[str, typer.Option("--stack", envvar="TRAINGUARD_STACK", help="The deployed CloudFormation stack.")]
 Region = Annotated[

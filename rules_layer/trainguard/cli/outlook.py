@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from trainguard.cli.in_force import setting_of
+from trainguard.cli.words import words_of
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.rules.glossary import LOADER_SECONDS, POINTS, RULES
+from trainguard.rules.glossary import LOADER_SECONDS, POINTS
+from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import ALL_RULES, FRAMEWORK_RULES, SYSTEM_RULES
 from trainguard.rules.units import show_duration
@@ -39,7 +41,7 @@ def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
     seen, separator, needed = (row.patience or "").partition("/")
     if not (separator and seen.isdecimal() and needed.isdecimal()):
         return None
-    words = RULES[row.rule]
+    words = words_of(row.rule)
     left = max(int(needed) - int(seen) + (not words.at_patience), 0)
     spacing = {POINTS: interval_s, LOADER_SECONDS: 1.0}.get(words.counts)
     return Patience(
@@ -71,7 +73,8 @@ def _of_disabled(settings: Mapping[str, str]) -> list[str]:
 
 
 def _of_error(row: RuleRow, plan: RulePlan) -> list[str]:
-    fault = plan.faults.get(row.rule)
+    # Of a rule that is not known here, every setting seems to be wrong.
+    fault = plan.faults.get(row.rule) if row.rule in PARAMETERS_TYPES else None
     if fault is None:
         return ["A rule that has failed is not run there again; the other rules go on."]
     where = f" from the {fault.source}" if fault.source else ""
@@ -107,7 +110,9 @@ def _of_awaited(row: RuleRow, _: RulePlan) -> list[str]:
         return ["It waits for framework events: training steps, or fetches of data loaders."]
     if row.rule in _OF_SYSTEM:
         return ["It waits for system metrics, which a profiled job uploads once a minute."]
-    return ["It waits for the first verdict of another rule."]
+    if row.rule == PROFILER_REPORT:
+        return ["It waits for the first verdict of another rule."]
+    return ["It waits for what it looks at."]
 
 
 def _of_missing(row: RuleRow, record: JobRecord) -> list[str]:

@@ -9,12 +9,12 @@ import msgspec
 from trainguard.cli.answer import SCHEMA_VERSION, Answer, Block, Cell, Column, Facts, Grid, Heading, Line, give
 from trainguard.cli.deployment import Where, connect
 from trainguard.cli.in_force import SCAN_INTERVAL_US, ParameterInForce, in_force, told_value
-from trainguard.cli.names import ALL_RULE_NAMES, rule_named, unknown_job
+from trainguard.cli.names import ALL_RULE_NAMES, OWN_RULES, rule_named, unknown_job
+from trainguard.cli.words import words_of, words_of_parameter
 from trainguard.engine.replays import replayed_job
 from trainguard.errors import RuleConfigError
 from trainguard.records import JobRecord
 from trainguard.rules.defaults import Defaults, own_defaults
-from trainguard.rules.glossary import RULES, parameter_words
 from trainguard.rules.parameters import PARAMETERS_TYPES, accepted, resolve_parameters
 
 Value = float | int | str | bool | None
@@ -107,18 +107,19 @@ def rules_answer(record: JobRecord | None) -> Answer:
         columns.append(Column("changed", folds=True))
         rows = [[*row, entry.fault or ", ".join(entry.changed or [])] for row, entry in zip(rows, entries, strict=True)]
     blocks: list[Block] = [Grid(columns, rows), *(Line(fault, style="bold magenta") for fault in unknown)]
-    return Answer(document=document, blocks=blocks)
+    return Answer(document=document, blocks=blocks, notes=[OWN_RULES] if unknown else [])
 
 
 def _rule_entry(
     rule: str, record: JobRecord | None, running: Mapping[str, Any], faults: Mapping[str, RuleConfigError]
 ) -> RuleEntry:
     changed = [each.name for each in _in_force(rule, record, running).values() if each.changed]
+    words = words_of(rule)
     return RuleEntry(
         rule=rule,
-        looks_at=RULES[rule].looks_at,
-        fires_when=RULES[rule].fires_when,
-        parameters=list(RULES[rule].parameters),
+        looks_at=words.looks_at,
+        fires_when=words.fires_when,
+        parameters=list(words.parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
         changed=None if record is None else changed,
         fault=str(faults[rule]) if rule in faults else None,
     )
@@ -128,7 +129,7 @@ def parameters_answer(rule: str, record: JobRecord | None, defaults: Defaults | 
     """Return the parameters of one rule; ``defaults`` None shows both sets of them."""
     running, faults = _resolved(record)
     fault = str(faults[rule]) if rule in faults else None
-    words, of_job = RULES[rule], _in_force(rule, record, running)
+    words, of_job = words_of(rule), _in_force(rule, record, running)
     entries = [_parameter_entry(rule, name, of_job.get(name)) for name in _ordered(rule)]
     document = ParametersDocument(
         rule=rule,
@@ -182,7 +183,7 @@ def _ordered(rule: str) -> list[str]:
 def _parameter_entry(rule: str, name: str, of_job: ParameterInForce | None) -> ParameterEntry:
     fields = {field.name: field for field in msgspec.structs.fields(PARAMETERS_TYPES[rule])}
     documented = fields[name].default
-    words = parameter_words(rule, name)
+    words = words_of_parameter(rule, name)
     return ParameterEntry(
         name=name,
         setting=f"{rule}_{name}",

@@ -17,6 +17,7 @@ from trainguard.cli.judging import digest, judge_profile, open_place
 from trainguard.cli.progress import Progress, stderr_progress
 from trainguard.cli.report_out import ReportPlace, report_place
 from trainguard.cli.target import Place, StackJob, job_not_known, job_place, target_of
+from trainguard.engine.items import items_of
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.replays import replayed_job
 from trainguard.errors import ProfileSourceError, RequestError
@@ -150,7 +151,7 @@ def _of_job(
     if stored is None:
         raise job_not_known(name, stores.jobs)
     job = _known(stored, request)
-    records = stores.nodes.of_job(name)
+    records = items_of(stored, stores.nodes)
     if all(record.key.node == JOB_NODE for record in records):
         return _of_expired(job, connection, prices, progress)
     place = job_place(job)

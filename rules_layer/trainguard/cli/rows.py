@@ -25,6 +25,16 @@ _ORDER = {
 _FIXED_BELOW = 10.0
 
 
+class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest decision on a stop; ``made`` is None while it is not known whether SageMaker took the call."""
+
+    decision: str
+    why: str
+    at: str | None
+    fire_id: str | None
+    made: bool | None
+
+
 class RuleLine(msgspec.Struct, frozen=True, kw_only=True):
     """A row for machines; times are ISO 8601 in UTC."""
 
@@ -51,6 +61,7 @@ class RuleLine(msgspec.Struct, frozen=True, kw_only=True):
     action_at: str | None
     alert_id: str | None
     report_uri: str | None
+    stop: StopEntry | None
     counters: dict[str, int]
     parameters: dict[str, float | int | str | None]
 
@@ -70,7 +81,15 @@ def rule_line(stored: StoredRow) -> RuleLine:
         "action_at": iso(stored.action_at),
     }
     fire_path = {name: getattr(stored, name) for name in ("fire_id", "action", "alert_id", "report_uri")}
-    return RuleLine(**values, **fire_path)
+    return RuleLine(**values, **fire_path, stop=stop_entry(stored))
+
+
+def stop_entry(stored: StoredRow) -> StopEntry | None:
+    """Return a row's decision on a stop for machines."""
+    stop = stored.stop
+    if stop is None:
+        return None
+    return StopEntry(decision=stop.decision, why=stop.why, at=iso(stop.at), fire_id=stop.fire_id, made=stop.made)
 
 
 def iso(epoch_s: float | None) -> str | None:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.table import Table
+from rich.text import Text
 
 from trainguard.cli.outcome import Outcome, RuleLine
 from trainguard.records import Status
@@ -18,6 +20,9 @@ _STYLES = {
     Status.WARMING_UP: "yellow",
     Status.WAITING_FOR_DATA: "yellow",
 }
+
+_NARROW = 72
+"""On fewer columns the reasons would be cut to nothing."""
 
 
 class _Piped(Console):
@@ -41,7 +46,10 @@ def print_tabbed(console: Console, columns: Sequence[str]) -> None:
 
 def show(console: Console, outcome: Outcome) -> None:
     """Print the verdicts, what was not read, and what the job has cost."""
-    if console.is_terminal:
+    if console.is_terminal and console.width < _NARROW:
+        for line in outcome.rules:
+            console.print(*_below_each_other(line))
+    elif console.is_terminal:
         console.print(_table(outcome.rules))
     else:
         for line in outcome.rules:
@@ -59,6 +67,13 @@ def sentences(line: RuleLine) -> str:
     """Return the reason, the advice and the cost of one rule's verdict."""
     cost = None if line.cost is None else f"It has cost {line.cost}."
     return " ".join(part for part in (line.reason, line.advice, cost) if part)
+
+
+def _below_each_other(line: RuleLine) -> tuple[Text, Padding]:
+    """Return a rule's verdict where there is no room for columns: what it is, and the reason below it."""
+    style = _STYLES.get(Status(line.status), "dim")
+    heading = Text.assemble((line.status, style), f" {line.rule} {line.severity or ''}".rstrip())
+    return heading, Padding(Text(sentences(line)), (0, 0, 0, 2))
 
 
 def _table(lines: Sequence[RuleLine]) -> Table:

@@ -10,16 +10,18 @@ import msgspec
 
 from trainguard.cli.answer import SCHEMA_VERSION, Answer, Block, Column, Grid, Line, give
 from trainguard.cli.files import read_body
+from trainguard.cli.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
 from trainguard.errors import ParameterFileError
 from trainguard.ports import RuleConfiguration
 from trainguard.report.words import counted
+from trainguard.rules.parameters import canonical_rule
 from trainguard.settings.document import read_document
-from trainguard.settings.faults import SettingFault
+from trainguard.settings.faults import NO_PLACE, SettingFault
 from trainguard.settings.resolve import resolve
 from trainguard.settings.rule_configurations import configured
 from trainguard.settings.source import Source
-from trainguard.settings.tag_names import NAMESPACE
+from trainguard.settings.tag_names import NAMESPACE, PROFILE_TAG, STOP_ALLOWED, STOP_TAG
 from trainguard.settings.tags import settings_name, tag_source
 
 _A_TAG = f"{NAMESPACE}<Rule>_<parameter>=<value>, or an existing file"
@@ -68,8 +70,13 @@ class _Rule(msgspec.Struct, rename="pascal"):
     rule_parameters: dict[str, str] = {}
 
 
+class _Profiler(msgspec.Struct):
+    s3_output_path: str = msgspec.field(default="", name="S3OutputPath")
+
+
 class _Job(msgspec.Struct, rename="pascal"):
     tags: list[_Tag] = []
+    profiler_config: _Profiler = msgspec.field(default_factory=_Profiler)
     profiler_rule_configurations: list[_Rule] = []
     debug_rule_configurations: list[_Rule] = []
 
@@ -93,7 +100,9 @@ def validated(request: Request) -> Answer:
     """Return all that is wrong with the settings; raises ParameterFileError for a file that cannot be read."""
     read = _Read([], [], [], {})
     for word in request.given:
-        if "=" in word and not _is_there(word):
+        if not word or (word.lower().startswith(NAMESPACE) and "=" not in word and not _is_there(word)):
+            read.faults.append(SettingFault("command line", "tag", word, _A_TAG))
+        elif "=" in word and not _is_there(word):
             key, _, value = word.partition("=")
             read.tags.append((key, value))
             if not key.lower().startswith(NAMESPACE):
@@ -111,8 +120,14 @@ def validated(request: Request) -> Answer:
             valid=not faults, settings=settings, faults=[_entry(fault) for fault in faults], elsewhere=read.elsewhere
         ),
         blocks=_blocks(faults, settings, read.elsewhere),
+        notes=[OWN_RULES] if any(_names_no_rule(fault) for fault in faults) else [],
         fired=bool(faults),
     )
+
+
+def _names_no_rule(fault: SettingFault) -> bool:
+    rule, separator, _ = fault.setting.partition("_")
+    return bool(separator) and canonical_rule(rule) is None
 
 
 def _read_file(read: _Read, name: str) -> None:
@@ -150,6 +165,13 @@ def _read_job(read: _Read, name: str, document: Mapping[str, Any]) -> None:
     except msgspec.ValidationError as fault:
         raise ParameterFileError(name, f"{fault}, as CreateTrainingJob has it") from fault
     read.tags.extend((tag.key, tag.value) for tag in job.tags)
+    if (
+        "TrainingJobName" in document
+        and (STOP_TAG, STOP_ALLOWED) in read.tags
+        and not job.profiler_config.s3_output_path
+        and PROFILE_TAG not in dict(read.tags)
+    ):
+        read.faults.append(NO_PLACE)
     rules = configured(_rules(job.profiler_rule_configurations), _rules(job.debug_rule_configurations))
     read.elsewhere.update(rules.elsewhere)
     if job.profiler_rule_configurations:

@@ -18,12 +18,13 @@ from tests.unit.cli.test_process import shown
 from trainguard.cli.cost import CostDocument
 from trainguard.cli.examples import list_examples, split_docstring
 from trainguard.cli.explaining import Explanation
+from trainguard.cli.job_status import JobDocument
 from trainguard.cli.jobs import JobsDocument
 from trainguard.cli.main import app
 from trainguard.cli.open import Link
 from trainguard.cli.options import StatusOf
 from trainguard.cli.params import ParametersDocument, RulesDocument
-from trainguard.cli.status import ActiveDocument, JobDocument
+from trainguard.cli.status import ActiveDocument
 from trainguard.records import JobStatus
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")

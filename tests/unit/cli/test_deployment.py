@@ -15,7 +15,7 @@ from tests.functional.tables import create_tables
 from tests.functional.worlds import offline_session
 from tests.unit.cli.cloudformation import ACCOUNT, OUTPUTS, REGION, CloudFormation, Refusal, Stack, serving
 from tests.unit.cli.seen import judged
-from trainguard.cli.deployment import Where, advised, connect, find_deployment, open_stores
+from trainguard.cli.deployment import Where, advised, connect, find_deployment, look_up, open_stores
 from trainguard.cli.main import app
 from trainguard.cli.names import ALL_RULE_NAMES
 from trainguard.errors import (
@@ -90,6 +90,27 @@ def test_given_a_profile_when_named_then_its_region_and_credentials_are_taken(
     assert credentials.access_key == "own"
     with pytest.raises(CredentialsError, match=r"none.*could not be found.*--profile"):
         find_deployment("TrainGuard", None, "none")
+
+
+def test_given_regions_in_several_places_when_looked_for_then_it_is_the_one_that_aws_and_cdk_take(
+    cloudformation: CloudFormation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text("[default]\nregion = eu-north-1\n", encoding="utf-8")
+    found = [find_deployment("TrainGuard", None, None)[0].region]
+    for name, region in (("AWS_DEFAULT_REGION", "us-west-2"), ("AWS_REGION", "ap-south-1")):
+        monkeypatch.setenv(name, region)
+        found.append(find_deployment("TrainGuard", None, None)[0].region)
+    monkeypatch.setenv("AWS_REGION", "")
+    found.append(find_deployment("TrainGuard", None, None)[0].region)
+    assert found == ["eu-north-1", "us-west-2", "ap-south-1", "us-west-2"]
+
+
+def test_given_a_stack_whose_deletion_failed_when_looked_up_then_it_is_found_with_its_reason(
+    cloudformation: CloudFormation,
+) -> None:
+    cloudformation.stacks["TrainGuard"] = Stack(status="DELETE_FAILED", reason="The bucket is not empty")
+    deployment, _, why = look_up("TrainGuard", REGION, None)
+    assert (deployment.status, deployment.account, why) == ("DELETE_FAILED", ACCOUNT, "The bucket is not empty")
 
 
 def test_given_no_region_at_all_when_looked_for_then_the_error_says_how_to_give_one(

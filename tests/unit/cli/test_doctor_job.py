@@ -79,6 +79,14 @@ def test_given_a_profiler_configuration_when_judged_then_it_must_write_to_our_bu
     assert (finding.advice is None) is (level is Level.OK)
 
 
+@pytest.mark.parametrize("profiler", [{}, {"DisableProfiler": True}])
+@pytest.mark.parametrize(("place", "level"), [(f"s3://{BUCKET}/runs", Level.OK), ("s3://others/runs", Level.FAIL)])
+def test_given_a_place_by_tag_when_judged_then_it_must_be_our_bucket(profiler: Any, place: str, level: Level) -> None:
+    finding = judge_profiler(profiler, BUCKET, tagged=place)
+    assert finding.level is level
+    assert place in finding.found
+
+
 @pytest.mark.parametrize(
     ("settings", "tags", "expected", "said"),
     [

@@ -10,12 +10,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.support.deployed_stack import DeployedStack, deployed_stack
-from tests.support.fleets import found, job, with_rows
+from tests.support.fleets import found, job, quiet, with_rows
 from tests.support.small_job import JOB
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.deployment import Stores
 from trainguard.cli.fleet import read_jobs
 from trainguard.cli.main import app
+from trainguard.ports import StoredRow
 from trainguard.report.fleet import Fleet
 
 
@@ -111,3 +112,26 @@ def test_given_jobs_when_read_then_each_comes_with_its_own_rows_and_unwanted_one
     assert [of.job for of, _ in read] == [each.job for each in jobs]
     assert all({stored.row.job for stored in rows} == {of.job} for of, rows in read)
     assert world.faults.calls.count("RuleStates.read") == len(jobs)
+
+
+def test_given_a_job_of_many_nodes_when_read_then_its_nodes_rows_are_left_aside_and_the_page_is_the_same() -> None:
+    world = MemoryWorld()
+    few, many = job("few", nodes=16), job("many", nodes=17)
+    for each in (few, many):
+        world.jobs.register(each)
+        for stored in with_rows(each, found(each, action="Training job stopped."), quiet(each, "BatchSize"))[1]:
+            world.rows.record(stored)
+    stores = Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects)
+    seen = fleet_of(stores)
+    assert {job: len(rows) for job, rows in seen.items()} == {"few": 4, "many": 3}
+    calls = world.faults.calls
+    assert (calls.count("RuleStates.read"), calls.count("RuleStates.of_whole_job")) == (1, 1)
+    assert calls.count("RuleStates.load") == 1
+    told = [{stored.row.rule: stored.action for stored in rows if stored.row.node is None} for rows in seen.values()]
+    assert told[0] == told[1]
+    assert told[1]["LowGPUUtilization"] == "Training job stopped."
+
+
+def fleet_of(stores: Stores) -> dict[str, list[StoredRow]]:
+    """Return the rows that the fleet reads, by job."""
+    return {of.job: list(rows) for of, rows in read_jobs(Fleet(stack="TrainGuard", region="eu-west-1"), stores)}

@@ -1,6 +1,7 @@
 """`trainguard open`: the link, what it is signed with, and what is said where there is none."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,7 +10,7 @@ from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.session import get_session
 
 from tests.support.small_job import JOB
-from tests.unit.cli.seen import Deployed, deployed, job
+from tests.unit.cli.seen import Deployed, deployed, job, judged
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.memory.faults import Fault
 from trainguard.records import JobStatus
@@ -78,12 +79,20 @@ def test_given_a_span_when_signed_then_what_s3_knows_is_taken(reported: Deployed
     assert (result.stdout == "") == (code == 2)
 
 
+def test_given_a_span_that_is_too_long_when_opened_then_it_is_told_as_typed_with_the_longest(
+    reported: Deployed,
+) -> None:
+    told = reported.run("open", JOB, "--expires", "9d").stderr
+    assert "--expires is 9d" in told
+    assert "1s to 7d" in told
+
+
 def test_given_no_report_yet_when_opened_then_it_says_when_there_will_be_one(deployed: Deployed) -> None:
     result = deployed.run("open", JOB)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"job {JOB} has no report.html yet in s3://profiles/{KEY}.html" in result.stderr
     assert f"when a rule fires and at the job's end; `trainguard report {JOB}` makes one now" in result.stderr
-    deployed.world.jobs.update_status(job(JOB, status=JobStatus.COMPLETED, active=False))
+    deployed.world.jobs.update_status(replace(judged()[0], status=JobStatus.COMPLETED, active=False))
     assert "It is written at the job's end" in deployed.run("open", JOB).stderr
 
 

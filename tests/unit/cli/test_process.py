@@ -127,6 +127,16 @@ def test_given_a_terminal_when_a_job_is_read_as_compatible_then_it_shows_windows
     assert int(found[1]) == int(found[2])
 
 
+@pytest.mark.parametrize("words", [["--help"], ["report", "--help"], ["--version"]])
+def test_given_a_reader_that_goes_away_when_help_is_printed_then_it_ends_quietly_as_by_sigpipe(words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "trainguard", *words]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)  # noqa: S603
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_given_a_terminal_without_colour_when_a_job_is_analysed_then_there_is_none(job: Path, tmp_path: Path) -> None:
     text = shown([*COMMAND, str(job), "--out", str(tmp_path)], {"TERM": "xterm-256color", "NO_COLOR": "1"})
     assert "\x1b[32m" not in text

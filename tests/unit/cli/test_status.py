@@ -1,6 +1,7 @@
 """`trainguard status`: the active jobs, one job's rules and nodes, exit codes, and looking again and again."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.small_job import JOB
-from tests.unit.cli.seen import NOT_STOPPED, Deployed, deployed, firing, job, many_nodes, row
+from tests.unit.cli.seen import NOT_STOPPED, Deployed, deployed, firing, job, judged, many_nodes, row
 from trainguard.cli.answer import Answer, Line
 from trainguard.cli.names import ALL_RULE_NAMES
 from trainguard.cli.watch import watch
@@ -20,7 +21,7 @@ __all__ = ["deployed"]
 RULE_LINE = {
     "rule", "node", "status", "severity", "reason", "measured", "threshold", "worst", "data_points", "patience",
     "advice", "affected_percent", "wasted_percent", "cost_lost", "violations", "times_fired", "evaluated_through",
-    "fired_at", "fire_id", "action", "action_at", "alert_id", "report_uri", "counters", "parameters",
+    "fired_at", "fire_id", "action", "action_at", "alert_id", "report_uri", "stop", "counters", "parameters",
 }  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def test_given_active_jobs_when_asked_for_then_what_rings_gravest_is_first_and_e
 
 
 def test_given_no_active_job_when_asked_for_then_stderr_says_where_the_others_are(deployed: Deployed) -> None:
-    deployed.world.jobs.update_status(job(JOB, status=JobStatus.COMPLETED, active=False))
+    deployed.world.jobs.update_status(replace(judged()[0], status=JobStatus.COMPLETED, active=False))
     result = deployed.run("status")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "No job is active: `trainguard jobs`" in result.stderr

@@ -182,3 +182,34 @@ def test_given_the_document_on_the_page_when_validated_then_nothing_is_wrong(tmp
     assert document(written(tmp_path, example))["faults"] == []
     shown = page.partition("params validate llm.json ")[2].partition("\n")[0]
     assert len(document(shown)["faults"]) == 1
+
+
+def test_given_a_request_that_allows_stops_when_a_tag_names_the_place_then_all_is_right(tmp_path: Path) -> None:
+    tags = [
+        {"Key": "trainguard:stop-on-fire", "Value": "allowed"},
+        {"Key": "trainguard:profile-path", "Value": "s3://profiles/runs"},
+    ]
+    assert document(written(tmp_path, {"TrainingJobName": "job", "Tags": tags}))["faults"] == []
+
+
+@pytest.mark.parametrize("place", ["", "s3://", "profiles/runs", "https://profiles", "s3://P", "s3://a-"])
+def test_given_a_place_that_is_none_when_validated_then_it_is_told(tmp_path: Path, place: str) -> None:
+    tags = [{"Key": "trainguard:profile-path", "Value": place}]
+    (fault,) = document(written(tmp_path, {"Tags": tags}))["faults"]
+    assert (fault["setting"], fault["value"]) == ("profile-path", place)
+    assert "s3://<bucket>/<prefix>" in fault["expected"]
+
+
+@pytest.mark.parametrize(("profiler", "right"), [({}, False), ({"S3OutputPath": "s3://profiles"}, True), (None, False)])
+@pytest.mark.parametrize("value", ["allowed", "no"])
+def test_given_a_request_that_allows_stops_when_it_names_no_place_for_the_profile_then_it_is_told(
+    tmp_path: Path, profiler: dict[str, str] | None, right: bool, value: str
+) -> None:
+    request: dict[str, object] = {
+        "TrainingJobName": "job",
+        "Tags": [{"Key": "trainguard:stop-on-fire", "Value": value}],
+    }
+    if profiler is not None:
+        request["ProfilerConfig"] = profiler
+    told = [fault["setting"] for fault in document(written(tmp_path, request))["faults"]]
+    assert told == ([] if right or value == "no" else ["S3OutputPath"])

@@ -10,6 +10,7 @@ from trainguard.cli.options import (
     DefaultsOf,
     FrameworkExpected,
     InstanceType,
+    OwnRules,
     Params,
     Prices,
     Reading,
@@ -39,6 +40,7 @@ def analyze(
         str | None,
         typer.Option("--rule", metavar="MODULE:CLASS", help="Run this rule of your own alone.", show_default=False),
     ] = None,
+    rules_package: OwnRules = None,
     fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -50,6 +52,9 @@ def analyze(
     `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,
     `trainguard analyze ./my-job --out report --rule my_rules.host_memory:HostMemory`
     """
+    from trainguard.cli.own_rules import know
+
+    know(package=rules_package)
     from trainguard.cli.analyze import Request, analyze_command
 
     request = Request(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack
+from trainguard.cli.options import DEFAULT_STACK, AsJson, OwnRules, Profile, Region, Stack
 
 
 def doctor(
@@ -17,6 +17,7 @@ def doctor(
         str | None,
         typer.Option("--bucket", metavar="NAME", help="A bucket; else the stack's own.", show_default=False),
     ] = None,
+    rules_package: OwnRules = None,
     stack: Stack = DEFAULT_STACK,
     region: Region = None,
     profile: Profile = None,
@@ -28,6 +29,9 @@ def doctor(
 
     Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
     """
+    from trainguard.cli.own_rules import know
+
+    know(package=rules_package)
     from trainguard.cli.doctor.command import Request, doctor_command
 
     request = Request(stack=stack, region=region, profile=profile, job=job, bucket=bucket, as_json=as_json)

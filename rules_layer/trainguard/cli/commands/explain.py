@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, Job, Profile, Region, Stack
+from trainguard.cli.options import DEFAULT_STACK, AsJson, Job, OwnRule, OwnRules, Profile, Region, Stack
 
 
 def explain(
@@ -18,6 +18,8 @@ def explain(
         str | None,
         typer.Option("--node", metavar="N", help="On one node, such as algo-3; else on the job.", show_default=False),
     ] = None,
+    own_rule: OwnRule = None,
+    rules_package: OwnRules = None,
     stack: Stack = DEFAULT_STACK,
     region: Region = None,
     profile: Profile = None,
@@ -27,6 +29,9 @@ def explain(
 
     Examples: `trainguard explain my-job lowgpu`, `trainguard explain my-job StepOutlier --node algo-2 --json`
     """
+    from trainguard.cli.own_rules import know
+
+    know(rule=own_rule, package=rules_package)
     from trainguard.cli.deployment import Where
     from trainguard.cli.explain import explain_command
 

@@ -7,6 +7,10 @@ import typer
 from trainguard.cli.options import DEFAULT_STACK, AsJson, Job, Profile, Region, Stack, span
 
 
+_LONGEST_S = 604_800.0
+"""Signature Version 4 knows no link that works for longer."""
+
+
 def open_report(
     job: Job,
     *,
@@ -32,9 +36,16 @@ def open_report(
     request = Request(
         where=Where(stack=stack, region=region, profile=profile),
         job=job,
-        expires_s=span(expires),
+        expires_s=_lasts(expires),
         only_print=only_print,
         as_report=json_report,
         as_json=as_json,
     )
     raise typer.Exit(open_command(request))
+
+
+def _lasts(written: str) -> float:
+    seconds = span(written)
+    if not 1.0 <= seconds <= _LONGEST_S:
+        raise typer.BadParameter(f"--expires is {written}, and a link can work for 1s to 7d, such as 12h")
+    return seconds

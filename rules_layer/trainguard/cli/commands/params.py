@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, DefaultsOf, Profile, Region, Stack
+from trainguard.cli.options import DEFAULT_STACK, AsJson, DefaultsOf, OwnRule, OwnRules, Profile, Region, Stack
 
 _SHOW = "show"
 
@@ -31,7 +31,7 @@ params = typer.Typer(
 def show(
     rule: Annotated[
         str | None,
-        typer.Argument(metavar="[RULE]", help="A rule in any case, or its beginning; else all.", show_default=False),
+        typer.Argument(metavar="RULE", help="A rule in any case, or its beginning; else all.", show_default=False),
     ] = None,
     *,
     job: Annotated[
@@ -41,6 +41,8 @@ def show(
     defaults: Annotated[
         DefaultsOf | None, typer.Option("--defaults", help="Show these defaults alone.", show_default=False)
     ] = None,
+    own_rule: OwnRule = None,
+    rules_package: OwnRules = None,
     stack: Stack = DEFAULT_STACK,
     region: Region = None,
     profile: Profile = None,
@@ -48,8 +50,12 @@ def show(
 ) -> None:
     """Show the rules in a line each, or the parameters of one. The word show may be left out.
 
-    Examples: `trainguard params`, `trainguard params lowgpu`, `trainguard params StepOutlier --job my-job`
+    Examples: `trainguard params`, `trainguard params lowgpu`, `trainguard params StepOutlier --job my-job`,
+    `trainguard params HostMemory --rules-package examples/example_rules`
     """
+    from trainguard.cli.own_rules import know
+
+    know(rule=own_rule, package=rules_package)
     from trainguard.cli.deployment import Where
     from trainguard.cli.params import Request, params_command
 
@@ -74,6 +80,8 @@ def validate(
         ),
     ],
     *,
+    own_rule: OwnRule = None,
+    rules_package: OwnRules = None,
     stack: Stack = DEFAULT_STACK,
     as_json: AsJson = False,
 ) -> None:
@@ -84,6 +92,9 @@ def validate(
     Examples: `trainguard params validate settings.json`,
     `trainguard params validate trainguard:LowGPUUtilization_patience=500 trainguard:stop-grace=10m`
     """
+    from trainguard.cli.own_rules import know
+
+    know(rule=own_rule, package=rules_package)
     from trainguard.cli.validate import Request, validate_command
 
     raise typer.Exit(validate_command(Request(given=given, stack=stack, as_json=as_json)))

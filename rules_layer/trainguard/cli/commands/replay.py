@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, Params, Prices, Profile, Region, Stack
+from trainguard.cli.options import DEFAULT_STACK, AsJson, OwnRules, Params, Prices, Profile, Region, Stack
 
 
 def replay(
@@ -20,6 +20,7 @@ def replay(
     *,
     params: Params = None,
     prices: Prices = None,
+    rules_package: OwnRules = None,
     label: Annotated[
         str | None,
         typer.Option("--as", metavar="NAME", help="Call it <job>@replay-NAME; else by the time.", show_default=False),
@@ -42,6 +43,9 @@ def replay(
     Examples: `trainguard replay my-job`, `trainguard replay my-job --params stricter.json --as stricter`,
     `trainguard replay s3://my-profiles/jobs/my-job --report --json`
     """
+    from trainguard.cli.own_rules import know
+
+    know(package=rules_package)
     from trainguard.cli.deployment import Where
     from trainguard.cli.replay import Request, replay_command
 

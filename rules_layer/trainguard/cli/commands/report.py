@@ -11,6 +11,7 @@ from trainguard.cli.options import (
     AsJson,
     FrameworkExpected,
     InstanceType,
+    OwnRules,
     Params,
     Prices,
     Profile,
@@ -54,6 +55,7 @@ def report(
     instance_type: InstanceType = None,
     prices: Prices = None,
     framework_expected: FrameworkExpected = False,
+    rules_package: OwnRules = None,
     in_stack: Annotated[bool, typer.Option("--in-stack", help="Have the stack make it, beside the profile.")] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
@@ -69,6 +71,9 @@ def report(
     Examples: `trainguard report ./my-job --open`, `trainguard report s3://my-profiles/jobs/my-job --out report`,
     `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --fleet --since 30d`
     """
+    from trainguard.cli.own_rules import know
+
+    know(package=rules_package)
     from trainguard.cli.deployment import Where
 
     where = Where(stack=stack, region=region, profile=profile)

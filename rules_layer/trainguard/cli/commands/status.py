@@ -10,7 +10,7 @@ from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack
 def status(
     job: Annotated[
         str | None,
-        typer.Argument(metavar="[JOB]", help="A job, or a tuning job; else all active.", show_default=False),
+        typer.Argument(metavar="JOB", help="A job, or a tuning job; else all active.", show_default=False),
     ] = None,
     *,
     nodes: Annotated[bool, typer.Option("--nodes", help="Show the rules on each node of the job too.")] = False,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainguard.actions.request import StopCase
+from trainguard.actions.standing import Standing
 from trainguard.actions.stop import StopDecision, StopSwitch, decide_stop
 from trainguard.cli.doctor.actions import stop_switch
 from trainguard.cli.doctor.finding import Finding, Findings, counted
@@ -11,9 +12,10 @@ from trainguard.cli.doctor.job_case import JobCase
 from trainguard.engine.fires import iso_time
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.registration import NAMESPACE, STOP_TAG
-from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord
+from trainguard.ports import StoredRow, TrainingJobDescription
+from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
 from trainguard.rules.registry import RULE_NAMES
+from trainguard.settings.tag_names import PROFILE_TAG
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef
@@ -49,15 +51,15 @@ def judge_description(job: str, description: TrainingJobDescription | None) -> F
 def check_profiler(case: JobCase) -> Iterator[Finding]:
     """Judge whether the job writes its profile to our bucket."""
     if case.description is not None:
-        yield judge_profiler(case.profiler, case.site.bucket)
+        yield judge_profiler(case.profiler, case.site.bucket, tagged=case.description.tags.get(PROFILE_TAG))
 
 
-def judge_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str) -> Finding:
-    """Judge a job's ProfilerConfig."""
+def judge_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str, *, tagged: str | None = None) -> Finding:
+    """Judge a job's ProfilerConfig; ``tagged`` is where its tag says that its profile lies."""
     start_with = _START_WITH.format(bucket)
-    if profiler.get("DisableProfiler", False):
+    if profiler.get("DisableProfiler", False) and tagged is None:
         return PROFILER.fail("the job was started with DisableProfiler: it writes no profile", start_with)
-    uri = profiler.get("S3OutputPath")
+    uri = profiler.get("S3OutputPath") or tagged
     if not uri:
         return PROFILER.fail("the job has no ProfilerConfig with an S3OutputPath: it writes no profile", start_with)
     if uri.removeprefix("s3://").partition("/")[0] != bucket:
@@ -83,9 +85,7 @@ def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[Findi
     ]
     told = {fault.field for fault in plan.faults.values()}
     faults += [
-        SETTINGS.fail(fault, _NEXT_JOB)
-        for fault in record.setting_faults
-        if not any(f"{field} is " in fault for field in told)
+        SETTINGS.fail(fault, _NEXT_JOB) for fault in record.faults if not any(f"{field} is " in fault for field in told)
     ]
     if not record.policy.evaluated:
         faults.append(SETTINGS.warn(f"the job is not evaluated: {record.policy.why}", _NEXT_JOB))
@@ -100,7 +100,10 @@ def check_stop(case: JobCase) -> Iterator[Finding]:
     """Say whether a fire would stop the job."""
     now = case.site.now
     switch = stop_switch(case.site)
-    decision = decide_stop(_fire_of(case.record, now), case.description, switch, row=None, now=now)
+    fire = _fire_of(case.record, now)
+    row = RuleRow(fire.job, fire.rule, None, Status.FIRED, "", evaluated_through=now)
+    known = Standing(job=case.record, row=StoredRow(row, fire_id=fire.fire_id))
+    decision = decide_stop(fire, case.description, switch, known=known, now=now)
     tags: Mapping[str, Any] = {} if case.description is None else case.description.tags
     yield judge_stop(decision, switch, opted_in=STOP_TAG in tags)
 
@@ -109,10 +112,13 @@ def _fire_of(record: JobRecord, now: float) -> StopCase:
     """Return a fire of now, of a rule that may stop the job if there is one."""
     policy = record.policy
     may = (rule for rule in RULE_NAMES if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule))
+    rule = next(may, RULE_NAMES[0])
     return StopCase(
         job=record.job,
         job_arn=record.arn,
-        rule=next(may, RULE_NAMES[0]),
+        rule=rule,
+        episode=record.episodes.get(rule, 0),
+        node=JOB_NODE,
         fire_id="",
         fired_at=iso_time(now),
         job_created_at=None if record.created_at is None else iso_time(record.created_at),

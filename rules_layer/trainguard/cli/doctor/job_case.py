@@ -11,6 +11,7 @@ from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.cli.deployment import Stores, open_stores
 from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.site import Site
+from trainguard.engine.items import items_of
 from trainguard.engine.registrar import describe_record
 from trainguard.errors import ForeignKeyError
 from trainguard.ports import ListedObject, ProfileObjects, TrainingJobDescription
@@ -102,7 +103,7 @@ class JobCase:
     @cached_property
     def nodes(self) -> Sequence[NodeRecord]:
         """The items of the job's nodes."""
-        return [record for record in self._stores.nodes.of_job(self.job) if record.key.node != JOB_NODE]
+        return [record for record in items_of(self.record, self._stores.nodes) if record.key.node != JOB_NODE]
 
     @cached_property
     def rows(self) -> Sequence[RuleRow]:

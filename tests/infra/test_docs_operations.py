@@ -1,0 +1,137 @@
+"""The pages for those who operate it: columns, metrics, queries, outputs and permissions are those of the code."""
+
+import ast
+import dataclasses
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from infra.constructs import fire_machine
+from infra.constructs.queries import QUERIES
+from tests.infra.synthesis import ROOT
+from tests.infra.test_docs_links import documents
+from tests.infra.test_permissions import EXPECTED
+from tests.unit.test_docs_parameters import table
+from trainguard.adapters.dynamodb_jobs import DynamoJobs
+from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.journal import BY_RULE, metric_name
+from trainguard.records import JobRecord, RuleRow, Status
+
+SNAPSHOT = json.loads((ROOT / "tests" / "infra" / "TrainGuard.snapshot.json").read_text("utf-8"))
+_CODE = re.compile(r"`([^`]+)`")
+FILLED: dict[str, Any] = {
+    "<class 'str'>": "text",
+    "str | None": "text",
+    "int | None": 1,
+    "<class 'int'>": 1,
+    "float | None": 1.0,
+    "collections.abc.Mapping[str, str]": {"name": "text"},
+    "tuple[str, ...]": ("text",),
+}
+"""A value of each type of a job's fields, none of which is left out as empty."""
+_ALL_MAY = {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+
+
+def named(page: str, first: str) -> set[str]:
+    """Return what stands between backticks in the first column of a table."""
+    return {name for row in table(page, first) for name in _CODE.findall(row[0])}
+
+
+class Written:
+    """Stands for DynamoDB, and keeps the names of the columns that are written."""
+
+    def __init__(self) -> None:
+        self.columns: set[str] = set()
+
+    def update_item(self, **request: Any) -> dict[str, Any]:
+        self.columns |= set(request["ExpressionAttributeNames"].values())
+        return {}
+
+    def put_item(self, **request: Any) -> dict[str, Any]:
+        self.columns |= set(request["Item"])
+        return {}
+
+
+def metrics_in(value: Any) -> Iterator[str]:
+    """Yield the names of TrainGuard's own metrics in alarms and dashboards."""
+    text = json.dumps(value).replace('\\"', '"')
+    yield from re.findall(r'"TrainGuard","(\w+)"', text)
+    yield from re.findall(r'"MetricName": "(\w+)", "Namespace": "TrainGuard"', text)
+    yield from re.findall(r'MetricName="(\w+)"', text)
+
+
+def emitted() -> set[str]:
+    """Return the metric that each short text of the product's code would be, if it were counted."""
+    texts: set[str] = set(BY_RULE.values())
+    for file in (ROOT / "rules_layer" / "trainguard").rglob("*.py"):
+        tree = ast.parse(file.read_text("utf-8"))
+        texts |= {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return {metric_name(text) for text in texts if re.fullmatch(r"[a-z_]{4,40}", text)}
+
+
+def test_given_the_columns_of_a_row_when_compared_with_what_is_written_then_the_page_has_them_all() -> None:
+    client: Any = Written()
+    row = RuleRow(job="job", rule="BatchSize", node=None, status=Status.OK, reason="", fired_at=1.0, expires_at=1)
+    DynamoRuleStates(client=client, table="RuleState").publish([row])
+    by_machine = set(re.findall(r"#(\w+) = :", json.dumps(fire_machine.definition())))
+    assert named("operations.md", "column") == client.columns | by_machine
+
+
+def test_given_the_columns_of_a_job_when_compared_with_what_is_written_then_the_page_has_them_all() -> None:
+    client: Any = Written()
+    kinds = {field.name: str(field.type) for field in dataclasses.fields(JobRecord)}
+    filled = {name: FILLED[kind] for name, kind in kinds.items() if kind in FILLED}
+    DynamoJobs(client=client, table="Jobs").register(JobRecord(**filled))
+    assert named("operations.md", "column of `Jobs`") == client.columns - {"TrainingJobName"}
+
+
+def test_given_the_metrics_of_the_page_when_compared_then_all_are_emitted_and_none_that_is_watched_is_missing() -> None:
+    listed = named("operations.md", "metric")
+    assert listed <= emitted()
+    shown = [each for each in SNAPSHOT["Resources"].values() if each["Type"].startswith("AWS::CloudWatch::")]
+    watched = set(metrics_in(shown))
+    assert len(watched) > 20
+    assert watched <= listed
+
+
+def test_given_the_queries_of_the_page_when_compared_then_they_are_the_saved_ones() -> None:
+    assert [row[0] for row in table("operations.md", "query")] == list(QUERIES)
+
+
+def test_given_outputs_that_the_pages_name_when_looked_up_then_the_stack_has_each() -> None:
+    texts = [(ROOT / page).read_text("utf-8") for page in documents()]
+    told = {name for text in texts for name in re.findall(r"\boutputs?\s+`(\w+)`", text)}
+    told |= {name for text in texts for name in re.findall(r"<(\w+(?:Arn|Uri|Parameter|Table))>", text)}
+    assert len(told) >= 5
+    assert told <= set(SNAPSHOT["Outputs"])
+
+
+def actions(cell: str) -> set[str]:
+    """Return the actions of a cell, in which a service stands before its first action alone."""
+    found, service = set(), ""
+    for word in re.findall(r"`((?:[a-z0-9]+:)?[A-Z]\w+)`", cell):
+        service = word.partition(":")[0] if ":" in word else service
+        if service:
+            found.add(word if ":" in word else f"{service}:{word}")
+    return found
+
+
+def test_given_the_page_on_permissions_when_compared_with_the_test_of_the_template_then_functions_may_do_the_same() -> (
+    None
+):
+    told: dict[str, set[str]] = defaultdict(set)
+    borrows, function = set(), ""
+    for first, may, *rest in table("permissions.md", "function"):
+        function = first.strip("`") or function
+        told[function] |= actions(may)
+        if "as `evaluate_objects`" in " ".join([may, *rest]):
+            borrows.add(function)
+    for name, own in told.items():
+        words = "".join(word.capitalize() for word in name.split("_"))
+        (role,) = [each for each in EXPECTED if each.endswith(f"{words}Role")]
+        held = {action for action, _ in EXPECTED[role]} - _ALL_MAY
+        assert own <= held, name
+        assert held <= own | (told["evaluate_objects"] if name in borrows else set()), name
+    assert len(told) == len(EXPECTED) - 2

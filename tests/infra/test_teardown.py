@@ -1,0 +1,275 @@
+"""`make destroy`: what is told, asked and refused before anything is deleted; buckets of every kind are emptied."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from infra import teardown
+from infra.teardown import MARK, BucketNotEmptiedError, Fate, Resource, empty, main, read_fate
+from trainguard.cli.deployment import Deployment
+from trainguard.errors import PortUnavailableError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+BUCKET, STACK, ACCOUNT, REGION = "profiles", "TrainGuard", "111122223333", "eu-west-1"
+_RESOURCES = (
+    ("Profiles", "AWS::S3::Bucket", BUCKET, "CREATE_COMPLETE"),
+    ("Jobs", "AWS::DynamoDB::Table", "Jobs", "CREATE_COMPLETE"),
+    ("Rows", "AWS::DynamoDB::Table", "Rows", "CREATE_COMPLETE"),
+    ("Old", "AWS::S3::Bucket", "gone", "DELETE_COMPLETE"),
+    ("Unmade", "AWS::S3::Bucket", None, "CREATE_FAILED"),
+)
+_TEMPLATE = {
+    "Resources": {"Jobs": {"DeletionPolicy": "Retain"}, "Rows": {"DeletionPolicy": "RetainExceptOnCreate"}, "Old": {}}
+}
+
+
+class _CloudFormation:
+    """The two answers that say what becomes of the resources."""
+
+    def __init__(self, template: Any) -> None:
+        self._template = template
+
+    def get_template(self, **_: str) -> dict[str, Any]:
+        return {"TemplateBody": self._template}
+
+    def get_paginator(self, _: str) -> Any:
+        keys = ("LogicalResourceId", "ResourceType", "PhysicalResourceId", "ResourceStatus")
+        found = [
+            {key: value for key, value in zip(keys, each, strict=True) if value is not None} for each in _RESOURCES
+        ]
+        pages = [{"StackResourceSummaries": found[:2]}, {"StackResourceSummaries": found[2:]}]
+        return SimpleNamespace(paginate=lambda **_: pages)
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3Client]":
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        yield client
+
+
+def left(s3: "S3Client") -> list[object]:
+    listed = s3.list_object_versions(Bucket=BUCKET)
+    uploads = s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
+    return [*listed.get("Versions", []), *listed.get("DeleteMarkers", []), *uploads]
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_given_a_bucket_when_emptied_then_versions_delete_markers_and_uploads_are_gone(
+    s3: "S3Client", versioned: bool
+) -> None:
+    if versioned:
+        s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    for body in (b"1", b"2"):
+        s3.put_object(Bucket=BUCKET, Key="a", Body=body)
+    s3.put_object(Bucket=BUCKET, Key="b", Body=b"3")
+    if versioned:
+        s3.delete_object(Bucket=BUCKET, Key="a")
+    s3.create_multipart_upload(Bucket=BUCKET, Key="half")
+    assert empty(s3, BUCKET) == (4 if versioned else 2)
+    assert left(s3) == []
+
+
+def test_given_a_bucket_that_is_gone_when_emptied_then_there_is_nothing_to_do(s3: "S3Client") -> None:
+    assert empty(s3, "nowhere") == 0
+
+
+def test_given_objects_that_s3_does_not_delete_when_emptied_then_the_others_go_and_the_error_names_them(
+    s3: "S3Client", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = [f"kept/{number}" for number in range(4)]
+    for key in (*kept, "free"):
+        s3.put_object(Bucket=BUCKET, Key=key, Body=b"")
+    delete = s3.delete_objects
+
+    def refusing(*, Bucket: str, Delete: Any) -> Any:  # noqa: N803 -- named as boto3's
+        free = [each for each in Delete["Objects"] if each["Key"] not in kept]
+        delete(Bucket=Bucket, Delete={"Objects": free})
+        return {"Errors": [{"Key": key, "Code": "AccessDenied", "Message": "locked"} for key in kept]}
+
+    monkeypatch.setattr(s3, "delete_objects", refusing)
+    with pytest.raises(BucketNotEmptiedError) as caught:
+        empty(s3, BUCKET)
+    told = str(caught.value)
+    assert "kept/0 (AccessDenied: locked); kept/1" in told
+    assert "and 1 more" in told
+    assert "The stack was not deleted" in told
+    assert len(left(s3)) == 4
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_given_a_template_when_read_then_what_is_retained_stays_and_what_is_gone_already_is_left_out(
+    as_text: bool,
+) -> None:
+    client: Any = _CloudFormation(json.dumps(_TEMPLATE) if as_text else _TEMPLATE)
+    fate = read_fate(client, STACK)
+    assert {resource.name for resource in fate.stays} == {"Jobs", "Rows"}
+    assert fate.buckets == (BUCKET,)
+    assert len(fate.goes) == 2
+
+
+@dataclass
+class _Account:
+    """What was done to an account in which the stack is, and what is typed when asked."""
+
+    typed: str | None = STACK
+    outputs: dict[str, str] = field(default_factory=lambda: {MARK: "/stop"})
+    emptied: list[str] = field(default_factory=list)
+    commands: list[Sequence[str]] = field(default_factory=list)
+    environments: list[dict[str, str]] = field(default_factory=list)
+
+    def answer(self, _: str) -> str:
+        if self.typed is None:
+            raise EOFError
+        return self.typed
+
+    def look_up(self, stack: str, region: str | None, _: str | None) -> tuple[Deployment, Any, None]:
+        clients = SimpleNamespace(cloudformation=None, s3=None)
+        found = Deployment(
+            stack=stack,
+            status="DELETE_FAILED",
+            region=region or REGION,
+            partition="aws",
+            account=ACCOUNT,
+            outputs=self.outputs,
+        )
+        return found, clients, None
+
+    def empty(self, _: object, bucket: str) -> int:
+        self.emptied.append(bucket)
+        return 7
+
+    def run(self, command: Sequence[str], *, env: dict[str, str], **_: object) -> Any:
+        self.commands.append(command)
+        self.environments.append(env)
+        return SimpleNamespace(returncode=0)
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> _Account:
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    account = _Account()
+    goes = (Resource("AWS::S3::Bucket", BUCKET), Resource("AWS::SQS::Queue", "q"))
+    monkeypatch.setattr(teardown, "look_up", account.look_up)
+    monkeypatch.setattr(teardown, "read_fate", lambda *_: Fate((Resource("AWS::DynamoDB::Table", "Jobs"),), goes))
+    monkeypatch.setattr(teardown, "empty", account.empty)
+    monkeypatch.setattr("builtins.input", account.answer)
+    monkeypatch.setattr(subprocess, "run", account.run)
+    return account
+
+
+def test_given_a_stack_when_asked_about_then_account_region_stack_and_fate_stand_before_the_question(
+    account: _Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.typed = "Other"
+    assert main([]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("Account 111122223333, Region eu-west-1, stack TrainGuard (DELETE_FAILED)\n")
+    assert "stays: AWS::DynamoDB::Table Jobs" in told
+    assert f"is emptied and goes: bucket {BUCKET}" in told
+    assert told.endswith("Nothing was deleted.\n")
+    assert (account.emptied, account.commands) == ([], [])
+
+
+def test_given_nobody_to_ask_when_destroyed_then_nothing_is_deleted_and_it_says_how(
+    account: _Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.typed = None
+    assert main([]) == 1
+    assert "--yes" in capsys.readouterr().out
+    assert (account.emptied, account.commands) == ([], [])
+
+
+@pytest.mark.parametrize("words", [[], ["--yes"], ["-y"], ["--force"], ["-f"]])
+def test_given_consent_when_destroyed_then_the_bucket_is_emptied_and_cdk_is_told_the_region_that_was_shown(
+    account: _Account, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    account.typed = None if words else STACK
+    assert main([*words, "-c", "retain_data=false", "--profile", "prod", "--verbose"]) == 0
+    assert account.emptied == [BUCKET]
+    assert account.commands == [
+        [
+            str(teardown.CDK),
+            "destroy",
+            "--force",
+            "-c",
+            "retain_data=false",
+            "--verbose",
+            "--profile",
+            "prod",
+        ]
+    ]
+    assert {account.environments[0][name] for name in ("AWS_REGION", "AWS_DEFAULT_REGION")} == {REGION}
+
+
+def test_given_a_region_when_destroyed_then_stack_and_cdk_are_there(account: _Account) -> None:
+    assert main(["--yes", "--region", "ap-south-1"]) == 0
+    assert account.commands == [[str(teardown.CDK), "destroy", "--force"]]
+    assert account.environments[0]["AWS_REGION"] == "ap-south-1"
+
+
+def test_given_a_stack_of_something_else_when_destroyed_then_it_is_refused(
+    account: _Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.outputs = {"JobsTable": "Jobs"}
+    assert main(["--yes", "-c", "stack_name=Billing"]) == 2
+    told = capsys.readouterr()
+    assert "stack Billing in account 111122223333, eu-west-1, has no output StopSwitchParameter" in told.err
+    assert told.out == ""
+    assert (account.emptied, account.commands) == ([], [])
+
+
+def test_given_a_profile_and_keys_in_the_environment_when_destroyed_then_it_asks_for_one_of_them(
+    account: _Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "prod")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
+    assert main(["--yes"]) == 2
+    assert "AWS_PROFILE and AWS_ACCESS_KEY_ID are both set" in capsys.readouterr().err
+    assert account.commands == []
+    assert main(["--yes", "--profile", "prod"]) == 0
+
+
+def test_given_a_bucket_that_stays_full_when_destroyed_then_cdk_is_not_asked(
+    account: _Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> int:
+        raise BucketNotEmptiedError(BUCKET, ["a (AccessDenied: locked)"])
+
+    monkeypatch.setattr(teardown, "empty", full)
+    assert main(["--yes"]) == 2
+    assert "a (AccessDenied: locked)" in capsys.readouterr().err
+    assert account.commands == []
+
+
+@pytest.mark.parametrize("words", [["-c", "retain_data=maybe"], ["-c", "stackname=Other"]])
+def test_given_context_that_cannot_be_used_when_destroyed_then_it_is_refused_without_a_traceback(
+    account: _Account, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main(["--yes", *words]) == 2
+    assert capsys.readouterr().err.startswith("make destroy: context of TrainGuard: ")
+    assert account.commands == []
+
+
+def test_given_a_service_that_refuses_when_emptied_then_the_error_is_one_of_ours() -> None:
+    def refuse(_: str) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectVersions")
+
+    client: Any = SimpleNamespace(get_paginator=refuse)
+    with pytest.raises(PortUnavailableError, match=r"emptying of profiles failed: AccessDenied: no"):
+        empty(client, BUCKET)

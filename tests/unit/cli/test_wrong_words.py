@@ -1,0 +1,85 @@
+"""What a person gets who types something wrong: one sentence on what would be right, and no wall of names."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.unit.local.places import write
+from trainguard.cli.main import app
+from trainguard.cli.names import ALL_RULE_NAMES
+
+_STYLES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def run(*words: object, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], env=env)
+
+
+def test_given_a_rule_like_no_other_when_asked_for_then_all_are_listed_and_none_is_called_likely() -> None:
+    result = run("params", "zzz")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"there is no rule 'zzz' in TrainGuard, which has {', '.join(ALL_RULE_NAMES)}\n" in result.stderr
+    assert "perhaps" not in result.stderr
+    assert run("params", "gpuutil").stderr.endswith("in TrainGuard; perhaps you mean LowGPUUtilization\n")
+
+
+@pytest.mark.parametrize("word", ["", "trainguard:BatchSize_window", "TrainGuard:muted"])
+def test_given_a_tag_without_a_value_when_validated_then_it_is_called_a_tag_and_not_a_file(word: str) -> None:
+    result = run("params", "validate", word)
+    assert result.exit_code == 1
+    assert (
+        result.stdout
+        == f"command line\ttag\t{word or '-'}\ttrainguard:<Rule>_<parameter>=<value>, or an existing file\n"
+    )
+
+
+@pytest.mark.parametrize(("body", "code"), [(b"", 1), (b"{bad", 1), (b"\xff\xfe", 1), (b"null", 1)])
+def test_given_a_file_that_is_no_json_when_validated_then_it_is_a_fault_of_that_file(
+    tmp_path: Path, body: bytes, code: int
+) -> None:
+    file = tmp_path / "settings.json"
+    file.write_bytes(body)
+    result = run("params", "validate", file)
+    assert result.exit_code == code
+    assert result.stdout.startswith(f"file {file}\t")
+    assert "a JSON object such as" in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--params", "--prices"])
+@pytest.mark.parametrize("body", [None, b"", b"{bad", b"\xff"])
+def test_given_a_file_or_folder_that_cannot_be_read_when_analysed_then_one_sentence_names_it(
+    tmp_path: Path, option: str, body: bytes | None
+) -> None:
+    given = tmp_path / "gîven"
+    given.mkdir() if body is None else given.write_bytes(body)
+    result = run("analyze", tmp_path, "--out", tmp_path / "out", option, given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.count("\n") == 1
+    assert "gîven" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("status", "--help"), ("params", "show", "--help")])
+def test_given_an_argument_that_may_be_left_out_when_helped_then_it_stands_in_one_pair_of_brackets(
+    words: tuple[str, ...],
+) -> None:
+    usage = next(line for line in run(*words).stdout.splitlines() if "Usage:" in line)
+    assert re.search(r" \[(JOB|RULE)\]", usage)
+    assert "[[" not in usage
+
+
+@pytest.mark.parametrize("columns", [20, 40, 71, 72, 200])
+def test_given_a_terminal_of_any_width_when_a_job_is_analysed_then_no_reason_is_cut_away(
+    tmp_path: Path, columns: int
+) -> None:
+    environment = {"TTY_COMPATIBLE": "1", "TERM": "xterm", "COLUMNS": str(columns)}
+    result = run("analyze", write(tmp_path / "jobs"), "--out", tmp_path / "out", env=environment)
+    assert result.exit_code == 0, result.stderr
+    shown = _STYLES.sub("", result.stdout)
+    table = shown.partition("This job was")[0]
+    assert max(len(line.rstrip()) for line in table.splitlines()) <= columns
+    told = re.sub(r"\s+", "", table)
+    for rule in ("LowGPUUtilization", "MaxInitializationTime", "NOT_APPLICABLE"):
+        assert rule in told or columns == 20
+    assert "…" not in table
