@@ -22,7 +22,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format test bench thorough snapshot demo emulator synth deploy destroy clean
+.PHONY: help install lint format test bench thorough snapshot docs demo emulator synth deploy destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ install: $(INSTALLED)  ## Install the pinned Python and Node packages; at once w
 	@touch $@
 
 node_modules/.installed: package-lock.json
-	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 18 or newer, which brings it" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 20 or newer, which brings it" >&2; exit 1; }
 	npm ci --no-audit --no-fund
 	@touch $@
 
@@ -65,7 +65,7 @@ snapshot: install  ## Accept the template, and the report's pictures, as they ar
 
 docs: install  ## Build the documents as a site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict
-	@echo "Open $(CURDIR)/build/docs/index.html"
+	@echo "Open $(CURDIR)/build/docs/index.html, or with its search: $(VENV)/python -m http.server --directory build/docs"
 
 demo: install  ## Watch recorded training jobs from first profile to report, on the emulator
 	$(VENV)/python -m demo

@@ -24,6 +24,7 @@ from emulator.install import install
 from emulator.settings import ACCOUNT, REGION, localstack_environment
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -90,6 +91,12 @@ class Emulator:
         query = urllib.parse.urlencode({"status": status} | ({"reason": reason} if reason else {}))
         job = urllib.parse.quote(name, safe="")
         _http(f"{self.endpoint}/_trainguard/training-jobs/{job}/finish?{query}", method="POST")
+
+    def backdate_training_job(self, name: str, *, began: datetime.datetime) -> None:
+        """Let the training job that is created next under this name have begun at ``began``, a time with its zone."""
+        query = urllib.parse.urlencode({"began": began.isoformat()})
+        job = urllib.parse.quote(name, safe="")
+        _http(f"{self.endpoint}/_trainguard/training-jobs/{job}/backdate?{query}", method="POST")
 
     def sagemaker_calls(self, *, action: str, job: str) -> list[dict[str, Any]]:
         """Return the SageMaker calls that the embedded emulator got, in order.

@@ -4,6 +4,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from demo.live import expect
@@ -101,6 +102,7 @@ class Show:
         """Create the jobs, upload their profiles, wait until all is done, and judge."""
         cast, screen = self._cast, self._screen
         for feed in cast.feeds:
+            self._deployed.emulator.backdate_training_job(feed.job, began=datetime.fromtimestamp(feed.start, UTC))
             self._deployed.create_training_job(feed, may_be_stopped=feed is cast.allowed)
         screen.say(f"training jobs created: {', '.join(feed.job for feed in cast.feeds)}")
         began_s = time.monotonic()

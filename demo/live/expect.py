@@ -11,6 +11,7 @@ FIRING_RULE = "LowGPUUtilization"
 QUIET_STATUSES = frozenset({"OK", "NOT_APPLICABLE"})
 
 _MEANING = ("Severity", "Advice", "AffectedPercent", "CostLost")
+_FREE = " 0.00"
 _STOPPED = "Training job stopped: "
 _NOT_STOPPED = "Training job not stopped: "
 _NOT_OPTED_IN = "not opted in"
@@ -128,6 +129,7 @@ def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
     made = [alert.get("stop", {}).get("made") for alert in seen.alerts]
     told = [(alert.get("alert_id"), alert.get("action")) for alert in seen.alerts]
     led = [(alert.get("report_uri"), alert.get("report_page")) for alert in seen.alerts]
+    priced = [_FREE not in (alert.get("cost") or _FREE) for alert in seen.alerts]
     row = seen.rows.get(FIRING_RULE, {})
     written = (row.get("AlertId"), row.get("Action"))
     outcome = "stopped" if stopped else "not stopped: not opted in"
@@ -140,6 +142,7 @@ def _fired(seen: JobSeen, *, stopped: bool) -> list[Check]:
         Check(seen.job, f"{FIRING_RULE}: Action", outcome, _outcome(row.get("Action"))),
         Check(seen.job, f"{FIRING_RULE}: AlertId and Action, as alerted", told, [written]),
         Check(seen.job, f"{FIRING_RULE}: ReportUri", seen.page_uri, row.get("ReportUri")),
+        Check(seen.job, "alerts tell what it has cost", [True], priced),
         Check(seen.job, "alerts lead to the report", [(seen.report_uri, seen.page_uri)], led),
         Check(seen.job, f"{FIRING_RULE}: columns of what it means that are empty", [], unsaid),
         Check(seen.job, f"{PROFILER_REPORT}: Status", "FIRED", _column(seen, PROFILER_REPORT, "Status")),

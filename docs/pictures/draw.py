@@ -110,15 +110,17 @@ def fire_machine() -> Canvas:
     """Return the fire state machine: no step keeps another from running."""
     canvas = Canvas(
         "One fire",
-        "MarkFired, then two branches side by side: decide, warn and wait where there is a grace time, stop, record,"
-        " tell now or after quiet hours; and build the report and record its place. What failed is named at the end.",
+        "MarkFired, then two branches side by side: decide, warn and wait where there is a grace time, record the"
+        " decision, stop, record what came of it, tell now or after quiet hours; and build the report and record its"
+        " place. What failed is named at the end.",
         900,
         450,
     )
-    mark = canvas.box(20, 160, 100, 46, "MarkFired\nRuleState")
+    mark = canvas.box(20, 160, 100, 46, "MarkFired\nor NameFire")
     canvas.room(150, 20, 735, 270, "act")
     decide = canvas.box(165, 50, 135, 46, "DecideStop\nopt-in, switch, age", "function")
-    stop = canvas.box(610, 50, 140, 46, "StopTrainingJob\nif decided so", "outside")
+    record = canvas.box(450, 50, 140, 46, "RecordDecision\nto stop, before it")
+    stop = canvas.box(610, 50, 140, 46, "StopTrainingJob\nLookAtJob if it fails", "outside")
     stopped = canvas.box(770, 50, 105, 46, "RecordStop\nRuleState")
     prepare = canvas.box(165, 124, 135, 46, "RecordWarning\nComposeWarning", "function")
     warn = canvas.box(320, 116, 140, 62, "PublishWarning\nChatWarning\nEmitWarning", "people")
@@ -128,7 +130,7 @@ def fire_machine() -> Canvas:
     emit = canvas.box(320, 218, 110, 46, "EmitEvent\nevent bus", "people")
     quiet = canvas.box(450, 218, 140, 46, "RecordWaiting\nquiet hours: wait", "outside")
     publish = canvas.box(610, 218, 140, 46, "PublishAlert\nPublishChat", "people")
-    outcome = canvas.box(770, 218, 108, 46, "RecordOutcome\nRuleState")
+    outcome = canvas.box(770, 218, 108, 46, "RecordOutcome\nor RecordNews")
     canvas.room(150, 305, 330, 80, "report")
     build = canvas.box(165, 328, 135, 46, "BuildReport\nfrom state", "function")
     place = canvas.box(330, 328, 135, 46, "RecordReport\nRuleState")
@@ -136,12 +138,14 @@ def fire_machine() -> Canvas:
     failed = canvas.box(720, 322, 150, 58, "SomeStepFailed\nnames each step;\nan alarm rings", "outside")
     canvas.arrow(mark.at("right", 0.3), (136, 174), (136, 73), decide.at("left"))
     canvas.arrow(mark.at("right", 0.7), (136, 192), (136, 351), build.at("left"))
-    canvas.arrow(decide.at("right"), stop.at("left"), text="now, or not at all")
+    canvas.arrow(decide.at("right"), record.at("left"), text="now")
+    canvas.arrow(record.at("right"), stop.at("left"))
+    canvas.arrow(decide.at("top"), (232.5, 38), (822.5, 38), stopped.at("top"), text="not at all", at=(375, 35))
     canvas.arrow(decide.at("bottom"), prepare.at("top"), text="grace", at=(256, 113))
     canvas.arrow(prepare.at("right"), warn.at("left"))
     canvas.arrow(warn.at("right"), grace.at("left"))
     canvas.arrow(grace.at("right"), again.at("left"))
-    canvas.arrow(again.at("top"), stop.at("bottom"))
+    canvas.arrow(again.at("top"), (680, 110), (520, 110), record.at("bottom"))
     canvas.arrow(stop.at("right"), stopped.at("left"))
     canvas.arrow(stopped.at("bottom"), (822.5, 196), (232.5, 196), compose.at("top"))
     canvas.arrow(compose.at("right"), emit.at("left"))
@@ -167,21 +171,23 @@ def report_machine() -> Canvas:
     """Return the report state machine."""
     canvas = Canvas(
         "One full report",
-        "PlanReport lists nodes and days; a Map digests each of them; BuildReport puts the parts together; the parts"
-        " are deleted.",
+        "PlanReport lists nodes, days and keys; a Map digests each of them; BuildReport puts the parts together; the"
+        " parts are deleted.",
         900,
         270,
     )
-    plan = canvas.box(20, 90, 140, 56, "PlanReport\nnodes and UTC days", "function")
+    plan = canvas.box(20, 90, 140, 56, "PlanReport\nnodes, days, keys", "function")
     canvas.room(200, 20, 330, 190, "Map: up to 40 at once, inline or distributed")
-    digest = canvas.box(240, 60, 200, 56, "DigestProfile\nreads until 14 min, then a part", "function")
+    digest = canvas.box(
+        240, 46, 200, 70, "DigestProfile\nDigestProfileOfMany distributed\nreads until 14 min, then a part", "function"
+    )
     again = canvas.box(240, 145, 200, 46, "anything left?\ncalled again", "box")
     build = canvas.box(580, 90, 140, 56, "BuildReport\nstate + parts", "function")
     drop = canvas.box(750, 60, 130, 46, "DropParts", "function")
     files = canvas.box(750, 130, 130, 56, "report.html\nreport.json", "people")
     canvas.arrow(plan.at("right"), (200, 118))
     canvas.arrow(digest.at("bottom"), again.at("top"))
-    canvas.arrow(again.at("right"), (475, 168), (475, 88), digest.at("right"), text="yes", at=(492, 130))
+    canvas.arrow(again.at("right"), (475, 168), (475, 81), digest.at("right"), text="yes", at=(492, 130))
     canvas.arrow((530, 118), build.at("left"))
     canvas.arrow(build.at("right", 0.3), drop.at("left"))
     canvas.arrow(build.at("right", 0.7), files.at("left"))

@@ -65,6 +65,8 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: object) ->
     own = page.file.src_uri
     path = repository_path(own)
     if not path.endswith(".md"):
+        # Who searches the documents looks for words, and every word is somewhere in the code.
+        page.meta["search"] = {"exclude": True}
         return markdown
 
     def bent(link: str) -> str:

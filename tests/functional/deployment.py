@@ -125,6 +125,7 @@ class Deployment:
         monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
         clients.s3.create_bucket(Bucket=BUCKET)
         self.throw_stop_switch("enabled")
+        self.stop_budget_table = RULE_STATE
 
     @property
     def environments(self) -> dict[str, dict[str, str]]:
@@ -144,7 +145,9 @@ class Deployment:
             "job_lifecycle": jobs | nodes | queue | {"PROFILE_BUCKET": BUCKET} | fires | settings,
             "decide_stop": {
                 "STOP_SWITCH_PARAMETER": STOP_SWITCH,
+                **jobs,
                 "RULE_STATE_TABLE": RULE_STATE,
+                "STOP_BUDGET_TABLE": self.stop_budget_table,
                 "MAX_STOPS_PER_HOUR": str(MAX_STOPS_PER_HOUR),
             },
             "compose_alert": {},

@@ -33,6 +33,7 @@ integers = st.integers(-(2**63), 2**63)
 times = st.floats(min_value=0, max_value=4e9, allow_nan=False)
 times_ms = st.integers(-62_135_596_800_000, 253_402_300_799_999).map(lambda milliseconds: milliseconds / 1000)
 epochs = st.integers(0, 2**40)
+generations = st.integers(0, 3)
 scalars = st.none() | floats | st.integers(-(2**80), 2**80) | texts | st.booleans()
 
 
@@ -82,6 +83,7 @@ def node_records(draw: st.DrawFn) -> NodeRecord:
         through=draw(st.none() | floats),
         closed=draw(st.booleans()),
         expires_at=draw(st.none() | epochs),
+        generation=draw(generations),
     )
 
 
@@ -111,6 +113,7 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
         counters=draw(counters()),
         parameters=draw(st.dictionaries(names, scalars, max_size=4)),
         expires_at=draw(st.none() | epochs),
+        generation=draw(generations),
     )
 
 
@@ -157,6 +160,10 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         rules_elsewhere=draw(st.dictionaries(names, texts, max_size=3)),
         rule_places=draw(st.dictionaries(names, texts, max_size=3)),
         tuning_job=draw(st.none() | texts),
+        file_fault=draw(st.none() | texts),
+        close_asks=draw(st.integers(0, 100)),
+        close_asked_at=draw(st.none() | times_ms),
+        generation=draw(generations),
     )
 
 

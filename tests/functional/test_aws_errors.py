@@ -202,8 +202,9 @@ def test_given_an_item_of_another_shape_when_loaded_then_the_error_names_item_an
             _nodes(clients).load(KEY)
 
 
-def _describe(clients: Clients, **members: object) -> dict[str, object]:
-    """Return what the adapter makes of a description with these members."""
+def _describe(clients: Clients, *, tag: tuple[str, str] = ("b", "2"), **members: object) -> dict[str, object]:
+    """Return what the adapter makes of a description with these members, and with a second page of tags."""
+    key, value = tag
     described = {
         "TrainingJobName": "job",
         "TrainingJobArn": ARN,
@@ -222,7 +223,7 @@ def _describe(clients: Clients, **members: object) -> dict[str, object]:
             "list_tags", {"Tags": [{"Key": "a", "Value": "1"}], "NextToken": "2"}, {"ResourceArn": ARN}
         )
         stubber.add_response(
-            "list_tags", {"Tags": [{"Key": "b", "Value": "2"}]}, {"ResourceArn": ARN, "NextToken": "2"}
+            "list_tags", {"Tags": [{"Key": key, "Value": value}]}, {"ResourceArn": ARN, "NextToken": "2"}
         )
         found = _training_jobs(clients).describe("job")
     assert found is not None
@@ -252,6 +253,7 @@ def test_given_a_running_job_when_described_then_all_that_matters_comes_over(cli
         "profiler_rules": (),
         "debugger_rules": (),
         "tuning_job": None,
+        "file_fault": None,
     }
 
 
@@ -282,6 +284,17 @@ def test_given_a_finished_job_when_described_then_its_end_is_known(clients: Clie
     found = _describe(clients, TrainingJobStatus="Stopped", TrainingEndTime=datetime(2026, 1, 31, 13, tzinfo=UTC))
     assert (found["status"], found["ended_at"]) == (JobStatus.STOPPED, 1_769_864_400.0)
     assert (found["profiling_interval_ms"], found["profile_uri"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("profiler", "expected"),
+    [({}, "s3://tagged/p"), ({"DisableProfiler": True}, "s3://tagged/p"), ({"S3OutputPath": "s3://said"}, "s3://said")],
+)
+def test_given_a_place_by_tag_when_described_then_it_holds_where_the_profiler_names_none(
+    clients: Clients, profiler: dict[str, object], expected: str
+) -> None:
+    tag = ("trainguard:profile-path", "s3://tagged/p")
+    assert _describe(clients, tag=tag, ProfilerConfig=profiler)["profile_uri"] == expected
 
 
 def test_given_a_status_of_a_later_api_when_described_then_it_is_unknown(clients: Clients) -> None:

@@ -37,7 +37,10 @@ EVALUATOR = SETTINGS | {
             JobLifecycleEnvironment,
             SETTINGS | {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET", "FIRE_STATE_MACHINE_ARN"},
         ),
-        (DecideStopEnvironment, {"STOP_SWITCH_PARAMETER", "RULE_STATE_TABLE", "MAX_STOPS_PER_HOUR"}),
+        (
+            DecideStopEnvironment,
+            {"STOP_SWITCH_PARAMETER", "JOBS_TABLE", "RULE_STATE_TABLE", "STOP_BUDGET_TABLE", "MAX_STOPS_PER_HOUR"},
+        ),
         (BuildReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
         (PlanReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
     ],
@@ -64,10 +67,10 @@ def test_given_variables_that_are_missing_or_empty_when_loaded_then_one_error_na
 
 
 def test_given_an_environment_when_changed_then_it_refuses() -> None:
-    given = {"STOP_SWITCH_PARAMETER": "/stop", "RULE_STATE_TABLE": "RuleState", "MAX_STOPS_PER_HOUR": "5"}
-    loaded = load_environment(DecideStopEnvironment, given, function="decide_stop")
+    given = {"JOBS_TABLE": "Jobs", "NODE_STATE_TABLE": "NodeState"}
+    loaded = load_environment(BuildReportEnvironment, given, function="build_report")
     with pytest.raises(FrozenInstanceError):
-        loaded.stop_switch_parameter = "/other"  # type: ignore[misc]  # that it is refused is what is tested
+        loaded.jobs_table = "Others"  # type: ignore[misc]  # that it is refused is what is tested
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

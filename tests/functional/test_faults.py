@@ -28,7 +28,8 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.rows.read("job")
     world.rows.load("job", "Rule")
     MemoryStopBudget(faults=world.faults).take("fire", "job", now=0.0, limit=1)
-    world.jobs.register(JobRecord("job", "arn", BUCKET, ""))
+    world.jobs.register(JobRecord("job", "unknown:job", BUCKET, ""))
+    world.jobs.recognise(JobRecord("job", "arn", BUCKET, ""))
     world.jobs.load("job")
     world.jobs.update_status(JobRecord("job", "arn", BUCKET, "", status=JobStatus.COMPLETED))
     world.jobs.touch("job", 1.0)
@@ -65,7 +66,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 28
+    assert len(world.faults.calls) == len(OPERATIONS) == 29
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.functional.deployment import JOB, MAX_STOPS_PER_HOUR, OPTED_IN, Deployment, event
+from tests.functional.deployment import BUCKET, JOB, MAX_STOPS_PER_HOUR, OPTED_IN, PREFIX, Deployment, event
+from tests.functional.worlds import offline_session
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
 from trainguard.engine.moments import iso_time
 from trainguard.errors import PortUnavailableError
-from trainguard.records import RuleRow, Status
+from trainguard.records import JobRecord, RuleRow, Status
 
 FIRES = ["compose_alert", "compose_alert_stop_refused", "compose_alert_stop_failed"]
 ALERTS = [*FIRES, "compose_alert_warning", "compose_alert_escalation", "compose_alert_cleared"]
@@ -23,14 +26,25 @@ def recent_fire(deployment: Deployment, *, age_s: float = 60.0, name: str = "dec
     fire: dict[str, Any] = event(name)
     described = deployment.world.training_jobs.describe(JOB)
     known = {} if described is None else {"jobArn": described.arn, "jobCreatedAt": iso_time(described.created_at or 0)}
-    return fire | known | {"firedAt": iso_time(time.time() - age_s)}
+    recent = fire | known | {"firedAt": iso_time(time.time() - age_s)}
+    marked(deployment, recent)
+    return recent
 
 
-def fires_still(deployment: Deployment, fire: dict[str, Any], *, status: Status = Status.FIRED) -> None:
-    """Let the rule's row be as the tick wrote it a minute ago, and the fire path before."""
-    row = RuleRow(JOB, fire["rule"], None, status, "low.", evaluated_through=time.time() - 60.0)
+def marked(deployment: Deployment, fire: dict[str, Any]) -> None:
+    """Let job and row be as the state machine finds and leaves them: registered, and named after the fire."""
+    deployment.world.jobs.register(JobRecord(JOB, fire["jobArn"], BUCKET, PREFIX))
+    deployment.world.update_row(
+        JOB,
+        fire["rule"],
+        {"FireId": {"S": fire["fireId"]}, "Status": {"S": "FIRED"}, "Reason": {"S": fire["reason"]}},
+    )
+
+
+def publish(deployment: Deployment, rule: str, *, status: Status = Status.FIRED, node: str | None = None) -> None:
+    """Let a row of the rule be as it was published half a minute ago."""
+    row = RuleRow(JOB, rule, node, status, "low.", evaluated_through=time.time() - 30.0)
     deployment.world.rows.publish([row])
-    deployment.world.update_row(JOB, fire["rule"], {"FireId": {"S": fire["fireId"]}})
 
 
 @pytest.mark.parametrize(
@@ -60,6 +74,7 @@ def test_given_a_job_and_a_switch_when_a_fire_asks_then_only_an_opted_in_running
         "decision": expected,
         "why": answer.value["why"],
         "stopAt": None,
+        "optedIn": tags == OPTED_IN,
     }
     assert why in answer.value["why"]
     (line,) = answer.logged
@@ -102,7 +117,7 @@ def test_given_a_grace_time_that_is_over_when_asked_then_the_row_says_whether_th
 ) -> None:
     deployment.create_training_job()
     fire = recent_fire(deployment, name="decide_stop_final", age_s=3_600.0)
-    fires_still(deployment, fire, status=status)
+    publish(deployment, fire["rule"], status=status)
     answer = deployment.function("decide_stop")(fire).value
     assert answer["stop"] is stop
     assert why in answer["why"]
@@ -110,8 +125,43 @@ def test_given_a_grace_time_that_is_over_when_asked_then_the_row_says_whether_th
 
 def test_given_a_grace_time_that_is_over_when_the_row_is_gone_then_nothing_is_stopped(deployment: Deployment) -> None:
     deployment.create_training_job()
-    answer = deployment.function("decide_stop")(recent_fire(deployment, name="decide_stop_final")).value
-    assert (answer["stop"], answer["why"]) == (False, "the row of LowGPUUtilization is gone")
+    fire = recent_fire(deployment, name="decide_stop_final") | {"rule": "CPUBottleneck"}
+    answer = deployment.function("decide_stop")(fire).value
+    assert (answer["stop"], answer["why"]) == (False, "the row of CPUBottleneck is gone")
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [("algo-1", "LowGPUUtilization no longer fires on algo-1: low."), ("algo-2", "which is in progress")],
+)
+def test_given_a_fire_when_the_row_of_its_own_node_was_published_since_then_the_decision_looks_at_it(
+    deployment: Deployment, node: str, why: str
+) -> None:
+    deployment.create_training_job()
+    fire = recent_fire(deployment)
+    publish(deployment, fire["rule"], status=Status.OK, node=node)
+    answer = deployment.function("decide_stop")(fire).value
+    assert (answer["stop"], why in answer["why"]) == (node != fire["node"], True)
+
+
+def test_given_a_fire_of_the_whole_job_when_it_asks_then_it_may_stop(deployment: Deployment) -> None:
+    deployment.create_training_job()
+    assert deployment.function("decide_stop")(recent_fire(deployment) | {"node": "*"}).value["stop"]
+
+
+@pytest.mark.parametrize("attempt", ["first", "final"])
+def test_given_an_episode_that_has_ended_when_its_fire_asks_then_it_is_refused(
+    deployment: Deployment, attempt: str
+) -> None:
+    deployment.create_training_job()
+    fire = recent_fire(deployment, name="decide_stop_final") | {"attempt": attempt}
+    publish(deployment, fire["rule"])
+    deployment.world.jobs.raise_episode(JOB, fire["rule"], fire["episode"])
+    answer = deployment.function("decide_stop")(fire).value
+    assert (answer["stop"], answer["why"]) == (
+        False,
+        f"the finding of {fire['rule']} is over: its episode {fire['episode']} has ended",
+    )
 
 
 def test_given_an_hour_that_is_full_when_another_fire_asks_then_it_is_refused_and_repeats_are_not_counted(
@@ -119,12 +169,44 @@ def test_given_an_hour_that_is_full_when_another_fire_asks_then_it_is_refused_an
 ) -> None:
     deployment.create_training_job()
     decide = deployment.function("decide_stop")
-    fires = [recent_fire(deployment) | {"fireId": f"fire-{number}"} for number in (0, 1, 1, 2, 0)]
-    answers = [decide(fire).value for fire in fires]
+    answers = []
+    for number in (0, 1, 1, 2, 0):
+        fire = recent_fire(deployment) | {"fireId": f"fire-{number}"}
+        marked(deployment, fire)
+        answers.append(decide(fire).value)
     assert [answer["stop"] for answer in answers] == [True, True, True, False, True]
     assert answers[3]["decision"] == "refused"
     assert answers[3]["why"].startswith(f"{MAX_STOPS_PER_HOUR} stops an hour are the ceiling of this deployment")
     assert set(deployment.world.row("*", "stops")["Stops"]["M"]) == {"fire-0", "fire-1"}
+
+
+def test_given_a_ceiling_shared_with_a_stack_of_another_region_when_stops_are_granted_then_they_are_counted_there(
+    deployment: Deployment,
+) -> None:
+    elsewhere = Clients(session=offline_session(), region="eu-central-1").dynamodb
+    created = elsewhere.create_table(
+        TableName="Other-RuleState",
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in ("TrainingJobName", "RuleTarget")
+        ],
+        KeySchema=[
+            {"AttributeName": "TrainingJobName", "KeyType": "HASH"},
+            {"AttributeName": "RuleTarget", "KeyType": "RANGE"},
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    deployment.stop_budget_table = created["TableDescription"]["TableArn"]
+    others = DynamoStopBudget(client=elsewhere, table="Other-RuleState")
+    assert others.take("of-the-other-stack", "other-job", now=time.time(), limit=MAX_STOPS_PER_HOUR)
+    deployment.create_training_job()
+    decide = deployment.function("decide_stop")
+    answers = []
+    for number in (0, 1):
+        fire = recent_fire(deployment) | {"fireId": f"fire-{number}"}
+        marked(deployment, fire)
+        answers.append(decide(fire).value["stop"])
+    assert answers == [True, False]
+    assert deployment.world.row("*", "stops") == {}
 
 
 @pytest.mark.parametrize("switch", ["dry-run", "disabled"])

@@ -4,7 +4,17 @@ from itertools import permutations
 
 import pytest
 
-from tests.functional.deployment import BUCKET, JOB, OPTED_IN, PREFIX, Deployment, event
+from tests.functional.deployment import (
+    BUCKET,
+    JOB,
+    OPTED_IN,
+    PREFIX,
+    Deployment,
+    doorbell,
+    event,
+    recorded_objects,
+    ringing,
+)
 from trainguard.ports import NodeTask
 from trainguard.records import JobRecord, JobStatus
 
@@ -111,3 +121,32 @@ def test_given_an_event_of_another_shape_when_it_comes_then_it_is_counted_and_no
     answer = deployment.function("job_lifecycle")(given)
     assert answer.value == {"job": None, "followed": False}
     assert answer.metrics == {"MalformedEvents": 1}
+
+
+@pytest.mark.parametrize("way", ["job_lifecycle", "tick"])
+def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_is_registered_anew_and_judged(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    evaluate = deployment.function("evaluate_objects")
+    first, second = recorded_objects()[:40], recorded_objects()[40:80]
+    deployment.put([*first, *second])
+    evaluate(ringing([doorbell(each.key, at=each.appears_at) for each in first]))
+    deployment.function("tick")(event("tick"))
+    assert (stored(deployment).arn, stored(deployment).stop_allowed) == (f"unknown:{JOB}", False)
+    deployment.create_training_job(tags=OPTED_IN | {"trainguard:LowGPUUtilization_threshold_p95": "60"})
+    monkeypatch.setattr("trainguard.engine.tick.DOUBTED_EVERY", 1)
+    deployment.function(way)(event("training_job_in_progress" if way == "job_lifecycle" else "tick"))
+    job = stored(deployment)
+    assert job.arn.endswith(f":training-job/{JOB}")
+    assert (job.generation, job.stop_allowed, job.prefix) == (1, True, PREFIX)
+    assert job.rule_settings == {"LowGPUUtilization_threshold_p95": "60"}
+    deployment.function("evaluate_objects")(ringing([doorbell(each.key, at=each.appears_at) for each in second]))
+    answer = deployment.function("tick")(event("tick"))
+    assert answer.value["failed"] == {}
+    items = deployment.world.nodes.of_job(JOB)
+    assert {item.generation for item in items} == {1}
+    assert {row.generation for row in deployment.world.rows.of_job(JOB)} == {1}
+    alone = {item.key: item.state for item in items if item.key.stream == "system"}
+    assert all(alone.values())
+    fires = [given["jobArn"] for given in deployment.world.started().values() if given["kind"] == "fire"]
+    assert sorted(map(str, fires)) == [job.arn, f"unknown:{JOB}"]

@@ -239,3 +239,49 @@ def test_given_a_policy_that_cannot_be_read_when_loaded_then_the_error_names_the
     moto_world.update_job("job", written={"Alerts": damaged})
     with pytest.raises(StateCodecError, match=r"Jobs/job has Codec 0: Alerts is no AlertPolicy"):
         moto_world.jobs.load("job")
+
+
+OUTSIDE = replace(JOB, arn="unknown:job", status=JobStatus.COMPLETED, active=False, closing=True, close_asks=2)
+
+
+@on_each_world
+@given(drawn=job_records())
+def test_given_any_record_when_it_takes_the_place_of_an_outside_job_then_nothing_of_that_is_left(
+    world: World, drawn: JobRecord
+) -> None:
+    job = world.new_job()
+    record = replace(drawn, job=job)
+    world.jobs.register(
+        replace(OUTSIDE, job=job, last_object_at=1.0, episodes={"Rule": 1}, file_fault="a fault", tuning_job="t")
+    )
+    assert world.jobs.recognise(record) == record
+    assert world.jobs.load(job) == record
+    assert (job in world.jobs.active()) is record.active
+
+
+def test_given_a_job_that_sagemaker_knows_when_another_is_recognised_then_the_first_stands(world: World) -> None:
+    world.jobs.register(OUTSIDE)
+    first = world.jobs.recognise(replace(JOB, generation=1, rule_settings={"a": "b"}))
+    assert world.jobs.recognise(replace(JOB, generation=1, prefix="another/")) == first == world.jobs.load("job")
+
+
+def test_given_no_item_when_a_job_is_recognised_then_it_is_there(world: World) -> None:
+    assert world.jobs.recognise(JOB) == JOB == world.jobs.load("job")
+
+
+@pytest.mark.parametrize("status", JobStatus)
+def test_given_a_job_that_sagemaker_has_come_to_know_when_an_outside_one_is_updated_then_nothing_is_written(
+    world: World, status: JobStatus
+) -> None:
+    known = world.jobs.register(JOB)
+    world.jobs.update_status(replace(OUTSIDE, status=status, file_fault="a fault", started_at=1.0, expires_at=2))
+    assert world.jobs.load("job") == known
+
+
+def test_given_a_fault_and_asks_when_updated_then_they_follow_and_go(world: World) -> None:
+    world.jobs.register(JOB)
+    asked = replace(JOB, file_fault="a fault", close_asks=3, close_asked_at=12.0, closing=True)
+    world.jobs.update_status(asked)
+    assert world.jobs.load("job") == asked
+    world.jobs.update_status(JOB)
+    assert world.jobs.load("job") == JOB

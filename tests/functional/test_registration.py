@@ -15,6 +15,8 @@ from trainguard.engine.registrar import Registrar
 from trainguard.errors import PortUnavailableError
 from trainguard.ports import RuleConfiguration
 from trainguard.records import JobRecord
+from trainguard.settings.choices import CHOICES
+from trainguard.settings.tag_names import STOP_ALLOWED, STOP_TAG
 from trainguard.telemetry.keys import ProfileRoot
 
 NOW = 1_800_000_000.0
@@ -34,8 +36,10 @@ def registrar(world: World, journal: MemoryJournal | None = None) -> Registrar:
     )
 
 
-def ensure(world: World, job: str = JOB) -> JobRecord:
-    return registrar(world).ensure(bucket=BUCKET, root=ProfileRoot("runs/", job))
+def ensure(world: World, job: str = JOB, journal: MemoryJournal | None = None) -> JobRecord:
+    record = registrar(world, journal).ensure(bucket=BUCKET, root=ProfileRoot("runs/", job))
+    assert record is not None
+    return record
 
 
 def test_given_a_job_without_settings_when_registered_then_it_has_those_of_the_stack(world: World) -> None:
@@ -83,7 +87,7 @@ def test_given_rules_of_tensors_when_registered_then_the_item_says_that_they_are
 def test_given_a_bad_setting_when_registered_then_its_rule_alone_is_out_and_one_notice_names_it(world: World) -> None:
     world.create_training_job(JOB, BAD)
     journal = MemoryJournal()
-    job = registrar(world, journal).ensure(bucket=BUCKET, root=ProfileRoot("runs/", JOB))
+    job = ensure(world, journal=journal)
     said = f"tag trainguard:{PARAMETER}: {PARAMETER} is '160', expected a number from 0 to 100"
     assert job.setting_faults == (said,)
     plan = plan_rules(job)
@@ -227,3 +231,87 @@ def test_given_hostile_tags_when_registered_then_the_item_can_be_stored_and_each
     assert all(fault.isprintable() for fault in job.setting_faults)
     assert job.policy.stops.rules == ()
     assert world.jobs.load(JOB) == job
+
+
+@pytest.mark.parametrize("tags", [{}, {STOP_TAG: STOP_ALLOWED}])
+@pytest.mark.parametrize("uri", [None, "", "s3://", "https://example.com/a", f"s3://{BUCKET}"])
+def test_given_a_job_that_names_no_place_when_registered_then_nothing_may_stop_it_and_who_allowed_it_is_told(
+    world: World, tags: dict[str, str], uri: str | None
+) -> None:
+    world.create_training_job(JOB, tags)
+    described = world.training_jobs.describe(JOB)
+    assert described is not None
+    job = registrar(world).register(replace(described, profile_uri=uri), bucket=BUCKET, root=ProfileRoot("runs/", JOB))
+    named = uri == f"s3://{BUCKET}"
+    assert job.policy.stops.may_stop("LowGPUUtilization") is named
+    assert [fault.partition(",")[0] for fault in job.setting_faults] == (
+        [] if named or not tags else ["ProfilerConfig: S3OutputPath is 'not given'"]
+    )
+    assert (job.policy.evaluated, job.prefix) == (True, "" if named else "runs/")
+
+
+SETTINGS_OF_EVERY_KIND = {
+    "LowGPUUtilization_threshold_p95": ("11", "22", "33"),
+    "rule_to_invoke": ("LowGPUUtilization", "CPUBottleneck", "StepOutlier"),
+    "evaluate": ("on", "tagged", "all"),
+    "staged": ("BatchSize", "StepOutlier", "Dataloader"),
+    "muted": ("BatchSize", "StepOutlier", "Dataloader"),
+    "quiet-hours": ("22:00-01:00", "22:00-02:00", "22:00-03:00"),
+    "stop-rules": ("BatchSize", "StepOutlier", "Dataloader"),
+    "stop-grace": ("1m", "2m", "3m"),
+    "stop-dry-run": ("true", "false", "true"),
+}
+
+
+def test_given_the_settings_that_there_are_when_counted_then_each_kind_is_in_the_table() -> None:
+    assert set(CHOICES) <= set(SETTINGS_OF_EVERY_KIND)
+
+
+@pytest.mark.parametrize("setting", SETTINGS_OF_EVERY_KIND)
+@pytest.mark.parametrize("given_by", [(0, 1, 2), (1, 2), (2,), (0, 2)])
+def test_given_a_setting_in_tag_parameter_and_default_when_registered_then_the_highest_that_has_it_counts(
+    world: World, setting: str, given_by: tuple[int, ...]
+) -> None:
+    values = SETTINGS_OF_EVERY_KIND[setting]
+    named = f"{world.settings.path}llm"
+    origins = (f"tag trainguard:{setting}", f"SSM parameter {named}", f"stack default {world.settings.default}")
+    world.create_training_job(
+        JOB, {"trainguard:settings": "llm"} | ({f"trainguard:{setting}": values[0]} if 0 in given_by else {})
+    )
+    for rank, name in ((1, named), (2, world.settings.default)):
+        world.put_settings(name, msgspec.json.encode({setting: values[rank]} if rank in given_by else {}).decode())
+    described = world.training_jobs.describe(JOB)
+    assert described is not None
+    job = registrar(world).register(
+        replace(described, profile_uri=f"s3://{BUCKET}"), bucket=BUCKET, root=ProfileRoot("", JOB)
+    )
+    rank = given_by[0]
+    assert job.setting_sources == {setting: origins[rank]}
+    assert job.setting_faults == ()
+    assert in_force(job)[setting] == in_force(registered_with(setting, values[rank]))[setting]
+    assert len({str(in_force(registered_with(setting, value))[setting]) for value in values}) >= 2
+
+
+def registered_with(setting: str, value: str) -> JobRecord:
+    """Return a job to which a tag alone gives a setting."""
+    world = MemoryUnderTest()
+    world.create_training_job(JOB, {f"trainguard:{setting}": value})
+    described = world.training_jobs.describe(JOB)
+    assert described is not None
+    place = replace(described, profile_uri=f"s3://{BUCKET}")
+    return registrar(world).register(place, bucket=BUCKET, root=ProfileRoot("", JOB))
+
+
+def in_force(job: JobRecord) -> dict[str, object]:
+    """Return what holds for a job by the name of each setting."""
+    policy = job.policy
+    return {
+        **dict(job.rule_settings),
+        "evaluate": (policy.evaluated, policy.why.rpartition(" ")[2]),
+        "staged": policy.alerts.staged,
+        "muted": policy.alerts.muted,
+        "quiet-hours": policy.alerts.quiet_hours,
+        "stop-rules": policy.stops.rules,
+        "stop-grace": policy.stops.grace_s,
+        "stop-dry-run": policy.stops.dry_run,
+    }

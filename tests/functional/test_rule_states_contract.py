@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.errors import StateCodecError
-from trainguard.ports import StoredRow
+from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import RuleRow, Severity, Status
 
 if TYPE_CHECKING:
@@ -170,6 +170,23 @@ def test_given_a_delivered_alert_when_rows_are_read_then_its_id_is_there(moto_wo
     assert [stored.alert_id for stored in moto_world.rows.read("job")] == ["f1"]
 
 
+def test_given_a_decision_on_a_stop_when_rows_are_read_then_it_is_there_with_or_without_its_outcome(
+    moto_world: MotoUnderTest,
+) -> None:
+    moto_world.rows.publish([_row()])
+    moto_world.update_row("job", RULE, {"StopDecision": {"S": "stop"}, "StopWhy": {"S": "It may."}})
+    assert [stored.stop for stored in moto_world.rows.read("job")] == [StopRecord("stop", "It may.")]
+    later: dict[str, AttributeValueTypeDef] = {
+        "StopAt": {"S": "2026-01-31T12:00:00Z"},
+        "StopFireId": {"S": "f1"},
+        "StopMade": {"BOOL": False},
+    }
+    moto_world.update_row("job", RULE, later)
+    stored = moto_world.rows.load("job", RULE)
+    assert stored is not None
+    assert stored.stop == StopRecord("stop", "It may.", 1_769_860_800.0, "f1", False)
+
+
 def test_given_an_outcome_without_a_time_when_rows_are_read_then_the_error_names_the_row(
     moto_world: MotoUnderTest,
 ) -> None:
@@ -284,3 +301,40 @@ def test_given_a_status_when_said_in_the_managed_service_s_words_then_it_means_t
 ) -> None:
     row = replace(_row(), status=status, times_fired=times_fired, expires_at=9 if closed else None)
     assert row.debugger_status == expected
+
+
+@pytest.mark.parametrize("through", [None, 30.0, 60.0])
+def test_given_a_row_of_an_earlier_registration_when_a_later_one_is_published_then_it_is_replaced_however_far_it_was(
+    world: World, through: float | None
+) -> None:
+    claimed = replace(_row(60.0, fired_at=30.0), expires_at=7, violations=3)
+    world.rows.publish([claimed])
+    anew = replace(_row(through), generation=1)
+    world.rows.publish([anew])
+    assert world.rows.of_job("job") == [anew]
+    world.rows.publish([replace(_row(90.0), expires_at=9)])
+    assert world.rows.of_job("job") == [anew]
+    further, behind = replace(_row(61.0), generation=1), replace(_row(50.0), generation=1)
+    world.rows.publish([further, behind])
+    assert world.rows.of_job("job") == [further]
+
+
+def test_given_what_came_of_an_earlier_registrations_fire_when_a_later_row_is_published_then_it_goes(
+    moto_world: MotoUnderTest,
+) -> None:
+    moto_world.rows.publish([_row(fired_at=30.0)])
+    moto_world.update_row("job", RULE, OUTCOME)
+    stop: dict[str, AttributeValueTypeDef] = {"StopDecision": {"S": "stop"}, "StopMade": {"BOOL": True}}
+    moto_world.update_row("job", RULE, stop)
+    moto_world.rows.publish([replace(_row(1.0), generation=1)])
+    assert not {*OUTCOME, *stop, "FiredAt"} & set(moto_world.row("job", RULE))
+
+
+def test_given_a_fire_of_the_new_registration_when_its_row_is_published_then_what_came_of_it_stays(
+    moto_world: MotoUnderTest,
+) -> None:
+    moto_world.rows.publish([_row()])
+    moto_world.update_row("job", RULE, OUTCOME)
+    fired = replace(_row(1.0, fired_at=1.0), status=Status.FIRED, times_fired=1, generation=1)
+    moto_world.rows.publish([fired])
+    assert moto_world.row("job", RULE)["FireId"] == OUTCOME["FireId"]

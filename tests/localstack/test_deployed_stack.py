@@ -225,6 +225,7 @@ def test_given_a_report_that_cannot_be_built_when_a_rule_fires_then_stop_and_ale
     stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "without-report", allowed=True)
+    until(job.item, what="the job's item")
     with stack.function_replaced("build_report", "def handler(event, context):\n    raise OSError('no bucket')\n"):
         execution = stack.start_execution(f"{RULE}-without-report", fire_of(job, "fire-without-report", rule=RULE))
 

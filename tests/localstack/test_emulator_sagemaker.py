@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.error
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +36,21 @@ def test_given_a_created_job_when_described_then_it_has_what_was_asked_and_train
     client.add_tags(ResourceArn=arn, Tags=[{"Key": "stop", "Value": "allowed"}])
     tags = {tag["Key"]: tag["Value"] for tag in client.list_tags(ResourceArn=arn)["Tags"]}
     assert tags == {"team": "vision", "stop": "allowed"}
+
+
+def test_given_a_job_that_began_before_when_created_then_it_has_trained_since_and_the_next_one_has_not(
+    emulator: Emulator,
+) -> None:
+    began = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+    emulator.backdate_training_job("backdated", began=began)
+    make_training_job(emulator, "backdated")
+    make_training_job(emulator, "not-backdated")
+    client = emulator.client("sagemaker")
+
+    job = client.describe_training_job(TrainingJobName="backdated")
+
+    assert (job["CreationTime"], job["TrainingStartTime"]) == (began, began)
+    assert client.describe_training_job(TrainingJobName="not-backdated")["TrainingStartTime"] > began
 
 
 def test_given_no_such_job_when_described_or_stopped_then_the_error_is_that_of_aws(emulator: Emulator) -> None:

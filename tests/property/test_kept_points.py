@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.node_snapshots import node_snapshots
-from trainguard.state.kept import KeptPoints, KeptState
+from trainguard.state.kept import INTERRUPTED_S, REMEMBERED_GAPS, KeptPoints, KeptState
 
 STEP_S = 10.0
 CAPACITY = 25
@@ -122,3 +122,39 @@ def test_given_a_degraded_state_when_it_goes_on_then_it_stays_degraded() -> None
     assert set(later.cpu_mean.tolist()) == {12.0}
     assert later.degrade() == "degraded_to_half_the_window"
     assert later.degrade() is None
+
+
+def gaps_of(*pieces: Any, since: float | None = None, interval_s: float = STEP_S) -> list[tuple[float, float]]:
+    """Return the gaps that are remembered of snapshots at such times, one object a piece."""
+    points = KeptPoints(state := KeptState(), 1)
+    for piece in pieces:
+        points.note_gaps(np.array(piece), since=since, interval_s=interval_s)
+        since = piece[-1] if piece else since
+    return state.gaps
+
+
+@given(st.lists(st.floats(1.0, 400.0), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=3))
+def test_given_snapshots_cut_into_any_objects_when_noted_then_all_long_gaps_are_remembered(
+    distances: list[float], cuts: list[int]
+) -> None:
+    times = np.cumsum([1_000.0, *distances]).tolist()
+    edges = sorted({0, len(times), *(cut for cut in cuts if cut < len(times))})
+    expected = [pair for pair in pairwise(times) if pair[1] - pair[0] >= INTERRUPTED_S]
+    assert gaps_of(*(times[start:end] for start, end in pairwise(edges))) == expected
+
+
+def test_given_gaps_on_the_threshold_when_noted_then_a_slow_sampler_has_a_longer_one() -> None:
+    assert gaps_of([0.0, INTERRUPTED_S]) == [(0.0, INTERRUPTED_S)]
+    assert gaps_of([0.0, INTERRUPTED_S - 0.001]) == []
+    assert gaps_of([0.0, 3_600.0, 7_200.0], interval_s=3_600.0) == []
+    assert gaps_of([0.0, 3_600.0, 14_400.0], interval_s=3_600.0) == [(3_600.0, 14_400.0)]
+
+
+def test_given_many_lost_minutes_after_an_interruption_when_noted_then_it_is_still_remembered() -> None:
+    lost = [5_000.0 + 61.0 * number for number in range(3 * REMEMBERED_GAPS)]
+    assert gaps_of([0.0], [4_000.0], lost) == [(0.0, 4_000.0), (4_000.0, 5_000.0)]
+
+
+def test_given_more_interruptions_than_are_remembered_when_noted_then_the_newest_are() -> None:
+    times = [1_000.0 * number for number in range(REMEMBERED_GAPS + 4)]
+    assert gaps_of(times) == list(pairwise(times))[-REMEMBERED_GAPS:]

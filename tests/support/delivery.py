@@ -65,7 +65,7 @@ class Network:
         for message in messages:
             if message.message_id in failed:
                 self.send(message.body, self.now + VISIBILITY_S, message.deliveries + 1)
-        self._take_tasks()
+        self.take_tasks()
 
     def tick(self) -> None:
         """Let a minute's tick run."""
@@ -75,7 +75,7 @@ class Network:
         except Crash:
             self.crashes += 1
         self._forget_faults()
-        self._take_tasks()
+        self.take_tasks()
 
     def node(self, key: NodeKey) -> NodeRecord:
         """Return a node's item, which must exist."""
@@ -96,7 +96,8 @@ class Network:
         if self.doomed:
             self.world.faults.crash_after(self.doomed.pop(0))
 
-    def _take_tasks(self) -> None:
+    def take_tasks(self) -> None:
+        """Put the tasks that a function has sent on their way."""
         for task in self.world.tasks.drain():
             self.send(encode_task(task), self.now + 1.0)
 

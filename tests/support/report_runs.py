@@ -46,6 +46,7 @@ class ReportRun:
         names = {
             "PlanReport": self.plan,
             "DigestProfile": self.digest,
+            "DigestProfileOfMany": self.digest,
             "BuildReport": self.build,
             "BuildFromState": self.build,
             "DropParts": self.build,
@@ -83,9 +84,9 @@ class ReportRun:
         return {"reportUri": reports.from_state(event["job"], now=NOW).uri}
 
     def calls(self, state: str) -> int:
-        """Return how often a task was attempted."""
+        """Return how often a task was attempted, by few items or by many."""
         assert self.execution is not None
-        return len(self.execution.arguments_of(state))
+        return sum(len(self.execution.arguments_of(name)) for name in (state, f"{state}OfMany"))
 
     def _items(self, arguments: dict[str, str]) -> Any:
         return msgspec.json.decode(self.world.objects.get(arguments["Bucket"], arguments["Key"], 10_000_000))

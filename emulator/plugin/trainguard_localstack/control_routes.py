@@ -2,12 +2,15 @@
 
 ``POST /_trainguard/training-jobs/<name>/finish?status=Completed|Failed[&reason=...]``
     ends a running training job as if its training had ended.
+``POST /_trainguard/training-jobs/<name>/backdate?began=<ISO 8601>``
+    lets the job that is created next under this name have begun then.
 ``GET /_trainguard/calls[?action=StopTrainingJob][&job=<name>]``
     lists the SageMaker calls that came in.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 
 from localstack.constants import AWS_REGION_US_EAST_1, DEFAULT_AWS_ACCOUNT_ID
@@ -20,7 +23,7 @@ from .training_jobs import JobKey, TrainingJobError
 
 def install() -> None:
     """Add the routes to LocalStack's gateway."""
-    ROUTER.add([_finish, _calls])
+    ROUTER.add([_finish, _backdate, _calls])
 
 
 @route("/_trainguard/training-jobs/<name>/finish", methods=["POST"])
@@ -28,8 +31,7 @@ def _finish(request: Request, name: str) -> Response:
     status = request.args.get("status", "Completed")
     if status not in {"Completed", "Failed"}:
         return _answer(400, {"error": f"status {status!r}: must be Completed or Failed"})
-    account = request.args.get("account", DEFAULT_AWS_ACCOUNT_ID)
-    key = JobKey(account, request.args.get("region", AWS_REGION_US_EAST_1), name)
+    key = _key(request, name)
     try:
         JOBS.finish(key, status=status, reason=request.args.get("reason"))
     except TrainingJobError as error:
@@ -37,10 +39,26 @@ def _finish(request: Request, name: str) -> Response:
     return _answer(200, {"TrainingJobArn": key.arn, "TrainingJobStatus": status})
 
 
+@route("/_trainguard/training-jobs/<name>/backdate", methods=["POST"])
+def _backdate(request: Request, name: str) -> Response:
+    key, began = _key(request, name), request.args.get("began", "")
+    try:
+        at = datetime.datetime.fromisoformat(began).astimezone(datetime.UTC)
+    except ValueError:
+        return _answer(400, {"error": f"began {began!r}: must be a time as ISO 8601"})
+    JOBS.backdate(key, at)
+    return _answer(200, {"TrainingJobArn": key.arn, "TrainingStartTime": at.isoformat()})
+
+
 @route("/_trainguard/calls", methods=["GET"])
 def _calls(request: Request) -> Response:
     calls = CALLS.select(action=request.args.get("action"), job=request.args.get("job"))
     return _answer(200, {"calls": calls})
+
+
+def _key(request: Request, name: str) -> JobKey:
+    account = request.args.get("account", DEFAULT_AWS_ACCOUNT_ID)
+    return JobKey(account, request.args.get("region", AWS_REGION_US_EAST_1), name)
 
 
 def _answer(status: int, body: object) -> Response:

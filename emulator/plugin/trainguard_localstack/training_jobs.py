@@ -80,6 +80,12 @@ class TrainingJobs:
         self._on_change = on_change
         self._lock = threading.Lock()
         self._jobs: dict[JobKey, _Job] = {}
+        self._began: dict[JobKey, datetime] = {}
+
+    def backdate(self, key: JobKey, began: datetime) -> None:
+        """Let the job that is created next under this name have been created, and have begun to train, at ``began``."""
+        with self._lock:
+            self._began[key] = began
 
     def create(self, key: JobKey, request: Mapping[str, Any]) -> None:
         """Create a job from a CreateTrainingJob request; it starts, then trains.
@@ -90,7 +96,7 @@ class TrainingJobs:
             ``ResourceInUse``: the name has been used.
         """
         description = copy.deepcopy({name: value for name, value in request.items() if name != "Tags"})
-        description |= {"TrainingJobArn": key.arn, "CreationTime": self._now(), "SecondaryStatusTransitions": []}
+        description |= {"TrainingJobArn": key.arn, "SecondaryStatusTransitions": []}
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
         with self._lock:
             if key in self._jobs:
@@ -99,9 +105,11 @@ class TrainingJobs:
                     "Training job names must be unique within an AWS account and region, and a training job with "
                     f"this name already exists ({key.arn})",
                 )
+            began = self._began.pop(key, None)
+            description["CreationTime"] = began or self._now()
             job = self._jobs[key] = _Job(key, description, tags)
             changes = [self._move(job, "InProgress", "Starting")]
-            description["TrainingStartTime"] = self._now()
+            description["TrainingStartTime"] = began or self._now()
             changes.append(self._move(job, "InProgress", "Training"))
         self._tell(changes)
 

@@ -114,6 +114,12 @@ def test_given_any_settings_when_tagged_then_the_engine_has_the_same_values(para
     assert {name: read[name] for name in parameters} == parameters
 
 
+def test_given_a_place_of_the_profile_when_tagged_then_the_engine_looks_there() -> None:
+    assert tags(profile_path="s3://profiles/runs") == [
+        {"Key": "trainguard:profile-path", "Value": "s3://profiles/runs"}
+    ]
+
+
 def test_given_permission_to_stop_when_tagged_then_the_engine_may_stop_and_expects_framework_metrics() -> None:
     record = registered(tags(stop_on_fire=True, framework_metrics=True))
     assert (record.stop_allowed, record.framework_expected, record.rule_settings) == (True, True, {})

@@ -30,7 +30,7 @@ def fired(*, stopped: bool) -> JobSeen:
     action = STOPPED if stopped else REFUSED
     row = {"Status": "FIRED", "Action": action, "AlertId": "f1", "ReportUri": PAGE, **MEANING}
     alert = {"rule": "LowGPUUtilization", "alert_id": "f1", "action": action, "stop": {"made": stopped}}
-    alert |= {"report_uri": URI, "report_page": PAGE}
+    alert |= {"report_uri": URI, "report_page": PAGE, "cost": "about USD 1.00 of the USD 2.00 spent"}
     return JobSeen(
         job="job",
         status="Stopped" if stopped else "Completed",
@@ -57,6 +57,10 @@ def quiet() -> JobSeen:
 
 def missed(checks: list[Check]) -> list[str]:
     return [check.what for check in checks if not check.holds]
+
+
+def with_alert(seen: JobSeen, **fields: Any) -> JobSeen:
+    return replace(seen, alerts=[{**alert, **fields} for alert in seen.alerts])
 
 
 def with_row(seen: JobSeen, rule: str, **columns: Any) -> JobSeen:
@@ -98,6 +102,8 @@ def test_given_all_that_must_be_seen_when_judged_then_nothing_is_missed(judge: J
             replace(fired(stopped=True), report={**REPORT, "timelines": BLANK}),
             "report: nodes whose time lines are empty",
         ),
+        (with_alert(fired(stopped=True), cost="about USD 0.00 of the USD 0.00 spent"), "alerts tell what it has cost"),
+        (with_alert(fired(stopped=True), cost=None), "alerts tell what it has cost"),
         (replace(fired(stopped=True), page_uri="s3://other"), "alerts lead to the report"),
         (
             with_row(fired(stopped=True), "LowGPUUtilization", CostLost=None),

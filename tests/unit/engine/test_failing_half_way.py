@@ -10,7 +10,7 @@ from tests.support.delivery import Network, final_state
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.batch import BatchProcessor
-from trainguard.engine.closing import begin_close
+from trainguard.engine.closing import ASK_AGAIN_S, begin_close
 from trainguard.engine.doorbells import Message
 from trainguard.engine.registrar import describe_record
 from trainguard.engine.system_stream import SystemState
@@ -152,7 +152,9 @@ def test_given_an_object_after_the_end_when_it_arrives_then_the_state_is_as_if_i
     in_time, too_late = Network(), Network()
     end = UPLOADS[-1]
     deliver(in_time, [*SYSTEM_1, end])
-    deliver(too_late, [*SYSTEM_1[:-1], end, SYSTEM_1[-1]])
+    deliver(too_late, [*SYSTEM_1[:-1], end])
+    assert not too_late.job().active
+    deliver(too_late, SYSTEM_1[-1:], until=too_late.now + 10.0)
     assert too_late.node(NODE_1).state == in_time.node(NODE_1).state
     assert row(too_late, "LowGPUUtilization#algo-1").evaluated_through == pytest.approx(
         START + 14 * 60 - 5 + 0.01, abs=0.1
@@ -316,18 +318,39 @@ def test_given_an_end_mark_while_the_job_goes_on_when_it_rings_then_nothing_is_c
     assert network.world.reports.started == {}
 
 
-def test_given_a_node_that_fired_and_vanished_when_the_others_go_on_then_the_episode_ends_and_the_row_says_so() -> None:
+def test_given_an_object_before_the_close_tasks_when_it_closes_its_node_then_the_others_are_waited_for() -> None:
     network = Network()
-    quiet = [each for each in uploads(low=False) if "system/incremental" in each.key and "algo-2" in each.key]
-    survivor = [*quiet, *shifted(quiet, 14, "algo-2"), *shifted(quiet, 28, "algo-2")]
-    for upload in sorted([*SYSTEM_1, *survivor], key=lambda each: (each.at, each.key)):
-        network.put(upload)
-        network.ring(upload, upload.at)
-        network.run_until(upload.at, batch_s=0.0)
+    deliver(network, [*SYSTEM_1[:-1], UPLOADS[-1], SYSTEM_1[-1]])
+    closed = {record.key.node_kind for record in network.world.nodes.of_job(JOB) if record.closed}
+    assert closed == {"algo-1#system", "algo-1#framework", "algo-2#system", "algo-2#framework"}
+    assert list(network.world.reports.started.values()) == [{"kind": "end", "job": JOB}]
+
+
+def test_given_a_close_task_that_is_lost_when_ticks_go_by_then_its_stream_is_asked_again_and_the_job_finished() -> None:
+    network = Network()
+    deliver(network, SYSTEM_1)
+    network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
+    network.ring(UPLOADS[-1], network.now)
+    network.run_until(network.now, batch_s=0.0)
+    (lost,) = [entry for entry in network.queue if '"algo-2"' in entry[2].body and '"framework"' in entry[2].body]
+    network.queue.remove(lost)
+    for _ in range(4):
+        network.run_until(network.now + 60.0, batch_s=0.0)
         network.tick()
-    assert network.node(NODE_1).cursors["minute"] == START + 13 * 60
-    assert network.job().episodes == {"LowGPUUtilization": 1}
-    assert row(network, "LowGPUUtilization").status is Status.OK
+    assert (network.job().active, len(network.world.reports.started)) == (True, 0)
+    for _ in range(3):
+        network.run_until(network.now + 60.0, batch_s=0.0)
+        network.tick()
+    assert (network.job().active, len(network.world.reports.started)) == (False, 1)
+
+
+def test_given_a_finished_job_when_framework_events_are_first_heard_of_then_a_report_of_them_is_started() -> None:
+    network = Network()
+    network.world.training_jobs.set(replace(describe(), framework_profiling=False))
+    deliver(network, [*SYSTEM_1, UPLOADS[-1]])
+    assert (network.job().active, len(network.world.reports.started)) == (False, 1)
+    deliver(network, [each for each in UPLOADS if "pevents" in each.key][:1], until=network.now + 10.0)
+    assert len(network.world.reports.started) == 2
 
 
 def test_given_state_of_another_version_when_its_node_is_loaded_then_that_rule_begins_anew_and_says_so() -> None:
@@ -378,8 +401,10 @@ def test_given_a_job_that_ended_before_its_first_object_when_it_is_closed_then_i
     record = describe_record(
         describe(status=JobStatus.COMPLETED), services.settings, bucket=BUCKET, root=ProfileRoot("", JOB)
     )
-    begin_close(services.jobs.register(record), jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
+    registered = services.jobs.register(record)
+    begin_close(registered, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=network.now)
     network.world.tasks.drain()
+    network.now += ASK_AGAIN_S
     network.tick()
     assert network.job().active is True
     network.run_until(network.now + 5.0, batch_s=1.0)

@@ -217,7 +217,7 @@ def test_given_a_priced_job_when_a_finding_wastes_half_of_two_nodes_then_it_cost
 
     assert finding.nodes == (2, 4)
     assert finding.affected_percent == 75.0
-    assert str(finding.cost) == "about USD 7.65 of 30.60 so far"
+    assert str(finding.cost) == "about USD 7.65 of the USD 30.60 spent"
 
 
 def test_given_a_rule_that_cannot_say_what_it_wastes_when_priced_then_there_is_no_money() -> None:

@@ -48,3 +48,12 @@ def test_given_busy_processes_when_stored_then_the_item_is_within_its_budget(
 
     assert stream.raised == []
     assert len(encode_state(stream.store())) < most
+
+
+def test_given_a_stream_with_steps_when_rules_are_shown_it_then_they_know_since_when_it_trains() -> None:
+    plan = plan_rules(JobRecord("job", "arn", "bucket", ""))
+
+    view = FrameworkStream("algo-1", FrameworkState(first_step_us=START_US), plan).view(closed=False)
+
+    assert view.first_step_at == START_US / 1e6
+    assert FrameworkStream("algo-1", FrameworkState(), plan).view(closed=False).first_step_at is None

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.engine.interruptions import INTERRUPTED_S, MOST_RUNS, SILENCE_US, interruptions, with_steps
+from trainguard.engine.interruptions import MOST_RUNS, SILENCE_US, interruptions, with_steps, without_steps
 from trainguard.pricing.cost import Account, Bill
 from trainguard.records import Status
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.views import JobView
-from trainguard.state.kept import KeptState
+from trainguard.state.kept import INTERRUPTED_S, KeptState
 from trainguard.telemetry.steps import StepBatch
 
 MINUTE = 60.0
@@ -72,6 +72,27 @@ def test_given_more_silences_than_are_kept_when_taken_in_then_the_oldest_runs_ar
     assert len(runs) == MOST_RUNS
     assert runs[0] == (0, 30 * SILENCE_US + 1)
     assert runs[-1][0] == steps[-1][0]
+
+
+def test_given_a_restart_and_then_many_evaluations_when_taken_in_then_the_restart_s_first_step_stays_known() -> None:
+    restart = (20 * SILENCE_US, 1)
+    evaluations = [(20 * SILENCE_US + number * 2 * SILENCE_US, 1) for number in range(1, 3 * MOST_RUNS)]
+    runs: list[tuple[int, int]] = []
+    for step in [(0, 1), (1, SILENCE_US), restart, *evaluations]:
+        runs = with_steps(runs, [batch(step)])
+    assert len(runs) == MOST_RUNS
+    assert restart[0] in {start for start, _ in runs}
+
+
+@pytest.mark.parametrize(
+    ("run", "left"),
+    [((90.0, 210.0), ()), ((100.0, 210.0), ((100.0, 200.0),)), ((90.0, 200.0), ((100.0, 200.0),)), ((0.0, 90.0), None)],
+)
+def test_given_steps_that_went_on_when_samples_were_missing_then_the_job_was_not_interrupted(
+    run: tuple[float, float], left: tuple[tuple[float, float], ...] | None
+) -> None:
+    spans = ((100.0, 200.0),)
+    assert without_steps(spans, [run]) == (spans if left is None else left)
 
 
 def judged(

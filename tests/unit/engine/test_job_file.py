@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network
-from tests.support.small_job import JOB, START, Upload, uploads
+from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from trainguard.engine.job_file import MAX_BYTES, read_job_file
 from trainguard.engine.registration import STOP_TAG
 from trainguard.engine.tick import ABANDONED_S
@@ -191,6 +191,52 @@ def test_given_a_file_that_cannot_be_used_when_the_job_writes_then_it_is_counted
     assert network.job().instance_count is None
     assert network.world.journal.totals["bad_job_files"] >= 2
     assert len(network.world.nodes.of_job(JOB)) == 1
+
+
+@pytest.mark.parametrize("mended", [file(instance_count=2), None])
+@pytest.mark.parametrize("rings", [True, False])
+def test_given_a_fault_in_its_file_when_mended_or_removed_then_its_item_names_it_until_then(
+    mended: bytes | None, rings: bool
+) -> None:
+    network = outside()
+    tell(network, file(instance_count=-3), rings=False)
+    arrive(network, SYSTEM_1[:3])
+    (fault,) = network.job().faults
+    assert fault == network.job().file_fault
+    assert (KEY in fault, "instance_count is -3" in fault, "expected" in fault) == (True, True, True)
+    settle(network, 1)
+    assert network.job().faults == (fault,)
+    if mended is None:
+        network.world.objects.delete(BUCKET, [KEY])
+        network.ring(Upload(network.now, KEY, b""), network.now) if rings else None
+        network.run_until(network.now, batch_s=0.0)
+    else:
+        tell(network, mended, at=network.now, rings=rings)
+    settle(network, 2 if rings else 15)
+    assert network.job().faults == ()
+    assert network.job().instance_count == (2 if mended else None)
+
+
+def test_given_a_good_file_when_it_breaks_then_what_it_said_stays_and_the_fault_is_shown() -> None:
+    network = outside()
+    tell(network, file(instance_count=2, settings={"LowGPUUtilization_window": "x"}))
+    arrive(network, SYSTEM_1[:3])
+    tell(network, file(status="Done"), at=network.now)
+    job = network.job()
+    assert job.instance_count == 2
+    assert [("status" in fault, "LowGPUUtilization_window" in fault) for fault in job.faults] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_given_a_fault_in_its_file_when_sagemaker_knows_the_job_then_it_is_no_fault_of_the_job() -> None:
+    network = outside()
+    tell(network, file(instance_count=-3), rings=False)
+    arrive(network, SYSTEM_1[:3])
+    network.world.training_jobs.set(describe())
+    settle(network, 6)
+    assert (network.job().is_outside, network.job().faults) == (False, ())
 
 
 def test_given_a_job_of_sagemaker_when_a_file_lies_beside_its_profile_then_the_file_says_nothing() -> None:

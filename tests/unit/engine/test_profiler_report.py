@@ -28,7 +28,7 @@ def test_given_findings_when_told_then_the_gravest_comes_with_its_cost_and_the_o
     )
     assert shown_status(verdict) is Status.FIRED
     assert verdict.judgement.reason == (
-        "CPUBottleneck (critical): CPUBottleneck fired. It has cost about USD 15.30 of 38.25 so far. "
+        "CPUBottleneck (critical): CPUBottleneck fired. It has cost about USD 15.30 of the USD 38.25 spent. "
         "Also: LowGPUUtilization (critical, explained by CPUBottleneck). "
         "4 rules: 3 judged, 1 not applicable."
     )
@@ -53,13 +53,13 @@ def test_given_a_report_when_told_then_it_has_no_fire_of_its_own_to_alert_or_to_
         (
             [quiet("A", Status.WAITING_FOR_DATA)],
             Status.WAITING_FOR_DATA,
-            "No rule has fired. 1 rules: 0 judged, 1 wait",
+            "No rule has fired. 1 rule: 0 judged, 1 wait",
         ),
-        ([quiet("A", Status.DISABLED)], Status.NOT_APPLICABLE, "No rule has fired. 1 rules: 0 judged, 1 disabled."),
+        ([quiet("A", Status.DISABLED)], Status.NOT_APPLICABLE, "No rule has fired. 1 rule: 0 judged, 1 disabled."),
         (
             [over("A", wasted=0.4)],
             Status.OK,
-            "A (high, over now): A is fine again. It has cost about USD 15.30 of 38.25",
+            "A (high, over now): A is fine again. It has cost about USD 15.30 of the USD 38.25 spent",
         ),
         (
             [fired("A"), quiet("B", Status.ERROR)],

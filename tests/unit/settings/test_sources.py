@@ -7,6 +7,7 @@ import pytest
 from trainguard.ports import RuleConfiguration
 from trainguard.settings.document import read_document
 from trainguard.settings.faults import MOST_FAULTS, SettingFault, told_faults
+from trainguard.settings.policy import AlertPolicy
 from trainguard.settings.resolve import resolve
 from trainguard.settings.rule_configurations import configured
 from trainguard.settings.source import Source
@@ -241,3 +242,24 @@ def test_given_hostile_names_and_values_when_told_then_the_sentence_is_one_short
     told_of = str(SettingFault("doc", "a\nb\x1b[31m" + "n" * 900, "v\r\n" + "x" * 9_000, "y"))
     assert told_of.isprintable()
     assert len(told_of) < 400
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ({"stops": {"grace": "10m"}, "stop-grace": "5m"}, "stop-grace"),
+        ({"stop-rules": "all", "stops": {"rules": []}}, "stop-rules"),
+        ({"alerts": {"muted": ["BatchSize"]}, "muted": ["StepOutlier"]}, "muted"),
+        ({"alerts": {"quiet_hours": ["22:00-23:00"]}, "quiet-hours": "01:00-02:00"}, "quiet-hours"),
+    ],
+)
+def test_given_two_values_of_one_choice_when_read_then_neither_counts(content: dict[str, object], name: str) -> None:
+    found = resolve("job", [document(content)], asked=True)
+    assert [fault.setting for fault in found.faults] == [name]
+    assert found.policy.alerts == AlertPolicy()
+    assert found.policy.stops.may_stop("StepOutlier") is not name.startswith("stop")
+
+
+def test_given_one_value_of_a_choice_twice_when_read_then_nothing_is_wrong() -> None:
+    read = read_document("file a", b'{"stops": {"grace": "5m"}, "stop-grace": "5m"}')
+    assert (read.choices, read.faults) == ({"stop-grace": "5m"}, ())

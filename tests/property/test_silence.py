@@ -1,0 +1,191 @@
+"""What is told of findings on nodes that fall silent and come back, whatever the pauses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainguard.engine.combine import combine
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.silence import VANISHED_S, as_heard, ends_episode
+from trainguard.engine.slots import RuleSlot, RuleSlots, Verdict
+from trainguard.engine.streams import JobState
+from trainguard.engine.telling import news_of
+from trainguard.pricing.cost import Account
+from trainguard.records import JobRecord, Status
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
+from trainguard.rules.protocol import JobRule
+from trainguard.rules.views import JobView
+
+MINUTE = 60.0
+SILENT = int(VANISHED_S // MINUTE)
+CLEAR = 3
+
+
+class Held(JobRule[LowGPUUtilizationParameters]):
+    """A rule that says what it is told to say."""
+
+    name: ClassVar[str] = "LowGPUUtilization"
+    parameters_type = LowGPUUtilizationParameters
+
+    def clear_after_s(self, parameters: LowGPUUtilizationParameters, interval_s: float) -> float:
+        del parameters, interval_s
+        return CLEAR * MINUTE
+
+    def judge(self, view: JobView, parameters: LowGPUUtilizationParameters) -> Judgement:
+        raise NotImplementedError
+
+
+RULE = Held.name
+
+
+def said(*, holds: bool) -> Judgement:
+    """Return what the rule says; it is as grave as can be, so that it grows no graver."""
+    return Judgement(Status.FIRED if holds else Status.OK, "so.", wasted_share=1.0)
+
+
+@dataclass
+class Node:
+    """A node whose condition holds in some minutes, and that uploads nothing in others."""
+
+    holds: Sequence[bool]
+    silent: Sequence[bool]
+    stored: dict[str, RuleSlot] = field(default_factory=dict)
+    through: int | None = None
+
+    @property
+    def next(self) -> int:
+        """The first minute that was not evaluated."""
+        return 0 if self.through is None else self.through + 1
+
+
+@dataclass
+class Story:
+    """Some nodes, evaluated and looked at each minute as the engine does; ``told`` is what people are told.
+
+    What a node did not upload in time comes when it is back, or, with ``lost``, never.
+    """
+
+    nodes: dict[str, Node]
+    lost: bool = False
+    job: JobRecord = field(default_factory=lambda: JobRecord("job", "arn", "bucket", ""))
+    state: JobState = field(default_factory=JobState)
+    told: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def run(self) -> list[tuple[str, int, str]]:
+        for minute in range(max(len(node.holds) for node in self.nodes.values())):
+            for name, node in self.nodes.items():
+                if not node.silent[minute]:
+                    first = minute if self.lost else node.next
+                    for each in range(first, minute + 1):
+                        self._evaluate(name, node, each)
+            self._tick()
+        return self.told
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _, _ in self.run()]
+
+    def _evaluate(self, name: str, node: Node, minute: int) -> None:
+        node.through = minute
+        judgement = said(holds=node.holds[minute])
+        slots = RuleSlots([Held()], node.stored, plan_rules(self.job))
+        slots.run(None, lambda *_: judgement, through=minute * MINUTE, interval_s=1.0)
+        fired = [each for each in self.told if each[0] == "fire"]
+        alerted = node.stored[RULE].episode.alerted
+        if alerted >= len(fired):
+            assert alerted == len(fired)
+            self.told.append(("fire", alerted, name))
+
+    def _tick(self) -> None:
+        parts, ahead = {}, max((node.through or 0) for node in self.nodes.values()) * MINUTE
+        for name, node in self.nodes.items():
+            if node.through is not None:
+                judgement = said(holds=node.holds[node.through])
+                verdict = Verdict(RULE, judgement, node.stored[RULE].episode, CLEAR * MINUTE)
+                parts[name] = as_heard(verdict, node.through * MINUTE, ahead)
+        if not parts:
+            return
+        whole = combine(RULE, parts)
+        account = Account(None, 0.0, ahead, len(parts))
+        for entry in news_of(self.job, plan_rules(self.job), [whole], account, self.state):
+            self.told.append((entry.kind.value, entry.episode, entry.node))
+            open_on = [name for name, node in self.nodes.items() if node.stored and self._is_open(node, entry.episode)]
+            assert not (entry.kind.value == "cleared" and open_on), "told as over, and it is not"
+        current = self.job.episodes.get(RULE, 0)
+        if whole.episode.alerted == current and ends_episode(whole):
+            self.job = replace(self.job, episodes={RULE: current + 1})
+
+    def _is_open(self, node: Node, episode: int) -> bool:
+        stored = node.stored[RULE].episode
+        return stored.is_open and stored.alerted == episode
+
+
+def runs(most: int) -> st.SearchStrategy[list[bool]]:
+    """Return minutes that are so or otherwise, in runs of up to 40 minutes."""
+    pieces = st.lists(st.tuples(st.booleans(), st.integers(1, 40)), min_size=1, max_size=most)
+    return pieces.map(lambda each: [value for value, length in each for _ in range(length)])
+
+
+def padded(values: Sequence[bool], length: int) -> list[bool]:
+    return [*values, *([False] * length)][:length]
+
+
+@given(runs(6), st.booleans(), st.integers(0, 10))
+def test_given_a_finding_that_holds_through_any_pauses_when_told_then_it_is_told_once_and_over_once(
+    silent: list[bool], lost: bool, begins: int
+) -> None:
+    holding = begins + len(silent)
+    length = holding + SILENT + 2 * CLEAR + 2
+    holds = [begins <= minute < holding for minute in range(length)]
+    other = Node([False] * length, [False] * length)
+    pausing = Node(holds, padded([*([False] * begins), *silent], length))
+    seen = any(hold and not quiet for hold, quiet in zip(holds, pausing.silent, strict=True)) or not lost
+    story = Story({"algo-1": pausing, "algo-2": other}, lost)
+    assert story.kinds() == (["fire", "cleared"] if seen else [])
+
+
+@given(st.integers(1, 20), st.integers(0, 60), st.integers(2, 20), st.booleans(), runs(4))
+def test_given_a_node_that_vanished_with_its_finding_when_another_fires_then_that_is_told_once_and_so_is_its_end(
+    vanishes: int, waits: int, lasts: int, comes_back: bool, flaps: list[bool]
+) -> None:
+    begins = vanishes + SILENT + waits
+    length = begins + lasts + CLEAR + 2
+    gone = [minute >= vanishes for minute in range(length)]
+    if comes_back:
+        gone[begins + lasts - 1 :] = [False] * (length - begins - lasts + 1)
+    fine_again = Node([minute < vanishes for minute in range(length)], gone)
+    healthy = Node([False] * length, padded([flap and minute % 9 > 2 for minute, flap in enumerate(flaps)], length))
+    second = Node([begins <= minute < begins + lasts for minute in range(length)], [False] * length)
+    told = Story({"algo-1": fine_again, "algo-2": healthy, "algo-3": second}, lost=True).run()
+    assert told[:2] == [("fire", 0, "algo-1"), ("fire", 1, "algo-3")]
+    assert [kind for kind, _, _ in told[2:]] == ["cleared"]
+
+
+@given(st.lists(st.tuples(runs(8), runs(8)), min_size=1, max_size=3), st.booleans())
+def test_given_any_conditions_and_pauses_when_told_then_no_fire_is_made_up_and_nothing_is_over_that_is_open(
+    drawn: list[tuple[list[bool], list[bool]]], lost: bool
+) -> None:
+    length = max(len(holds) for holds, _ in drawn) + SILENT
+    nodes = {
+        f"algo-{index}": Node(padded(holds, length), padded(silent, length))
+        for index, (holds, silent) in enumerate(drawn, 1)
+    }
+    told = Story(nodes, lost).run()
+    fires = [each for each in told if each[0] == "fire"]
+    began = sum(node.stored[RULE].episode.times_fired for node in nodes.values() if node.stored)
+    assert bool(fires) == bool(began)
+    assert len(fires) <= began
+    cleared = [episode for kind, episode, _ in told if kind == "cleared"]
+    assert len(cleared) == len(set(cleared))
+
+
+def test_given_both_nodes_at_fault_when_one_pauses_then_the_other_holds_the_episode_and_its_return_tells_nothing() -> (
+    None
+):
+    length = 90
+    pausing = Node([True] * length, [10 <= minute < 60 for minute in range(length)])
+    steady: Any = Node([5 <= minute < 40 for minute in range(length)], [False] * length)
+    assert Story({"algo-1": pausing, "algo-2": steady}).run() == [("fire", 0, "algo-1")]

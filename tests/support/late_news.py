@@ -1,0 +1,84 @@
+"""A network whose SageMaker comes to know a job late, and the ways in which that is noticed."""
+
+from dataclasses import replace
+
+from tests.support.delivery import Network
+from tests.support.small_job import BUCKET, JOB, Upload, uploads
+from trainguard.engine.lifecycle import Lifecycle
+from trainguard.engine.registrar import Registrar
+from trainguard.engine.tick import DOUBTED_EVERY
+from trainguard.records import RuleRow
+
+END_MARK = uploads()[-1]
+
+
+def outside() -> Network:
+    """Return a network whose SageMaker does not know the job yet."""
+    network = Network()
+    network.world.training_jobs.forget(JOB)
+    return network
+
+
+def arrive(network: Network, chosen: list[Upload]) -> None:
+    """Let objects appear and ring, each at its time."""
+    for upload in chosen:
+        network.put(upload)
+        network.ring(upload, max(upload.at, network.now))
+        network.run_until(max(upload.at, network.now), batch_s=0.0)
+
+
+def settle(network: Network, minutes: int) -> None:
+    """Let time pass, with a tick every minute."""
+    for _ in range(minutes):
+        network.tick()
+        network.run_until(network.now + 60.0, batch_s=0.0)
+
+
+def registrar(network: Network) -> Registrar:
+    """Return what registers jobs."""
+    world = network.world
+    return Registrar(
+        jobs=world.jobs,
+        training_jobs=world.training_jobs,
+        settings=world.settings,
+        executions=world.executions,
+        journal=world.journal,
+        now=lambda: network.now,
+    )
+
+
+def told_by_event(network: Network) -> None:
+    """Let a state change event of the job arrive."""
+    world = network.world
+    Lifecycle(
+        jobs=world.jobs,
+        nodes=world.nodes,
+        tasks=world.tasks,
+        training_jobs=world.training_jobs,
+        journal=world.journal,
+        bucket=BUCKET,
+        registrar=registrar(network),
+    ).follow(JOB)
+
+
+def found_by_tick(network: Network) -> None:
+    """Let as many ticks come as it takes until SageMaker is asked."""
+    settle(network, DOUBTED_EVERY)
+
+
+def rung_by_end_mark(network: Network) -> None:
+    """Let a mark of the end ring."""
+    arrive(network, [replace(END_MARK, at=network.now)])
+
+
+def rung_by_own_file(network: Network) -> None:
+    """Let a file of the job's own ring."""
+    arrive(network, [Upload(network.now, f"{JOB}/job.json", b'{"name": "small-job"}')])
+
+
+WAYS = (told_by_event, found_by_tick, rung_by_end_mark, rung_by_own_file)
+
+
+def row(network: Network, target: str) -> RuleRow:
+    """Return a row, which must exist."""
+    return next(each for each in network.world.rows.of_job(JOB) if each.target == target)

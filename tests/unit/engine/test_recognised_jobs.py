@@ -1,0 +1,291 @@
+"""Jobs that SageMaker comes to know after they were met: nothing from before is theirs, nothing of theirs is lost."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.delivery import Network
+from tests.support.late_news import (
+    WAYS,
+    arrive,
+    found_by_tick,
+    outside,
+    registrar,
+    row,
+    settle,
+    told_by_event,
+)
+from tests.support.small_job import JOB, SETTINGS, START, Upload, describe, uploads
+from trainguard.adapters.memory.faults import Fault
+from trainguard.engine.evaluate import NodeEvaluator, NodeWork
+from trainguard.engine.leftovers import REASON
+from trainguard.engine.tick import DOUBTED_EVERY
+from trainguard.errors import StateConflictError
+from trainguard.ports import Timing
+from trainguard.records import JobStatus, NodeKey, Status
+
+SYSTEM = [upload for upload in uploads() if "system/incremental" in upload.key]
+SYSTEM_1 = [upload for upload in SYSTEM if "algo-1" in upload.key]
+ARN = describe().arn
+ALGO_1 = NodeKey(JOB, "algo-1", "system")
+CLAIM = "elsewhere/"
+ALLOWED = SETTINGS | {"trainguard:stop-on-fire": "allowed"}
+MUTING = (
+    b'{"name": "small-job", "status": "Completed", "settings":'
+    b' {"muted": "all", "LowGPUUtilization_window": 5, "LowGPUUtilization_patience": 5}}'
+)
+
+
+def claim(chosen: list[Upload], prefix: str = CLAIM, node: str = "algo-1") -> list[Upload]:
+    """Return the same objects under another prefix, as another node's."""
+    moved = [(each.key.replace("algo-1", node), each.body.replace(b"algo-1", node.encode())) for each in chosen]
+    return [Upload(each.at, prefix + key, body) for each, (key, body) in zip(chosen, moved, strict=True)]
+
+
+def fires(network: Network, rule: str = "LowGPUUtilization") -> list[Any]:
+    started = network.world.executions.started.values()
+    return [each for each in started if each["kind"] == "fire" and each["rule"] == rule]
+
+
+@pytest.mark.parametrize("notice", WAYS)
+def test_given_objects_before_sagemaker_knew_the_job_when_it_does_then_its_own_settings_hold(notice: Any) -> None:
+    network = outside()
+    arrive(network, SYSTEM_1[:4])
+    assert (network.job().arn, network.job().rule_settings) == (f"unknown:{JOB}", {})
+    network.world.training_jobs.set(describe(ALLOWED))
+    notice(network)
+    job = network.job()
+    assert (job.arn, job.generation, job.stop_allowed, job.status) == (ARN, 1, True, JobStatus.IN_PROGRESS)
+    assert job.rule_settings == {name.removeprefix("trainguard:"): value for name, value in SETTINGS.items()}
+    assert (job.instance_count, job.created_at, job.policy.stops.rules) == (2, START - 60.0, None)
+
+
+@pytest.mark.parametrize("notice", WAYS)
+@pytest.mark.parametrize("met", [1, 4, 11])
+def test_given_objects_before_sagemaker_knew_the_job_when_it_goes_on_then_its_state_is_that_of_a_job_always_known(
+    notice: Any, met: int
+) -> None:
+    late, known = outside(), Network()
+    arrive(late, SYSTEM_1[:met])
+    late.world.training_jobs.set(describe())
+    notice(late)
+    arrive(late, SYSTEM_1[met:])
+    arrive(known, SYSTEM_1)
+    for network in (late, known):
+        settle(network, 1)
+    mine, theirs = late.node(ALGO_1), known.node(ALGO_1)
+    assert (mine.state, mine.cursors, mine.through) == (theirs.state, theirs.cursors, theirs.through)
+    of_job = [each for each in fires(late) if each["jobArn"] == ARN]
+    assert [each["fireId"] for each in of_job] == [each["fireId"] for each in fires(known)]
+    assert row(late, "LowGPUUtilization").status is Status.FIRED
+
+
+def attacked(notice: Any) -> Network:
+    """Return a network in which a folder claimed the job's name, and which came to know the job's own place."""
+    network = outside()
+    arrive(network, [Upload(START, f"{CLAIM}{JOB}/job.json", MUTING.replace(b"Completed", b"InProgress"))])
+    arrive(network, [*claim(SYSTEM_1), *claim(SYSTEM_1, node="algo-9")])
+    network.tick()
+    assert (network.job().prefix, network.job().policy.alerts.muted) == (CLAIM, ("all",))
+    assert row(network, "LowGPUUtilization#algo-9").status is Status.FIRED
+    network.world.training_jobs.set(describe(ALLOWED))
+    notice(network)
+    return network
+
+
+def own_object(network: Network) -> None:
+    arrive(network, SYSTEM_1[:1])
+
+
+@pytest.mark.parametrize("notice", [told_by_event, found_by_tick, own_object])
+def test_given_a_folder_that_claimed_the_name_when_sagemaker_knows_the_job_then_the_job_is_judged_by_its_own_objects(
+    notice: Any,
+) -> None:
+    network = attacked(notice)
+    job = network.job()
+    assert (job.arn, job.prefix, job.policy.alerts.muted, job.active) == (ARN, "", (), True)
+    arrive(network, SYSTEM_1[:6])
+    settle(network, 6)
+    alone = Network()
+    arrive(alone, SYSTEM_1[:6])
+    alone.tick()
+    assert network.node(ALGO_1).state == alone.node(ALGO_1).state
+    for target in ("LowGPUUtilization", "LowGPUUtilization#algo-1"):
+        mine, theirs = row(network, target), row(alone, target)
+        assert (mine.status, mine.evaluated_through) == (theirs.status, theirs.evaluated_through)
+    assert [each for each in fires(network) if each["jobArn"] == ARN] == []
+    arrive(network, claim(SYSTEM_1[6:]))
+    assert network.node(ALGO_1).state == alone.node(ALGO_1).state
+
+
+def test_given_rows_of_a_claim_when_sagemaker_knows_the_job_then_they_no_longer_say_anything() -> None:
+    network = attacked(told_by_event)
+    settle(network, 1)
+    left = row(network, "LowGPUUtilization#algo-9")
+    assert (left.status, left.reason, left.generation) == (Status.NOT_APPLICABLE, REASON, 1)
+    assert left.expires_at is not None
+    written = network.world.faults.calls.count("RuleStates.publish")
+    network.tick()
+    assert network.world.faults.calls.count("RuleStates.publish") == written
+    assert network.node(NodeKey(JOB, "algo-9", "system")).state == b""
+
+
+def test_given_a_fire_of_a_claim_that_waits_when_sagemaker_knows_the_job_then_it_never_starts_as_the_jobs() -> None:
+    network = outside()
+    network.lasting_faults = True
+    network.world.faults.schedule("Executions.start", Fault.FAIL_BEFORE, times=1_000)
+    arrive(network, [Upload(START, f"{JOB}/job.json", MUTING.replace(b"Completed", b"InProgress"))])
+    arrive(network, SYSTEM_1)
+    assert network.node(ALGO_1).unsent
+    network.world.faults.clear()
+    network.world.training_jobs.set(describe({**ALLOWED, "trainguard:LowGPUUtilization_threshold_p95": "1"}))
+    told_by_event(network)
+    arrive(network, SYSTEM_1[-1:])
+    settle(network, 12)
+    assert network.job().arn == ARN
+    assert fires(network) == []
+
+
+def test_given_a_claim_that_says_it_has_ended_when_sagemaker_knows_the_job_then_the_job_runs_on() -> None:
+    network = outside()
+    arrive(network, [Upload(START, f"{JOB}/job.json", MUTING)])
+    arrive(network, SYSTEM_1[:2])
+    settle(network, 2)
+    assert network.job().active is False
+    network.world.training_jobs.set(describe())
+    arrive(network, SYSTEM_1[2:4])
+    job = network.job()
+    assert (job.arn, job.active, job.closing, job.status) == (ARN, True, False, JobStatus.IN_PROGRESS)
+    assert network.node(ALGO_1).closed is False
+
+
+def test_given_a_writer_that_knew_the_claim_alone_when_it_comes_late_then_it_changes_nothing_of_the_job() -> None:
+    network = attacked(told_by_event)
+    arrive(network, SYSTEM_1[:4])
+    old = replace(network.job(), arn=f"unknown:{JOB}", prefix=CLAIM, generation=0, rule_settings={})
+    before = network.node(ALGO_1), network.job()
+    services = network.world.services
+    timing = Timing(now=lambda: network.now, pause=lambda _: None, has_time=lambda: True)
+    with pytest.raises(StateConflictError):
+        NodeEvaluator(services=services, timing=timing).evaluate(old, NodeWork(ALGO_1, modified_before=network.now))
+    services.jobs.update_status(replace(old, status=JobStatus.COMPLETED, active=False))
+    assert (network.node(ALGO_1), network.job()) == before
+
+
+def test_given_an_evaluator_overtaken_by_the_news_when_its_messages_come_back_then_the_job_is_judged_right() -> None:
+    network, known = outside(), Network()
+    arrive(network, SYSTEM_1[:6])
+    network.world.training_jobs.set(describe())
+    network.world.faults.interleave("NodeStates.save", lambda: told_by_event(network))
+    arrive(network, SYSTEM_1[6:8])
+    assert network.job().arn == ARN
+    arrive(network, SYSTEM_1[8:])
+    network.run_until(network.now + 3_600.0, batch_s=0.0)
+    arrive(known, SYSTEM_1)
+    assert network.node(ALGO_1).state == known.node(ALGO_1).state
+
+
+@pytest.mark.parametrize("operation", ["Jobs.recognise", "SettingDocuments.read", "Executions.start"])
+def test_given_two_that_recognise_a_job_at_once_when_both_are_done_then_there_is_one_item_and_one_notice(
+    operation: str,
+) -> None:
+    network = outside()
+    arrive(network, SYSTEM_1[:2])
+    claimed = network.job()
+    description = describe({"trainguard:LowGPUUtilization_window": "-1"})
+    network.world.faults.interleave(operation, lambda: registrar(network).recognise(claimed, description))
+    second = registrar(network).recognise(claimed, description)
+    assert second == network.job() == registrar(network).recognise(network.job(), description)
+    assert (second.arn, second.generation) == (ARN, 1)
+    notices = [each for each in network.world.executions.started.values() if each["kind"] == "notice"]
+    assert len(notices) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
+def test_given_a_store_that_fails_when_a_job_is_recognised_then_a_repeat_is_whole(fault: Fault) -> None:
+    network = outside()
+    arrive(network, SYSTEM_1[:2])
+    network.world.training_jobs.set(describe())
+    network.world.faults.schedule("Jobs.recognise", fault)
+    for _ in range(DOUBTED_EVERY * 2):
+        network.clock.run()
+        network.now += 60.0
+    job = network.job()
+    assert (job.arn, job.generation, job.rule_settings["LowGPUUtilization_window"]) == (ARN, 1, "20")
+
+
+def test_given_a_job_registered_between_question_and_answer_when_its_event_registers_it_then_it_is_recognised() -> None:
+    network = outside()
+    network.world.faults.interleave("Jobs.register", lambda: arrive(network, SYSTEM_1[:1]))
+    network.world.faults.interleave("TrainingJobs.describe", lambda: network.world.training_jobs.set(describe()), nth=1)
+    network.world.faults.interleave("TrainingJobs.describe", lambda: network.world.training_jobs.forget(JOB), nth=2)
+    told_by_event(network)
+    assert (network.job().arn, network.job().rule_settings["LowGPUUtilization_window"]) == (ARN, "20")
+
+
+def test_given_a_job_to_be_left_alone_when_sagemaker_knows_it_then_nothing_of_the_claim_is_left() -> None:
+    network = outside()
+    arrive(network, SYSTEM_1)
+    network.tick()
+    assert row(network, "LowGPUUtilization").status is not Status.NOT_APPLICABLE
+    network.world.training_jobs.set(describe({"trainguard:evaluate": "off"}))
+    told_by_event(network)
+    network.tick()
+    job = network.job()
+    assert (job.policy.evaluated, job.active, job.arn) == (False, False, ARN)
+    assert job.expires_at is not None
+    for target in ("LowGPUUtilization", "LowGPUUtilization#algo-1", "ProfilerReport"):
+        assert (row(network, target).status, row(network, target).reason) == (Status.NOT_APPLICABLE, REASON)
+    started = len(network.world.executions.started)
+    arrive(network, [replace(SYSTEM_1[-1], at=network.now)])
+    network.tick()
+    assert len(network.world.executions.started) == started
+
+
+def test_given_tasks_made_for_a_claim_when_they_come_after_the_news_then_no_stream_of_the_job_is_closed() -> None:
+    network = outside()
+    arrive(network, [Upload(START, f"{JOB}/job.json", MUTING.replace(b"Completed", b"InProgress")), *SYSTEM_1[:2]])
+    network.put(Upload(network.now, f"{JOB}/job.json", MUTING))
+    network.ring(Upload(network.now, f"{JOB}/job.json", MUTING), network.now)
+    network.run_until(network.now, batch_s=0.0)
+    assert [message.body for _, _, message in network.queue], "the task to close is under way"
+    network.world.training_jobs.set(describe())
+    told_by_event(network)
+    arrive(network, SYSTEM_1[2:4])
+    network.run_until(network.now + 10.0, batch_s=0.0)
+    assert network.world.journal.totals["outdated_tasks"] == 1
+    assert (network.node(ALGO_1).closed, network.job().closing) == (False, False)
+
+
+def test_given_framework_objects_from_before_alone_when_the_job_ends_then_they_are_read_for_it() -> None:
+    framework = [each for each in uploads() if "pevents" in each.key and "algo-1" in each.key]
+    network = outside()
+    arrive(network, [*SYSTEM_1[:2], *framework[:4]])
+    network.world.training_jobs.set(replace(describe(), framework_profiling=False))
+    told_by_event(network)
+    arrive(network, SYSTEM_1[2:])
+    network.world.training_jobs.set(replace(describe(status=JobStatus.COMPLETED), framework_profiling=False))
+    told_by_event(network)
+    network.take_tasks()
+    settle(network, 3)
+    stream = network.node(NodeKey(JOB, "algo-1", "framework"))
+    assert (network.job().active, stream.closed, stream.generation) == (False, True, 1)
+    assert stream.cursors["newest"] >= max(int(each.key.rsplit("/", 1)[1].split("_")[0]) for each in framework[:4])
+
+
+@pytest.mark.parametrize("ticked", [True, False])
+def test_given_a_recognised_job_when_ticks_come_then_its_own_item_is_kept_from_one_to_the_next(ticked: bool) -> None:
+    network = outside()
+    arrive(network, SYSTEM_1[:3])
+    if ticked:
+        network.tick()
+    network.world.training_jobs.set(describe())
+    told_by_event(network)
+    arrive(network, SYSTEM_1)
+    key = NodeKey(JOB, "*", "job")
+    network.tick()
+    own = network.node(key)
+    assert (own.generation, bool(own.state)) == (1, True)
+    network.tick()
+    assert network.node(key).state == own.state

@@ -1,0 +1,236 @@
+"""How far a job's rows are known, and what its findings come to, when some of its nodes fall silent."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, START, Upload, uploads
+from tests.unit.engine.test_failing_half_way import shifted
+from tests.unit.engine.test_telling import STORY
+from trainguard.engine.combine import combine
+from trainguard.engine.episodes import Episode, Standing
+from trainguard.engine.silence import VANISHED_S, as_heard, ends_episode, known_through
+from trainguard.engine.slots import Verdict
+from trainguard.records import JOB_NODE, NodeKey, RuleRow, Status
+from trainguard.rules.judgement import Judgement
+
+RULE = "LowGPUUtilization"
+SYSTEM = [each for each in uploads() if "system/incremental" in each.key]
+LOW_1 = [each for each in SYSTEM if "algo-1" in each.key]
+FINE_1 = [each for each in uploads(low=False) if "system/incremental" in each.key and "algo-1" in each.key]
+FINE_2 = [each for each in uploads(low=False) if "system/incremental" in each.key and "algo-2" in each.key]
+LONG_2 = [*FINE_2, *shifted(FINE_2, 14, "algo-2"), *shifted(FINE_2, 28, "algo-2")]
+STEPS = [each for each in uploads() if "pevents" in each.key]
+
+
+def verdict(*, is_open: bool, fired_at: float | None = None, alerted: int = 0, clear_after_s: float = 60.0) -> Verdict:
+    status = Status.FIRED if is_open else Status.OK
+    episode = Episode(is_open=is_open, times_fired=1, fired_at=fired_at, alerted=alerted)
+    return Verdict(RULE, Judgement(status, "so."), episode, clear_after_s)
+
+
+@pytest.mark.parametrize(
+    ("clear_after_s", "silent_s", "unheard"),
+    [(60.0, VANISHED_S - 1, False), (60.0, VANISHED_S, True), (1_000.0, 999.0, False), (1_000.0, 1_000.0, True)],
+)
+def test_given_an_open_finding_when_its_node_is_behind_then_three_windows_and_a_quarter_of_an_hour_make_it_unheard(
+    clear_after_s: float, silent_s: float, unheard: bool
+) -> None:
+    heard = as_heard(verdict(is_open=True, clear_after_s=clear_after_s), 5_000.0, 5_000.0 + silent_s)
+    assert heard.standing is (Standing.UNHEARD if unheard else Standing.KNOWN)
+    assert heard.episode.is_open is not unheard
+    assert ("Nothing was heard of the node" in heard.judgement.reason) is unheard
+
+
+def test_given_a_rule_that_failed_on_a_silent_node_when_heard_then_it_is_an_error_and_its_episode_over() -> None:
+    failed = replace(verdict(is_open=True), judgement=Judgement(Status.ERROR, "failed."))
+    heard = as_heard(failed, 0.0, 5_000.0)
+    assert (heard.standing, heard.judgement.status, heard.episode.is_open) == (Standing.KNOWN, Status.ERROR, False)
+
+
+def of_job(*nodes: tuple[Verdict, float]) -> Verdict:
+    """Return the job's verdict of nodes that were heard of until then."""
+    ahead = max(through for _, through in nodes)
+    return combine(RULE, {f"algo-{index}": as_heard(each, at, ahead) for index, (each, at) in enumerate(nodes, 1)})
+
+
+@pytest.mark.parametrize(
+    ("fired_at", "standing", "ends"),
+    [(1_000.0 + VANISHED_S, Standing.ANEW, True), (999.0 + VANISHED_S, Standing.KNOWN, False)],
+)
+def test_given_a_silent_node_when_another_one_fires_then_it_begins_anew_only_once_the_first_has_been_silent_for_so_long(
+    fired_at: float, standing: Standing, ends: bool
+) -> None:
+    silent, other = verdict(is_open=True, fired_at=900.0), verdict(is_open=True, fired_at=fired_at)
+    whole = of_job((silent, 1_000.0), (other, 4_000.0))
+    assert (whole.standing, ends_episode(whole)) == (standing, ends)
+
+
+def test_given_a_silent_node_and_one_that_fired_with_it_when_a_third_fires_then_the_episode_goes_on() -> None:
+    silent, second = verdict(is_open=True, fired_at=900.0), verdict(is_open=True, fired_at=1_100.0)
+    third = verdict(is_open=True, fired_at=3_900.0)
+    whole = of_job((silent, 1_000.0), (second, 4_000.0), (third, 4_000.0))
+    assert (whole.standing, ends_episode(whole)) == (Standing.KNOWN, False)
+
+
+def test_given_a_finding_of_an_earlier_episode_on_a_silent_node_when_the_newest_is_over_then_it_is_over() -> None:
+    earlier, newest = verdict(is_open=True, fired_at=900.0), verdict(is_open=False, alerted=1)
+    whole = of_job((earlier, 1_000.0), (newest, 4_000.0))
+    assert (whole.standing, ends_episode(whole)) == (Standing.KNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("parts", "through"),
+    [
+        ([(False, 100.0), (False, 160.0)], 100.0),
+        ([(True, 100.0), (False, 160.0)], 100.0),
+        ([(False, 100.0), (True, 160.0), (True, 130.0)], 160.0),
+        ([(False, 100.0), (False, 100.0 + VANISHED_S)], 100.0 + VANISHED_S),
+        ([(True, 100.0), (False, 100.0 + VANISHED_S), (False, 90.0 + VANISHED_S)], 90.0 + VANISHED_S),
+    ],
+)
+def test_given_nodes_that_are_apart_when_asked_how_far_then_a_finding_goes_as_far_as_its_nodes_and_none_as_far_as_all(
+    parts: list[tuple[bool, float]], through: float
+) -> None:
+    whole = of_job(*((verdict(is_open=is_open, fired_at=50.0), at) for is_open, at in parts))
+    assert whole.through == through
+
+
+def test_given_a_finding_of_the_whole_job_when_asked_how_far_then_it_goes_as_far_as_its_own_part() -> None:
+    whole = replace(verdict(is_open=True), through=500.0)
+    assert known_through({JOB_NODE: whole, "algo-1": replace(verdict(is_open=False), through=900.0)}) == 500.0
+    assert known_through({JOB_NODE: replace(verdict(is_open=False), through=700.0)}) == 700.0
+    assert known_through({"algo-1": verdict(is_open=False)}) is None
+
+
+def arrive(network: Network, chosen: list[Upload]) -> None:
+    """Let objects appear in order of time, with a tick after each."""
+    for upload in sorted(chosen, key=lambda each: (each.at, each.key)):
+        network.put(upload)
+        network.ring(upload, max(upload.at, network.now))
+        network.run_until(upload.at, batch_s=0.0)
+        network.tick()
+
+
+def row(network: Network, rule: str = RULE) -> RuleRow:
+    """Return the job's row of a rule."""
+    return next(each for each in network.world.rows.of_job(JOB) if each.target == rule)
+
+
+def told(network: Network, rule: str = RULE) -> list[Any]:
+    return [each["kind"] for each in network.world.executions.started.values() if each["rule"] == rule]
+
+
+def ended(kinds: list[str]) -> list[str]:
+    return [kind for kind in kinds if kind != "escalation"]
+
+
+def test_given_a_node_that_fired_and_fell_silent_when_the_other_goes_on_then_the_row_s_time_stands_still() -> None:
+    network = Network()
+    arrive(network, [*LOW_1[:8], *LONG_2[:16]])
+    shown, last = row(network), network.node(NodeKey(JOB, "algo-1", "system")).through
+    assert shown.status is Status.FIRED
+    assert last == pytest.approx(START + 8 * 60, abs=10.0)
+    assert shown.evaluated_through == pytest.approx(last, abs=0.01)
+
+
+def test_given_a_node_that_fired_and_vanished_when_the_other_goes_on_then_nothing_is_told_to_be_over() -> None:
+    network = Network()
+    arrive(network, [*LOW_1[:8], *LONG_2])
+    assert ended(told(network)) == ["fire"]
+    assert network.job().episodes == {}
+    assert row(network).status is Status.OK
+    assert "Nothing was heard of the node for the last" in row(network).reason
+    assert row(network).evaluated_through == pytest.approx(START + 42 * 60, abs=310.0)
+
+
+def test_given_a_node_that_comes_back_with_its_finding_when_evaluated_then_it_is_no_second_fire() -> None:
+    network = Network()
+    arrive(network, [*LOW_1[:8], *LONG_2, *shifted(LOW_1, 35)])
+    assert ended(told(network)) == ["fire"]
+    assert row(network).status is Status.FIRED
+    assert row(network).times_fired == 1
+
+
+def test_given_a_node_that_vanished_when_another_fires_then_that_fire_is_told() -> None:
+    network = Network()
+    low_2 = shifted(shifted(LOW_1, 0, "algo-2"), 28, "algo-2")
+    low_2 = [Upload(each.at, each.key, each.body.replace(b"algo-1", b"algo-2")) for each in low_2]
+    arrive(network, [*LOW_1[:8], *LONG_2[:28], *low_2])
+    assert ended(told(network)) == ["fire", "fire"]
+    fires = [
+        each for each in network.world.executions.started.values() if (each["rule"], each["kind"]) == (RULE, "fire")
+    ]
+    assert [(each["node"], each["episode"]) for each in fires] == [("algo-1", 0), ("algo-2", 1)]
+    assert network.job().episodes[RULE] == 1
+
+
+def test_given_steps_that_pause_when_samples_go_on_then_what_was_found_in_the_steps_still_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainguard.rules.step_outlier.CLEAR_AFTER_S", 300.0)
+    network = Network()
+    arrive(network, [*STEPS, *LONG_2, *shifted(LOW_1, 0), *shifted(LOW_1, 14), *shifted(LOW_1, 28)])
+    assert ended(told(network, "StepOutlier")) == ["fire"]
+    assert row(network, "StepOutlier").status is Status.FIRED
+    through = row(network, "StepOutlier").evaluated_through
+    assert through == pytest.approx(network.node(NodeKey(JOB, "algo-2", "framework")).through, abs=0.01)
+
+
+def test_given_a_rule_without_data_when_the_job_goes_on_then_its_row_says_nothing_of_how_far_it_was_judged() -> None:
+    network = Network()
+    arrive(network, LOW_1[:12])
+    waiting = row(network, "StepOutlier")
+    assert (waiting.status, waiting.evaluated_through) == (Status.WAITING_FOR_DATA, None)
+    assert row(network).evaluated_through is not None
+
+
+def test_given_a_job_row_when_nodes_come_and_go_then_its_time_never_goes_back() -> None:
+    network, seen = Network(), []
+    chosen = [*LOW_1, *LONG_2, *shifted(LOW_1, 35)]
+    for upload in sorted(chosen, key=lambda each: (each.at, each.key)):
+        arrive(network, [upload])
+        seen.append(row(network).evaluated_through or 0.0)
+    assert seen == sorted(seen)
+
+
+def test_given_a_finding_that_is_over_when_told_then_the_job_s_row_is_written_at_once_and_says_so() -> None:
+    network = Network()
+    for upload in [*LOW_1, *shifted(FINE_1, 14)]:
+        arrive(network, [upload])
+        if "cleared" in told(network):
+            break
+    last = list(network.world.executions.started.values())[-1]
+    shown = row(network)
+    assert (last["kind"], shown.status) == ("cleared", Status.OK)
+    assert shown.evaluated_through == pytest.approx(network.node(NodeKey(JOB, "algo-1", "system")).through, abs=0.001)
+
+
+def test_given_another_node_that_is_behind_when_a_finding_is_over_then_the_job_s_row_says_so_all_the_same() -> None:
+    network = Network()
+    late = [Upload(each.at + 480.0, each.key, each.body) for each in LONG_2]
+    for upload in sorted([*LOW_1, *shifted(FINE_1, 14), *late], key=lambda each: (each.at, each.key)):
+        before = row(network).evaluated_through if "fire" in told(network) else None
+        arrive(network, [upload])
+        if "cleared" in told(network):
+            break
+    assert row(network).status is Status.OK
+    assert before is not None
+    behind = network.node(NodeKey(JOB, "algo-2", "system")).through
+    assert behind is not None
+    assert behind < before
+
+
+def test_given_a_finding_that_grows_when_it_is_told_then_the_job_s_row_is_written_at_once() -> None:
+    network = Network()
+    grown = []
+    for upload in STORY:
+        before = len(network.world.executions.started)
+        arrive(network, [upload])
+        new = list(network.world.executions.started.values())[before:]
+        if any((each["rule"], each["kind"]) == (RULE, "escalation") for each in new):
+            grown.append((row(network).evaluated_through, network.node(NodeKey(JOB, "algo-1", "system")).through))
+    assert grown
+    assert all(shown == pytest.approx(through, abs=0.001) for shown, through in grown)
