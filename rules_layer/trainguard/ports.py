@@ -4,7 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow, TunedJob, TuningJobRecord
+from trainguard.records import (
+    OUTSIDE_ARN,
+    JobRecord,
+    JobStatus,
+    NodeKey,
+    NodeRecord,
+    RuleRow,
+    TunedJob,
+    TuningJobRecord,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +39,11 @@ class RuleConfiguration:
 class TrainingJobDescription:
     """What DescribeTrainingJob and ListTags say that TrainGuard uses; times in epoch seconds.
 
-    ``profile_uri`` is ``ProfilerConfig.S3OutputPath``: the profile lies in ``<profile_uri>/<job>/profiler-output/``.
-    ``profiler_rules`` are its ``ProfilerRuleConfigurations``, ``debugger_rules`` its ``DebugRuleConfigurations``.
-    ``tuning_job`` is the name in ``TuningJobArn``: the hyperparameter tuning job that the job is one of.
+    ``profile_uri`` is ``ProfilerConfig.S3OutputPath``, or what a tag says in its place: the profile lies in
+    ``<profile_uri>/<job>/profiler-output/``. ``profiler_rules`` are its ``ProfilerRuleConfigurations``,
+    ``debugger_rules`` its ``DebugRuleConfigurations``. ``tuning_job`` is the name in ``TuningJobArn``: the tuning job
+    that the job is one of. ``file_fault`` is why the file of a job that SageMaker does not know cannot be
+    used; it says nothing else then.
     """
 
     job: str
@@ -51,6 +62,26 @@ class TrainingJobDescription:
     profiler_rules: tuple[RuleConfiguration, ...] = ()
     debugger_rules: tuple[RuleConfiguration, ...] = ()
     tuning_job: str | None = None
+    file_fault: str | None = None
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether SageMaker does not know the job: this is what its own file says."""
+        return self.arn.startswith(OUTSIDE_ARN)
+
+
+@dataclass(frozen=True, slots=True)
+class StopRecord:
+    """The newest decision on a stop: what it was and why, when (epoch seconds), by which fire.
+
+    ``made`` says whether SageMaker took the call; None while that is not known.
+    """
+
+    decision: str
+    why: str
+    at: float | None = None
+    fire_id: str | None = None
+    made: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +89,7 @@ class StoredRow:
     """A row of RuleState whole: what was published, and what the fire path has done since.
 
     ``action`` is the sentence on what became of the fire, ``action_at`` when, in epoch seconds. ``alert_id`` is None
-    while no alert was delivered, ``report_uri`` while no fire's report was written.
+    while no alert was delivered, ``report_uri`` while no fire's report was written, ``stop`` while none was decided on.
     """
 
     row: RuleRow
@@ -67,6 +98,7 @@ class StoredRow:
     action_at: float | None = None
     alert_id: str | None = None
     report_uri: str | None = None
+    stop: StopRecord | None = None
 
 
 class NodeStates(Protocol):
@@ -100,7 +132,7 @@ class RuleStates(Protocol):
         """Write rows, each only if the stored one is not evaluated further (``EvaluatedThrough``).
 
         A row of a finished job (``expires_at`` is set) is not replaced by one evaluated as far that is not: the tick
-        that wrote it was overtaken.
+        that wrote it was overtaken. A row of an earlier ``generation`` is replaced whole, and never replaces one.
 
         Attributes that the fire path owns (FireId, Action, ActionAt, AlertId, ReportUri) are left as they are.
         """
@@ -134,10 +166,18 @@ class Jobs(Protocol):
         """Create the item if there is none; return the stored one either way."""
         ...
 
-    def update_status(self, record: JobRecord) -> None:
-        """Write status, secondary status, size, times, active, closing and expires_at of ``record``.
+    def recognise(self, record: JobRecord) -> JobRecord:
+        """Put ``record`` in place of the item of a job that SageMaker did not know; return the stored one either way.
 
-        A status that is final is never replaced by one that is not.
+        An item with an ARN of SageMaker's stays as it is: another writer was first.
+        """
+        ...
+
+    def update_status(self, record: JobRecord) -> None:
+        """Write status, secondary status, size, times, active, closing, its asks, file_fault and expires_at.
+
+        A status that is final is never replaced by one that is not, and nothing is written to the item of another ARN:
+        SageMaker has come to know the job since ``record`` was read.
         """
         ...
 
@@ -240,13 +280,17 @@ class SettingDocuments(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeTask:
-    """A request to an evaluator that no S3 object rings for: flush a silent node, or close it at the job's end."""
+    """A request to an evaluator that no S3 object rings for: flush a silent node, or close it at the job's end.
+
+    ``generation`` is that of the job's registration for which it was made: for a later one it asks nothing.
+    """
 
     job: str
     node: str
     stream: str
     action: str
     flush_before: float | None = None
+    generation: int = 0
 
 
 class TaskQueue(Protocol):

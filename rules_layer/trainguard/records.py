@@ -9,6 +9,8 @@ from trainguard.settings.policy import JobPolicy
 
 Stream = Literal["system", "framework", "job"]
 JOB_NODE = "*"
+OUTSIDE_ARN = "unknown:"
+"""Begins what stands for the ARN of a job that SageMaker does not know."""
 
 
 class Status(StrEnum):
@@ -124,7 +126,8 @@ class NodeRecord:
     ``version`` is 0 for an item that is not stored yet. ``cursors`` maps a lane (``minute`` for system metrics, one
     a process and file kind for framework events) to the last applied position; ``pending`` maps an object key to its
     position. ``state`` is the engine's encoded state, written with ``codec``. ``through`` is the watermark: event time
-    in epoch seconds up to which the rules have judged.
+    in epoch seconds up to which the rules have judged. ``generation`` is that of the job's registration by which the
+    state was computed.
     """
 
     key: NodeKey
@@ -138,6 +141,7 @@ class NodeRecord:
     through: float | None = None
     closed: bool = False
     expires_at: int | None = None
+    generation: int = 0
 
     @property
     def unsent(self) -> tuple[OutboxEntry, ...]:
@@ -152,7 +156,7 @@ class RuleRow:
 
     ``severity``, ``advice``, ``affected_percent`` (of the judged time, or of the evaluations) and ``cost_lost`` are
     there while the rule has fired. ``wasted_percent``, the share of the paid time that the finding cost, all nodes
-    together, stays when it is over; None where the rule cannot say.
+    together, stays when it is over; None where the rule cannot say. ``generation`` is that of the job's registration.
     """
 
     job: str
@@ -177,6 +181,7 @@ class RuleRow:
     counters: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, float | int | str | None] = field(default_factory=dict)
     expires_at: int | None = None
+    generation: int = 0
 
     @property
     def target(self) -> str:
@@ -211,6 +216,11 @@ class JobRecord:
     force who gave it, ``setting_faults`` in a sentence each what was given and cannot be used. ``rules_elsewhere`` maps
     the configured rules that TrainGuard does not evaluate to the reason, and ``rule_places`` each configured rule to
     the place that its configuration names for its report. ``tuning_job`` is the tuning job that the job is one of.
+
+    ``file_fault`` says why the job's own file cannot be used now. ``close_asks`` counts how often the streams of a job
+    that has ended were asked to close, ``close_asked_at`` is when they were last. ``generation`` counts registrations:
+    it moves when SageMaker comes to know a job that was met before, and nothing computed under an earlier one is the
+    job's.
     """
 
     job: str
@@ -239,6 +249,20 @@ class JobRecord:
     rules_elsewhere: Mapping[str, str] = field(default_factory=dict)
     rule_places: Mapping[str, str] = field(default_factory=dict)
     tuning_job: str | None = None
+    file_fault: str | None = None
+    close_asks: int = 0
+    close_asked_at: float | None = None
+    generation: int = 0
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether SageMaker does not know the job: what is known of it came with objects under its name."""
+        return self.arn.startswith(OUTSIDE_ARN)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All that is wrong with what the job's owner gave, in a sentence each: the job's own file, then settings."""
+        return self.setting_faults if self.file_fault is None else (self.file_fault, *self.setting_faults)
 
 
 MOST_TUNED_JOBS = 750

@@ -21,7 +21,7 @@ from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJob
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
-from trainguard.records import JobRecord, JobStatus, TunedJob, TuningJobRecord
+from trainguard.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
 from trainguard.settings.policy import AlertPolicy, JobPolicy, StopPolicy
 
 if TYPE_CHECKING:
@@ -67,17 +67,29 @@ class DynamoJobs:
         created = stored_job(record)
         if self._table.put(_item(created), Expression("attribute_not_exists(#job)", _NAME)):
             return created
-        stored = self.load(record.job)
-        if stored is None:
-            # The winner of the race was deleted in between, which only expiry does: the caller starts over.
-            raise StateConflictError(f"Jobs/{record.job}", 0)
-        return stored
+        return self._stored(record.job)
+
+    def recognise(self, record: JobRecord) -> JobRecord:
+        """Put ``record`` in place of the item of a job that SageMaker did not know; return the stored one either way.
+
+        It is an update of every column, which creates the item if it has expired meanwhile: the tick may not put.
+        """
+        known = stored_job(record)
+        condition = Expression(
+            "attribute_not_exists(#job) OR begins_with(#arn, :outside)",
+            {**_NAME, "#arn": "TrainingJobArn"},
+            {":outside": text(OUTSIDE_ARN)},
+        )
+        if self._table.update(_key(record.job), assignments(_columns(known)), condition):
+            return known
+        return self._stored(record.job)
 
     def update_status(self, record: JobRecord) -> None:
-        """Write status, secondary status, size, times, active, closing and expires_at of ``record``.
+        """Write status, secondary status, size, times, active, closing, its asks, file_fault and expires_at.
 
-        Nothing of it is written when the stored status is final and the new one is not. Times and a size that are None
-        leave what is stored: what SageMaker once knew does not become unknown.
+        Nothing of it is written when the stored status is final and the new one is not, or when the item has come to
+        have another ARN. Times and a size that are None leave what is stored: what SageMaker once knew does not become
+        unknown.
         """
         record = stored_job(record)
         columns: dict[str, AttributeValue | None] = {
@@ -85,12 +97,14 @@ class DynamoJobs:
             "SecondaryStatus": text_or_none(record.secondary_status),
             "Active": text(_ACTIVE) if record.active else None,
             "Closing": {"BOOL": record.closing},
+            **_asks(record),
+            "JobFileFault": text_or_none(record.file_fault),
         }
-        condition = Expression(_EXISTS, _NAME)
+        condition = Expression("#arn = :arn", {"#arn": "TrainingJobArn"}, {":arn": text(record.arn)})
         if not record.status.is_final:
             finals = {f":final{index}": text(status) for index, status in enumerate(JobStatus) if status.is_final}
-            guard = f"{_EXISTS} AND NOT #status IN ({', '.join(finals)})"
-            condition = Expression(guard, _NAME | {"#status": "Status"}, finals)
+            guard = f" AND NOT #status IN ({', '.join(finals)})"
+            condition = condition.joined(Expression(guard, {"#status": "Status"}, finals))
         known = present(_times(record) | {"InstanceCount": integer_or_none(record.instance_count)})
         self._table.update(_key(record.job), assignments(columns | known), condition)
 
@@ -132,6 +146,14 @@ class DynamoJobs:
         """Return a tuning job's item (strongly consistent), or None while no job of it was judged."""
         return self._tuning_jobs.load(name)
 
+    def _stored(self, job: str) -> JobRecord:
+        """Return the item of who won a race for it."""
+        stored = self.load(job)
+        if stored is None:
+            # It was deleted in between, which only expiry does: the caller starts over.
+            raise StateConflictError(f"Jobs/{job}", 0)
+        return stored
+
 
 def _key(job: str) -> "Item":
     return {"TrainingJobName": text(job)}
@@ -151,7 +173,11 @@ def _time(epoch_s: float | None) -> "AttributeValue | None":
 
 
 def _item(record: JobRecord) -> "Item":
-    columns: dict[str, AttributeValue | None] = {
+    return _key(record.job) | present(_columns(record))
+
+
+def _columns(record: JobRecord) -> "dict[str, AttributeValue | None]":
+    return {
         "TrainingJobArn": text(record.arn),
         "Bucket": text(record.bucket),
         "Prefix": text(record.prefix),
@@ -168,9 +194,19 @@ def _item(record: JobRecord) -> "Item":
         "Closing": {"BOOL": record.closing},
         "LastObjectAt": _time(record.last_object_at),
         "TuningJob": text_or_none(record.tuning_job),
+        "JobFileFault": text_or_none(record.file_fault),
+        "Generation": integer_or_none(record.generation or None),
+        **_asks(record),
         **_configuration(record),
+        **_times(record),
     }
-    return _key(record.job) | present(columns | _times(record))
+
+
+def _asks(record: JobRecord) -> "dict[str, AttributeValue | None]":
+    return {
+        "CloseAsks": integer_or_none(record.close_asks or None),
+        "CloseAskedAt": _time(record.close_asked_at),
+    }
 
 
 def _configuration(record: JobRecord) -> "dict[str, AttributeValue | None]":
@@ -237,6 +273,10 @@ def _record(item: "Item") -> JobRecord:
             rules_elsewhere=columns.texts("RulesElsewhere"),
             rule_places=columns.texts("RulePlaces"),
             tuning_job=columns.text_or_none("TuningJob"),
+            file_fault=columns.text_or_none("JobFileFault"),
+            close_asks=columns.integer_or_none("CloseAsks") or 0,
+            close_asked_at=_epoch(columns, "CloseAskedAt"),
+            generation=columns.integer_or_none("Generation") or 0,
         )
 
 

@@ -98,6 +98,7 @@ def _item(record: NodeRecord) -> "Item":
         "EvaluatedThrough": number_or_none(record.through),
         "Closed": {"BOOL": record.closed},
         "ExpiresAt": integer_or_none(record.expires_at),
+        "Generation": integer_or_none(record.generation or None),
     }
     return _key(record.key) | present(columns)
 
@@ -143,6 +144,7 @@ def _record(job: str, item: "Item") -> NodeRecord:
             through=columns.real_or_none("EvaluatedThrough"),
             closed=columns.flag("Closed"),
             expires_at=columns.integer_or_none("ExpiresAt"),
+            generation=columns.integer_or_none("Generation") or 0,
         )
 
 

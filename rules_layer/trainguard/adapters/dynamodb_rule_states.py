@@ -1,6 +1,7 @@
 """RuleState in DynamoDB: the table that a person reads."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainguard.adapters.attribute_values import (
@@ -16,7 +17,7 @@ from trainguard.adapters.attribute_values import (
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
-from trainguard.ports import StoredRow
+from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import RuleRow, Severity, Status
 
 if TYPE_CHECKING:
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
     from trainguard.adapters.attribute_values import Item
 
 _THROUGH = {"#through": "EvaluatedThrough"}
+_GENERATION = {"#generation": "Generation"}
+_OF_FIRES = (
+    "FireId",
+    "FiredAt",
+    "Action",
+    "ActionAt",
+    "AlertId",
+    "ReportUri",
+    "StopDecision",
+    "StopWhy",
+    "StopAt",
+    "StopFireId",
+    "StopMade",
+)
+"""What the fire path writes."""
 
 _BEFORE_ALL, _AFTER_NODES = " ", "$"
 """A space sorts before every rule's name, and ``<rule>$`` after ``<rule>#<node>`` and before other rules."""
@@ -49,10 +65,13 @@ class DynamoRuleStates:
         """Write rows, each only if the stored one is not evaluated further, or as far and final where this is not.
 
         Columns of the fire path are left as they are. FiredAt is written and never removed: the fire path may have
-        written it first.
+        written it first. What is left of an earlier registration goes, also what came of its fires.
         """
         for row in rows:
-            self._table.update(_key(row.job, row.target), assignments(_columns(stored_row(row))), _may_replace(row))
+            key, columns = _key(row.job, row.target), _columns(stored_row(row))
+            if not self._table.update(key, assignments(columns), _may_replace(row)) and row.generation:
+                left = dict.fromkeys(_OF_FIRES) if row.times_fired == 0 else {}
+                self._table.update(key, assignments(left | columns), _is_earlier(row))
 
     def of_job(self, job: str) -> list[RuleRow]:
         """Return all rows of a job, ordered by sort key (strongly consistent)."""
@@ -83,7 +102,25 @@ class DynamoRuleStates:
         return None if item is None else _stored(job, item)
 
 
+def _is_earlier(row: RuleRow) -> Expression:
+    """Return the condition that the stored row is of an earlier registration, or that there is none."""
+    return Expression(
+        "attribute_not_exists(#generation) OR #generation < :generation",
+        _GENERATION,
+        {":generation": integer(row.generation)},
+    )
+
+
 def _may_replace(row: RuleRow) -> Expression:
+    if row.generation:
+        same = Expression("#generation = :generation AND ", _GENERATION, {":generation": integer(row.generation)})
+    else:
+        same = Expression("attribute_not_exists(#generation) AND ", _GENERATION)
+    further = _not_further(row)
+    return same.joined(replace(further, text=f"({further.text})"))
+
+
+def _not_further(row: RuleRow) -> Expression:
     if row.evaluated_through is None:
         return Expression("attribute_not_exists(#through)", _THROUGH)
     # The text has a fixed width, so DynamoDB's comparison of strings is a comparison of times.
@@ -123,6 +160,7 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "Counters": integers(row.counters),
         "Parameters": {"M": {name: scalar(value) for name, value in row.parameters.items()}},
         "ExpiresAt": integer_or_none(row.expires_at),
+        "Generation": integer_or_none(row.generation or None),
     }
     if row.fired_at is not None:
         columns["FiredAt"] = text(iso_from_epoch(row.fired_at))
@@ -160,6 +198,7 @@ def _row(job: str, item: "Item") -> RuleRow:
             counters=columns.integers("Counters"),
             parameters=columns.scalars("Parameters"),
             expires_at=columns.integer_or_none("ExpiresAt"),
+            generation=columns.integer_or_none("Generation") or 0,
         )
 
 
@@ -176,4 +215,18 @@ def _stored(job: str, item: "Item") -> StoredRow:
             # NULL says that the alert of this fire failed.
             alert_id=None if "NULL" in item.get("AlertId", {}) else columns.text_or_none("AlertId"),
             report_uri=columns.text_or_none("ReportUri"),
+            stop=_stop(columns),
         )
+
+
+def _stop(columns: Columns) -> StopRecord | None:
+    if "StopDecision" not in columns:
+        return None
+    at = columns.text_or_none("StopAt")
+    return StopRecord(
+        decision=columns.text("StopDecision"),
+        why=columns.text_or_none("StopWhy") or "",
+        at=None if at is None else epoch_from_iso(at),
+        fire_id=columns.text_or_none("StopFireId"),
+        made=columns.flag("StopMade") if "StopMade" in columns else None,
+    )

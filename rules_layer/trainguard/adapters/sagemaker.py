@@ -10,6 +10,7 @@ from trainguard.adapters.aws_errors import error_code, translated
 from trainguard.adapters.frozen import frozen_mapping
 from trainguard.ports import RuleConfiguration, TrainingJobDescription
 from trainguard.records import JobStatus
+from trainguard.settings.tag_names import PROFILE_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +103,7 @@ def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping
         profiling_interval_ms=profiler.get("ProfilingIntervalInMilliseconds"),
         framework_profiling=_profiles_framework(profiler),
         tags=frozen_mapping(tags),
-        profile_uri=profiler.get("S3OutputPath"),
+        profile_uri=profiler.get("S3OutputPath") or tags.get(PROFILE_TAG),
         profiler_rules=_rules(described.get("ProfilerRuleConfigurations", [])),
         debugger_rules=_rules(described.get("DebugRuleConfigurations", [])),
         tuning_job=_tuning_job(described.get("TuningJobArn", "")),

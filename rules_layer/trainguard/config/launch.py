@@ -13,6 +13,7 @@ from trainguard.config.profiler_rule import ProfilerRule
 from trainguard.config.rule_configs import ProfilerReport, RuleConfig, Value
 from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
 from trainguard.errors import LaunchConfigError
+from trainguard.settings.tag_names import PROFILE_TAG
 
 AnyRule = ProfilerRule | RuleConfig
 Tag = Mapping[str, str]
@@ -28,6 +29,7 @@ def tags(
     *rules: AnyRule,
     stop_on_fire: bool = False,
     framework_metrics: bool = False,
+    profile_path: str | None = None,
     settings: Mapping[str, Value] | None = None,
     others: Sequence[Tag] = (),
 ) -> list[dict[str, str]]:
@@ -41,6 +43,8 @@ def tags(
         Whether TrainGuard may stop the job when a rule fires.
     framework_metrics : bool
         Whether the job writes framework metrics in a way that its ProfilerConfig does not show.
+    profile_path : str, optional
+        Where the profile lies of a job that has no ProfilerConfig, ``s3://<bucket>/<prefix>``.
     settings : mapping, optional
         More settings, as ``<Rule>_<parameter>``.
     others : sequence of mapping
@@ -67,6 +71,8 @@ def tags(
         named[STOP_TAG] = STOP_ALLOWED
     if framework_metrics:
         named[FRAMEWORK_TAG] = FRAMEWORK_EXPECTED
+    if profile_path is not None:
+        named[PROFILE_TAG] = profile_path
     _check_tags(named, len(others))
     return [{"Key": key, "Value": value} for key, value in named.items()]
 
@@ -120,7 +126,8 @@ def for_model_trainer(rules: Iterable[AnyRule] = (), **tagged: Any) -> dict[str,
     """Return arguments of a ModelTrainer of the SageMaker Python SDK, version 3: ``tags``, under its names.
 
     A ModelTrainer takes no profiler configuration: switch the profiler on with `update_training_job_arguments` when the
-    job has been started. ``tagged`` and errors are as in `tags`.
+    job has been started, and say by ``profile_path`` where its profile will lie. ``tagged`` and errors are as in
+    `tags`.
     """
     return {"tags": [{"key": each["Key"], "value": each["Value"]} for each in tags(*rules, **tagged)]}
 

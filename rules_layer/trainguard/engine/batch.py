@@ -46,6 +46,7 @@ class BatchProcessor:
             journal=services.journal,
             now=timing.now,
         )
+        self._now = timing.now
 
     def process(self, messages: Iterable[Message]) -> BatchOutcome:
         """Process a batch; never raises for a message's or a node's sake."""
@@ -75,6 +76,10 @@ class BatchProcessor:
             what, why = ("foreign_keys", _elsewhere(rings)) if job is None else ("not_evaluated", job.policy.why)
             self._journal.count(what, len(everything), job=rings.job, reason=why)
             return []
+        if rings.source is None and rings.generation != job.generation:
+            reason = "the task was made before SageMaker knew the job"
+            self._journal.count("outdated_tasks", len(everything), job=rings.job, reason=reason)
+            return []
         failed: list[str] = []
         if rings.ended or rings.told:
             try:
@@ -97,10 +102,13 @@ class BatchProcessor:
             return jobs.load(rings.job)
         bucket, root = rings.source
         known = KnownJobs(self._services, bucket=bucket, root=root)
-        if not (rings.nodes or rings.ended) and jobs.load(rings.job) is None and known.told(rings.job) is None:
-            return None
-        job = replace(self._registrar, training_jobs=known).ensure(bucket=bucket, root=root)
-        return job if (job.bucket, job.prefix) == (bucket, root.prefix) else None
+        if not (rings.nodes or rings.ended) and jobs.load(rings.job) is None:
+            file = known.told(rings.job)
+            if file is None or file.file_fault is not None:
+                return None
+        told = bool(rings.ended or rings.told)
+        job = replace(self._registrar, training_jobs=known).ensure(bucket=bucket, root=root, told=told)
+        return job if job is not None and (job.bucket, job.prefix) == (bucket, root.prefix) else None
 
     def _follow(self, job: JobRecord, rings: JobRings) -> JobRecord:
         """Take in what is known of a job whose end mark or own file rang, and close it when it has ended.
@@ -111,10 +119,14 @@ class BatchProcessor:
         services = self._services
         known = KnownJobs(services, bucket=job.bucket, root=ProfileRoot(job.prefix, job.job))
         description = known.describe(job.job)
-        described = job if description is None else with_description(job, description)
+        if job.is_outside and description is not None and not description.is_outside:
+            # SageMaker has come to know it this moment: the tick recognises it.
+            return job
+        described = with_description(job, description)
         said = JobStatus.UNKNOWN if description is None else description.status
         if (said.is_final and job.active) or (said is JobStatus.UNKNOWN and rings.ended):
-            return begin_close(described, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
+            now = self._now()
+            return begin_close(described, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=now)
         if described != job:
             services.jobs.update_status(described)
         return described

@@ -1,4 +1,9 @@
-"""A job's end: every node is told to list once, apply all and close; the last one to close finishes the job."""
+"""A job's end: every node is told to list once, apply all and close; the last one to close finishes the job.
+
+Nodes whose every doorbell was lost are told too: SageMaker names them ``algo-1`` to ``algo-<instance count>``. While no
+node has answered, all are told again, each time after twice the time: 5, 10, 20 minutes and so on. After the last time
+the job ends without a profile, as one does whose objects lie where nobody here can read them.
+"""
 
 from dataclasses import replace
 
@@ -6,17 +11,41 @@ from trainguard.engine.slots import Verdict
 from trainguard.ports import Jobs, NodeStates, NodeTask, TaskQueue
 from trainguard.records import JOB_NODE, JobRecord, NodeKey, Status
 
+ASK_AGAIN_S = 300.0
+"""After this long the streams of a job of which none has answered are asked to close once more."""
 
-def begin_close(job: JobRecord, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQueue) -> JobRecord:
-    """Mark the job as closing and send each of its streams a task; safe to repeat.
+MOST_ASKS = 8
+"""After so many times without any answer, within a day, the job is given up."""
 
-    Nodes whose every doorbell was lost are told too: SageMaker names them ``algo-1`` to ``algo-<instance count>``.
+
+def begin_close(job: JobRecord, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQueue, now: float) -> JobRecord:
+    """Mark the job as closing and send each of its streams a task, unless that was done just now; safe to repeat.
+
+    ``now`` is in epoch seconds. That the tasks were sent is noted when they are: what dies in between sends them again.
     """
     closing = replace(job, closing=True)
     jobs.update_status(closing)
-    known = {record.key for record in nodes.of_job(job.job) if record.key.node != JOB_NODE}
-    tasks.send([close_task(key) for key in sorted(known | expected_streams(job, known), key=lambda key: key.node_kind)])
-    return closing
+    if not _is_over(job, now):
+        return closing
+    met = [record for record in nodes.of_job(job.job) if record.key.node != JOB_NODE]
+    known = {record.key for record in met if record.generation == job.generation}
+    streams = known | expected_streams(job, {record.key for record in met})
+    tasks.send([close_task(job, key) for key in sorted(streams, key=lambda key: key.node_kind)])
+    asked = replace(closing, close_asks=job.close_asks + 1, close_asked_at=now)
+    jobs.update_status(asked)
+    return asked
+
+
+def given_up(job: JobRecord, now: float) -> bool:
+    """Whether the streams of a job were asked to close as often as they ever are, and long ago."""
+    return job.close_asks >= MOST_ASKS and _is_over(job, now)
+
+
+def _is_over(job: JobRecord, now: float) -> bool:
+    """Whether the time is over within which the streams that were asked may answer."""
+    if job.close_asked_at is None:
+        return True
+    return now - job.close_asked_at >= ASK_AGAIN_S * 2.0 ** (job.close_asks - 1)
 
 
 def final(verdict: Verdict, through: float | None) -> Verdict:
@@ -34,13 +63,18 @@ def final(verdict: Verdict, through: float | None) -> Verdict:
     return replace(verdict, judgement=replace(judgement, status=Status.NOT_APPLICABLE, reason=reason))
 
 
-def close_task(key: NodeKey) -> NodeTask:
-    """Return the task that closes a stream."""
-    return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close")
+def close_task(job: JobRecord, key: NodeKey) -> NodeTask:
+    """Return the task that closes a stream of the job."""
+    return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)
 
 
 def expected_streams(job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
-    """Return the streams that a job of so many instances has, be they ``known`` from an object or not."""
+    """Return the streams that a job of so many instances has, be they ``known`` from an object or not.
+
+    None of a job outside SageMaker: its number of instances is what anybody wrote into a file.
+    """
+    if job.is_outside:
+        return set()
     names = [f"algo-{number}" for number in range(1, (job.instance_count or 0) + 1)]
     expected = {NodeKey(job.job, name, "system") for name in names}
     if job.framework_expected or any(key.stream == "framework" for key in known):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from trainguard.engine.episodes import Episode
 from trainguard.engine.severity import rank_of
+from trainguard.engine.silence import known_through, standing_of
 from trainguard.engine.slots import Reach, Verdict
 from trainguard.records import JOB_NODE, Status
 from trainguard.rules.units import show_percent
@@ -47,7 +48,9 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         details={name: dict(verdicts[name].judgement.details) for name in sorted(verdicts)},
     )
     reach = Reach(_affected(verdicts, len(nodes)), len(nodes), _wasted_nodes(verdicts, len(nodes)))
-    return Verdict(rule, judgement, _episode([each.episode for each in verdicts.values()]), reach=reach)
+    episode = _episode([each.episode for each in verdicts.values()])
+    standing, through = standing_of(verdicts), known_through(verdicts)
+    return Verdict(rule, judgement, episode, reach=reach, standing=standing, through=through)
 
 
 def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:

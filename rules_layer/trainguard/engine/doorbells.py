@@ -42,7 +42,8 @@ class Ring:
 class JobRings:
     """Messages of one job. ``source`` is where the objects lie; None when only our own tasks name the job.
 
-    ``ended`` are those of marks of the end, ``told`` those of the job's own file.
+    ``generation`` is that of the registration for which the tasks are. ``ended`` are the messages of marks of the end,
+    ``told`` those of the job's own file.
     """
 
     job: str
@@ -50,6 +51,7 @@ class JobRings:
     nodes: dict[NodeKey, Ring] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    generation: int = 0
 
     @property
     def message_ids(self) -> list[str]:
@@ -92,7 +94,10 @@ class _Task(msgspec.Struct):
     stream: str
     action: str
     flush_before: float | None = None
+    generation: int = 0
 
+
+_Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobRings]
 
 _EVENT_DECODER = msgspec.json.Decoder(_ObjectCreated)
 _TASK_DECODER = msgspec.json.Decoder(_Task)
@@ -100,13 +105,13 @@ _TASK_DECODER = msgspec.json.Decoder(_Task)
 
 def encode_task(task: NodeTask) -> str:
     """Return the message body of a task."""
-    body = _Task(TASK_MARK, task.job, task.node, task.stream, task.action, task.flush_before)
+    body = _Task(TASK_MARK, task.job, task.node, task.stream, task.action, task.flush_before, task.generation)
     return msgspec.json.encode(body).decode()
 
 
 def sort_messages(messages: Iterable[Message]) -> tuple[list[JobRings], list[Refusal]]:
     """Group messages by job and node; those that can never be used are refused with their reason."""
-    jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings] = {}
+    jobs: _Jobs = {}
     refusals: list[Refusal] = []
     for message in messages:
         try:
@@ -121,7 +126,7 @@ def sort_messages(messages: Iterable[Message]) -> tuple[list[JobRings], list[Ref
     return list(jobs.values()), refusals
 
 
-def _add_task(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings], message: Message) -> None:
+def _add_task(jobs: _Jobs, message: Message) -> None:
     try:
         task = _TASK_DECODER.decode(message.body)
     except msgspec.DecodeError as fault:
@@ -131,7 +136,7 @@ def _add_task(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings], 
     if task.stream not in {"system", "framework"}:
         raise DoorbellError("stream", task.stream, "system or framework")
     key = NodeKey.parse(task.job, f"{task.node}#{task.stream}")
-    rings = jobs.setdefault((task.job, None), JobRings(task.job))
+    rings = jobs.setdefault((task.job, None, task.generation), JobRings(task.job, generation=task.generation))
     work = NodeWork(
         key,
         close=task.action == "close",
@@ -141,7 +146,7 @@ def _add_task(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings], 
     _join(rings, work, message.message_id)
 
 
-def _add_object(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings], message: Message) -> None:
+def _add_object(jobs: _Jobs, message: Message) -> None:
     try:
         event = _EVENT_DECODER.decode(message.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
@@ -149,13 +154,13 @@ def _add_object(jobs: dict[tuple[str, tuple[str, ProfileRoot] | None], JobRings]
     key = event.detail.object.key
     if (root := parse_job_file_key(key)) is not None:
         source = (event.detail.bucket.name, root)
-        jobs.setdefault((root.job, source), JobRings(root.job, source)).told.append(message.message_id)
+        jobs.setdefault((root.job, source, 0), JobRings(root.job, source)).told.append(message.message_id)
         return
     parsed = parse_key(key)
     if is_future(parsed, event.time.timestamp()):
         raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {event.time.isoformat()}")
     source = (event.detail.bucket.name, parsed.root)
-    rings = jobs.setdefault((parsed.root.job, source), JobRings(parsed.root.job, source))
+    rings = jobs.setdefault((parsed.root.job, source, 0), JobRings(parsed.root.job, source))
     if isinstance(parsed, EndKey):
         rings.ended.append(message.message_id)
         return

@@ -7,10 +7,23 @@ fire was enqueued for, so that a node enqueues one fire an episode of the job, h
 """
 
 import hashlib
+from enum import Enum
 
 import msgspec
 
 MINUTE_S = 60.0
+
+
+class Standing(Enum):
+    """How an episode stands when nodes fall silent; see `silence`.
+
+    ``KNOWN``: it is open or over, as it says. ``UNHEARD``: it was open when the last of its nodes fell silent.
+    ``ANEW``: it is open only where it began after all the others had fallen silent.
+    """
+
+    KNOWN = "known"
+    UNHEARD = "unheard"
+    ANEW = "anew"
 
 
 class Episode(msgspec.Struct):

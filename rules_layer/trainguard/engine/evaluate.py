@@ -12,6 +12,7 @@ from trainguard.engine.closing import final
 from trainguard.engine.fires import drain, enqueue
 from trainguard.engine.framework_session import FrameworkSession
 from trainguard.engine.framework_stream import FrameworkStream
+from trainguard.engine.items import item_of
 from trainguard.engine.listing import ProfileListing
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.rows import RowContext, rule_row
@@ -86,7 +87,7 @@ class NodeEvaluator:
 
     def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
         plan = plan_rules(job)
-        record = self._nodes.load(work.key) or NodeRecord(key=work.key)
+        record = item_of(job, work.key, self._nodes)
         record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         closing = work.close or job.closing
         session = self._open(record, job, plan)
@@ -161,6 +162,7 @@ class NodeEvaluator:
             last_fault=last.state.last_fault,
             expires_at=record.expires_at,
             account=Account(job.instance_type, job.started_at, last.state.through, 1, plan.prices),
+            generation=job.generation,
         )
         wanted = None if closed or repeated else last.due
         verdicts = last.verdicts(closed=closed, of=wanted)

@@ -140,6 +140,7 @@ def job_payload(job: JobRecord) -> dict[str, object]:
         "job": job.job,
         "jobArn": job.arn,
         "jobCreatedAt": None if job.created_at is None else iso_time(job.created_at),
+        "tuningJob": job.tuning_job,
         "policy": msgspec.to_builtins(job.policy),
         "bucket": job.bucket,
         "prefix": job.prefix,

@@ -125,4 +125,6 @@ class FrameworkStream:
 
     def view(self, *, closed: bool) -> FrameworkView:
         """Return what rules are shown of this stream."""
-        return FrameworkView(node=self.node, through=self.state.through, closed=closed)
+        first_us = self.state.first_step_us
+        first_step_at = None if first_us is None else first_us / MICROSECONDS
+        return FrameworkView(node=self.node, through=self.state.through, closed=closed, first_step_at=first_step_at)

@@ -5,14 +5,12 @@ too short to count.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from trainguard.state.kept import KeptState
+from trainguard.state.kept import INTERRUPTED_S, KeptState
 from trainguard.telemetry.steps import StepBatch
-
-INTERRUPTED_S = 120.0
-"""A shorter time without samples may be a lost object, or a slow sampler."""
 
 SILENCE_US = 120_000_000
 MOST_RUNS = 16
@@ -50,7 +48,8 @@ def _observed(kept: KeptState, through: float | None) -> list[Span]:
 def with_steps(runs: Sequence[Run], batches: Iterable[StepBatch]) -> list[Run]:
     """Return the runs of steps, epoch microseconds, with more steps: what lies apart by over two minutes is two runs.
 
-    In whatever order objects are applied, their runs are the same; the oldest ones are joined when there are too many.
+    When there are too many, what the shortest silences part is joined: a restart takes longer than an evaluation, and
+    its first step must stay known.
     """
     spans = [*runs, *(span for batch in batches for span in _spans(batch))]
     joined: list[Run] = []
@@ -59,8 +58,20 @@ def with_steps(runs: Sequence[Run], batches: Iterable[StepBatch]) -> list[Run]:
             joined[-1] = joined[-1][0], max(joined[-1][1], end)
         else:
             joined.append((start, end))
-    excess = len(joined) - MOST_RUNS
-    return joined if excess <= 0 else [(joined[0][0], joined[excess][1]), *joined[excess + 1 :]]
+    if len(joined) <= MOST_RUNS:
+        return joined
+    silences = [later[0] - earlier[1] for earlier, later in pairwise(joined)]
+    longest = sorted(range(len(silences)), key=lambda index: (silences[index], index))[-(MOST_RUNS - 1) :]
+    first = [0, *(index + 1 for index in sorted(longest))]
+    last = [*(index - 1 for index in first[1:]), len(joined) - 1]
+    return [(joined[begin][0], joined[end][1]) for begin, end in zip(first, last, strict=True)]
+
+
+def without_steps(spans: Iterable[Span], runs: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the interruptions, epoch seconds, in which there were no steps: where steps went on, samples were lost."""
+    return tuple(
+        (start, end) for start, end in spans if not any(begin < start and end < until for begin, until in runs)
+    )
 
 
 def _spans(batch: StepBatch) -> list[Run]:

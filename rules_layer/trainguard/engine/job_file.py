@@ -12,12 +12,11 @@ import msgspec
 from trainguard.engine.registration import NAMESPACE, STOP_TAG
 from trainguard.errors import JobFileError, ObjectMissingError
 from trainguard.ports import Services, TrainingJobDescription
-from trainguard.records import JobStatus
+from trainguard.records import OUTSIDE_ARN, JobStatus
 from trainguard.telemetry.keys import ProfileRoot
 
 MAX_BYTES = 64 * 1024
 MAX_TAGS = 200
-UNKNOWN_ARN = "unknown:"
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
@@ -72,7 +71,7 @@ def read_job_file(key: str, body: bytes, job: str) -> TrainingJobDescription:
     tags = {f"{NAMESPACE}{name}": _text(value) for name, value in file.settings.items()} | file.tags
     return TrainingJobDescription(
         job=job,
-        arn=f"{UNKNOWN_ARN}{job}",
+        arn=f"{OUTSIDE_ARN}{job}",
         status=_status(file),
         secondary_status=None,
         instance_type=file.instance_type,
@@ -124,20 +123,30 @@ def _epoch(time: datetime | float | None) -> float | None:
 class KnownJobs:
     """Asks SageMaker what a job is and, where it does not know the job, the job's own file.
 
-    A file that cannot be used is counted and named, and is as good as none: a profile is evaluated all the same.
+    A file that cannot be used is counted, and says nothing but that: a profile is evaluated all the same. Each question
+    is asked once, so an instance serves one piece of work.
     """
 
     def __init__(self, services: Services, *, bucket: str, root: ProfileRoot) -> None:
         self._services = services
         self._bucket = bucket
         self._root = root
+        self._described: dict[str, TrainingJobDescription | None] = {}
+        self._told: dict[str, TrainingJobDescription | None] = {}
 
     def describe(self, job: str) -> TrainingJobDescription | None:
         """Return what is known of the job; None when neither SageMaker nor a file of its own knows it."""
-        return self._services.training_jobs.describe(job) or self.told(job)
+        if job not in self._described:
+            self._described[job] = self._services.training_jobs.describe(job) or self.told(job)
+        return self._described[job]
 
     def told(self, job: str) -> TrainingJobDescription | None:
-        """Return what the job's own file says; None when there is none, or it cannot be used."""
+        """Return what the job's own file says, be it that it cannot be used; None when there is none."""
+        if job not in self._told:
+            self._told[job] = self._read(job)
+        return self._told[job]
+
+    def _read(self, job: str) -> TrainingJobDescription | None:
         key = self._root.job_file
         try:
             return read_job_file(key, self._services.objects.get(self._bucket, key, MAX_BYTES), job)
@@ -145,4 +154,23 @@ class KnownJobs:
             return None
         except JobFileError as fault:
             self._services.journal.count("bad_job_files", job=job, key=key, reason=str(fault))
-            return None
+            return _unusable(job, str(fault))
+
+
+def _unusable(job: str, fault: str) -> TrainingJobDescription:
+    """Return the description of a job of which nothing is known but what is wrong with its file."""
+    return TrainingJobDescription(
+        job=job,
+        arn=f"{OUTSIDE_ARN}{job}",
+        status=JobStatus.UNKNOWN,
+        secondary_status=None,
+        instance_type=None,
+        instance_count=None,
+        created_at=None,
+        started_at=None,
+        ended_at=None,
+        profiling_interval_ms=None,
+        framework_profiling=False,
+        tags={},
+        file_fault=fault,
+    )

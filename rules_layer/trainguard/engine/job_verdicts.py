@@ -11,8 +11,9 @@ from trainguard.engine.correlate import add_framework
 from trainguard.engine.episodes import Episode
 from trainguard.engine.framework_stream import MICROSECONDS
 from trainguard.engine.guard import shown
-from trainguard.engine.interruptions import interruptions
+from trainguard.engine.interruptions import interruptions, without_steps
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.silence import as_heard
 from trainguard.engine.slots import Fire, RuleSlots, Verdict, gone_rules
 from trainguard.engine.streams import JobStreams
 from trainguard.errors import RuleFailedError
@@ -23,39 +24,22 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.views import JobView, NodeFacts
 
-VANISHED_S = 900.0
-"""A node this far behind the others has vanished, whatever the rule's windows."""
-
 
 def node_verdicts(job: JobRecord, streams: JobStreams) -> dict[str, dict[str, Verdict]]:
-    """Return the verdicts by rule and node; the episode of a node that has vanished is over."""
+    """Return the verdicts by rule and node; the finding of a node that has fallen silent counts as `silence` says.
+
+    Each kind of stream is compared with its own kind: framework objects come later than samples, and in bursts.
+    """
     verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
-    ahead = streams.through or 0.0
     for node, system in streams.system.items():
         closed = streams.records[NodeKey(job.job, node, "system")].closed
         for verdict in system.verdicts(closed=closed):
-            verdicts[verdict.rule][node] = _without_the_vanished(verdict, system.state.through, ahead)
+            verdicts[verdict.rule][node] = as_heard(verdict, system.state.through, streams.system_through)
     for node, framework in streams.framework.items():
         closed = streams.records[NodeKey(job.job, node, "framework")].closed
         for verdict in framework.verdicts(closed=closed):
-            verdicts[verdict.rule][node] = _without_the_vanished(verdict, framework.state.through, ahead)
+            verdicts[verdict.rule][node] = as_heard(verdict, framework.state.through, streams.framework_through)
     return dict(verdicts)
-
-
-def _without_the_vanished(verdict: Verdict, through: float | None, ahead: float) -> Verdict:
-    """Take a node's episode as over when the job went on for three windows without it, or when its rule has failed.
-
-    Else a node that fired and vanished would keep the job's episode open, and no later fire would be alerted.
-    """
-    vanished = ahead - (through or 0.0) >= max(verdict.clear_after_s, VANISHED_S)
-    if not verdict.episode.is_open or not (vanished or verdict.judgement.status is Status.ERROR):
-        return verdict
-    episode = msgspec.structs.replace(verdict.episode, is_open=False)
-    judgement = verdict.judgement
-    if vanished:
-        reason = f"{judgement.reason} Nothing was heard of the node for the last {ahead - (through or 0.0):,.0f} s."
-        judgement = replace(judgement, status=Status.OK, reason=reason)
-    return Verdict(verdict.rule, judgement, episode, verdict.clear_after_s)
 
 
 def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[Verdict], list[Fire]]:
@@ -74,7 +58,7 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
         return rule.judge(shown(rule, view), parameters)
 
     fires = slots.run(None, judge, through=streams.through or 0.0, interval_s=plan.interval_s)
-    of_job = {each.rule: _settled(each) for each in slots.verdicts(judge, interval_s=plan.interval_s)}
+    of_job = {each.rule: _settled(each, streams) for each in slots.verdicts(judge, interval_s=plan.interval_s)}
     verdicts = []
     for rule in plan.rules:
         parts = dict(by_node.get(rule, {}))
@@ -119,10 +103,17 @@ def _started_at(job: JobRecord, streams: JobStreams) -> float | None:
     return min((at for at in starts if at is not None), default=None)
 
 
-def _settled(verdict: Verdict) -> Verdict:
-    """Count one violation an episode: how often a tick looks at a job is no property of the job."""
+def _settled(verdict: Verdict, streams: JobStreams) -> Verdict:
+    """Count one violation an episode: how often a tick looks at a job is no property of the job.
+
+    What is found on one node alone is known as far as that node was heard of.
+    """
     episode = verdict.episode
-    return replace(verdict, episode=msgspec.structs.replace(episode, violations=episode.times_fired, judged=0))
+    node = (verdict.judgement.worst or JOB_NODE).partition("/")[0]
+    named = [each.state.through for each in (streams.system.get(node), streams.framework.get(node)) if each is not None]
+    through = max((mark for mark in named if mark is not None), default=streams.through)
+    episode = msgspec.structs.replace(episode, violations=episode.times_fired, judged=0)
+    return replace(verdict, episode=episode, through=through)
 
 
 def job_view(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[JobView, dict[str, str]]:
@@ -131,6 +122,8 @@ def job_view(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[JobVi
     for node in sorted({*streams.system, *streams.framework}):
         nodes[node], faults = _node_facts(node, plan, streams)
         failed.update(faults)
+    runs = [run for stream in streams.framework.values() for run in stream.state.step_runs_us]
+    steps = tuple((start / MICROSECONDS, end / MICROSECONDS) for start, end in runs)
     first_steps = (stream.state.first_step_us for stream in streams.framework.values())
     first_step_us = min((at for at in first_steps if at is not None), default=None)
     view = JobView(
@@ -141,12 +134,8 @@ def job_view(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[JobVi
         framework_seen=any(key.stream == "framework" and record.cursors for key, record in streams.records.items()),
         closed=streams.closed,
         nodes=nodes,
-        interruptions=_interruptions(streams),
-        step_runs=tuple(
-            (start / MICROSECONDS, end / MICROSECONDS)
-            for stream in streams.framework.values()
-            for start, end in stream.state.step_runs_us
-        ),
+        interruptions=without_steps(_interruptions(streams), steps),
+        step_runs=steps,
     )
     return view, failed
 

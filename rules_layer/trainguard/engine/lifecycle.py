@@ -12,7 +12,7 @@ import msgspec
 
 from trainguard.engine.closing import begin_close
 from trainguard.engine.registrar import Registrar
-from trainguard.engine.registration import profile_place, with_description
+from trainguard.engine.registration import lies_elsewhere, profile_place, with_description
 from trainguard.ports import Jobs, Journal, NodeStates, TaskQueue, TrainingJobDescription, TrainingJobs
 from trainguard.records import JobRecord
 
@@ -35,23 +35,38 @@ class Lifecycle:
         if description is None:
             self.journal.count("unknown_jobs", job=job, reason="SageMaker does not know it")
             return None
-        known = self.jobs.load(job) or self._register(description)
+        known = self._known(description)
         if known is None:
             self.journal.count("jobs_elsewhere", job=job, reason=f"its profile is not in bucket {self.bucket}")
             return None
         current = with_description(known, description)
         if current.status.is_final and current.active:
-            return begin_close(current, jobs=self.jobs, nodes=self.nodes, tasks=self.tasks)
+            return self._close(current)
         if current != known:
             self.jobs.update_status(current)
         return current
 
-    def _register(self, description: TrainingJobDescription) -> JobRecord | None:
-        place = profile_place(description)
-        if place is None or place[0] != self.bucket:
-            return None
-        bucket, root = place
-        return self.registrar.register(description, bucket=bucket, root=root)
+    def _known(self, description: TrainingJobDescription) -> JobRecord | None:
+        """Return the job's item; None for a job whose profile is not in the bucket.
+
+        What was met under the name of such a job before SageMaker knew it is none of its, and is closed.
+        """
+        stored = self.jobs.load(description.job)
+        if stored is None:
+            place = profile_place(description)
+            if place is None or place[0] != self.bucket:
+                return None
+            bucket, root = place
+            return self.registrar.register(description, bucket=bucket, root=root)
+        if not stored.is_outside or not lies_elsewhere(description, stored.bucket):
+            return self.registrar.recognise(stored, description)
+        if stored.active:
+            self._close(stored)
+        return None
+
+    def _close(self, job: JobRecord) -> JobRecord:
+        now = self.registrar.now()
+        return begin_close(job, jobs=self.jobs, nodes=self.nodes, tasks=self.tasks, now=now)
 
 
 class _Detail(msgspec.Struct):

@@ -78,6 +78,7 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
     counts = Counter(shown_status(verdict) for verdict in verdicts)
     parts = [f"{counts[Status.OK] + counts[Status.FIRED]} judged"]
     parts += [f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status]]
-    text = f"{len(verdicts)} rules: {', '.join(parts)}"
+    rules = "1 rule" if len(verdicts) == 1 else f"{len(verdicts)} rules"
+    text = f"{rules}: {', '.join(parts)}"
     failed = [verdict.rule for verdict in verdicts if verdict.judgement.status is Status.ERROR]
     return f"{text} ({', '.join(failed)})." if failed else f"{text}."

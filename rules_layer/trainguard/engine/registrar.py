@@ -4,13 +4,22 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from trainguard.engine.evaluate import expiry
 from trainguard.engine.fires import execution_name, fire_payload
-from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, profile_place, stop_allowed
+from trainguard.engine.registration import (
+    FRAMEWORK_EXPECTED,
+    FRAMEWORK_TAG,
+    lies_elsewhere,
+    profile_place,
+    stop_allowed,
+)
 from trainguard.ports import Executions, Jobs, Journal, SettingDocuments, TrainingJobDescription, TrainingJobs
-from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry
+from trainguard.records import JOB_NODE, OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.document import read_document, unusable
-from trainguard.settings.faults import SettingFault, told_faults
+from trainguard.settings.faults import NO_PLACE, SettingFault, told_faults
+from trainguard.settings.policy import JobPolicy
 from trainguard.settings.resolve import resolve
 from trainguard.settings.rule_configurations import configured
 from trainguard.settings.source import Source
@@ -41,30 +50,71 @@ class Registrar:
     journal: Journal
     now: Callable[[], float]
 
-    def ensure(self, *, bucket: str, root: ProfileRoot) -> JobRecord:
+    def ensure(self, *, bucket: str, root: ProfileRoot, told: bool = False) -> JobRecord | None:
         """Return the job's item; create it from what SageMaker says when there is none.
 
         A job that SageMaker does not know (a profile copied into the bucket, a cluster of one's own) has no tags, and
-        can never be stopped. Raises PortUnavailableError when its settings cannot be read now: no job is registered
-        with less than was configured.
+        can never be stopped. SageMaker is asked about it again when there is news of it (``told``), when it is closed,
+        and when objects come from another place: it may have come to know a job of that name.
+
+        Returns None for objects in another bucket than the one that the job's configuration names. Raises
+        PortUnavailableError when its settings cannot be read now: no job is registered with less than was configured.
         """
         known = self.jobs.load(root.job)
-        if known is not None:
+        if known is not None and not (known.is_outside and (told or _is_doubtful(known, bucket, root))):
             return known
-        return self.register(self.training_jobs.describe(root.job), bucket=bucket, root=root)
+        description = self.training_jobs.describe(root.job)
+        if description is not None and lies_elsewhere(description, bucket):
+            return None
+        if known is not None:
+            return self.recognise(known, description)
+        return self.register(description, bucket=bucket, root=root)
 
     def register(self, description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot) -> JobRecord:
         """Create the job's item and tell once what is wrong with its settings; return the stored item."""
         record = describe_record(description, self.settings, bucket=bucket, root=root)
         if not record.policy.evaluated:
             record = replace(record, active=False, expires_at=expiry(None, self.now()))
+        self._give_notice(record, description)
+        # An evaluator that asked before SageMaker knew the job may have been first.
+        return self._noted(self.recognise(self.jobs.register(record), description))
+
+    def recognise(self, known: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
+        """Return the job's item, which is a new one if it was of a job that SageMaker did not know, and now does.
+
+        Settings are resolved from the job's tags, its place is the one that its configuration names, and nothing that
+        was computed before is its own: who wrote objects under its name before may have been anybody. Several that
+        recognise a job at once make the same item, and one of them stores it. It stays active until the tick has
+        cleared what was left, also where the job is not to be evaluated.
+
+        ``description`` must be of a job whose profile lies in the bucket of ``known``.
+        """
+        if description is None or description.is_outside or not known.is_outside:
+            return known
+        root = ProfileRoot(known.prefix, known.job)
+        record = describe_record(description, self.settings, bucket=known.bucket, root=root)
+        record = replace(record, generation=known.generation + 1)
+        self._give_notice(record, description)
+        self.journal.count("jobs_recognised", job=known.job, reason=f"SageMaker knows it as {description.arn}")
+        return self._noted(self.jobs.recognise(record))
+
+    def _give_notice(self, record: JobRecord, description: TrainingJobDescription | None) -> None:
+        """Tell people what is wrong with the settings of a job whose owner, or whose stack, wants it evaluated.
+
+        Before the item is written: what dies in between repeats the start, which is refused by its name.
+        """
         if record.setting_faults and (record.policy.evaluated or asks(description.tags if description else {})):
-            # Before the item: what dies in between repeats the start, which is refused by its name.
             start_notice(record, self.executions, self.now())
-        registered = self.jobs.register(record)
+
+    def _noted(self, registered: JobRecord) -> JobRecord:
         for fault in registered.setting_faults:
-            self.journal.count("configuration_faults", job=record.job, reason=fault)
+            self.journal.count("configuration_faults", job=registered.job, reason=fault)
         return registered
+
+
+def _is_doubtful(known: JobRecord, bucket: str, root: ProfileRoot) -> bool:
+    """Whether objects may be of another job than the one outside SageMaker that has their name."""
+    return not known.active or (known.bucket, known.prefix) != (bucket, root.prefix)
 
 
 def describe_record(
@@ -76,10 +126,11 @@ def describe_record(
     ``root`` say: objects elsewhere that carry its name are not its profile.
 
     Tags named ``trainguard:<Rule>_<parameter>`` are rule settings; ``trainguard:stop-on-fire`` with the value
-    ``allowed``, to the letter, is the owner's permission to stop the job.
+    ``allowed``, to the letter, is the owner's permission to stop the job. Where the configuration names no place,
+    anybody's objects count as the job's profile, and nothing may stop it.
     """
     if description is None:
-        record = JobRecord(job=root.job, arn=f"unknown:{root.job}", bucket=bucket, prefix=root.prefix)
+        record = JobRecord(job=root.job, arn=f"{OUTSIDE_ARN}{root.job}", bucket=bucket, prefix=root.prefix)
         return _with_settings(record, None, documents)
     own = profile_place(description)
     if own is not None:
@@ -100,6 +151,7 @@ def describe_record(
         framework_expected=description.framework_profiling or description.tags.get(FRAMEWORK_TAG) == FRAMEWORK_EXPECTED,
         stop_allowed=stop_allowed(description),
         tuning_job=description.tuning_job,
+        file_fault=description.file_fault,
     )
     return _with_settings(record, description, documents)
 
@@ -116,16 +168,23 @@ def _with_settings(
     elif named is not None:
         sources.append(_document(documents, named, f"SSM parameter {named}"))
     sources.append(_document(documents, documents.default, f"stack default {documents.default}"))
+    nowhere = description is not None and not description.is_outside and profile_place(description) is None
+    if nowhere and record.stop_allowed:
+        sources.append(Source("ProfilerConfig", faults=(NO_PLACE,)))
     resolved = resolve(record.job, sources, asked=asks(tags))
     return replace(
         record,
         rule_settings=resolved.parameters,
-        policy=resolved.policy,
+        policy=_unstoppable(resolved.policy) if nowhere else resolved.policy,
         setting_sources=resolved.sources,
         setting_faults=told_faults(resolved.faults),
         rules_elsewhere=rules.elsewhere,
         rule_places=rules.places,
     )
+
+
+def _unstoppable(policy: JobPolicy) -> JobPolicy:
+    return msgspec.structs.replace(policy, stops=msgspec.structs.replace(policy.stops, rules=()))
 
 
 def _document(documents: SettingDocuments, name: str, called: str) -> Source:

@@ -16,6 +16,7 @@ __all__ = [
     "NAMESPACE",
     "STOP_ALLOWED",
     "STOP_TAG",
+    "lies_elsewhere",
     "profile_place",
     "stop_allowed",
     "with_description",
@@ -32,16 +33,26 @@ def profile_place(description: TrainingJobDescription) -> tuple[str, ProfileRoot
     return bucket, ProfileRoot(f"{prefix}/" if prefix else "", description.job)
 
 
+def lies_elsewhere(description: TrainingJobDescription, bucket: str) -> bool:
+    """Whether a job's profile belongs into another bucket than ``bucket``, in which objects bear the job's name."""
+    place = profile_place(description)
+    return place is not None and place[0] != bucket
+
+
 def stop_allowed(description: TrainingJobDescription) -> bool:
     """Whether the job's owner has opted in to being stopped."""
     return description.tags.get(STOP_TAG) == STOP_ALLOWED
 
 
-def with_description(record: JobRecord, description: TrainingJobDescription) -> JobRecord:
+def with_description(record: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
     """Return the item with the status, times and size that are said of the job now; a final status stays.
 
-    A cluster that has shrunk is as large as it ever was: the nodes that left have profiles too.
+    A cluster that has shrunk is as large as it ever was: the nodes that left have profiles too. Of a job of which
+    nothing is said, and of one whose own file cannot be used, only that changes.
     """
+    fault = None if description is None else description.file_fault
+    if description is None or fault is not None:
+        return replace(record, file_fault=fault) if record.file_fault != fault else record
     status = record.status if record.status.is_final else description.status
     counts = [count for count in (record.instance_count, description.instance_count) if count is not None]
     return replace(
@@ -51,5 +62,6 @@ def with_description(record: JobRecord, description: TrainingJobDescription) -> 
         instance_count=max(counts, default=None),
         started_at=description.started_at or record.started_at,
         ended_at=description.ended_at or record.ended_at,
+        file_fault=None,
         closing=record.closing or status.is_final,
     )

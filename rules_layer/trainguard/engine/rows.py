@@ -15,7 +15,10 @@ from trainguard.records import RuleRow, Status
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """What all rows of one stream share; ``node`` is None for rows of the whole job, ``account`` is what they cost."""
+    """What all rows of one stream share; ``node`` is None for rows of the whole job, ``account`` is what they cost.
+
+    ``generation`` is that of the job's registration.
+    """
 
     job: str
     node: str | None
@@ -25,6 +28,7 @@ class RowContext:
     last_fault: str | None
     expires_at: int | None
     account: Account
+    generation: int = 0
 
 
 def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = None) -> RuleRow:
@@ -65,6 +69,7 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         counters=unused,
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,
+        generation=context.generation,
     )
 
 

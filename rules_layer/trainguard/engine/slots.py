@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from trainguard.engine.episodes import Episode
+from trainguard.engine.episodes import Episode, Standing
 from trainguard.engine.guard import admitted
 from trainguard.engine.last_seen import LastSeen
 from trainguard.engine.plan import RulePlan
@@ -91,7 +91,8 @@ class Verdict:
     """A rule's judgement with its episode: what its row says.
 
     ``clear_after_s`` is after how many clean seconds of event time an episode of the rule is over. ``reach`` is None in
-    the verdict of one node alone.
+    the verdict of one node alone. ``standing`` is how the episode stands among the job's nodes, ``through`` the event
+    time up to which the job's verdict is known, epoch seconds.
     """
 
     rule: str
@@ -99,6 +100,8 @@ class Verdict:
     episode: Episode
     clear_after_s: float = 0.0
     reach: Reach | None = None
+    standing: Standing = Standing.KNOWN
+    through: float | None = None
 
     @property
     def affected_share(self) -> float | None:

@@ -42,14 +42,15 @@ class Told(msgspec.Struct, array_like=True):
 class JobState(msgspec.Struct):
     """What is stored in ``*#job``.
 
-    ``shown`` maps a rule to the status and time at which its row was last written, ``told`` to what was last told of
-    it.
+    ``shown`` maps a rule to what its row said and the time at which it was last written, ``through`` to how far that
+    row said that the rule was judged, ``told`` to what was last told of it.
     """
 
     slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
     shown: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
     watched: dict[str, Watched] = msgspec.field(default_factory=dict)
     told: dict[str, Told] = msgspec.field(default_factory=dict)
+    through: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,15 @@ class JobStreams:
         return max((mark for mark in marks if mark is not None), default=None)
 
     @property
+    def framework_through(self) -> float | None:
+        """The furthest watermark of the framework streams, epoch seconds."""
+        marks = (stream.state.through for stream in self.framework.values())
+        return max((mark for mark in marks if mark is not None), default=None)
+
+    @property
     def through(self) -> float | None:
         """The furthest watermark of all streams, epoch seconds."""
-        marks = (self.system_through, *(stream.state.through for stream in self.framework.values()))
+        marks = (self.system_through, self.framework_through)
         return max((mark for mark in marks if mark is not None), default=None)
 
     @property
@@ -110,7 +117,7 @@ def open_streams(job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> Job
         framework={key.node: _framework(record, plan) for key, record in nodes.items() if key.stream == "framework"},
         records=nodes,
         own=own,
-        state=decode_state(item_name(own), own.codec, own.state, JobState) if own.version else JobState(),
+        state=decode_state(item_name(own), own.codec, own.state, JobState) if own.state else JobState(),
     )
 
 

@@ -7,9 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from trainguard.engine.closing import expected_streams, given_up
 from trainguard.engine.evaluate import ATTEMPTS, expiry
 from trainguard.engine.findings import Finding, rank_findings
 from trainguard.engine.fires import NAME_LIMIT, drain, enqueue, with_entries
+from trainguard.engine.items import items_of
 from trainguard.engine.job_verdicts import account_of, job_verdicts
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.profiler_report import report_verdict
@@ -19,9 +21,10 @@ from trainguard.engine.streams import JobState, JobStreams, Watched, open_stream
 from trainguard.engine.telling import news_of
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
-from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, TunedJob
+from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status, TunedJob
 from trainguard.state.codec import CODEC, encode_state
 
+_WITHOUT_DATA = frozenset({Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE})
 _TUNING_JOB = "tuning-job"
 """Stands in ``JobState.shown`` where a rule's name would."""
 
@@ -56,14 +59,14 @@ class Summariser:
 
     def _attempt(self, job: JobRecord) -> Summary:
         plan = plan_rules(job)
-        streams = open_streams(job.job, plan, self._services.nodes.of_job(job.job))
+        streams = open_streams(job.job, plan, items_of(job, self._services.nodes))
         for record in streams.records.values():
             self._drain(record, job)
         now = self._timing.now()
         watch(streams, now)
         failed_before = _failed(streams)
         verdicts, fires = job_verdicts(job, plan, streams)
-        finished = job.closing and streams.closed and not _still_to_come(job, streams)
+        finished = job.closing and streams.closed and not _still_to_come(job, streams, now)
         account = account_of(job, plan, streams)
         context = RowContext(
             job=job.job,
@@ -74,12 +77,12 @@ class Summariser:
             last_fault=streams.last_fault,
             expires_at=expiry(streams.through, now) if finished else None,
             account=account,
+            generation=job.generation,
         )
-        rows = job_rows(context, verdicts)
-        due = [row for row in rows if _due(streams.state, row.target, row.status.value, now) or finished]
+        news = news_of(job, plan, verdicts, account, streams.state)
+        due = due_rows(context, verdicts, streams, news, now=now, finished=finished)
         tuned = _tuned(job, rank_findings(verdicts, account), finished=finished)
         tuned_due = job.tuning_job is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now)
-        news = news_of(job, plan, verdicts, account, streams.state)
         self._save(job, plan, streams, fires, news)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.slots[rule].fault
@@ -132,10 +135,54 @@ def job_rows(context: RowContext, verdicts: Sequence[Verdict]) -> list[RuleRow]:
     return [*rows, rule_row(context, report_verdict(verdicts, findings, context.plan), top)]
 
 
-def _due(state: JobState, name: str, said: str, now: float) -> bool:
+def due_rows(
+    context: RowContext,
+    verdicts: Sequence[Verdict],
+    streams: JobStreams,
+    news: Sequence[OutboxEntry],
+    *,
+    now: float,
+    finished: bool,
+) -> list[RuleRow]:
+    """Return the rows that are to be written now; takes note of it in the job's state.
+
+    A row is due when its status changed, people were alerted anew or are told something, and every five minutes. When
+    the job is finished all are, each judged as far as the job goes.
+    """
+    rows = job_rows(context, verdicts)
+    if not finished:
+        rows = as_known(rows, verdicts, streams)
+    told = {entry.rule for entry in news}
+    alerted = {verdict.rule: verdict.episode.alerted for verdict in verdicts}
+    due = []
+    for row in rows:
+        said = f"{row.status.value} {alerted.get(row.rule, -1)}"
+        if _due(streams.state, row.target, said, now, anyway=finished or row.rule in told):
+            due.append(row)
+    streams.state.through.update({row.rule: row.evaluated_through for row in due if row.evaluated_through is not None})
+    return due
+
+
+def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobStreams) -> list[RuleRow]:
+    """Return the rows of a job that goes on, each with how far its rule is judged, which never goes back.
+
+    That of a rule without data is not judged at all: a fire of it is later, however far other streams have come.
+    """
+    known = {verdict.rule: verdict.through for verdict in verdicts}
+    shown = []
+    for row in rows:
+        through = known.get(row.rule)
+        if through is None and row.status not in _WITHOUT_DATA:
+            through = streams.through
+        marks = [mark for mark in (through, streams.state.through.get(row.rule)) if mark is not None]
+        shown.append(replace(row, evaluated_through=max(marks, default=None)))
+    return shown
+
+
+def _due(state: JobState, name: str, said: str, now: float, *, anyway: bool = False) -> bool:
     """Whether what is shown under a name changed or is five minutes old; takes note that it will be written."""
     shown = state.shown.get(name)
-    if shown is not None and shown[0] == said and now - shown[1] < SHOW_EVERY_S:
+    if not anyway and shown is not None and shown[0] == said and now - shown[1] < SHOW_EVERY_S:
         return False
     state.shown[name] = (said, now)
     return True
@@ -158,9 +205,15 @@ def _failed(streams: JobStreams) -> set[str]:
     return {rule for rule, slot in streams.state.slots.items() if slot.fault is not None}
 
 
-def _still_to_come(job: JobRecord, streams: JobStreams) -> bool:
-    """Whether the close tasks of a job without any item are still under way."""
-    return not streams.records and bool(job.instance_count)
+def missing_streams(job: JobRecord, streams: JobStreams) -> set[NodeKey]:
+    """Return the expected streams without an item: one that was asked to close has an item, if an empty one."""
+    known = set(streams.records)
+    return expected_streams(job, known) - known
+
+
+def _still_to_come(job: JobRecord, streams: JobStreams, now: float) -> bool:
+    """Whether streams that were asked to close have not answered; data after the end wait for nobody."""
+    return job.active and bool(missing_streams(job, streams)) and not given_up(job, now)
 
 
 def watch(streams: JobStreams, now: float) -> None:

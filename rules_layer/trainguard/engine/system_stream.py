@@ -77,6 +77,7 @@ class SystemStream:
             self._kept = KeptPoints(self.state.kept, len(gpu_names))
 
     def _fold(self, snapshots: Snapshots, *, closed: bool) -> list[Fire]:
+        self._kept.note_gaps(snapshots.times, since=self.state.through, interval_s=self._interval_s)
         active, started = self._kept.extend(
             snapshots, capacity=self._capacity(), longest_s=max(KEPT_IDLE_S, 3.0 * self._interval_s)
         )

@@ -8,7 +8,7 @@ job has ended its report says how each finding stands, and nothing more is told.
 
 from collections.abc import Iterator, Sequence
 
-from trainguard.engine.episodes import fire_id
+from trainguard.engine.episodes import Standing, fire_id
 from trainguard.engine.findings import Finding, finding_of
 from trainguard.engine.fires import ADVICE_LIMIT
 from trainguard.engine.plan import RulePlan
@@ -35,8 +35,13 @@ def news_of(
 def _of_finding(
     job: JobRecord, verdict: Verdict, finding: Finding, state: JobState, *, at: float
 ) -> Iterator[OutboxEntry]:
-    """Yield an escalation while the episode is open, and that it is over when it is: unless its rule has failed."""
+    """Yield an escalation while the episode is open, and that it is over when it is: unless its rule has failed.
+
+    Nothing while its nodes are silent, nor of what began after they fell silent: that has a fire of its own to come.
+    """
     rule, episode = verdict.rule, verdict.episode
+    if verdict.standing is not Standing.KNOWN:
+        return
     told = state.told.get(rule)
     if told is None or told.episode != episode.alerted:
         told = Told(episode.alerted, episode.fired_at, episode.alerted_severity or finding.severity.value)

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from trainguard.engine.closing import begin_close, close_task
-from trainguard.engine.job_file import UNKNOWN_ARN, KnownJobs
-from trainguard.engine.registration import with_description
+from trainguard.engine.job_file import KnownJobs
+from trainguard.engine.leftovers import clear_leftovers
+from trainguard.engine.registrar import Registrar
+from trainguard.engine.registration import lies_elsewhere, with_description
+from trainguard.engine.silence import ends_episode
 from trainguard.engine.streams import JobStreams
-from trainguard.engine.summary import Summariser, Summary
+from trainguard.engine.summary import Summariser, Summary, missing_streams
 from trainguard.ports import NodeTask, Services, Timing
 from trainguard.records import JobRecord, NodeKey
 from trainguard.telemetry.keys import ProfileRoot
@@ -23,6 +27,9 @@ DESCRIBE_AFTER_S = 600.0
 ABANDONED_S = 86_400.0
 """A job that SageMaker does not know, and that writes nothing for this long, has ended."""
 
+
+DOUBTED_EVERY = 5
+"""In every so many ticks SageMaker is asked whether it has come to know a job that was met without it."""
 
 NEWS_S = 60.0
 """A job whose watermark moved by less has no news for its LastObjectAt."""
@@ -44,6 +51,14 @@ class Tick:
         self._services = services
         self._timing = timing
         self._summariser = Summariser(services=services, timing=timing)
+        self._registrar = Registrar(
+            jobs=services.jobs,
+            training_jobs=services.training_jobs,
+            settings=services.settings,
+            executions=services.executions,
+            journal=services.journal,
+            now=timing.now,
+        )
 
     def run(self) -> TickOutcome:
         """Look after every active job; one that fails is counted and left to the next tick.
@@ -73,6 +88,10 @@ class Tick:
         job = self._services.jobs.load(name)
         if job is None or not job.active:
             return 0
+        if job.generation:
+            clear_leftovers(job, self._services, now=self._timing.now())
+        if not job.policy.evaluated:
+            return 0
         summary = self._summariser.summarise(job)
         self._touch(job, summary.streams.through)
         if summary.finished:
@@ -88,23 +107,22 @@ class Tick:
             self._services.jobs.touch(job.job, through)
 
     def _end_episodes(self, job: JobRecord, summary: Summary) -> None:
-        """Raise the episode of a rule that was alerted once no node's condition has held for three windows."""
+        """Raise the episode of a rule that was alerted once it has ended, or begun anew."""
         for verdict in summary.verdicts:
             current = job.episodes.get(verdict.rule, 0)
-            if verdict.episode.alerted == current and not verdict.episode.is_open:
+            if verdict.episode.alerted == current and ends_episode(verdict):
                 self._services.jobs.raise_episode(job.job, verdict.rule, current)
 
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for nodes that have been silent: to close, or to apply what waits."""
         now = self._timing.now()
-        if job.closing and not streams.records:
+        if job.closing and missing_streams(job, streams):
             self._begin_close(job)
-            return []
         silent = [key for key in streams.records if _is_due(self._silent_for(streams, key, now))]
         if job.closing:
-            return [close_task(key) for key in silent if not streams.records[key].closed]
+            return [close_task(job, key) for key in silent if not streams.records[key].closed]
         return [
-            NodeTask(key.job, key.node, key.stream, "flush", flush_before=now - SILENT_S)
+            NodeTask(key.job, key.node, key.stream, "flush", now - SILENT_S, job.generation)
             for key in silent
             if streams.records[key].pending
         ]
@@ -116,27 +134,39 @@ class Tick:
     def _reconcile(self, job: JobRecord, streams: JobStreams) -> int:
         """Ask about a job that has gone silent: the event that says that it ended may be lost.
 
-        A job outside SageMaker that never says that it has ended has ended when it writes nothing for a day.
+        A job outside SageMaker that never says that it has ended has ended when it writes nothing for a day. One that
+        SageMaker has come to know meanwhile is registered anew, or closed when its profile belongs elsewhere.
         """
         now = self._timing.now()
         silence = min(self._silent_for(streams, key, now) for key in streams.records or [streams.own.key])
-        if job.closing or (streams.records and silence < DESCRIBE_AFTER_S):
+        doubted = job.is_outside and _is_turn(job.job, now)
+        if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not doubted):
             return 0
         root = ProfileRoot(job.prefix, job.job)
         description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(job.job)
-        described = job if description is None else with_description(job, description)
-        outside = description is None or description.arn.startswith(UNKNOWN_ARN)
+        if job.is_outside and description is not None and lies_elsewhere(description, job.bucket):
+            self._begin_close(job)
+            return 1
+        known = self._registrar.recognise(job, description)
+        described = with_description(known, description)
+        outside = description is None or description.is_outside
         abandoned = outside and silence >= ABANDONED_S
-        if described.status.is_final or abandoned:
+        if (described.status.is_final and described.policy.evaluated) or abandoned:
             self._begin_close(described)
             return 1
-        if described != job:
+        if described != known:
             self._services.jobs.update_status(described)
         return 0
 
     def _begin_close(self, job: JobRecord) -> None:
         services = self._services
-        begin_close(job, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks)
+        now = self._timing.now()
+        begin_close(job, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=now)
+
+
+def _is_turn(job: str, now: float) -> bool:
+    """Whether this tick asks about the job: each tick about other ones."""
+    return (int(now // TICK_S) + crc32(job.encode())) % DOUBTED_EVERY == 0
 
 
 def _is_due(silent_s: float) -> bool:

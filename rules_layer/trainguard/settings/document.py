@@ -88,7 +88,10 @@ def _read_choice(reading: _Reading, setting: str, choice: str, value: object) ->
         reading.fault(setting, value, "a text, or a list of texts", stops=about_stops(choice))
     else:
         joined = " + " if choice == QUIET_HOURS else " "
-        reading.choices[choice] = joined.join(map(_text, parts)) if parts else "none"
+        text = joined.join(map(_text, parts)) if parts else "none"
+        earlier = reading.choices.get(choice, text)
+        # Neither of two values counts: together they are one that no choice takes.
+        reading.choices[choice] = text if earlier == text else f"{earlier} and {text}"
 
 
 def _read_parameters(reading: _Reading, key: str, value: object) -> None:

@@ -27,6 +27,16 @@ class SettingFault(msgspec.Struct, frozen=True):
         return f"{_name(self.source)}: {told}, expected {self.expected}"
 
 
+NO_PLACE = SettingFault(
+    "ProfilerConfig",
+    "S3OutputPath",
+    "not given",
+    "where the job's profile lies, here or in the tag trainguard:profile-path: without it anybody's objects count, "
+    "and nothing may stop the job",
+)
+"""What is wrong with the permission to stop a job whose configuration names no place for its profile."""
+
+
 def told_faults(faults: tuple[SettingFault, ...]) -> tuple[str, ...]:
     """Return each fault as a sentence; of more than ``MOST_FAULTS`` the rest as their number."""
     told = [str(fault) for fault in faults[:MOST_FAULTS]]

@@ -10,18 +10,20 @@ from trainguard.settings.tag_names import (
     FRAMEWORK_EXPECTED,
     FRAMEWORK_TAG,
     NAMESPACE,
+    PROFILE_TAG,
     SETTINGS_TAG,
     STOP_ALLOWED,
     STOP_TAG,
 )
 
-_NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG})
+_NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG})
 _EXACT: Mapping[str, str] = {STOP_TAG: STOP_ALLOWED, FRAMEWORK_TAG: FRAMEWORK_EXPECTED}
 _MEANT = frozenset({"allow", "true", "yes", "on", "expect", "1"})
 """What somebody writes who means yes and is not heard; anything else is a no, and may be."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+){0,10}", re.ASCII)
 _LONGEST_NAME = 500
+_PLACE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\x00-\x1f]*)?", re.ASCII)
 
 
 def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
@@ -36,6 +38,9 @@ def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
         for key, wanted in _EXACT.items()
         if key in tags and tags[key] != wanted and tags[key].strip().lower() in {*_MEANT, wanted}
     )
+    if not _PLACE.fullmatch(place := tags.get(PROFILE_TAG, "s3://profiles")):
+        expected = "where the job's profile lies, s3://<bucket>/<prefix>"
+        faults += (SettingFault(f"{called} {PROFILE_TAG}", "profile-path", place, expected, stops=True),)
     choices = {name: value for name, value in named.items() if name in CHOICES or about_stops(name)}
     return Source(
         name=f"{called}s",

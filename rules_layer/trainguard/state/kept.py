@@ -18,6 +18,9 @@ HISTOGRAM_BINS = 101
 SMALLEST_WINDOW = 20
 REMEMBERED_GAPS = 16
 
+INTERRUPTED_S = 120.0
+"""A shorter time without samples may be a lost object, or a slow sampler."""
+
 
 class IdleRun(msgspec.Struct):
     """The idle run that is open: its start, and its points while it can still be kept (G + G + 2 packed columns)."""
@@ -30,9 +33,10 @@ class KeptState(msgspec.Struct):
     """Kept points in the form in which they are stored.
 
     ``window`` holds the packed columns time (ms since ``first_sample_at``), mean CPU, G utilizations, G memories of
-    the newest points; ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``observed_since`` is the
-    first snapshot since samples were last missing, ``gaps`` the newest times without samples. ``quantised`` and
-    ``limit`` say how the window was degraded to stay under the item's cap.
+    the newest points; ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``last_seen_at`` is the last
+    snapshot of GPUs, ``observed_since`` the first one since they were last missing; ``gaps`` are the newest long times
+    without samples of any kind. ``quantised`` and ``limit`` say how the window was degraded to stay under the item's
+    cap.
     """
 
     first_sample_at: float | None = None
@@ -99,16 +103,31 @@ class KeptPoints:
         self._sort(snapshots, active, np.flatnonzero(seen & started), unobserved, capacity)
         return active, started
 
+    def note_gaps(self, times: FloatArray, *, since: float | None, interval_s: float) -> None:
+        """Remember the times in which there was no snapshot at all.
+
+        Parameters
+        ----------
+        times : float64[T]
+            Of the completed snapshots, epoch seconds.
+        since : float or None
+            The last snapshot before them; None when they are the node's first.
+        interval_s : float
+            Distance of snapshots when none is missing.
+        """
+        at = times if since is None else np.concatenate([[since], times])
+        missing = np.flatnonzero(np.diff(at) >= max(INTERRUPTED_S, 3.0 * interval_s))
+        gaps = [(float(at[index]), float(at[index + 1])) for index in missing]
+        self._state.gaps = [*self._state.gaps, *gaps][-REMEMBERED_GAPS:]
+
     def _unobserved(self, times: FloatArray, seen: IntArray, longest_s: float) -> IntArray:
-        """Return the snapshots before which samples were missing, the node's first one included."""
+        """Return the snapshots before which samples of GPUs were missing, the node's first one included."""
         if seen.size == 0:
             return seen
         last = -np.inf if self._state.last_seen_at is None else self._state.last_seen_at
         at = np.concatenate([[last], times[seen]])
         missing = np.flatnonzero(np.diff(at) > longest_s)
         after_gaps: IntArray = seen[missing]
-        gaps = [(float(at[index]), float(at[index + 1])) for index in missing if np.isfinite(at[index])]
-        self._state.gaps = [*self._state.gaps, *gaps][-REMEMBERED_GAPS:]
         self._state.last_seen_at = float(times[seen[-1]])
         if after_gaps.size:
             self._state.observed_since = float(times[after_gaps[-1]])

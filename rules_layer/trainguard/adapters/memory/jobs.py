@@ -30,12 +30,25 @@ class MemoryJobs:
         with self._faults.call("Jobs.register"), self._lock:
             return self._records.setdefault(record.job, stored_job(record))
 
+    def recognise(self, record: JobRecord) -> JobRecord:
+        """Put ``record`` in place of the item of a job that SageMaker did not know; return the stored one."""
+        with self._faults.call("Jobs.recognise"), self._lock:
+            stored = self._records.get(record.job)
+            if stored is None or stored.is_outside:
+                self._records[record.job] = stored = stored_job(record)
+            return stored
+
     def update_status(self, record: JobRecord) -> None:
-        """Write status, size, times, active, closing and expires_at; nothing of it if a final status would be lost."""
+        """Write status, size, times, active, closing, its asks, file_fault and expires_at.
+
+        Nothing of it is written if a final status would be lost, or if the item has come to have another ARN.
+        """
         update = stored_job(record)
         with self._faults.call("Jobs.update_status"), self._lock:
             stored = self._records.get(record.job)
-            if stored is None or (stored.status.is_final and not update.status.is_final):
+            if stored is None or stored.arn != update.arn:
+                return
+            if stored.status.is_final and not update.status.is_final:
                 return
             known = {
                 name: value
@@ -48,6 +61,9 @@ class MemoryJobs:
                 secondary_status=update.secondary_status,
                 active=update.active,
                 closing=update.closing,
+                close_asks=update.close_asks,
+                close_asked_at=update.close_asked_at,
+                file_fault=update.file_fault,
                 **known,
             )
 

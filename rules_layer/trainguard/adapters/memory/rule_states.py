@@ -25,7 +25,11 @@ class MemoryRuleStates:
             with self._faults.call("RuleStates.publish"), self._lock:
                 key, published = (row.job, row.target), stored_row(row)
                 stored = self._rows.get(key)
-                if stored is not None and _is_further(stored, published):
+                if stored is not None and stored.generation < published.generation:
+                    if published.times_fired == 0:
+                        self._fires.pop(key, None)
+                        stored = None
+                elif stored is not None and _is_further(stored, published):
                     continue
                 if published.fired_at is None and stored is not None:
                     published = replace(published, fired_at=stored.fired_at)
@@ -62,6 +66,8 @@ class MemoryRuleStates:
 
 
 def _is_further(stored: RuleRow, published: RuleRow) -> bool:
+    if stored.generation > published.generation:
+        return True
     if stored.evaluated_through is None:
         return False
     if published.evaluated_through is None or published.evaluated_through < stored.evaluated_through:
