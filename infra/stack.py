@@ -39,13 +39,14 @@ class TrainGuardStack(Stack):
         ingest = Ingest(
             self, "Ingest", config=config, bucket_name=storage.bucket_name, visibility_s=DOORBELL_VISIBILITY_S
         )
+        undelivered = ingest.event_dead_letters
         reports = Reports(self, "Reports", platform=platform, storage=storage)
         actions = Actions(
             self,
             "Actions",
             platform=platform,
             storage=storage,
-            undelivered=ingest.event_dead_letters,
+            undelivered=undelivered,
             build_report=reports.build_report,
         )
         evaluation = Evaluation(
@@ -68,7 +69,7 @@ class TrainGuardStack(Stack):
         )
         canary = None
         if config.canary:
-            canary = Canary(self, "Canary", platform=platform, storage=storage, undelivered=ingest.event_dead_letters)
+            canary = Canary(self, "Canary", platform=platform, storage=storage, undelivered=undelivered)
         watched = WatchedParts(
             storage=storage,
             ingest=ingest,
@@ -78,37 +79,41 @@ class TrainGuardStack(Stack):
             reports=reports,
             canary=canary,
         )
-        monitoring = Monitoring(self, "Monitoring", config=config, parts=watched)
-        if config.dashboard:
-            Dashboard(self, "Dashboard", parts=watched, alarms=monitoring.alarms)
-        Queries(self, "Queries", functions=watched.functions)
+        monitoring = self._watch(config, watched)
         if config.central_bus_arn:
             Forwarding(
-                self,
-                "Forwarding",
-                config=config,
-                central_bus_arn=config.central_bus_arn,
-                undelivered=ingest.event_dead_letters,
+                self, "Forwarding", config=config, central_bus_arn=config.central_bus_arn, undelivered=undelivered
             )
+        self._tell(watched, settings, monitoring)
+        bound_roles(self, config)
+        acknowledge(self, findings_that_stand(storage, canary=config.canary))
+
+    def _watch(self, config: DeploymentConfig, parts: WatchedParts) -> Monitoring:
+        monitoring = Monitoring(self, "Monitoring", config=config, parts=parts)
+        if config.dashboard:
+            Dashboard(self, "Dashboard", parts=parts, alarms=monitoring.alarms)
+        Queries(self, "Queries", functions=parts.functions)
+        return monitoring
+
+    def _tell(self, parts: WatchedParts, settings: Settings, monitoring: Monitoring) -> None:
+        """Say in outputs what people and the command line need to know."""
         outputs = {
-            "ProfilerOutputUri": f"s3://{storage.bucket_name}/",
-            "JobsTable": storage.jobs.table_name,
-            "RuleStateTable": storage.rule_state.table_name,
-            "NodeStateTable": storage.node_state.table_name,
-            "DoorbellQueueUrl": ingest.doorbells.queue_url,
-            "DoorbellDeadLetterQueueUrl": ingest.doorbell_dead_letters.queue_url,
-            "EventDeadLetterQueueUrl": ingest.event_dead_letters.queue_url,
-            "FireStateMachineArn": actions.state_machine_arn,
-            "ReportStateMachineArn": reports.state_machine_arn,
-            "StopSwitchParameter": actions.stop_switch.parameter_name,
+            "ProfilerOutputUri": f"s3://{parts.storage.bucket_name}/",
+            "JobsTable": parts.storage.jobs.table_name,
+            "RuleStateTable": parts.storage.rule_state.table_name,
+            "NodeStateTable": parts.storage.node_state.table_name,
+            "DoorbellQueueUrl": parts.ingest.doorbells.queue_url,
+            "DoorbellDeadLetterQueueUrl": parts.ingest.doorbell_dead_letters.queue_url,
+            "EventDeadLetterQueueUrl": parts.ingest.event_dead_letters.queue_url,
+            "FireStateMachineArn": parts.actions.state_machine_arn,
+            "ReportStateMachineArn": parts.reports.state_machine_arn,
+            "StopSwitchParameter": parts.actions.stop_switch.parameter_name,
             "DefaultSettingsParameter": settings.default.parameter_name,
             "SettingsPath": settings.path,
-            "AlertTopicArn": actions.alerts.topic_arn,
-            "ChatTopicArn": actions.chat.topic_arn,
+            "AlertTopicArn": parts.actions.alerts.topic_arn,
+            "ChatTopicArn": parts.actions.chat.topic_arn,
             "OperationsTopicArn": monitoring.operations.topic_arn,
             "Version": version("trainguard"),
         }
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
-        bound_roles(self, config)
-        acknowledge(self, findings_that_stand(storage, canary=config.canary))

@@ -23,5 +23,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with what is published, whether and when, and with the sentence for the rule's row."""
     del context
     request = msgspec.convert(event, AlertRequest)
-    count_stop(request, journal)
-    return publishable(compose_alert(request, now=time.time()))
+    alert = compose_alert(request, now=time.time())
+    count_stop(request, journal, sent=alert.routing.withheld is None)
+    return publishable(alert)

@@ -45,7 +45,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     )
     now = time.time()
     decision = decide_stop(case, training_jobs.describe(case.job), switch.value(), known=known, now=now)
-    if decision.stop and not budget.take(case.fire_id, case.job, now=now, limit=limit):
+    if decision.stop and not budget.take(case.fire_id, case.identity, now=now, limit=limit):
         decision = over_ceiling(limit)
     answer = {
         "stop": decision.stop,

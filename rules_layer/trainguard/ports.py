@@ -181,12 +181,22 @@ class Jobs(Protocol):
         """
         ...
 
+    def ask(self, job: str, at: float, every_s: float) -> bool:
+        """Take note that SageMaker is asked about the job at ``at``, epoch seconds.
+
+        False, and nothing is written, when it was asked less than ``every_s`` seconds before, or there is no item.
+        """
+        ...
+
     def touch(self, job: str, last_object_at: float) -> None:
         """Move LastObjectAt forward; never back."""
         ...
 
-    def raise_episode(self, job: str, rule: str, seen: int) -> None:
-        """Set the rule's episode to ``seen + 1`` if it is still ``seen``; a lost race is not an error."""
+    def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
+        """Set the rule's episode to ``seen + 1`` if it is still ``seen``; a lost race is not an error.
+
+        Nor is it that the job was registered anew since: the item must be of ``generation``.
+        """
         ...
 
     def active(self) -> list[str]:
@@ -307,8 +317,8 @@ class StopBudget(Protocol):
     def take(self, fire_id: str, job: str, *, now: float, limit: int) -> bool:
         """Take one of ``limit`` stops within the hour before ``now`` (epoch seconds); False when none is left.
 
-        A fire that has taken one within that hour has taken it: a repeat takes no other. Raises StateConflictError
-        when other fires were first each time.
+        ``job`` names one job of all that were ever created. A job, or a fire, that has taken one within that hour has
+        taken it: a repeat takes no other. Raises StateConflictError when other fires were first each time.
         """
         ...
 

@@ -220,7 +220,7 @@ class JobRecord:
     ``file_fault`` says why the job's own file cannot be used now. ``close_asks`` counts how often the streams of a job
     that has ended were asked to close, ``close_asked_at`` is when they were last. ``generation`` counts registrations:
     it moves when SageMaker comes to know a job that was met before, and nothing computed under an earlier one is the
-    job's.
+    job's. ``asked_at`` is when objects last made SageMaker be asked about a job that it did not know.
     """
 
     job: str
@@ -253,6 +253,7 @@ class JobRecord:
     close_asks: int = 0
     close_asked_at: float | None = None
     generation: int = 0
+    asked_at: float | None = None
 
     @property
     def is_outside(self) -> bool:

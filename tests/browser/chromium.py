@@ -88,7 +88,7 @@ def _unpack(folder: Path) -> None:
     node = shutil.which("node")
     if node is None:
         raise BrowserMissingError(f"node is missing, which unpacks the browser: install Node.js, or set {SETTING}")
-    subprocess.run([node, str(Path(__file__).with_name("unpack.mjs")), *paths], check=True)  # noqa: S603 -- own words
+    subprocess.run([node, str(Path(__file__).with_name("unpack.mjs")), *paths], check=True)
     for name in ARCHIVES:
         with tarfile.open(folder / name) as archive:
             # Python has had the filter since 3.11.4; the package is held to its digest in any case.

@@ -21,7 +21,7 @@ def test_given_the_pinned_browser_when_loaded_then_it_needs_no_library_that_a_ba
 ) -> None:
     monkeypatch.delenv(SETTING, raising=False)
     found = find_browser()
-    listed = subprocess.run(  # noqa: S603 -- the dynamic loader's own list
+    listed = subprocess.run(
         ["/usr/bin/ldd", str(found.executable)], env=found.environment, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     loaded = {line.split()[0]: line for line in listed}

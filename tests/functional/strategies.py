@@ -164,6 +164,7 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         close_asks=draw(st.integers(0, 100)),
         close_asked_at=draw(st.none() | times_ms),
         generation=draw(generations),
+        asked_at=draw(st.none() | times_ms),
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.functional.strategies import floats, scalars
 from trainguard.adapters.attribute_values import Columns, Scalar, number, scalar
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
+from trainguard.engine.moments import iso_time
 
 _LEAST, _MOST = Decimal("1e-130"), Decimal("9.9999999999999999999999999999999999999e125")
 
@@ -62,6 +63,11 @@ def test_given_two_times_when_written_then_text_order_is_time_order(first: float
     earlier, later = sorted((first, second))
     assert iso_from_epoch(earlier) <= iso_from_epoch(later)
     assert len(iso_from_epoch(earlier)) == len("2026-01-31T12:00:00.000Z")
+
+
+@given(at=st.floats(0.0, 4e9))
+def test_given_a_time_when_a_fire_tells_it_then_it_is_that_of_the_row_of_the_same_moment(at: float) -> None:
+    assert iso_time(at) == iso_from_epoch(at)
 
 
 @given(milliseconds=st.integers(-62_135_596_800_000, 253_402_300_799_999))

@@ -86,6 +86,7 @@ CALLS: list[tuple[str, str, Act]] = [
     ("dynamodb", "get_item", lambda clients: _jobs(clients).load("job")),
     ("dynamodb", "put_item", lambda clients: _jobs(clients).register(JOB)),
     ("dynamodb", "update_item", lambda clients: _jobs(clients).update_status(JOB)),
+    ("dynamodb", "update_item", lambda clients: _jobs(clients).ask("job", 1.0, 300.0)),
     ("dynamodb", "update_item", lambda clients: _jobs(clients).touch("job", 1.0)),
     ("dynamodb", "update_item", lambda clients: _jobs(clients).raise_episode("job", "Rule", 0)),
     ("dynamodb", "query", lambda clients: _jobs(clients).active()),

@@ -32,6 +32,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.recognise(JobRecord("job", "arn", BUCKET, ""))
     world.jobs.load("job")
     world.jobs.update_status(JobRecord("job", "arn", BUCKET, "", status=JobStatus.COMPLETED))
+    world.jobs.ask("job", 1.0, 300.0)
     world.jobs.touch("job", 1.0)
     world.jobs.raise_episode("job", "Rule", 0)
     world.jobs.active()
@@ -66,7 +67,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 29
+    assert len(world.faults.calls) == len(OPERATIONS) == 30
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functional.deployment import BUCKET, JOB, MAX_STOPS_PER_HOUR, OPTED_IN, PREFIX, Deployment, event
+from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import offline_session
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
@@ -164,20 +165,38 @@ def test_given_an_episode_that_has_ended_when_its_fire_asks_then_it_is_refused(
     )
 
 
-def test_given_an_hour_that_is_full_when_another_fire_asks_then_it_is_refused_and_repeats_are_not_counted(
+def counted(deployment: Deployment) -> set[str]:
+    """Return the fires whose stops the last hour has."""
+    return set(deployment.world.row("*", "stops").get("Stops", {"M": {}})["M"])
+
+
+def test_given_several_rules_that_fire_on_a_job_at_once_when_each_asks_then_its_stop_is_counted_once(
     deployment: Deployment,
 ) -> None:
     deployment.create_training_job()
     decide = deployment.function("decide_stop")
     answers = []
-    for number in (0, 1, 1, 2, 0):
+    for number in range(MAX_STOPS_PER_HOUR + 1):
         fire = recent_fire(deployment) | {"fireId": f"fire-{number}"}
         marked(deployment, fire)
-        answers.append(decide(fire).value)
-    assert [answer["stop"] for answer in answers] == [True, True, True, False, True]
-    assert answers[3]["decision"] == "refused"
-    assert answers[3]["why"].startswith(f"{MAX_STOPS_PER_HOUR} stops an hour are the ceiling of this deployment")
-    assert set(deployment.world.row("*", "stops")["Stops"]["M"]) == {"fire-0", "fire-1"}
+        answers += [decide(fire).value["stop"], decide(fire).value["stop"]]
+    assert all(answers)
+    assert counted(deployment) == {"fire-0"}
+
+
+def test_given_an_hour_that_is_full_of_other_jobs_when_a_fire_asks_then_it_is_refused_and_not_counted(
+    deployment: Deployment,
+) -> None:
+    deployment.create_training_job()
+    fire = recent_fire(deployment)
+    budget = DynamoStopBudget(client=deployment.world.dynamodb, table=RULE_STATE)
+    earlier = fire["jobArn"] + " 2026-01-01T00:00:00.000Z"
+    for job in (earlier, *(f"other-{number}" for number in range(1, MAX_STOPS_PER_HOUR))):
+        assert budget.take(f"of-{job}", job, now=time.time(), limit=MAX_STOPS_PER_HOUR)
+    answer = deployment.function("decide_stop")(fire).value
+    assert (answer["stop"], answer["decision"]) == (False, "refused")
+    assert answer["why"].startswith(f"{MAX_STOPS_PER_HOUR} stops an hour are the ceiling of this deployment")
+    assert fire["fireId"] not in counted(deployment)
 
 
 def test_given_a_ceiling_shared_with_a_stack_of_another_region_when_stops_are_granted_then_they_are_counted_there(
@@ -199,13 +218,8 @@ def test_given_a_ceiling_shared_with_a_stack_of_another_region_when_stops_are_gr
     others = DynamoStopBudget(client=elsewhere, table="Other-RuleState")
     assert others.take("of-the-other-stack", "other-job", now=time.time(), limit=MAX_STOPS_PER_HOUR)
     deployment.create_training_job()
-    decide = deployment.function("decide_stop")
-    answers = []
-    for number in (0, 1):
-        fire = recent_fire(deployment) | {"fireId": f"fire-{number}"}
-        marked(deployment, fire)
-        answers.append(decide(fire).value["stop"])
-    assert answers == [True, False]
+    assert deployment.function("decide_stop")(recent_fire(deployment)).value["stop"]
+    assert not others.take("one-too-many", "one-more-job", now=time.time(), limit=MAX_STOPS_PER_HOUR)
     assert deployment.world.row("*", "stops") == {}
 
 
@@ -249,9 +263,19 @@ def test_given_a_switch_that_is_gone_when_a_fire_asks_then_the_state_machine_lea
         deployment.function("decide_stop")(recent_fire(deployment))
 
 
+def test_given_a_warning_whose_stop_is_past_when_composed_then_it_is_not_sent_so_that_nothing_is_stopped(
+    deployment: Deployment,
+) -> None:
+    answer = deployment.function("compose_alert")(event("compose_alert_warning"))
+    assert answer.value["send"] is False
+    assert answer.metrics == {}
+
+
 @pytest.mark.parametrize("name", ALERTS)
 def test_given_a_fire_when_its_alert_is_composed_then_it_is_what_sns_takes(deployment: Deployment, name: str) -> None:
     given = event(name)
+    if "warning" in name:
+        given["decision"]["stopAt"] = iso_time(time.time() + 600.0)
     alert = deployment.function("compose_alert")(given).value
     assert set(alert) == {
         "alertId", "subject", "text", "document", "json", "chat", "attributes", "action", "send", "waitUntil",

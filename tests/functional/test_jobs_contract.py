@@ -285,3 +285,26 @@ def test_given_a_fault_and_asks_when_updated_then_they_follow_and_go(world: Worl
     assert world.jobs.load("job") == asked
     world.jobs.update_status(JOB)
     assert world.jobs.load("job") == JOB
+
+
+def test_given_a_question_when_another_comes_then_it_is_asked_no_sooner_than_that(world: World) -> None:
+    world.jobs.register(OUTSIDE)
+    asked = [world.jobs.ask("job", at, 300.0) for at in (10.0, 10.0, 309.999, 310.0, 311.0)]
+    assert asked == [True, False, False, True, False]
+    assert world.jobs.load("job") == replace(OUTSIDE, asked_at=310.0)
+
+
+def test_given_no_item_when_asked_then_there_is_none_after_it(world: World) -> None:
+    assert not world.jobs.ask("job", 10.0, 300.0)
+    assert world.jobs.load("job") is None
+
+
+@pytest.mark.parametrize(("known", "seen_by"), [(0, 1), (1, 0), (2, 1)])
+def test_given_a_job_registered_anew_when_an_episode_of_the_time_before_ends_then_nothing_is_raised(
+    world: World, known: int, seen_by: int
+) -> None:
+    stored = world.jobs.register(replace(JOB, generation=known))
+    world.jobs.raise_episode("job", "Rule", 0, generation=seen_by)
+    assert world.jobs.load("job") == stored
+    world.jobs.raise_episode("job", "Rule", 0, generation=known)
+    assert world.jobs.load("job") == replace(stored, episodes={"Rule": 1})

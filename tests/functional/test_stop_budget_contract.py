@@ -39,6 +39,19 @@ def test_given_a_fire_that_has_a_stop_when_it_asks_again_then_it_has_it_and_take
     assert [taken(budget, fire) for fire in ("a", "a", "a", "b", "a", "c")] == [True, True, True, True, True, False]
 
 
+def test_given_several_fires_of_a_job_when_they_ask_then_its_stop_is_one_and_others_have_room(
+    budget: StopBudget,
+) -> None:
+    asked = [("a", "job"), ("b", "job"), ("c", "other"), ("d", "job"), ("e", "third"), ("a", "job")]
+    granted = [budget.take(fire, job, now=NOW, limit=2) for fire, job in asked]
+    assert granted == [True, True, True, True, False, True]
+
+
+def test_given_a_ceiling_that_was_lowered_when_a_fire_asks_again_then_the_new_one_holds(budget: StopBudget) -> None:
+    assert taken(budget, "a")
+    assert not taken(budget, "a", limit=0)
+
+
 @pytest.mark.parametrize(("later_s", "granted"), [(HOUR_S - 0.5, False), (HOUR_S, True), (HOUR_S + 0.5, True)])
 def test_given_an_hour_that_is_full_when_it_has_passed_then_there_is_room_again(
     budget: StopBudget, later_s: float, granted: bool
@@ -126,7 +139,7 @@ def test_given_any_fires_in_order_when_admitted_then_no_hour_holds_more_than_the
     granted: list[float] = []
     for number, (fire, at) in enumerate(sorted(asked, key=lambda each: each[1])):
         name = f"{fire}-{number // 3}"
-        admitted = admit(stops, name, "job", now=at, limit=limit)
+        admitted = admit(stops, name, f"job-of-{name}", now=at, limit=limit)
         if admitted is not None:
             if name not in stops or at - stops[name].at >= HOUR_S:
                 granted.append(at)

@@ -43,7 +43,7 @@ class _Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},

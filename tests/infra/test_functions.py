@@ -37,7 +37,9 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
         "decide_stop",
         {
             "STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}",
+            "JOBS_TABLE": "{StorageJobs}",
             "RULE_STATE_TABLE": "{StorageRuleState}",
+            "STOP_BUDGET_TABLE": "{StorageRuleState}",
             "MAX_STOPS_PER_HOUR": "5",
         },
     ),

@@ -35,6 +35,7 @@ from tests.infra.done_by_services import DONE_BY_SERVICES, ROLES
 from tests.infra.template import Statement, Template
 from trainguard.adapters import timing
 from trainguard.engine.moments import iso_time
+from trainguard.engine.tick import DOUBTED_EVERY, TICK_S
 from trainguard.report.stack import plan
 from trainguard.report.stack.keys import FEWEST_NODES
 
@@ -128,6 +129,12 @@ class Play:
         ahead = self._passed_s
         self.patch.setattr(timing, "time", SimpleNamespace(time=lambda: time.time() + ahead, sleep=time.sleep))
 
+    def a_round_of_ticks(self) -> None:
+        """Let so many ticks come that each job has its turn to be asked about, whatever the time is."""
+        for _ in range(DOUBTED_EVERY):
+            self("tick", event("tick"))
+            self.later(TICK_S)
+
 
 def a_whole_job(play: Play) -> None:
     """Play the recorded job: registered, evaluated in two goes with a gap, fired, decided, reported, ended, closed."""
@@ -176,7 +183,7 @@ def what_was_left_undone(play: Play) -> None:
     deployment.set_status("Completed")
     for _ in range(2):
         play.later(700.0)
-        play("tick", event("tick"))
+        play.a_round_of_ticks()
 
 
 def a_job_outside_sagemaker(play: Play) -> None:
@@ -184,11 +191,10 @@ def a_job_outside_sagemaker(play: Play) -> None:
     some = recorded_objects()[:40]
     play.deployment.put(some)
     play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
-    for _ in range(2):
-        play("tick", event("tick"))
-        play.later(700.0)
+    play.later(700.0)
+    play.a_round_of_ticks()
     play.deployment.create_training_job()
-    play("tick", event("tick"))
+    play.a_round_of_ticks()
 
 
 def an_end_that_the_profile_tells(play: Play) -> None:
@@ -229,7 +235,8 @@ def recorded() -> Mapping[str, Recorded]:
     for scenario in SCENARIOS:
         with mock_aws(), pytest.MonkeyPatch.context() as patch:
             recorder = Recorder(patch)
-            scenario(Play(Deployment(offline_clients(), patch, Printed()), recorder, patch))  # type: ignore[arg-type]
+            deployment = Deployment(offline_clients(), patch, Printed())  # type: ignore[arg-type]  # as far as it is asked
+            scenario(Play(deployment, recorder, patch))
             for function, permissions in recorder.seen.items():
                 found[function].permissions.update(permissions)
                 found[function].requests.update(recorder.asked[function])

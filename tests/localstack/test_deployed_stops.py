@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.localstack
 
-GRACE_S = 12
+GRACE_S = 20
 ITEM = {"TrainingJobName": "*", "RuleTarget": "stops"}
 
 

@@ -160,12 +160,11 @@ def peak_bytes(words: list[str], cores: int) -> int:
 def start(words: list[str], cores: int) -> subprocess.Popen[bytes]:
     """Start a command on so many cores."""
     chosen = sorted(os.sched_getaffinity(0))[:cores]
-    # The words are this file's own, and this process has no threads.
-    return subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(
         words,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: os.sched_setaffinity(0, chosen),  # noqa: PLW1509
+        preexec_fn=lambda: os.sched_setaffinity(0, chosen),  # noqa: PLW1509 -- no threads here
     )
 
 

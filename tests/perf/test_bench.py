@@ -149,7 +149,7 @@ def test_import_of_the_evaluator() -> None:
     def run(code: str) -> float:
         # The code is one of the two literals below.
         command = [sys.executable, "-c", code]
-        return best_of(lambda: subprocess.run(command, env=environment, cwd=handler, check=True), 5)  # noqa: S603
+        return best_of(lambda: subprocess.run(command, env=environment, cwd=handler, check=True), 5)
 
     seconds = run("import handler") - run("pass")
     show(f"import of the evaluator: {seconds:.2f} s (limit {IMPORT_LIMIT_S})")

@@ -7,7 +7,7 @@ from tests.support.small_job import BUCKET, JOB, Upload, uploads
 from trainguard.engine.lifecycle import Lifecycle
 from trainguard.engine.registrar import Registrar
 from trainguard.engine.tick import DOUBTED_EVERY
-from trainguard.records import RuleRow
+from trainguard.records import JobRecord, RuleRow
 
 END_MARK = uploads()[-1]
 
@@ -47,10 +47,10 @@ def registrar(network: Network) -> Registrar:
     )
 
 
-def told_by_event(network: Network) -> None:
-    """Let a state change event of the job arrive."""
+def told_by_event(network: Network) -> JobRecord | None:
+    """Let a state change event of the job arrive; return its item."""
     world = network.world
-    Lifecycle(
+    return Lifecycle(
         jobs=world.jobs,
         nodes=world.nodes,
         tasks=world.tasks,

@@ -11,7 +11,7 @@ HOUR_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop that was granted: of which job, and when (epoch seconds)."""
+    """A stop that was granted: of which job, as `StopCase.identity` names it, and when (epoch seconds)."""
 
     job: str
     at: float
@@ -20,19 +20,22 @@ class Stop:
 def admit(stops: Mapping[str, Stop], fire_id: str, job: str, *, now: float, limit: int) -> dict[str, Stop] | None:
     """Return the stops of the last hour with that of a fire among them; None when ``limit`` leaves no room for it.
 
+    A job is counted once: several rules often fire on it within the same minute, and each asks.
+
     Parameters
     ----------
     stops : Mapping
         The stops granted so far, by fire.
-    fire_id, job : str
+    fire_id : str
+    job : str
+        Names one job of all that were ever created, in any account and Region.
     now : float
         Epoch seconds; what was granted an hour ago or longer no longer counts.
     limit : int
         How many stops an hour may have.
     """
     recent = {each: stop for each, stop in stops.items() if now - stop.at < HOUR_S}
-    if fire_id in recent:
-        return recent
-    if len(recent) >= limit:
+    is_counted = fire_id in recent or any(stop.job == job for stop in recent.values())
+    if len(recent) + (not is_counted) > limit:
         return None
-    return {**recent, fire_id: Stop(job, now)}
+    return recent if is_counted else {**recent, fire_id: Stop(job, now)}

@@ -5,18 +5,19 @@ from trainguard.ports import Journal
 from trainguard.records import AlertKind
 
 
-def count_stop(request: AlertRequest, journal: Journal) -> None:
+def count_stop(request: AlertRequest, journal: Journal, *, sent: bool = True) -> None:
     """Count the stop that an alert tells of: made, failed, announced, in dry run, or refused.
 
     A refusal counts where the owner has asked for stops by this rule: that others are not stopped is no news, and would
-    hide those that were wanted and not made. An alert that tells of no stop counts nothing.
+    hide those that were wanted and not made. An alert that tells of no stop counts nothing, nor does a warning that is
+    not ``sent``: the stop is refused for it, and counted then.
     """
     fire, decision, stop = request.fire, request.decision, request.stop
     if stop.made:
         what = "stops_made"
     elif decision.stop:
         what = "stops_failed"
-    elif fire.kind is AlertKind.WARNING:
+    elif fire.kind is AlertKind.WARNING and sent:
         what = "stops_announced"
     elif decision.decision == "dry-run":
         what = "stops_in_dry_run"

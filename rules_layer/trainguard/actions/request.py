@@ -104,3 +104,8 @@ class StopCase(msgspec.Struct, rename="camel"):
     job_created_at: str | None = None
     policy: JobPolicy = JobPolicy()
     attempt: Literal["first", "final"] = "first"
+
+    @property
+    def identity(self) -> str:
+        """Name of this one job: SageMaker gives the name and ARN of a deleted job away again."""
+        return f"{self.job_arn} {self.job_created_at}"

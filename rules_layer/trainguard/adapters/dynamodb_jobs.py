@@ -108,6 +108,15 @@ class DynamoJobs:
         known = present(_times(record) | {"InstanceCount": integer_or_none(record.instance_count)})
         self._table.update(_key(record.job), assignments(columns | known), condition)
 
+    def ask(self, job: str, at: float, every_s: float) -> bool:
+        """Take note that SageMaker is asked about the job; False when that was done less than ``every_s`` before."""
+        times = {":at": text(iso_from_epoch(at)), ":before": text(iso_from_epoch(at - every_s))}
+        return self._table.update(
+            _key(job),
+            Expression("SET #asked = :at", {"#asked": "AskedAt"}, times),
+            Expression(f"{_EXISTS} AND (attribute_not_exists(#asked) OR #asked <= :before)", _NAME),
+        )
+
     def touch(self, job: str, last_object_at: float) -> None:
         """Move LastObjectAt forward; never back."""
         at = text(iso_from_epoch(last_object_at))
@@ -117,15 +126,20 @@ class DynamoJobs:
             Expression(f"{_EXISTS} AND (attribute_not_exists(#last) OR #last < :last)", _NAME),
         )
 
-    def raise_episode(self, job: str, rule: str, seen: int) -> None:
-        """Set the rule's episode to ``seen + 1`` if it is still ``seen``; a lost race is not an error."""
+    def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
+        """Set the rule's episode to ``seen + 1`` if it, and the generation, is still the same."""
         unseen = " OR attribute_not_exists(#episodes.#rule)" if seen == 0 else ""
+        still = Expression(f"{_EXISTS} AND (#episodes.#rule = :seen{unseen})", _NAME, {":seen": integer(seen)})
+        same = Expression(" AND attribute_not_exists(#generation)", {"#generation": "Generation"})
+        if generation:
+            values = {":generation": integer(generation)}
+            same = Expression(" AND #generation = :generation", {"#generation": "Generation"}, values)
         self._table.update(
             _key(job),
             Expression(
                 "SET #episodes.#rule = :next", {"#episodes": "Episodes", "#rule": rule}, {":next": integer(seen + 1)}
             ),
-            Expression(f"{_EXISTS} AND (#episodes.#rule = :seen{unseen})", _NAME, {":seen": integer(seen)}),
+            still.joined(same),
         )
 
     def active(self) -> list[str]:
@@ -196,6 +210,7 @@ def _columns(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "TuningJob": text_or_none(record.tuning_job),
         "JobFileFault": text_or_none(record.file_fault),
         "Generation": integer_or_none(record.generation or None),
+        "AskedAt": _time(record.asked_at),
         **_asks(record),
         **_configuration(record),
         **_times(record),
@@ -277,6 +292,7 @@ def _record(item: "Item") -> JobRecord:
             close_asks=columns.integer_or_none("CloseAsks") or 0,
             close_asked_at=_epoch(columns, "CloseAskedAt"),
             generation=columns.integer_or_none("Generation") or 0,
+            asked_at=_epoch(columns, "AskedAt"),
         )
 
 

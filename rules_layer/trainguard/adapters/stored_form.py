@@ -27,6 +27,7 @@ def stored_job(record: JobRecord) -> JobRecord:
         ended_at=to_millisecond(record.ended_at),
         last_object_at=to_millisecond(record.last_object_at),
         close_asked_at=to_millisecond(record.close_asked_at),
+        asked_at=to_millisecond(record.asked_at),
     )
 
 

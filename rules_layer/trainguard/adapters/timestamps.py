@@ -1,10 +1,11 @@
 """Times as a person reads them in the console and as DynamoDB can compare them: ISO-8601 UTC, fixed width."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_S = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds()
-_LAST_S = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - _EPOCH).total_seconds()
+from trainguard.engine.moments import EPOCH, iso_time
+
+_FIRST_S = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()
+_LAST_S = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - EPOCH).total_seconds()
 
 
 def iso_from_epoch(epoch_s: float) -> str:
@@ -13,9 +14,7 @@ def iso_from_epoch(epoch_s: float) -> str:
     All results have the same width, so text order is time order. Times outside the calendar become its first or last
     millisecond.
     """
-    milliseconds = round(min(max(epoch_s, _FIRST_S), _LAST_S) * 1000)
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return iso_time(min(max(epoch_s, _FIRST_S), _LAST_S))
 
 
 def epoch_from_iso(text: str) -> float:
@@ -23,7 +22,7 @@ def epoch_from_iso(text: str) -> float:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"time {text!r} has no offset, expected for example 2026-01-31T12:00:00.000Z")
-    return (moment - _EPOCH).total_seconds()
+    return (moment - EPOCH).total_seconds()
 
 
 def to_millisecond(epoch_s: float | None) -> float | None:

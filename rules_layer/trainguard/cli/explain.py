@@ -26,7 +26,7 @@ from trainguard.cli.job_rows import NODES_SHOWN, Configuration, read_job, told_c
 from trainguard.cli.names import ALL_RULE_NAMES, rule_named
 from trainguard.cli.outlook import Patience
 from trainguard.cli.rows import told_number, told_time
-from trainguard.rules.units import show_duration, show_percent
+from trainguard.rules.units import counted, show_duration, show_percent
 
 _FOREIGN = (
     "{} is no rule of TrainGuard's: --rules-package, with the package that was deployed, tells when it fires and what "
@@ -65,7 +65,8 @@ def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
     blocks += _section("What was done", _done(told, now))
     if told.done is not None and told.done.report_uri is not None:
         blocks.append(Line(f"  {told.done.report_uri}", whole=True))
-    blocks += told_configuration(_configuration(told), told.rule)
+    configuration = Configuration(setting_faults=told.setting_faults, rules_elsewhere=told.rules_elsewhere)
+    blocks += told_configuration(configuration, told.rule)
     blocks += _section("What to do", [told.advice] if told.advice else [])
     blocks += _section("What comes", told.outlook)
     return [*blocks, Heading("Parameters"), Grid(_PARAMETERS, [_parameter(each) for each in told.parameters])]
@@ -112,8 +113,8 @@ def _history(told: Explanation, now: float) -> str:
     if not told.times_fired:
         return ""
     times = "once" if told.times_fired == 1 else f"{told.times_fired} times"
-    ended = f"; {told.episodes_ended} episodes have ended" if told.episodes_ended else ""
-    return f"{times}, last at {_when(told.fired_at, now)}; seen at {told.violations:,} evaluations{ended}"
+    ended = f"; {counted(told.episodes_ended, 'episode')} ended" if told.episodes_ended else ""
+    return f"{times}, last at {_when(told.fired_at, now)}; seen at {counted(told.violations, 'evaluation')}{ended}"
 
 
 def _shares(told: Explanation) -> str:
@@ -129,13 +130,7 @@ def _held_back(told: Explanation) -> str:
     """Say what does not come of the rule's findings."""
     if told.is_staged:
         return "It is staged: what it finds is recorded; nobody is told, and nothing is stopped."
-    return "It is muted: nobody is told of what it finds, but of a stop." if told.is_muted else ""
-
-
-def _configuration(told: Explanation) -> Configuration:
-    return Configuration(
-        setting_faults=told.setting_faults, rules_elsewhere=told.rules_elsewhere, rule_places={}, staged=[], muted=[]
-    )
+    return "It is muted: nobody is told of what it finds, except of a stop." if told.is_muted else ""
 
 
 def _done(told: Explanation, now: float) -> list[str]:
@@ -170,7 +165,9 @@ def _nodes(nodes: Sequence[NodeState], now: float) -> list[Block]:
     told = ", ".join(f"{amount} {status}" for status, amount in counts.items())
     blocks: list[Block] = [Heading(f"Nodes ({len(nodes)}: {told})"), Grid(columns, rows)]
     if len(nodes) > NODES_SHOWN:
-        blocks.append(Line(f"… and {len(nodes) - NODES_SHOWN} nodes more, which are better. All are in --json."))
+        blocks.append(
+            Line(f"… and {counted(len(nodes) - NODES_SHOWN, 'node')} more, none of them worse. All are in --json.")
+        )
     return blocks
 
 

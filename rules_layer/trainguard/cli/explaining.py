@@ -7,7 +7,6 @@ import msgspec
 
 from trainguard.cli.answer import SCHEMA_VERSION
 from trainguard.cli.in_force import ParameterInForce, Value, in_force, told_value
-from trainguard.cli.job_rows import configuration_of
 from trainguard.cli.names import similar
 from trainguard.cli.outlook import Patience, outlook, patience_of
 from trainguard.cli.rows import StopEntry, by_node, has_fired, iso, stop_entry, told_number
@@ -31,6 +30,22 @@ _MEANINGS = {
 _OVER = "It has fired, and is over: judged again, its condition does not hold."
 _NOTHING_READ = "No profile object of the job was read yet."
 _FIXED_UNITS = {"%": " %", "": ""}
+_OF_ROW = (
+    "status",
+    "severity",
+    "reason",
+    "measured",
+    "threshold",
+    "worst",
+    "data_points",
+    "times_fired",
+    "violations",
+    "affected_percent",
+    "wasted_percent",
+    "cost_lost",
+    "advice",
+)
+"""What an explanation has as the row has it."""
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,49 +165,35 @@ def explain(
     """
     subject = _subject(job, rows, rule, node)
     row = subject.row
-    plan = plan_rules(record or JobRecord(job=job, arn="", bucket="", prefix=""))
-    settings = {} if record is None else record.rule_settings
-    sources = {} if record is None else record.setting_sources
+    known = record or JobRecord(job=job, arn="", bucket="", prefix="", active=False)
+    plan = plan_rules(known)
     values = row.parameters or _planned(plan, rule)
-    parameters = in_force(rule, values, settings, tagged=replayed_job(job) is None, sources=sources)
-    active = record is not None and record.active
-    configuration = configuration_of(record)
+    tagged = replayed_job(job) is None
+    alerts = known.policy.alerts
     return Explanation(
         generated_at=str(iso(now)),
         job=job,
         rule=rule,
         node=node,
-        status=row.status,
-        severity=row.severity,
+        **{name: getattr(row, name) for name in _OF_ROW},
         meaning=_OVER if row.status is Status.OK and has_fired(row) else _MEANINGS[row.status],
-        reason=row.reason,
         fires_when=condition(rule, values),
-        measured=row.measured,
-        threshold=row.threshold,
         comparison=comparison(row, values),
-        worst=row.worst,
-        data_points=row.data_points,
-        patience=patience_of(row, plan.interval_s if active else None),
+        patience=patience_of(row, plan.interval_s if known.active else None),
         evaluated_through=iso(row.evaluated_through),
         fired_at=iso(row.fired_at),
-        times_fired=row.times_fired,
-        episodes_ended=0 if record is None else record.episodes.get(rule, 0),
-        violations=row.violations,
-        affected_percent=row.affected_percent,
-        wasted_percent=row.wasted_percent,
-        cost_lost=row.cost_lost,
+        episodes_ended=known.episodes.get(rule, 0),
         done=_done(subject.of_job),
         stop=None if subject.of_job is None else stop_entry(subject.of_job),
         evaluated=None if record is None else record.policy.evaluated,
         evaluated_because=None if record is None else record.policy.why,
-        is_staged=record is not None and record.policy.alerts.is_staged(rule),
-        is_muted=record is not None and record.policy.alerts.is_muted(rule),
-        setting_faults=configuration.setting_faults,
-        rules_elsewhere=configuration.rules_elsewhere,
+        is_staged=alerts.is_staged(rule),
+        is_muted=alerts.is_muted(rule),
+        setting_faults=list(known.faults),
+        rules_elsewhere=dict(known.rules_elsewhere),
         outlook=outlook(row, plan, record),
-        advice=row.advice,
         nodes=[_node_state(stored.row) for stored in subject.nodes],
-        parameters=parameters,
+        parameters=in_force(rule, values, known.rule_settings, tagged=tagged, sources=known.setting_sources),
     )
 
 

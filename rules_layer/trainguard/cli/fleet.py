@@ -18,6 +18,7 @@ from trainguard.report.fleet import Fleet, build_fleet
 from trainguard.report.fleet_document import FleetJob, FleetReport, FleetTotals
 from trainguard.report.fleet_files import encode_fleet
 from trainguard.report.html.fleet import render_fleet
+from trainguard.rules.units import counted
 
 _PAGE, _DOCUMENT = ".html", ".json"
 _DEFAULT = "fleet.html"
@@ -119,7 +120,7 @@ def _lost(totals: FleetTotals) -> Cell:
     share = "" if totals.wasted_share is None else f", {_share(totals.wasted_share)} of the instance hours"
     if totals.lost is None or totals.spent is None:
         return Cell(f"no price is known of any job{share}")
-    unpriced = f"; no price is known of {totals.unpriced:,} jobs" if totals.unpriced else ""
+    unpriced = f"; no price is known of {counted(totals.unpriced, 'job')}" if totals.unpriced else ""
     return Cell(f"at least {totals.currency} {totals.lost:,.2f} of {totals.spent:,.2f}{share}{unpriced}")
 
 

@@ -12,6 +12,7 @@ from trainguard.cli.names import unknown_job
 from trainguard.cli.rows import StopEntry, has_fired, told_time
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord
+from trainguard.rules.units import counted
 
 NODES_SHOWN = 8
 """A person reads so many nodes of a rule one by one; of more, those that are well are counted."""
@@ -31,11 +32,9 @@ _DECISIONS = {
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """What of a job's configuration does not do what it seems to; ``rules_elsewhere`` maps configured rules to why."""
 
-    setting_faults: list[str]
-    rules_elsewhere: dict[str, str]
-    rule_places: dict[str, str]
-    staged: list[str]
-    muted: list[str]
+    setting_faults: list[str] = []
+    rules_elsewhere: dict[str, str] = {}
+    rule_places: dict[str, str] = {}
 
 
 def read_job(stores: Stores, job: str) -> tuple[JobRecord | None, list[StoredRow]]:
@@ -62,13 +61,11 @@ def read_whole_job(stores: Stores, record: JobRecord) -> Sequence[StoredRow]:
 def configuration_of(record: JobRecord | None) -> Configuration:
     """Return what a job's item says of its configuration; nothing where the item has expired."""
     if record is None:
-        return Configuration(setting_faults=[], rules_elsewhere={}, rule_places={}, staged=[], muted=[])
+        return Configuration()
     return Configuration(
         setting_faults=list(record.faults),
         rules_elsewhere=dict(record.rules_elsewhere),
         rule_places=dict(record.rule_places),
-        staged=list(record.policy.alerts.staged),
-        muted=list(record.policy.alerts.muted),
     )
 
 
@@ -79,7 +76,7 @@ def shown_nodes(nodes: Sequence[StoredRow]) -> tuple[Sequence[StoredRow], str]:
     shown, rest = nodes[:NODES_SHOWN], nodes[NODES_SHOWN:]
     counts = Counter(stored.row.status.value for stored in rest)
     told_counts = ", ".join(f"{amount} {status}" for status, amount in counts.items())
-    return shown, f"… and {len(rest)} nodes more: {told_counts}. All of them are in --json."
+    return shown, f"… and {counted(len(rest), 'node')} more: {told_counts}. All of them are in --json."
 
 
 def told_stop(stop: StopEntry | None, fire_id: str | None, now: float) -> str:

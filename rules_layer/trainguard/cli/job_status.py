@@ -94,6 +94,8 @@ def job_answer(stores: Stores, job: str, *, nodes: bool, now: float) -> Answer:
         evaluated=None if record is None else record.policy.evaluated,
         evaluated_because=None if record is None else record.policy.why,
         **msgspec.structs.asdict(configuration),
+        staged=[] if record is None else list(record.policy.alerts.staged),
+        muted=[] if record is None else list(record.policy.alerts.muted),
         tuning_job=None if record is None else record.tuning_job,
     )
     blocks: list[Block] = [Heading(job), Facts(_facts(record, report, now))]

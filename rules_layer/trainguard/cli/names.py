@@ -7,6 +7,7 @@ from trainguard.errors import UnknownJobError, UnknownNameError
 from trainguard.ports import Jobs
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
+from trainguard.rules.units import counted
 
 ALL_RULE_NAMES = (*RULE_NAMES, PROFILER_REPORT)
 OWN_RULES = "A rule of your own is known here with --rules-package DIR, or --rule MODULE:CLASS."
@@ -54,4 +55,4 @@ def unknown_job(job: str, jobs: Jobs) -> UnknownNameError | UnknownJobError:
     names = [record.job for record in jobs.all()]
     if not names:
         return UnknownJobError(job)
-    return UnknownNameError("job", job, f"the table of {len(names):,} jobs", similar(job, names))
+    return UnknownNameError("job", job, f"the table of {counted(len(names), 'job')}", similar(job, names))

@@ -20,6 +20,7 @@ from trainguard.telemetry.keys import ProfileRoot
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What was asked for; ``as_report`` takes ``report.json`` instead of the page."""

@@ -14,8 +14,8 @@ from trainguard.cli.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
 from trainguard.errors import ParameterFileError
 from trainguard.ports import RuleConfiguration
-from trainguard.report.words import counted
 from trainguard.rules.parameters import canonical_rule
+from trainguard.rules.units import counted
 from trainguard.settings.document import read_document
 from trainguard.settings.faults import NO_PLACE, SettingFault
 from trainguard.settings.resolve import resolve

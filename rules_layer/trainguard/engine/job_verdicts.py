@@ -58,7 +58,8 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
         return rule.judge(shown(rule, view), parameters)
 
     fires = slots.run(None, judge, through=streams.through or 0.0, interval_s=plan.interval_s)
-    of_job = {each.rule: _settled(each, streams) for each in slots.verdicts(judge, interval_s=plan.interval_s)}
+    of_job = {each.rule: _settled(each, plan, streams) for each in slots.verdicts(judge, interval_s=plan.interval_s)}
+    fires = [_as_known(fire, of_job[fire.rule], streams) for fire in fires]
     verdicts = []
     for rule in plan.rules:
         parts = dict(by_node.get(rule, {}))
@@ -103,17 +104,30 @@ def _started_at(job: JobRecord, streams: JobStreams) -> float | None:
     return min((at for at in starts if at is not None), default=None)
 
 
-def _settled(verdict: Verdict, streams: JobStreams) -> Verdict:
+def _settled(verdict: Verdict, plan: RulePlan, streams: JobStreams) -> Verdict:
     """Count one violation an episode: how often a tick looks at a job is no property of the job.
 
-    What is found on one node alone is known as far as that node was heard of.
+    What is found on one node alone is known as far as that node was heard of, and what is found in framework events as
+    far as those were.
     """
     episode = verdict.episode
     node = (verdict.judgement.worst or JOB_NODE).partition("/")[0]
-    named = [each.state.through for each in (streams.system.get(node), streams.framework.get(node)) if each is not None]
-    through = max((mark for mark in named if mark is not None), default=streams.through)
+    joined = any(rule.name == verdict.rule for rule in plan.joined)
+    read = (streams.framework,) if joined else (streams.system, streams.framework)
+    named = [of_kind[node].state.through for of_kind in read if node in of_kind]
+    furthest = streams.framework_through if joined else streams.through
+    through = max((mark for mark in named if mark is not None), default=furthest)
     episode = msgspec.structs.replace(episode, violations=episode.times_fired, judged=0)
     return replace(verdict, episode=episode, through=through)
+
+
+def _as_known(fire: Fire, verdict: Verdict, streams: JobStreams) -> Fire:
+    """Let a fire of the whole job be as old as what it is known from: its row's EvaluatedThrough, then and before.
+
+    Else a row that speaks of the fire would look older than it, and a stop would wait in vain for a newer one.
+    """
+    marks = [mark for mark in (verdict.through, streams.state.through.get(fire.rule)) if mark is not None]
+    return replace(fire, at=max(marks, default=fire.at))
 
 
 def job_view(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[JobView, dict[str, str]]:
@@ -168,7 +182,8 @@ def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
     if rule in plan.faults:
         judgement = Judgement(Status.ERROR, str(plan.faults[rule]))
     elif job.framework_expected or all(rule != each.name for each in plan.framework):
-        judgement = Judgement(Status.WAITING_FOR_DATA, "no profile object that the rule needs was read yet.")
+        family = "framework" if any(rule == each.name for each in plan.framework) else "system"
+        judgement = Judgement(Status.WAITING_FOR_DATA, f"no {family} metrics were read.")
     else:
         judgement = Judgement(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
     return Verdict(rule, judgement, Episode())

@@ -12,7 +12,7 @@ import msgspec
 
 from trainguard.engine.closing import begin_close
 from trainguard.engine.registrar import Registrar
-from trainguard.engine.registration import lies_elsewhere, profile_place, with_description
+from trainguard.engine.registration import is_another, lies_elsewhere, profile_place, with_description
 from trainguard.ports import Jobs, Journal, NodeStates, TaskQueue, TrainingJobDescription, TrainingJobs
 from trainguard.records import JobRecord
 
@@ -39,6 +39,9 @@ class Lifecycle:
         if known is None:
             self.journal.count("jobs_elsewhere", job=job, reason=f"its profile is not in bucket {self.bucket}")
             return None
+        if is_another(known, description):
+            reason = "SageMaker gave the name to a later job, which is not followed"
+            self.journal.count("names_given_again", job=job, reason=reason)
         current = with_description(known, description)
         if current.status.is_final and current.active:
             return self._close(current)

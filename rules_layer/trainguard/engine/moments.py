@@ -1,8 +1,15 @@
 """Times in what leaves the engine: ISO 8601, in UTC. Light to import: who decides or tells reads no rules."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso_time(epoch_s: float) -> str:
-    """Return a time as ISO 8601 in UTC with milliseconds."""
-    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return a time as ``YYYY-MM-DDThh:mm:ss.mmmZ``, rounded to the millisecond.
+
+    All results have the same width, so text order is time order; the tables hold times in the same form, and a fire is
+    compared with what a row says of the same moment.
+    """
+    moment = EPOCH + timedelta(milliseconds=round(epoch_s * 1000))
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -33,6 +33,9 @@ SETTINGS = "Settings"
 _MOST_SHOWN, _MOST_SENT = 5, 20
 """So many faults a notice has in its text, and in its document: SNS takes 256 kB, of all protocols together."""
 
+ASKED_EVERY_S = 300.0
+"""SageMaker is asked this rarely about one job because of objects that are not judged."""
+
 _ADVICE = (
     "Correct it for the next job: settings are read once, when a job becomes known. "
     "`trainguard params validate` checks them before a job starts."
@@ -55,17 +58,20 @@ class Registrar:
 
         A job that SageMaker does not know (a profile copied into the bucket, a cluster of one's own) has no tags, and
         can never be stopped. SageMaker is asked about it again when there is news of it (``told``), when it is closed,
-        and when objects come from another place: it may have come to know a job of that name.
+        and now and then when objects come from another place, or for a job that is not evaluated: it may have come to
+        know a job of that name.
 
-        Returns None for objects in another bucket than the one that the job's configuration names. Raises
-        PortUnavailableError when its settings cannot be read now: no job is registered with less than was configured.
+        A job whose configuration names another bucket than the objects' is not evaluated, as its item says; None when
+        what was met under its name before was. Raises PortUnavailableError when its settings cannot be read now: no job
+        is registered with less than was configured.
         """
         known = self.jobs.load(root.job)
-        if known is not None and not (known.is_outside and (told or _is_doubtful(known, bucket, root))):
+        if known is not None and not (known.is_outside and (told or self._is_doubtful(known, bucket, root))):
             return known
         description = self.training_jobs.describe(root.job)
         if description is not None and lies_elsewhere(description, bucket):
-            return None
+            known = known or self.jobs.register(self._elsewhere(description, bucket, root))
+            return None if known.policy.evaluated else known
         if known is not None:
             return self.recognise(known, description)
         return self.register(description, bucket=bucket, root=root)
@@ -111,10 +117,31 @@ class Registrar:
             self.journal.count("configuration_faults", job=registered.job, reason=fault)
         return registered
 
+    def _is_doubtful(self, known: JobRecord, bucket: str, root: ProfileRoot) -> bool:
+        """Whether SageMaker is to be asked if objects are of another job than the one outside that has their name.
 
-def _is_doubtful(known: JobRecord, bucket: str, root: ProfileRoot) -> bool:
-    """Whether objects may be of another job than the one outside SageMaker that has their name."""
-    return not known.active or (known.bucket, known.prefix) != (bucket, root.prefix)
+        Anybody may write any number of objects that are not judged: for those it is asked once in a while.
+        """
+        if known.policy.evaluated and (known.bucket, known.prefix) == (bucket, root.prefix):
+            return not known.active
+        now = self.now()
+        if known.asked_at is not None and now - known.asked_at < ASKED_EVERY_S:
+            return False
+        return self.jobs.ask(root.job, now, ASKED_EVERY_S)
+
+    def _elsewhere(self, description: TrainingJobDescription, bucket: str, root: ProfileRoot) -> JobRecord:
+        """Return the item of objects that bear the name of a job whose profile belongs into another bucket."""
+        now = self.now()
+        return JobRecord(
+            job=root.job,
+            arn=f"{OUTSIDE_ARN}{root.job}",
+            bucket=bucket,
+            prefix=root.prefix,
+            active=False,
+            expires_at=expiry(None, now),
+            policy=JobPolicy(evaluated=False, why=f"its profile belongs into {description.profile_uri}"),
+            asked_at=now,
+        )
 
 
 def describe_record(

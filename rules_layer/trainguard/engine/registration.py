@@ -16,11 +16,22 @@ __all__ = [
     "NAMESPACE",
     "STOP_ALLOWED",
     "STOP_TAG",
+    "is_another",
     "lies_elsewhere",
     "profile_place",
     "stop_allowed",
     "with_description",
 ]
+
+_SAME_MOMENT_S = 1.0
+"""Times of creation this close are one: they are stored to the millisecond."""
+
+
+def is_another(record: JobRecord, description: TrainingJobDescription) -> bool:
+    """Whether another job is described than the item's, which was deleted: its name was given away again."""
+    if record.created_at is None or description.created_at is None:
+        return False
+    return abs(description.created_at - record.created_at) > _SAME_MOMENT_S
 
 
 def profile_place(description: TrainingJobDescription) -> tuple[str, ProfileRoot] | None:
@@ -48,11 +59,14 @@ def with_description(record: JobRecord, description: TrainingJobDescription | No
     """Return the item with the status, times and size that are said of the job now; a final status stays.
 
     A cluster that has shrunk is as large as it ever was: the nodes that left have profiles too. Of a job of which
-    nothing is said, and of one whose own file cannot be used, only that changes.
+    nothing is said, and of one whose own file cannot be used, only that changes. One whose name SageMaker gave to a
+    later job has ended, and nothing that is said of that one holds for it.
     """
     fault = None if description is None else description.file_fault
     if description is None or fault is not None:
         return replace(record, file_fault=fault) if record.file_fault != fault else record
+    if is_another(record, description):
+        return replace(record, closing=True)
     status = record.status if record.status.is_final else description.status
     counts = [count for count in (record.instance_count, description.instance_count) if count is not None]
     return replace(

@@ -32,6 +32,12 @@ def news_of(
     return news
 
 
+def told_over(state: JobState, rule: str, episode: int) -> bool:
+    """Whether people were told that an episode of the job is over: what holds from then on is another one."""
+    told = state.told.get(rule)
+    return told is not None and told.episode == episode and told.cleared
+
+
 def _of_finding(
     job: JobRecord, verdict: Verdict, finding: Finding, state: JobState, *, at: float
 ) -> Iterator[OutboxEntry]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from zlib import crc32
 
 from trainguard.engine.closing import begin_close, close_task
@@ -12,6 +13,7 @@ from trainguard.engine.registration import lies_elsewhere, with_description
 from trainguard.engine.silence import ends_episode
 from trainguard.engine.streams import JobStreams
 from trainguard.engine.summary import Summariser, Summary, missing_streams
+from trainguard.engine.telling import told_over
 from trainguard.ports import NodeTask, Services, Timing
 from trainguard.records import JobRecord, NodeKey
 from trainguard.telemetry.keys import ProfileRoot
@@ -28,8 +30,17 @@ ABANDONED_S = 86_400.0
 """A job that SageMaker does not know, and that writes nothing for this long, has ended."""
 
 
+LONG_SILENT_S = 1_200.0
+"""After this long a job is asked about in fewer ticks: it may wait for its instances, or write nothing."""
+
 DOUBTED_EVERY = 5
-"""In every so many ticks SageMaker is asked whether it has come to know a job that was met without it."""
+"""In every so many ticks SageMaker is asked about a job that has long been silent, or that was met without it."""
+
+MOST_DOUBTED = 100
+"""So many of the active jobs have their turn in one tick, and the turns come more rarely when there are many jobs.
+
+SageMaker answers a few calls in a second, and one account's share is for all who ask.
+"""
 
 NEWS_S = 60.0
 """A job whose watermark moved by less has no news for its LastObjectAt."""
@@ -70,12 +81,13 @@ class Tick:
         names = self._services.jobs.active()
         first = int(self._timing.now() // TICK_S) % max(len(names), 1)
         names = [*names[first:], *names[:first]]
+        every = max(DOUBTED_EVERY, ceil(len(names) / MOST_DOUBTED))
         for name in names:
             if not self._timing.has_time():
                 self._services.journal.count("ticks_unfinished", reason=f"no time for job {name} and those after it")
                 break
             try:
-                tasks += self._look_after(name)
+                tasks += self._look_after(name, every)
             except Exception as error:
                 # Whatever is wrong with one job, the others must be looked after.
                 failed[name] = f"{type(error).__name__}: {error}"
@@ -84,7 +96,7 @@ class Tick:
             self._services.journal.count("active_jobs", len(names))
         return TickOutcome(len(names), failed, tasks)
 
-    def _look_after(self, name: str) -> int:
+    def _look_after(self, name: str, doubted_every: int) -> int:
         job = self._services.jobs.load(name)
         if job is None or not job.active:
             return 0
@@ -99,7 +111,7 @@ class Tick:
         self._end_episodes(job, summary)
         tasks = self._wake(job, summary.streams)
         self._services.tasks.send(tasks)
-        return len(tasks) + self._reconcile(job, summary.streams)
+        return len(tasks) + self._reconcile(job, summary.streams, doubted_every)
 
     def _touch(self, job: JobRecord, through: float | None) -> None:
         """Let the job's item say how far its profile goes, at most once a minute of it."""
@@ -107,11 +119,15 @@ class Tick:
             self._services.jobs.touch(job.job, through)
 
     def _end_episodes(self, job: JobRecord, summary: Summary) -> None:
-        """Raise the episode of a rule that was alerted once it has ended, or begun anew."""
+        """Raise the episode of a rule that was alerted once it has ended, or begun anew.
+
+        Also where a tick told that it is over and died, and its condition has come back since.
+        """
         for verdict in summary.verdicts:
             current = job.episodes.get(verdict.rule, 0)
-            if verdict.episode.alerted == current and ends_episode(verdict):
-                self._services.jobs.raise_episode(job.job, verdict.rule, current)
+            ended = ends_episode(verdict) or told_over(summary.streams.state, verdict.rule, current)
+            if verdict.episode.alerted == current and ended:
+                self._services.jobs.raise_episode(job.job, verdict.rule, current, generation=job.generation)
 
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for nodes that have been silent: to close, or to apply what waits."""
@@ -131,7 +147,7 @@ class Tick:
         watched = streams.state.watched.get(key.node_kind)
         return 0.0 if watched is None else now - watched.since
 
-    def _reconcile(self, job: JobRecord, streams: JobStreams) -> int:
+    def _reconcile(self, job: JobRecord, streams: JobStreams, doubted_every: int) -> int:
         """Ask about a job that has gone silent: the event that says that it ended may be lost.
 
         A job outside SageMaker that never says that it has ended has ended when it writes nothing for a day. One that
@@ -139,8 +155,9 @@ class Tick:
         """
         now = self._timing.now()
         silence = min(self._silent_for(streams, key, now) for key in streams.records or [streams.own.key])
-        doubted = job.is_outside and _is_turn(job.job, now)
-        if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not doubted):
+        if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
+            return 0
+        if (job.is_outside or silence >= LONG_SILENT_S) and not _is_turn(job.job, now, doubted_every):
             return 0
         root = ProfileRoot(job.prefix, job.job)
         description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(job.job)
@@ -164,9 +181,9 @@ class Tick:
         begin_close(job, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=now)
 
 
-def _is_turn(job: str, now: float) -> bool:
+def _is_turn(job: str, now: float, every: int) -> bool:
     """Whether this tick asks about the job: each tick about other ones."""
-    return (int(now // TICK_S) + crc32(job.encode())) % DOUBTED_EVERY == 0
+    return (int(now // TICK_S) + crc32(job.encode())) % every == 0
 
 
 def _is_due(silent_s: float) -> bool:

@@ -21,7 +21,7 @@ from trainguard.report.marks import marks, unmarked
 from trainguard.report.not_collected import not_collected
 from trainguard.report.rule_entries import rule_entries
 from trainguard.report.verdict import verdict_of
-from trainguard.report.words import counted
+from trainguard.rules.units import counted
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.shown import Timelines

@@ -18,6 +18,9 @@ from trainguard.rules.units import show_percent
 
 Words = Callable[[Finding, Verdict], str]
 NO_REASON = "for no reason that the profile shows"
+_BETWEEN_SHARE = 0.5
+"""What lies between the steps is named where it is at least this part of what low GPUs waste."""
+
 BOTTLENECKS: Mapping[str, str] = {
     CPUBottleneck.name: "the CPU cores could not keep up with the GPUs",
     IOBottleneck.name: "the GPUs waited for storage or other I/O",
@@ -70,6 +73,19 @@ def hint_of(finding: Finding, quiet: Mapping[str, tuple[int, int]]) -> str | Non
     if rule is None or finding.wasted_share is None or shares[rule] < EXPLAINED_SHARE * finding.wasted_share:
         return None
     return f"in part because {BOTTLENECKS[rule]}, in {show_percent(100.0 * shares[rule])} of the points"
+
+
+def lies_between_steps(finding: Finding, between: float | None) -> bool:
+    """Tell whether low GPUs can be those of the time between steps: ``between``, 0 to 1, is its share of the loop."""
+    if finding.rule != LowGPUUtilization.name or finding.idle_node is not None:
+        return False
+    wasted = finding.wasted_share
+    return between is not None and wasted is not None and between >= _BETWEEN_SHARE * wasted
+
+
+def between_steps(share: float) -> str:
+    """Say what goes with low GPUs, where nothing else does."""
+    return f"with {show_percent(100.0 * share)} of the training loop between the steps, where batches are loaded"
 
 
 def in_words(finding: Finding, verdict: Verdict) -> str:

@@ -12,8 +12,8 @@ from trainguard.engine.system_session import MINUTE_LANE
 from trainguard.records import NodeRecord, Stream
 from trainguard.report.document import NodeCoverage
 from trainguard.report.judged import JudgedJob
-from trainguard.report.words import by_node, counted, faults_counted, listed, show_share, shown_time
-from trainguard.rules.units import show_duration
+from trainguard.report.words import by_node, faults_counted, listed, show_share, shown_time
+from trainguard.rules.units import counted, show_duration
 
 STREAMS: Mapping[Stream, str] = {"system": "system metrics", "framework": "framework events"}
 BAD_OBJECTS = "bad_objects"

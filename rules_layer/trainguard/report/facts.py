@@ -58,6 +58,19 @@ def last_step_end(judged: JudgedJob) -> float | None:
     return max(ends_us) / MICROSECONDS if ends_us else None
 
 
+def share_between_steps(judged: JudgedJob) -> float | None:
+    """Return the share, 0 to 1, of all processes' training loops in which none of their steps ran.
+
+    Of a job that was interrupted it is not known: its loops go on while there is no instance.
+    """
+    if judged.account.unpaid_s:
+        return None
+    states = _states(judged, OverallFrameworkMetrics.name, OverallFrameworkMetricsState).values()
+    loops = [loop for state in states for loop in state.loops]
+    wall_us = sum(loop.wall_us for loop in loops)
+    return sum(loop.others_us for loop in loops) / wall_us if wall_us else None
+
+
 def steps(judged: JudgedJob) -> int | None:
     """Return how many steps all processes took in all modes; None also where only one mode's were counted."""
     parameters = judged.plan.parameters.get(StepOutlier.name)

@@ -7,20 +7,22 @@ from trainguard.engine.findings import Finding
 from trainguard.records import Severity
 from trainguard.report.causes import (
     BOTTLENECKS,
+    between_steps,
     group_of,
     hint_of,
     in_words,
     joined_with,
+    lies_between_steps,
     looks_low,
     other_roots,
     wasted_share,
 )
 from trainguard.report.document import Level
-from trainguard.report.facts import gpu_use
+from trainguard.report.facts import gpu_use, share_between_steps
 from trainguard.report.judged import JudgedJob
 from trainguard.report.unjudged import Judged
-from trainguard.report.words import counted, listed
-from trainguard.rules.units import show_percent
+from trainguard.report.words import listed
+from trainguard.rules.units import counted, show_percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,10 @@ def _found(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> str:
     use = _use(judged)
     if not use or not looks_low(group):
         return in_words(root, verdict)
-    return joined_with(use, root, verdict, hint_of(root, _quiet_bottlenecks(judged)))
+    hint, between = hint_of(root, _quiet_bottlenecks(judged)), share_between_steps(judged)
+    if hint is None and between is not None and lies_between_steps(root, between):
+        hint = between_steps(between)
+    return joined_with(use, root, verdict, hint)
 
 
 def _quiet_bottlenecks(judged: JudgedJob) -> dict[str, tuple[int, int]]:

@@ -6,7 +6,7 @@ from trainguard.pricing.cost import Unpriced
 from trainguard.report.document import NotCollected, Scope
 from trainguard.report.facts import first_step_at, has_loader_events, has_operators, usage
 from trainguard.report.judged import JudgedJob
-from trainguard.report.words import clause, counted, listed
+from trainguard.report.words import clause, listed
 from trainguard.rules.batch_size import BatchSize
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.dataloader import Dataloader
@@ -15,7 +15,7 @@ from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.overall_system_usage import METRICS, OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.units import show_duration
+from trainguard.rules.units import counted, show_duration
 
 LONG_INTERVAL_S = 5.0
 """From this sampling interval on, what a point hides is worth a word."""

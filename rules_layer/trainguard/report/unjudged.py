@@ -7,10 +7,11 @@ from trainguard.engine.slots import JUDGED, shown_status
 from trainguard.records import Status
 from trainguard.report.coverage import stopped_nodes, unheard_nodes
 from trainguard.report.judged import JudgedJob
-from trainguard.report.words import counted, listed
+from trainguard.report.words import listed
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
 from trainguard.rules.overall_system_usage import OverallSystemUsage
+from trainguard.rules.units import counted
 
 INFORMING = frozenset({OverallSystemUsage.name, OverallFrameworkMetrics.name})
 """Rules that sum up and never fire: that they have judged says nothing about a job's health."""

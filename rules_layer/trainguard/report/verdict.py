@@ -3,9 +3,9 @@
 from trainguard.engine.findings import Finding
 from trainguard.pricing.cost import Bill
 from trainguard.records import Status
-from trainguard.report.causes import group_of, root_of, wasted_share
+from trainguard.report.causes import group_of, lies_between_steps, root_of, wasted_share
 from trainguard.report.document import Level, Verdict
-from trainguard.report.facts import low_use
+from trainguard.report.facts import low_use, share_between_steps
 from trainguard.report.health import health_of
 from trainguard.report.judged import JudgedJob
 from trainguard.report.unjudged import Judged, unjudged
@@ -18,6 +18,11 @@ from trainguard.rules.units import show_percent
 SMALLER_INSTANCE = "a smaller instance may do."
 """How OverallSystemUsage ends what it says of a node that is under-utilised."""
 
+_BETWEEN_STEPS = (
+    "Look between the steps first: load batches ahead of time, with more data loader workers and prefetching, and log "
+    "and write checkpoints less often."
+)
+
 
 def verdict_of(judged: JudgedJob) -> Verdict:
     """Say of a job what matters most."""
@@ -27,7 +32,7 @@ def verdict_of(judged: JudgedJob) -> Verdict:
     bill = judged.account.bill()
     return Verdict(
         health=health.sentence,
-        change=_without_finding(judged, rules, health.level) if root is None else _with_finding(root),
+        change=_without_finding(judged, rules, health.level) if root is None else _with_finding(judged, root),
         cost=cost_sentence(judged, root, share, rules),
         level=health.level,
         rule=None if root is None else root.rule,
@@ -36,8 +41,9 @@ def verdict_of(judged: JudgedJob) -> Verdict:
     )
 
 
-def _with_finding(root: Finding) -> str:
-    return root.advice or f"Look at what {root.rule} says: {root.reason}"
+def _with_finding(judged: JudgedJob, root: Finding) -> str:
+    advice = root.advice or f"Look at what {root.rule} says: {root.reason}"
+    return f"{_BETWEEN_STEPS} {advice}" if lies_between_steps(root, share_between_steps(judged)) else advice
 
 
 def _without_finding(judged: JudgedJob, rules: Judged, level: Level) -> str:

@@ -18,11 +18,6 @@ def shown_time(epoch_s: float | None) -> str | None:
     return None if epoch_s is None else iso_time(epoch_s)
 
 
-def counted(amount: int, what: str) -> str:
-    """For example ``1 GPU``, ``1,024 GPUs``."""
-    return f"{amount:,} {what}" if amount == 1 else f"{amount:,} {what}s"
-
-
 def faults_counted(amount: int, name: str) -> str:
     """Say how often a fault was counted under its name: ``1 bad line``, ``2 bad lines``."""
     words = name.replace("_", " ")

@@ -26,7 +26,7 @@ from trainguard.rules.spans import (
     warming_up_reason,
     window_in_points,
 )
-from trainguard.rules.units import show_duration, show_percent, show_points
+from trainguard.rules.units import counted, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import FloatArray
 
@@ -133,10 +133,10 @@ class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
         busiest = int(np.argmax(usage.gpu))
         sentence = _sentence(usage, view, parameters)
         if state.since is not None:
-            lasted = f"lasted for {show_points(lasting)} ({show_duration(lasting * view.interval_s)})"
+            lasted = f"lasted for {counted(lasting, 'point')} ({show_duration(lasting * view.interval_s)})"
             sentence += f"; this has {lasted if lasting else 'just begun'}"
             if not fired:
-                sentence += f", and counts from {show_points(LASTING_WINDOWS * window)} on"
+                sentence += f", and counts from {counted(LASTING_WINDOWS * window, 'point')} on"
         seen = state.low / state.judged if state.judged else None
         return Judgement(
             Status.FIRED if fired else Status.OK,

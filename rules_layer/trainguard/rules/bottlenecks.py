@@ -19,7 +19,7 @@ from trainguard.rules.judgement import Judgement
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.spans import never_collected, patience_in_points, progress_of, warming_up_reason
-from trainguard.rules.units import points_in, show_duration, show_percent, show_points
+from trainguard.rules.units import counted, points_in, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
@@ -211,7 +211,7 @@ class BottleneckRule(SystemRule[P, BottleneckState], Generic[P]):
     def _reason(self, share: _Share, view: NodeView, parameters: P, *, recently: bool) -> str:
         where = f"of the last {RECENT_MINUTES} min on {view.node}" if recently else f"on {view.node}"
         return (
-            f"in {share.hits:,} of {show_points(share.judged)} {where} ({show_percent(share.percent)}, threshold "
+            f"in {share.hits:,} of {counted(share.judged, 'point')} {where} ({show_percent(share.percent)}, threshold "
             f"{show_percent(parameters.threshold)}) at least {show_percent(100.0 * parameters.gpu_fraction)} of the "
             f"GPUs were below {show_percent(parameters.gpu_threshold)} while {self.cause(parameters)}."
         )

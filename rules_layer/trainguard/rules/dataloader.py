@@ -18,7 +18,7 @@ from trainguard.rules.judgement import Judgement
 from trainguard.rules.loader_series import DataloaderState, LoadingProcess
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive, RuleParameters
 from trainguard.rules.spans import patience_in_points
-from trainguard.rules.units import show_number, show_percent
+from trainguard.rules.units import counted, show_number, show_percent
 from trainguard.rules.views import JobView, NodeView
 from trainguard.state.histogram import DurationHistogram
 from trainguard.telemetry.events import UNKNOWN
@@ -165,8 +165,8 @@ def _without_loaders(view: JobView, states: dict[str, DataloaderState]) -> Judge
 def _warming_up(load: _Load, patience: int, details: dict[str, Any]) -> Judgement:
     return Judgement(
         Status.WARMING_UP,
-        f"{load.node} has {load.seconds:,} of the more than {patience:,} second{'' if patience == 1 else 's'} with "
-        "loader events that a verdict needs.",
+        f"{load.node} has {load.seconds:,} of the more than {counted(patience, 'second')} with loader events "
+        "that a verdict needs.",
         data_points=load.seconds,
         patience=f"{load.seconds}/{patience}",
         details=details,
@@ -181,7 +181,7 @@ def _sentence(load: _Load) -> str:
     of = f"of {len(processes)} training processes " if len(processes) > 1 else ""
     return (
         f"{load.node} has {show_number(load.loaders)} loader process{'' if load.loaders == 1 else 'es'} {of}for "
-        f"{load.cores} core{'' if load.cores == 1 else 's'}: {show_percent(load.percent)} ({limit})."
+        f"{counted(load.cores, 'core')}: {show_percent(load.percent)} ({limit})."
     )
 
 

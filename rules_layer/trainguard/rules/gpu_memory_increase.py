@@ -35,7 +35,7 @@ from trainguard.rules.spans import (
     window_in_points,
 )
 from trainguard.rules.trend import mann_kendall_z, theil_sen_slope
-from trainguard.rules.units import show_duration, show_number, show_percent
+from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.views import NodeMinute, NodeView
 
 Kind = Literal["jump", "trend", "late"]
@@ -302,7 +302,7 @@ def _sentence(worst: _Increase, view: NodeView, window_s: float, parameters: GPU
     where = f"{worst.gpu} on {view.node}: memory activity"
     floor = show_percent((growth.floors[-1] if worst.kind == "trend" else growth.floor) / TENTHS)
     threshold = f"threshold {show_number(parameters.increase)}"
-    amount = f"{show_number(worst.points)} percentage points ({threshold})"
+    amount = f"{show_percentage_points(worst.points)} ({threshold})"
     span = show_duration(worst.windows * window_s)
     if worst.kind == "trend":
         return (
@@ -333,7 +333,7 @@ def _advice(worst: _Increase, window_s: float) -> str:
         )
     hourly = _hourly(worst, window_s)
     return (
-        f"It grew by {show_number(hourly)} percentage points an hour, and at that rate {worst.gpu} is at 100 % in "
+        f"It grew by {show_percentage_points(hourly)} an hour, and at that rate {worst.gpu} is at 100 % in "
         f"{show_duration(3_600.0 * room / hourly)}: look for tensors that are kept from step to step (losses "
         f"summed with their graph, growing lists and caches), save checkpoints, or take GPUs with more memory; "
         f"{METRIC}."

@@ -24,7 +24,7 @@ from trainguard.rules.spans import (
     warming_up_reason,
     window_in_points,
 )
-from trainguard.rules.units import show_duration, show_percent, show_points
+from trainguard.rules.units import counted, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray
 
@@ -163,10 +163,10 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
         sentence = _sentence(worst, view, min(window, len(view.kept_times)), parameters)
         if worst.gpu in lasting:
             points = lasting[worst.gpu]
-            lasted = f"for {show_points(points)} ({show_duration(points * view.interval_s)})"
+            lasted = f"for {counted(points, 'point')} ({show_duration(points * view.interval_s)})"
             sentence += f", {lasted if points else 'just now'}"
             if not fired:
-                sentence += f"; that counts from {show_points(LASTING_WINDOWS * window)} on"
+                sentence += f"; that counts from {counted(LASTING_WINDOWS * window, 'point')} on"
         if len(fired) > 1:
             sentence += f"; {len(fired)} GPUs of {view.node} are low"
         fluctuating = worst.kind == "fluctuating"

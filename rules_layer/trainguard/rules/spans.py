@@ -6,7 +6,7 @@ from trainguard.errors import RuleConfigError
 from trainguard.records import Status
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS
-from trainguard.rules.units import points_in, show_duration, show_points
+from trainguard.rules.units import counted, points_in, show_duration
 from trainguard.rules.views import NodeView
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
@@ -82,7 +82,7 @@ def warming_up_reason(points: int, patience: int, view: NodeView) -> str:
         return never_active_reason(view)
     if points > patience:
         return f"too few of the newest points of {view.node} have GPU samples."
-    progress = f"{view.node} has {points:,} of the {show_points(patience)} of patience"
+    progress = f"{view.node} has {points:,} of the {counted(patience, 'point')} of patience"
     if not patience:
         progress = f"{view.node} has no point that can be judged"
     if view.closed:
@@ -91,6 +91,6 @@ def warming_up_reason(points: int, patience: int, view: NodeView) -> str:
     if patience * view.interval_s <= LONG_PATIENCE_S:
         return f"{reason}."
     return (
-        f"{reason} ({show_points(patience)} are {show_duration(patience * view.interval_s)} at a sampling interval of "
-        f"{view.interval_s:g} s: better give patience_s, and window_s where the rule has one, in seconds)."
+        f"{reason} ({counted(patience, 'point')} are {show_duration(patience * view.interval_s)} at a sampling "
+        f"interval of {view.interval_s:g} s: better give patience_s, and window_s where the rule has one, in seconds)."
     )

@@ -20,9 +20,15 @@ def show_percent(value: float) -> str:
     return f"{show_number(value)} %"
 
 
-def show_points(amount: int) -> str:
-    """For example ``1 point``, ``1,004 points``."""
-    return f"{amount:,} point" if amount == 1 else f"{amount:,} points"
+def show_percentage_points(value: float) -> str:
+    """For example ``1 percentage point``, ``30.9 percentage points``."""
+    shown = show_number(value)
+    return f"{shown} percentage point" if shown == "1" else f"{shown} percentage points"
+
+
+def counted(amount: int, what: str) -> str:
+    """For example ``1 GPU``, ``1,024 GPUs``."""
+    return f"{amount:,} {what}" if amount == 1 else f"{amount:,} {what}s"
 
 
 def show_duration(seconds: float) -> str:

@@ -23,7 +23,8 @@ _MEANT = frozenset({"allow", "true", "yes", "on", "expect", "1"})
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+){0,10}", re.ASCII)
 _LONGEST_NAME = 500
-_PLACE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\x00-\x1f]*)?", re.ASCII)
+_PLACE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/\x00-\x1f]+)*/?", re.ASCII)
+"""Without empty folders: the grammar of profile objects has none."""
 
 
 def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:

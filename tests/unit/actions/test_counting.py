@@ -37,3 +37,10 @@ def test_given_an_alert_when_its_stop_is_counted_then_it_is_under_the_name_of_ho
     count_stop(request(kind, decision, stop), journal)
     assert journal.totals == counted
     assert all(entry.where["job"] == "j" and entry.where["reason"] for entry in journal.entries)
+
+
+def test_given_a_warning_that_is_not_sent_when_counted_then_no_stop_was_announced() -> None:
+    journal = MemoryJournal()
+    warning = request(AlertKind.WARNING, Decision(False, "grace", "begun", "soon"), StopResult())
+    count_stop(warning, journal, sent=False)
+    assert journal.totals == {}

@@ -7,9 +7,10 @@ import pytest
 
 from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
-from trainguard.actions.routing import MUTED, STAGED, Routing, route
+from trainguard.actions.routing import LATE, MUTED, STAGED, Routing, route
+from trainguard.engine.moments import iso_time
 from trainguard.records import AlertKind
-from trainguard.settings.policy import DAYS, AlertPolicy, JobPolicy, QuietHours
+from trainguard.settings.policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 
 RULE = FIRE["rule"]
 NIGHT = QuietHours(days=DAYS, start="22:00", end="07:00")
@@ -55,6 +56,18 @@ def test_given_a_stop_that_was_made_tried_or_is_to_come_when_routed_then_people_
 ) -> None:
     told = request(muted=("all",), quiet_hours=(NIGHT,), severity="low", **about)
     assert route(told, now=MIDNIGHT) == AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "routed"), [(0.0, AT_ONCE), (300.0, AT_ONCE), (301.0, Routing(LATE)), (900.0, Routing(LATE))]
+)
+def test_given_a_warning_that_waited_for_a_function_when_half_of_the_grace_time_is_over_then_it_is_none(
+    waited_s: float, routed: Routing
+) -> None:
+    policy = JobPolicy(stops=StopPolicy(grace_s=600.0))
+    fire = Fire(**(FIRE | {"kind": AlertKind.WARNING, "policy": policy}))
+    warning = AlertRequest(fire, Decision(decision="grace", stop_at=iso_time(MIDNIGHT + 600.0)))
+    assert route(warning, now=MIDNIGHT + waited_s) == routed
 
 
 @pytest.mark.parametrize("kind", [AlertKind.FIRE, AlertKind.ESCALATION, AlertKind.NOTICE])

@@ -301,7 +301,7 @@ def _events() -> dict[Question, Answer]:
 
     def matches(given: Given) -> dict[str, Any]:
         pattern, event = json.loads(given["EventPattern"])["detail"], json.loads(given["Event"])["detail"]
-        wildcards = [each["wildcard"] for each in pattern["object"]["key"]]
+        wildcards = [each.get("wildcard") or f"*{each['suffix']}" for each in pattern["object"]["key"]]
         key = event["object"]["key"]
         rings = any(re.fullmatch(re.escape(each).replace(r"\*", ".*"), key) for each in wildcards)
         return {"Result": rings and event["bucket"]["name"] in pattern["bucket"]["name"]}

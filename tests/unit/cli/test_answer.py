@@ -106,7 +106,7 @@ def test_given_a_fault_when_made_then_it_is_told_on_stderr_alone_and_the_exit_co
 
 @pytest.mark.parametrize("how", [[], ["--json"]])
 def test_given_a_reader_that_goes_away_when_answered_then_there_is_no_traceback(how: list[str]) -> None:
-    process = subprocess.Popen([*COMMAND, *how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    process = subprocess.Popen([*COMMAND, *how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
@@ -115,7 +115,7 @@ def test_given_a_reader_that_goes_away_when_answered_then_there_is_no_traceback(
 
 
 def test_given_an_encoding_that_lacks_a_character_when_answered_then_it_is_spelled_out() -> None:
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         COMMAND, capture_output=True, text=True, timeout=60, check=True, env={"PYTHONIOENCODING": "ascii"}
     )
     assert "\\u2026" in done.stdout

@@ -194,7 +194,7 @@ def test_given_the_beginning_of_a_command_when_completed_then_the_shell_is_offer
     typed: str, expected: list[str]
 ) -> None:
     code = "import trainguard.cli.main as main; main.app(prog_name='trainguard')"
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-c", code],
         env={"_TRAINGUARD_COMPLETE": "complete_bash", "COMP_WORDS": f"trainguard {typed}", "COMP_CWORD": "1"},
         capture_output=True,
@@ -207,5 +207,5 @@ def test_given_the_beginning_of_a_command_when_completed_then_the_shell_is_offer
 def test_given_every_command_imported_when_nothing_ran_then_no_library_was_loaded_that_takes_time() -> None:
     heavy = ("numpy", "botocore", "boto3", "msgspec", "jinja2", "rich.table")
     code = f"import sys, trainguard.cli.main; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

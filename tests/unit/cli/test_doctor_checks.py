@@ -23,8 +23,9 @@ from tests.unit.cli.doctor_account import (
 from trainguard.cli.deployment import find_deployment
 from trainguard.cli.doctor import stack
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
-from trainguard.cli.doctor.finding import Finding, Level, counted, span
+from trainguard.cli.doctor.finding import Finding, Level, span
 from trainguard.cli.doctor.site import Site
+from trainguard.rules.units import counted
 
 Change = Callable[[dict[str, Any], Given], object]
 

@@ -46,7 +46,7 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, *(str(word) for word in words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)  # noqa: S603, PLW1510
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def test_given_pipes_when_a_job_is_analysed_then_there_is_no_progress_and_no_colour(job: Path, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 def shown(words: list[str], environment: dict[str, str]) -> str:
     """Run a command on a terminal; return what it showed."""
     with terminal() as (ours, theirs):
-        process = subprocess.Popen(words, stdout=theirs, stderr=theirs, env=os.environ | environment)  # noqa: S603
+        process = subprocess.Popen(words, stdout=theirs, stderr=theirs, env=os.environ | environment)
         os.close(theirs)
         text = b""
         while True:
@@ -128,11 +128,13 @@ def test_given_a_terminal_when_a_job_is_read_as_compatible_then_it_shows_windows
 
 
 @pytest.mark.parametrize("words", [["--help"], ["report", "--help"], ["--version"]])
-def test_given_a_reader_that_goes_away_when_help_is_printed_then_it_ends_quietly_as_by_sigpipe(words: list[str]) -> None:
+def test_given_a_reader_that_goes_away_when_help_is_printed_then_it_ends_quietly_as_by_sigpipe(
+    words: list[str],
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "trainguard", *words]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)  # noqa: S603
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
 
@@ -150,9 +152,7 @@ def test_given_an_interrupt_when_a_job_is_analysed_then_it_ends_with_130_and_lea
 ) -> None:
     out = tmp_path / "out"
     words = [*COMMAND, str(long_job), "--out", str(out), "--reading", reading]
-    process = subprocess.Popen(  # noqa: S603
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while not out.exists():
         time.sleep(0.01)
     time.sleep(0.3)
@@ -167,7 +167,7 @@ def test_given_an_interrupt_when_a_job_is_analysed_then_it_ends_with_130_and_lea
 def test_given_a_reader_that_goes_away_when_the_verdicts_are_printed_then_there_is_no_traceback(
     job: Path, tmp_path: Path, how: list[str]
 ) -> None:
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(
         [*COMMAND, str(job), "--out", str(tmp_path), *how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
@@ -180,7 +180,7 @@ def test_given_a_reader_that_goes_away_when_the_verdicts_are_printed_then_there_
 
 def test_given_help_asked_for_when_it_is_shown_then_nothing_of_the_engine_was_imported() -> None:
     code = "import sys, trainguard.cli.main; print([n for n in ('numpy', 'botocore', 'msgspec') if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -193,6 +193,6 @@ def test_given_a_fault_that_nobody_thought_of_when_a_job_is_analysed_then_the_ex
         f"sys.argv = ['trainguard', 'analyze', '.', '--out', {str(tmp_path)!r}, '--fail-on-fire']\n"
         "main.run()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)  # noqa: S603, PLW1510
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (70, "")
     assert "AttributeError" in done.stderr

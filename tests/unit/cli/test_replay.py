@@ -140,7 +140,7 @@ def test_given_a_replay_that_fires_when_made_then_only_tables_and_the_bucket_are
 
 def test_given_the_command_when_imported_then_nothing_that_could_act_is_there() -> None:
     script = "import sys, trainguard.cli.replay; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
     assert "trainguard.adapters.dynamodb_rule_states" in loaded
     acting = {"stepfunctions", "sagemaker", "sqs_tasks", "ssm_stop_switch", "wiring"}

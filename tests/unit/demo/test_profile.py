@@ -68,8 +68,6 @@ def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_the
 def test_given_what_cannot_be_written_when_called_then_it_says_what_would_be_right(
     words: list[str], tmp_path: Path
 ) -> None:
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "demo.profile", *words], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "demo.profile", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "usage: python -m demo.profile" in done.stderr

@@ -19,7 +19,7 @@ from tests.support.small_job import BUCKET, JOB, SETTINGS, START, Upload, descri
 from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.closing import begin_close
 from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobStatus, NodeKey
+from trainguard.records import JobRecord, JobStatus, NodeKey
 from trainguard.telemetry.keys import ProfileRoot
 
 SYSTEM_1 = [upload for upload in uploads() if "system/incremental" in upload.key and "algo-1" in upload.key]
@@ -31,13 +31,95 @@ def elsewhere(status: JobStatus = JobStatus.IN_PROGRESS) -> TrainingJobDescripti
     return replace(describe(ALLOWED, status=status), profile_uri="s3://another-bucket/profiles")
 
 
-def test_given_a_job_whose_profile_lies_in_another_bucket_when_objects_bear_its_name_then_nothing_is_stored() -> None:
+def test_given_a_job_whose_profile_lies_in_another_bucket_when_objects_bear_its_name_then_its_item_says_so() -> None:
     network = Network()
     network.world.training_jobs.set(elsewhere())
     arrive(network, SYSTEM_1[:3])
-    assert network.world.jobs.load(JOB) is None
-    assert network.world.nodes.of_job(JOB) == []
-    assert network.world.journal.totals["foreign_keys"] == 3
+    job = network.job()
+    assert (job.active, job.policy.evaluated, job.stop_allowed, job.expires_at is None) == (False, False, False, False)
+    assert job.policy.why == "its profile belongs into s3://another-bucket/profiles"
+    assert (network.world.nodes.of_job(JOB), network.world.rows.of_job(JOB)) == ([], [])
+    assert network.world.journal.totals["not_evaluated"] == 3
+
+
+def test_given_a_job_in_another_bucket_when_its_configuration_comes_to_name_this_one_then_it_is_judged() -> None:
+    network, known = Network(), Network()
+    network.world.training_jobs.set(elsewhere())
+    arrive(network, SYSTEM_1[:3])
+    network.world.training_jobs.set(describe(ALLOWED))
+    known.world.training_jobs.set(describe(ALLOWED))
+    arrive(network, SYSTEM_1[3:])
+    arrive(known, SYSTEM_1)
+    assert (network.job().arn, network.job().stop_allowed, network.job().active) == (describe().arn, True, True)
+    assert network.node(ALGO_1).state == known.node(ALGO_1).state
+
+
+def questions(network: Network) -> int:
+    """Return how often SageMaker was asked about a job so far."""
+    return network.world.faults.calls.count("TrainingJobs.describe")
+
+
+@pytest.mark.parametrize("case", ["another bucket", "not evaluated", "another prefix"])
+def test_given_many_objects_that_are_not_judged_when_they_ring_then_sagemaker_is_asked_once_in_five_minutes(
+    case: str,
+) -> None:
+    network = outside()
+    if case == "another bucket":
+        network.world.training_jobs.set(elsewhere())
+    elif case == "not evaluated":
+        network.world.settings.put(network.world.settings.default, '{"evaluate": "tagged"}')
+    else:
+        arrive(network, [Upload(START, f"own/{SYSTEM_1[0].key}", SYSTEM_1[0].body)])
+    before = questions(network)
+    several = [replace(each, at=each.at + second) for each in SYSTEM_1 for second in (0.0, 1.0, 2.0)]
+    arrive(network, several)
+    minutes = (several[-1].at - several[0].at) / 60.0
+    assert len(several) > 40
+    assert questions(network) - before <= minutes / 5.0 + 2.0
+
+
+def test_given_the_store_says_that_another_evaluator_asks_when_objects_ring_then_this_one_does_not() -> None:
+    network = outside()
+    network.world.settings.put(network.world.settings.default, '{"evaluate": "off"}')
+    arrive(network, SYSTEM_1[:1])
+    before = questions(network)
+    network.world.faults.interleave("Jobs.ask", lambda: network.world.jobs.ask(JOB, network.now, 300.0))
+    arrive(network, SYSTEM_1[1:2])
+    assert questions(network) == before
+
+
+@pytest.mark.parametrize(("case", "most"), [("outside", 12), ("waits", 12 + 20), ("silent", 12 + 10)])
+def test_given_a_job_that_writes_nothing_for_an_hour_when_ticks_come_then_sagemaker_is_asked_every_five_minutes(
+    case: str, most: int
+) -> None:
+    network = outside() if case == "outside" else Network()
+    if case == "waits":
+        told_by_event(network)
+    else:
+        arrive(network, SYSTEM_1[:2])
+    before = questions(network)
+    settle(network, 60)
+    assert most - 12 < questions(network) - before <= most
+    network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
+    settle(network, 5)
+    assert network.job().status is JobStatus.COMPLETED
+
+
+def test_given_many_outside_jobs_when_ticks_come_then_each_asks_about_its_share_and_of_all_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainguard.engine.tick.MOST_DOUBTED", 10)
+    network = outside()
+    for number in range(100):
+        network.world.jobs.register(JobRecord(f"run-{number}", f"unknown:run-{number}", BUCKET, ""))
+    asked = []
+    for _ in range(10):
+        before = questions(network)
+        network.tick()
+        asked.append(questions(network) - before)
+        network.now += 60.0
+    assert sum(asked) == 100
+    assert max(asked) <= 20
 
 
 @pytest.mark.parametrize("notice", [told_by_event, found_by_tick])
@@ -136,3 +218,27 @@ def test_given_tasks_that_could_not_be_sent_when_the_event_comes_again_then_they
     network.world.tasks.drain()
     told_by_event(network)
     assert len(network.world.tasks.drain()) == 4
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_given_a_name_that_sagemaker_gave_to_a_later_job_when_it_is_told_of_then_the_first_is_closed_as_it_was(
+    ended: bool,
+) -> None:
+    network = Network()
+    arrive(network, SYSTEM_1[:3])
+    if ended:
+        network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
+        told_by_event(network)
+        network.take_tasks()
+        settle(network, 3)
+        assert network.job().active is False
+    before = network.job()
+    later = replace(describe(), created_at=START + 9_000.0, started_at=START + 9_100.0, instance_count=64)
+    network.world.training_jobs.set(later)
+    told_by_event(network)
+    settle(network, 8)
+    job = network.job()
+    assert (job.active, job.status, job.started_at) == (False, before.status, before.started_at)
+    assert (job.instance_count, job.secondary_status, job.created_at) == (2, "Training", before.created_at)
+    assert network.world.journal.totals["names_given_again"] == 1
+    assert len(network.world.reports.started) == 1

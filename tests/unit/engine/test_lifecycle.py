@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.delivery import Network
-from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
+from tests.support.late_news import told_by_event
+from tests.support.small_job import JOB, START, Upload, describe, uploads
 from trainguard.adapters.memory.journal import MemoryJournal
-from trainguard.engine.lifecycle import Lifecycle
-from trainguard.engine.registrar import Registrar
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeKey, RuleRow, Status
 
@@ -24,25 +23,7 @@ def follow(network: Network, description: TrainingJobDescription | None = None) 
     """Let a state change event of the job arrive, after SageMaker has come to know what is described."""
     if description is not None:
         network.world.training_jobs.set(description)
-    world = network.world
-    registrar = Registrar(
-        jobs=world.jobs,
-        training_jobs=world.training_jobs,
-        settings=world.settings,
-        executions=world.executions,
-        journal=world.journal,
-        now=lambda: network.now,
-    )
-    lifecycle = Lifecycle(
-        jobs=world.jobs,
-        nodes=world.nodes,
-        tasks=world.tasks,
-        training_jobs=world.training_jobs,
-        journal=world.journal,
-        bucket=BUCKET,
-        registrar=registrar,
-    )
-    return lifecycle.follow(JOB)
+    return told_by_event(network)
 
 
 def arrive(network: Network, chosen: list[Upload], *, tick: bool = False) -> None:

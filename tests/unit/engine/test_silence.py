@@ -1,14 +1,17 @@
 """How far a job's rows are known, and what its findings come to, when some of its nodes fall silent."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.delivery import Network
-from tests.support.small_job import JOB, START, Upload, uploads
+from tests.support.own_rules import OwnJoin, deploy
+from tests.support.small_job import JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_failing_half_way import shifted
 from tests.unit.engine.test_telling import STORY
+from trainguard.adapters.timestamps import iso_from_epoch
 from trainguard.engine.combine import combine
 from trainguard.engine.episodes import Episode, Standing
 from trainguard.engine.silence import VANISHED_S, as_heard, ends_episode, known_through
@@ -234,3 +237,43 @@ def test_given_a_finding_that_grows_when_it_is_told_then_the_job_s_row_is_writte
             grown.append((row(network).evaluated_through, network.node(NodeKey(JOB, "algo-1", "system")).through))
     assert grown
     assert all(shown == pytest.approx(through, abs=0.001) for shown, through in grown)
+
+
+def lopsided(upload: Upload) -> Upload:
+    """Let the GPUs of algo-1 be half as busy as those of algo-2."""
+    lines = [json.loads(line) for line in upload.body.splitlines()]
+    for line in lines:
+        if line["Dimension"] == "GPUUtilization":
+            line["Value"] = 47.0 if "algo-1" in upload.key else 95.0
+    return Upload(upload.at, upload.key, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def test_given_a_fire_of_the_whole_job_about_a_node_behind_others_when_told_then_its_row_is_as_new() -> None:
+    network, rule = Network(), "LoadBalancing"
+    first = [lopsided(each) for each in SYSTEM]
+    later = [
+        moved
+        for minutes in (14, 28)
+        for node in ("algo-1", "algo-2")
+        for moved in shifted([each for each in first if node in each.key], minutes, node)
+    ]
+    arrive(network, [*first, *later])
+    (fire,) = [each for each in network.world.executions.started.values() if each["rule"] == rule]
+    shown = row(network, rule)
+    assert (fire["node"], shown.status, shown.worst) == ("*", Status.FIRED, "algo-1")
+    assert shown.evaluated_through is not None
+    assert iso_from_epoch(shown.evaluated_through) >= str(fire["firedAt"])
+
+
+def test_given_a_finding_in_framework_events_when_they_end_and_samples_go_on_then_it_is_known_as_far_as_they_went(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deploy(monkeypatch, OwnJoin())
+    network = Network()
+    network.world.training_jobs.set(describe({"trainguard:OwnJoin_threshold": "3"}))
+    steps = [each for each in STEPS if each.at < START + 5 * 60]
+    arrive(network, [*SYSTEM, *steps])
+    ends = [network.node(NodeKey(JOB, node, "framework")).through for node in ("algo-1", "algo-2")]
+    shown = row(network, "OwnJoin")
+    assert shown.status is Status.FIRED
+    assert shown.evaluated_through == pytest.approx(max(end for end in ends if end is not None), abs=0.001)

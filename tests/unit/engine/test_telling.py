@@ -11,6 +11,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import JOB, Upload, uploads
 from tests.support.verdicts import fired, over, quiet
 from tests.unit.engine.test_failing_half_way import shifted
+from trainguard.adapters.memory.faults import Crash
 from trainguard.engine.fires import execution_name, fire_payload
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.slots import Verdict
@@ -212,3 +213,29 @@ def test_given_ticks_that_die_after_any_call_when_others_follow_then_each_is_tol
     undisturbed, dying = live(), live(dying_after=dying_after)
     assert dying.crashes > 0
     assert alerts(dying) == alerts(undisturbed)
+
+
+def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_before_the_next_then_it_is_a_new_fire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = Network()
+    again = minutes(busy=40, after=56)
+
+    def arrive(chosen: list[Upload], *, ticking: bool) -> None:
+        for upload in chosen:
+            network.put(upload)
+            network.ring(upload, upload.at)
+            network.run_until(upload.at, batch_s=0.0)
+            if ticking:
+                network.tick()
+
+    def die(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(network.world.jobs, "raise_episode", die)
+        arrive(STORY, ticking=True)
+    arrive(again[:6], ticking=False)
+    arrive(again[6:], ticking=True)
+    told = [each for each in network.world.executions.started.values() if each["rule"] == RULE]
+    assert [each["kind"] for each in told if each["kind"] != "escalation"] == ["fire", "cleared", "fire"]

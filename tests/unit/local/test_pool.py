@@ -116,7 +116,7 @@ def test_given_a_main_process_that_is_killed_when_workers_notice_then_they_end_t
         "import sys, time; from trainguard.local.pool import WorkerPool; pool = WorkerPool(3);"
         "print(*pool.processes, flush=True); time.sleep(60)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)  # noqa: S603
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     workers = [int(pid) for pid in process.stdout.readline().split()]
     process.kill()

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -70,9 +71,9 @@ def test_given_findings_that_overlap_when_summed_up_then_a_job_loses_what_the_wo
     ],
 )
 def test_given_a_job_without_a_price_when_summed_up_then_it_is_ranked_by_what_it_wasted(
-    changes: dict[str, object], hours: float | None
+    changes: dict[str, Any], hours: float | None
 ) -> None:
-    of, fine = replace(job("unpriced"), **changes), replace(job("fine"), **changes)  # type: ignore[arg-type]
+    of, fine = replace(job("unpriced"), **changes), replace(job("fine"), **changes)
     report = fleet_of(with_rows(fine), with_rows(of, found(of)))
     assert [each.job for each in report.jobs] == ["unpriced", "fine"]
     assert (report.jobs[0].lost, report.jobs[0].spent, report.jobs[0].instance_hours) == (None, None, hours)

@@ -2,16 +2,20 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.support.judged_jobs import Node, ended, judged_job
 from tests.support.verdicts import fired, over
 from tests.unit.report.test_verdict import told
 from trainguard.engine.episodes import Episode
-from trainguard.engine.slots import Verdict
+from trainguard.engine.framework_stream import FrameworkState
+from trainguard.engine.slots import RuleSlot, Verdict
 from trainguard.records import Status
 from trainguard.report.verdict import verdict_of
+from trainguard.rules.framework_loop import ProcessLoop
 from trainguard.rules.judgement import Judgement
+from trainguard.rules.overall_framework_metrics import OverallFrameworkMetricsState
 
 
 def counted_bottleneck(rule: str, hits: int) -> Verdict:
@@ -44,6 +48,58 @@ def test_given_two_bottlenecks_too_few_to_fire_when_low_gpus_are_told_then_the_l
     verdict = told(low, counted_bottleneck("CPUBottleneck", 300), counted_bottleneck("IOBottleneck", 400))
 
     assert "in part because the GPUs waited for storage or other I/O, in 40 % of the points" in verdict.health
+
+
+def looping(*covered: float, name: str = "algo-1") -> Node:
+    """Return a node whose processes looped for 1,000 s each, and spent so many seconds of them in steps."""
+    loops = [
+        ProcessLoop(str(process), first_us=1, last_us=1_000_000_001, covered_us=round(seconds * 1e6))
+        for process, seconds in enumerate(covered)
+    ]
+    metrics = OverallFrameworkMetricsState(events=1, loops=loops)
+    slots = {"OverallFrameworkMetrics": RuleSlot(data=msgspec.msgpack.encode(metrics))}
+    return Node(name=name, framework=FrameworkState(slots=slots))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "share"),
+    [
+        ([looping(700)], "30 %"),
+        ([looping(600, 800)], "30 %"),
+        ([looping(1_000, name="algo-1"), looping(200, name="algo-2")], "40 %"),
+    ],
+)
+def test_given_low_gpus_when_half_as_much_of_the_loop_lies_between_steps_then_that_is_said_and_advised(
+    nodes: list[Node], share: str
+) -> None:
+    said = verdict_of(judged_job(fired("LowGPUUtilization", wasted=0.6), nodes=nodes, job=ended()))
+    assert f", with {share} of the training loop between the steps, where batches are loaded (Low" in said.health
+    assert said.change.startswith("Look between the steps first: load batches ahead of time")
+
+
+@pytest.mark.parametrize("node", [looping(701), looping(), Node()])
+def test_given_low_gpus_when_the_steps_follow_each_other_then_nothing_is_said_of_the_time_between(node: Node) -> None:
+    said = verdict_of(judged_job(fired("LowGPUUtilization", wasted=0.6), nodes=[node], job=ended()))
+    assert "for no reason that the profile shows" in said.health
+    assert "between the steps" not in said.change
+
+
+def test_given_low_gpus_when_a_bottleneck_is_seen_too_then_it_is_named_in_place_of_the_time_between_steps() -> None:
+    low, bottleneck = fired("LowGPUUtilization", wasted=0.6), counted_bottleneck("CPUBottleneck", 400)
+    said = verdict_of(judged_job(low, bottleneck, nodes=[looping(100)], job=ended()))
+    assert "in part because the CPU cores could not keep up" in said.health
+
+
+def test_given_a_job_that_was_interrupted_when_low_gpus_are_told_then_the_pause_is_no_time_between_steps() -> None:
+    judged = judged_job(fired("LowGPUUtilization", wasted=0.6), nodes=[looping(100)], job=ended())
+    judged = replace(judged, account=replace(judged.account, unpaid_s=600.0))
+    assert "between the steps" not in verdict_of(judged).health
+
+
+def test_given_nodes_that_did_nothing_when_told_then_it_was_not_for_the_time_between_steps() -> None:
+    idle = fired("LowGPUUtilization", wasted=0.6, idle_node="idle", worst="algo-1")
+    said = verdict_of(judged_job(idle, nodes=[looping(100)], job=ended()))
+    assert "between the steps" not in said.health + said.change
 
 
 def test_given_an_idle_node_when_there_were_bottlenecks_before_then_it_did_not_stop_because_of_them() -> None:

@@ -43,7 +43,7 @@ def test_given_thousands_of_nodes_when_rendered_then_tables_end_and_say_so() -> 
     page = render_report(report(fired("LowGPUUtilization", low_gpu(3_000, 1)), coverage=streams))
     text = read_page(page).text
     assert len(page.encode()) < LIMIT
-    assert "2,480 nodes are in report.json only." in text
+    assert "In report.json only: 2,480 nodes more." in text
     folded = next(each for each in read_page(page).of("table") if "2,992 more nodes" in each.text)
     assert folded.text.count("algo-") == 512
     assert "2,400 more streams are in report.json." in text

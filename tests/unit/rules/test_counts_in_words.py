@@ -13,7 +13,7 @@ from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParamete
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
-from trainguard.rules.units import show_number, show_points
+from trainguard.rules.units import counted, show_number, show_percentage_points
 from trainguard.telemetry.snapshots import FloatArray
 
 
@@ -21,7 +21,14 @@ from trainguard.telemetry.snapshots import FloatArray
     ("amount", "said"), [(0, "0 points"), (1, "1 point"), (2, "2 points"), (1_004, "1,004 points")]
 )
 def test_given_a_number_of_points_when_shown_then_one_is_one_point(amount: int, said: str) -> None:
-    assert show_points(amount) == said
+    assert counted(amount, "point") == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(1.0, "1 percentage point"), (0.96, "1 percentage point"), (1.1, "1.1 percentage points")]
+)
+def test_given_percentage_points_when_shown_then_one_is_one_point(value: float, said: str) -> None:
+    assert show_percentage_points(value) == said
 
 
 def test_given_a_number_just_below_zero_when_shown_then_it_is_zero() -> None:

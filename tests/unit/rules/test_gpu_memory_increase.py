@@ -126,7 +126,7 @@ def test_given_a_trend_when_it_fires_then_the_advice_has_its_rate_and_when_it_re
     )
     assert result.last.advice is not None
     assert result.last.advice.startswith(
-        "It grew by 1 percentage points an hour, and at that rate gpu0 is at 100 % in 69 h"
+        "It grew by 1 percentage point an hour, and at that rate gpu0 is at 100 % in 69 h"
     )
 
 

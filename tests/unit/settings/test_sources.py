@@ -263,3 +263,25 @@ def test_given_two_values_of_one_choice_when_read_then_neither_counts(content: d
 def test_given_one_value_of_a_choice_twice_when_read_then_nothing_is_wrong() -> None:
     read = read_document("file a", b'{"stops": {"grace": "5m"}, "stop-grace": "5m"}')
     assert (read.choices, read.faults) == ({"stop-grace": "5m"}, ())
+
+
+@pytest.mark.parametrize(
+    ("place", "is_one"),
+    [
+        ("s3://profiles", True),
+        ("s3://profiles/", True),
+        ("s3://profiles/a/b c/", True),
+        ("s3://profiles/../ü", True),
+        ("s3://profiles//", False),
+        ("s3://profiles/a//b", False),
+        ("s3://Profiles/a", False),
+        ("S3://profiles/a", False),
+        ("s3://profiles/a\n", False),
+        ("", False),
+    ],
+)
+def test_given_a_tag_with_a_place_when_read_then_one_that_no_object_can_lie_in_is_a_fault(
+    place: str, is_one: bool
+) -> None:
+    faults = tag_source({"trainguard:profile-path": place}).faults
+    assert [fault.stops for fault in faults] == ([] if is_one else [True])

@@ -67,6 +67,15 @@ class MemoryJobs:
                 **known,
             )
 
+    def ask(self, job: str, at: float, every_s: float) -> bool:
+        """Take note that SageMaker is asked about the job; False when that was done less than ``every_s`` before."""
+        with self._faults.call("Jobs.ask"), self._lock:
+            stored = self._records.get(job)
+            if stored is None or (stored.asked_at is not None and stored.asked_at > at - every_s):
+                return False
+            self._records[job] = stored_job(replace(stored, asked_at=at))
+            return True
+
     def touch(self, job: str, last_object_at: float) -> None:
         """Move LastObjectAt forward; never back."""
         at = epoch_from_iso(iso_from_epoch(last_object_at))
@@ -75,11 +84,11 @@ class MemoryJobs:
             if stored is not None and (stored.last_object_at is None or stored.last_object_at < at):
                 self._records[job] = frozen_record(stored, last_object_at=at)
 
-    def raise_episode(self, job: str, rule: str, seen: int) -> None:
-        """Set the rule's episode to ``seen + 1`` if it is still ``seen``; a lost race is not an error."""
+    def raise_episode(self, job: str, rule: str, seen: int, *, generation: int = 0) -> None:
+        """Set the rule's episode to ``seen + 1`` if it, and the generation, is still the same."""
         with self._faults.call("Jobs.raise_episode"), self._lock:
             stored = self._records.get(job)
-            if stored is not None and stored.episodes.get(rule, 0) == seen:
+            if stored is not None and (stored.generation, stored.episodes.get(rule, 0)) == (generation, seen):
                 self._records[job] = frozen_record(stored, episodes={**stored.episodes, rule: seen + 1})
 
     def active(self) -> list[str]:

@@ -6,7 +6,6 @@ import typer
 
 from trainguard.cli.options import DEFAULT_STACK, AsJson, Job, Profile, Region, Stack, span
 
-
 _LONGEST_S = 604_800.0
 """Signature Version 4 knows no link that works for longer."""
 

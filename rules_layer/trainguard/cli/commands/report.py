@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from trainguard.cli.options import (
     Stack,
     span,
 )
+
+if TYPE_CHECKING:
+    from trainguard.cli.deployment import Where
 
 _Source = Annotated[
     str | None,
@@ -82,11 +85,8 @@ def report(
     of_a_profile = {"--params": params, "--instance-type": instance_type, "--framework-expected": framework_expected}
     if source is None:
         _refuse("--fleet", {**of_a_profile, "--in-stack": in_stack})
-        from trainguard.cli.fleet import Request as FleetRequest
-        from trainguard.cli.fleet import fleet_command
-
-        asked = FleetRequest(where=where, since_s=since, out=out, prices=prices, open_page=open_page)
-        raise typer.Exit(fleet_command(asked, as_json=as_json, fail_on_fire=fail_on_fire))
+        told = {"open_page": open_page, "as_json": as_json, "fail_on_fire": fail_on_fire}
+        raise typer.Exit(_of_fleet(where, since, out, prices, **told))
     _refuse("a SOURCE", {"--since": since})
     if in_stack:
         here = {"--out": out, "--prices": prices, "--open": open_page, "--fail-on-fire": fail_on_fire}
@@ -107,6 +107,22 @@ def report(
         open_page=open_page,
     )
     raise typer.Exit(report_command(request, as_json=as_json, fail_on_fire=fail_on_fire))
+
+
+def _of_fleet(
+    where: "Where",
+    since_s: float | None,
+    out: Path | None,
+    prices: Path | None,
+    *,
+    open_page: bool,
+    as_json: bool,
+    fail_on_fire: bool,
+) -> int:
+    from trainguard.cli.fleet import Request, fleet_command
+
+    asked = Request(where=where, since_s=since_s, out=out, prices=prices, open_page=open_page)
+    return fleet_command(asked, as_json=as_json, fail_on_fire=fail_on_fire)
 
 
 def _refuse(mode: str, options: Mapping[str, object]) -> None:

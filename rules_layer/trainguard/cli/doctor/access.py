@@ -9,8 +9,9 @@ from botocore.exceptions import ClientError
 from trainguard.adapters.aws_errors import error_code
 from trainguard.adapters.dynamodb_jobs import ACTIVE_JOBS_INDEX
 from trainguard.cli.doctor.asking import UnansweredError, Why, asking
-from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.site import Site
+from trainguard.rules.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

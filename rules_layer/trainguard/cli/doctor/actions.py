@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from trainguard.actions.stop import StopSwitch
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.site import Site
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
+from trainguard.rules.units import counted
 
 SWITCH = Findings("stop switch")
 

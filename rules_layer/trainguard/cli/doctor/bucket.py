@@ -9,8 +9,9 @@ from botocore.exceptions import ClientError
 
 from trainguard.adapters.aws_errors import error_code
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.site import Site
+from trainguard.rules.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.site import Site
+from trainguard.rules.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import DescribeRuleResponseTypeDef, TargetOutputTypeDef

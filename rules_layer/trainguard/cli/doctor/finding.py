@@ -67,8 +67,3 @@ def span(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def counted(amount: int, thing: str) -> str:
-    """Return an amount with its noun, for example ``1 alarm`` or ``3 alarms``."""
-    return f"{amount:,} {thing}" if amount == 1 else f"{amount:,} {thing}s"

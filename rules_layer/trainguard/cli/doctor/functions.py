@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.metrics import Metric, metric_values
 from trainguard.cli.doctor.site import Site
+from trainguard.rules.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda.type_defs import (

@@ -7,7 +7,7 @@ from trainguard.actions.request import StopCase
 from trainguard.actions.standing import Standing
 from trainguard.actions.stop import StopDecision, StopSwitch, decide_stop
 from trainguard.cli.doctor.actions import stop_switch
-from trainguard.cli.doctor.finding import Finding, Findings, counted
+from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.engine.fires import iso_time
 from trainguard.engine.plan import plan_rules
@@ -15,6 +15,7 @@ from trainguard.engine.registration import NAMESPACE, STOP_TAG
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
 from trainguard.rules.registry import RULE_NAMES
+from trainguard.rules.units import counted
 from trainguard.settings.tag_names import PROFILE_TAG
 
 if TYPE_CHECKING:

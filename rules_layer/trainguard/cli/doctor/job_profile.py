@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from trainguard.cli.doctor.finding import Finding, Findings, counted, span
+from trainguard.cli.doctor.finding import Finding, Findings, span
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.engine.session import HARMLESS_COUNTERS
 from trainguard.records import JobRecord, NodeRecord, RuleRow, Status
+from trainguard.rules.units import counted
 
 OBJECTS = Findings("objects")
 NODES = Findings("nodes")

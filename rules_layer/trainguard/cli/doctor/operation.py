@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings, counted, span
+from trainguard.cli.doctor.finding import Finding, Findings, span
 from trainguard.cli.doctor.site import Site
+from trainguard.rules.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudwatch.type_defs import MetricAlarmTypeDef

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings, counted, span
+from trainguard.cli.doctor.finding import Finding, Findings, span
 from trainguard.cli.doctor.metrics import Metric, metric_values
 from trainguard.cli.doctor.site import Site
+from trainguard.rules.units import counted
 
 DOORBELLS = Findings("doorbell queue")
 DELAY = Findings("doorbell age")

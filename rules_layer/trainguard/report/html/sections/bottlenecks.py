@@ -12,7 +12,7 @@ from trainguard.report.html.plots.scale import PERCENT, up_from_zero
 from trainguard.report.html.sections.nodes import folded_rest, most, pick
 from trainguard.report.html.sections.settings import limit_of
 from trainguard.report.html.shapes import BottleneckNode, ComparedClass, ComparedMinutes, ComparedPhase, read
-from trainguard.report.words import counted
+from trainguard.rules.units import counted
 
 COMPARED = (Key("bar hot", "minutes with bottlenecks"), Key("bar plain", "minutes without"))
 

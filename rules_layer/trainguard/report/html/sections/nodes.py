@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Note, Table
 from trainguard.report.html.names import shown_name
-from trainguard.report.words import counted
+from trainguard.rules.units import counted
 
 T = TypeVar("T")
 NODES_IN_FULL = 8
@@ -53,7 +53,7 @@ def folded_rest(what: str, columns: Sequence[Column], rows: Sequence[Sequence[Ce
     summary = counted(len(rows), "more node")
     table = Table(f"{what}: {summary}", columns, rows[:ROWS_AT_MOST])
     left = len(rows) - ROWS_AT_MOST
-    note = [Note(f"{left:,} nodes are in report.json only.")] if left > 0 else []
+    note = [Note(f"In report.json only: {counted(left, 'node')} more.")] if left > 0 else []
     return [Folded(summary, (table, *note))]
 
 
@@ -64,7 +64,7 @@ def first_and_folded(what: str, of_nodes: Sequence[Sequence[Block]]) -> list[Blo
         return [block for blocks in held for block in blocks]
     more = len(held) - 1
     rest = [block for blocks in held[1:] for block in blocks]
-    return [*held[0], Folded(f"{what} of {more} more node{'' if more == 1 else 's'}", rest)]
+    return [*held[0], Folded(f"{what} of {counted(more, 'more node')}", rest)]
 
 
 def least(values: Sequence[float | None], default: float | None = None) -> float | None:

@@ -11,7 +11,7 @@ from trainguard.report.html.sections.durations import duration_chart
 from trainguard.report.html.sections.nodes import first_and_folded, folded_rest, most, pick
 from trainguard.report.html.sections.settings import setting
 from trainguard.report.html.shapes import SlowStepShown, StepEvent, StepNode, StepSeriesShown, StepStatistics, read
-from trainguard.report.words import counted
+from trainguard.rules.units import counted
 
 PREFIX = "Step:ModeKeys."
 SERIES_IN_FULL = 16
