@@ -89,8 +89,12 @@ def record_decision(name: str, *, fault: str, following: str, unmet: str) -> Sta
 
 
 def record_stop(name: str, *, fault: str, following: str) -> State:
-    """Keep the decision on a stop, whatever it was: what, why, when, by which fire, and whether the stop was made."""
-    values = {**_decision(), "StopMade": "{% {'BOOL': $stop.made} %}"}
+    """Keep the decision on a stop, whatever it was: what, why, when, by which fire, and whether the stop was made.
+
+    ``StopMade`` is null where the call failed and the job could not be asked either.
+    """
+    made = "{% $lookFault = '' ? {'BOOL': $stop.made} : {'NULL': true} %}"
+    values = {**_decision(), "StopMade": made}
     return update_row(name, values=values, fault=fault, following=following)
 
 

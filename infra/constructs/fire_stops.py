@@ -71,14 +71,14 @@ def _call_states(*, following: str) -> State:
         fault="lookFault",
         following=following,
     )
+    unknown = f"$stop.error & '; and whether it was stopped could not be asked: ' & {ERROR_TEXT}"
     failed = {"made": False, "error": f"{{% {ERROR_TEXT} %}}"}
-    seen = {
-        "stop": f"{{% {_WAS_STOPPED} ? {{'made': true, 'error': null}} : $stop %}}",
-        "stopFault": f"{{% {_WAS_STOPPED} ? '' : $stopFault %}}",
-    }
+    seen = f"{{% {_WAS_STOPPED} ? {{'made': true, 'error': null}} : $stop %}}"
+    look = keeping("stop", look, answer=seen, otherwise={"made": False, "error": f"{{% {unknown} %}}"})
+    look["Assign"]["stopFault"] = f"{{% {_WAS_STOPPED} ? '' : $stopFault %}}"
     return {
         "StopTrainingJob": keeping("stop", call, answer={"made": True, "error": None}, otherwise=failed),
-        "LookAtJob": {**look, "Assign": seen},
+        "LookAtJob": look,
     }
 
 

@@ -294,38 +294,6 @@ def test_given_a_condition_that_does_not_hold_when_a_row_is_written_then_it_is_t
     assert len(execution.arguments_of("NameFire")) == len(execution.arguments_of("PublishAlert")) == 1
 
 
-@pytest.mark.parametrize("status", ["Stopping", "Stopped"])
-def test_given_an_answer_that_is_lost_when_the_job_is_stopped_all_the_same_then_the_stop_was_made(
-    machine: dict[str, Any], status: str
-) -> None:
-    execution, ending = execute(machine, FIRE, failing={"StopTrainingJob"}, status=status)
-    assert ending == Ending("SUCCEEDED")
-    assert execution.arguments_of("LookAtJob") == [{"TrainingJobName": FIRE["job"]}]
-    assert written(execution, "RecordStop")["StopMade"] == {"BOOL": True}
-    (call,) = execution.arguments_of("ComposeAlert")
-    assert call["Payload"]["stop"] == {"made": True, "error": None}
-
-
-@pytest.mark.parametrize(
-    ("seen", "failing"),
-    [
-        ({"status": "InProgress"}, set()),
-        ({"status": "Completed"}, set()),
-        ({"status": "Failed"}, set()),
-        ({"status": "Stopping", "arn": f"{FIRE['jobArn']}-2"}, set()),
-        ({"status": "Stopping"}, {"LookAtJob"}),
-    ],
-)
-def test_given_an_error_of_the_stop_when_the_job_is_not_seen_to_be_stopped_then_it_failed(
-    machine: dict[str, Any], seen: dict[str, Any], failing: set[str]
-) -> None:
-    execution, ending = execute(machine, FIRE, failing={"StopTrainingJob", *failing}, **seen)
-    assert written(execution, "RecordStop")["StopMade"] == {"BOOL": False}
-    (call,) = execution.arguments_of("ComposeAlert")
-    assert call["Payload"]["stop"] == {"made": False, "error": "Service.Exception: StopTrainingJob is down"}
-    assert [part.split(":")[0] for part in (ending.cause or "").split("; ")] == ["StopTrainingJob", *failing]
-
-
 def test_given_a_failing_stop_when_a_rule_fires_then_the_alert_is_told_the_error(machine: dict[str, Any]) -> None:
     execution, ending = execute(machine, FIRE, failing={"StopTrainingJob"})
     (call,) = execution.arguments_of("ComposeAlert")

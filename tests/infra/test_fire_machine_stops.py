@@ -1,4 +1,4 @@
-"""The fire path, run in memory: a stop that is announced, and made only if all still speaks for it."""
+"""The fire path, run in memory: a stop that is announced, made only if all still speaks for it, and looked up."""
 
 from typing import Any
 
@@ -128,3 +128,47 @@ def test_given_any_failing_step_when_a_stop_has_a_grace_time_then_the_alert_goes
 def test_given_a_stop_without_grace_time_when_a_rule_fires_then_nothing_is_announced(machine: dict[str, Any]) -> None:
     execution, _ = execute(machine, FIRE, decision=STOP)
     assert not {*GRACE_STEPS, "AwaitGraceEnd"} & set(names(execution))
+
+
+@pytest.mark.parametrize("status", ["Stopping", "Stopped"])
+def test_given_an_answer_that_is_lost_when_the_job_is_stopped_all_the_same_then_the_stop_was_made(
+    machine: dict[str, Any], status: str
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"StopTrainingJob"}, status=status)
+    assert ending == Ending("SUCCEEDED")
+    assert execution.arguments_of("LookAtJob") == [{"TrainingJobName": FIRE["job"]}]
+    assert written(execution, "RecordStop")["StopMade"] == {"BOOL": True}
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["stop"] == {"made": True, "error": None}
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"status": "InProgress"},
+        {"status": "Completed"},
+        {"status": "Failed"},
+        {"status": "Stopping", "arn": f"{FIRE['jobArn']}-2"},
+    ],
+)
+def test_given_an_error_of_the_stop_when_the_job_is_not_seen_to_be_stopped_then_it_failed(
+    machine: dict[str, Any], seen: dict[str, Any]
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"StopTrainingJob"}, **seen)
+    assert written(execution, "RecordStop")["StopMade"] == {"BOOL": False}
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["stop"] == {"made": False, "error": "Service.Exception: StopTrainingJob is down"}
+    assert [part.split(":")[0] for part in (ending.cause or "").split("; ")] == ["StopTrainingJob"]
+
+
+def test_given_an_error_of_the_stop_when_the_job_cannot_be_asked_either_then_it_is_not_known_and_so_recorded(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"StopTrainingJob", "LookAtJob"})
+    assert written(execution, "RecordStop")["StopMade"] == {"NULL": True}
+    (call,) = execution.arguments_of("ComposeAlert")
+    assert call["Payload"]["stop"]["error"] == (
+        "Service.Exception: StopTrainingJob is down; and whether it was stopped could not be asked: "
+        "Service.Exception: LookAtJob is down"
+    )
+    assert [part.split(":")[0] for part in (ending.cause or "").split("; ")] == ["StopTrainingJob", "LookAtJob"]

@@ -11,15 +11,12 @@ from enum import StrEnum
 from trainguard.actions.request import StopCase
 from trainguard.actions.standing import Standing, epoch, objection_of_standing
 from trainguard.engine.moments import iso_time
-from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG, stop_allowed
+from trainguard.engine.registration import SAME_MOMENT_S, STOP_ALLOWED, STOP_TAG, profile_place, stop_allowed
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobStatus
 from trainguard.rules.units import show_duration
 
 UPLOADING = "Uploading"
-
-SAME_MOMENT_S = 1.0
-"""Times of creation this close are one: they are stored to the millisecond."""
 
 
 class StopSwitch(StrEnum):
@@ -108,6 +105,8 @@ def _objection_of_job(case: StopCase, description: TrainingJobDescription | None
         return f"its owner has not opted in: job {case.job} {found} {STOP_TAG}, expected {STOP_ALLOWED!r}"
     if not case.policy.stops.may_stop(case.rule):
         return f"{case.rule} is not among the rules that may stop job {case.job}"
+    if profile_place(description) is None:
+        return f"nothing says where the profile of job {case.job} lies, so that anybody's objects could be it"
     return _objection_of_identity(case, description) or _objection_of_status(case, description)
 
 

@@ -135,6 +135,10 @@ class Columns:
         """Read a truth value."""
         return self._item[name]["BOOL"]
 
+    def flag_or_none(self, name: str) -> bool | None:
+        """Read a truth value; None where the column is missing or null."""
+        return self._item.get(name, {}).get("BOOL")
+
     def blob(self, name: str) -> bytes:
         """Read bytes."""
         return bytes(self._item[name]["B"])

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 _THROUGH = {"#through": "EvaluatedThrough"}
 _GENERATION = {"#generation": "Generation"}
 _OF_FIRES = (
+    "FireEpisode",
     "FireId",
+    "FireJobArn",
     "FiredAt",
     "Action",
     "ActionAt",
@@ -228,5 +230,5 @@ def _stop(columns: Columns) -> StopRecord | None:
         why=columns.text_or_none("StopWhy") or "",
         at=None if at is None else epoch_from_iso(at),
         fire_id=columns.text_or_none("StopFireId"),
-        made=columns.flag("StopMade") if "StopMade" in columns else None,
+        made=columns.flag_or_none("StopMade"),
     )

@@ -38,14 +38,7 @@ class BatchProcessor:
         self._has_time = timing.has_time
         self._evaluator = NodeEvaluator(services=services, timing=timing)
         self._summariser = Summariser(services=services, timing=timing)
-        self._registrar = Registrar(
-            jobs=services.jobs,
-            training_jobs=services.training_jobs,
-            settings=services.settings,
-            executions=services.executions,
-            journal=services.journal,
-            now=timing.now,
-        )
+        self._registrar = Registrar.of(services, timing.now)
         self._now = timing.now
 
     def process(self, messages: Iterable[Message]) -> BatchOutcome:

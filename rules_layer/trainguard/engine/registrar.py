@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import msgspec
 
@@ -15,7 +16,7 @@ from trainguard.engine.registration import (
     profile_place,
     stop_allowed,
 )
-from trainguard.ports import Executions, Jobs, Journal, SettingDocuments, TrainingJobDescription, TrainingJobs
+from trainguard.ports import Executions, Jobs, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
 from trainguard.records import JOB_NODE, OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.document import read_document, unusable
 from trainguard.settings.faults import NO_PLACE, SettingFault, told_faults
@@ -52,6 +53,18 @@ class Registrar:
     executions: Executions
     journal: Journal
     now: Callable[[], float]
+
+    @classmethod
+    def of(cls, services: Services, now: Callable[[], float]) -> Self:
+        """Return what registers jobs with a function's services."""
+        return cls(
+            jobs=services.jobs,
+            training_jobs=services.training_jobs,
+            settings=services.settings,
+            executions=services.executions,
+            journal=services.journal,
+            now=now,
+        )
 
     def ensure(self, *, bucket: str, root: ProfileRoot, told: bool = False) -> JobRecord | None:
         """Return the job's item; create it from what SageMaker says when there is none.

@@ -14,6 +14,7 @@ __all__ = [
     "FRAMEWORK_EXPECTED",
     "FRAMEWORK_TAG",
     "NAMESPACE",
+    "SAME_MOMENT_S",
     "STOP_ALLOWED",
     "STOP_TAG",
     "is_another",
@@ -23,7 +24,7 @@ __all__ = [
     "with_description",
 ]
 
-_SAME_MOMENT_S = 1.0
+SAME_MOMENT_S = 1.0
 """Times of creation this close are one: they are stored to the millisecond."""
 
 
@@ -31,7 +32,7 @@ def is_another(record: JobRecord, description: TrainingJobDescription) -> bool:
     """Whether another job is described than the item's, which was deleted: its name was given away again."""
     if record.created_at is None or description.created_at is None:
         return False
-    return abs(description.created_at - record.created_at) > _SAME_MOMENT_S
+    return abs(description.created_at - record.created_at) > SAME_MOMENT_S
 
 
 def profile_place(description: TrainingJobDescription) -> tuple[str, ProfileRoot] | None:

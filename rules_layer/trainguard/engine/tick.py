@@ -62,14 +62,7 @@ class Tick:
         self._services = services
         self._timing = timing
         self._summariser = Summariser(services=services, timing=timing)
-        self._registrar = Registrar(
-            jobs=services.jobs,
-            training_jobs=services.training_jobs,
-            settings=services.settings,
-            executions=services.executions,
-            journal=services.journal,
-            now=timing.now,
-        )
+        self._registrar = Registrar.of(services, timing.now)
 
     def run(self) -> TickOutcome:
         """Look after every active job; one that fails is counted and left to the next tick.

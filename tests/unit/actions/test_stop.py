@@ -28,6 +28,7 @@ RUNNING = TrainingJobDescription(
     profiling_interval_ms=500,
     framework_profiling=False,
     tags=ALLOWED,
+    profile_uri="s3://profiles",
 )
 
 
@@ -80,6 +81,16 @@ def decide_again(description: TrainingJobDescription | None = RUNNING, **changes
         "switch": "enabled",
     } | changes
     return decide("job", description, **given)
+
+
+@pytest.mark.parametrize("attempt", ["first", "final"])
+@pytest.mark.parametrize("uri", [None, "", "s3://", "https://profiles"])
+def test_given_a_job_of_which_nothing_says_where_its_profile_lies_when_a_rule_fires_then_it_is_not_stopped(
+    uri: str | None, attempt: str
+) -> None:
+    decision = decide("job", replace(RUNNING, profile_uri=uri), "enabled", attempt=attempt)
+    assert decision.decision == "refused"
+    assert "nothing says where the profile of job job lies" in decision.why
 
 
 @pytest.mark.parametrize(("age_s", "stop"), [(MAX_FIRE_AGE_S, True), (MAX_FIRE_AGE_S + 1.0, False)])
