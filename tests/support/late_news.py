@@ -36,15 +36,7 @@ def settle(network: Network, minutes: int) -> None:
 
 def registrar(network: Network) -> Registrar:
     """Return what registers jobs."""
-    world = network.world
-    return Registrar(
-        jobs=world.jobs,
-        training_jobs=world.training_jobs,
-        settings=world.settings,
-        executions=world.executions,
-        journal=world.journal,
-        now=lambda: network.now,
-    )
+    return Registrar.of(network.world.services, lambda: network.now)
 
 
 def told_by_event(network: Network) -> JobRecord | None:

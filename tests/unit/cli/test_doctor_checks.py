@@ -23,9 +23,8 @@ from tests.unit.cli.doctor_account import (
 from trainguard.cli.deployment import find_deployment
 from trainguard.cli.doctor import stack
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
-from trainguard.cli.doctor.finding import Finding, Level, span
+from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.site import Site
-from trainguard.rules.units import counted
 
 Change = Callable[[dict[str, Any], Given], object]
 
@@ -387,15 +386,3 @@ def test_given_two_versions_when_compared_then_a_difference_is_told(
     own: str, deployed: str | None, level: Level
 ) -> None:
     assert stack.judge_version(own, deployed).level is level
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(-3.0, "0 s"), (119.0, "119 s"), (120.0, "2 min"), (7200.0, "2 h"), (172_800.0, "2 d")]
-)
-def test_given_a_duration_when_said_then_it_is_in_the_unit_of_people(seconds: float, said: str) -> None:
-    assert span(seconds) == said
-
-
-@pytest.mark.parametrize(("amount", "said"), [(0, "0 alarms"), (1, "1 alarm"), (1200, "1,200 alarms")])
-def test_given_an_amount_when_said_then_its_noun_agrees(amount: int, said: str) -> None:
-    assert counted(amount, "alarm") == said

@@ -6,40 +6,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support.delivery import Network, final_state
-from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
+from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
+from tests.support.delivery import Network
+from tests.support.small_job import BUCKET, JOB, START, Upload, uploads
 from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.batch import BatchProcessor
-from trainguard.engine.closing import ASK_AGAIN_S, begin_close
 from trainguard.engine.doorbells import Message
-from trainguard.engine.registrar import describe_record
 from trainguard.engine.system_stream import SystemState
 from trainguard.ports import Timing
-from trainguard.records import JobStatus, NodeKey, Status
+from trainguard.records import NodeKey, Status
 from trainguard.state.codec import decode_state, encode_state
-from trainguard.telemetry.keys import ProfileRoot
-
-UPLOADS = uploads()
-SYSTEM_1 = [upload for upload in UPLOADS if "system/incremental" in upload.key and "algo-1" in upload.key]
-NODE_1 = NodeKey(JOB, "algo-1", "system")
 
 
 def started(network: Any) -> Any:
     return sorted(payload["rule"] for payload in network.world.executions.started.values() if payload["kind"] == "fire")
-
-
-def deliver(network: Any, chosen: Any, *, until: Any = None) -> None:
-    for upload in chosen:
-        if upload.key.endswith("training_job_end.ts"):
-            network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
-        network.put(upload)
-        network.ring(upload, max(upload.at, network.now))
-        network.run_until(upload.at, batch_s=0.0)
-    network.run_until(until or chosen[-1].at + 1_000.0, batch_s=0.0)
-
-
-def row(network: Any, target: Any) -> Any:
-    return next(row for row in network.world.rows.of_job(JOB) if row.target == target)
 
 
 def test_given_two_nodes_that_fire_the_same_rule_when_both_drain_then_one_execution_starts() -> None:
@@ -216,19 +196,6 @@ def test_given_objects_of_the_same_job_name_elsewhere_when_they_ring_then_they_a
     assert network.world.journal.totals["foreign_keys"] == 1
 
 
-def test_given_a_lost_end_when_the_nodes_are_silent_then_the_tick_asks_and_finishes_the_job() -> None:
-    network = Network()
-    deliver(network, SYSTEM_1)
-    network.world.training_jobs.set(describe(status=JobStatus.FAILED))
-    for _ in range(25):
-        network.tick()
-        network.run_until(network.now + 60.0, batch_s=0.0)
-    job = network.job()
-    assert (job.active, job.status) == (False, JobStatus.FAILED)
-    assert network.node(NODE_1).closed
-    assert row(network, "LowGPUUtilization").expires_at == job.expires_at
-
-
 def test_given_an_episode_that_ended_when_the_fault_returns_then_a_second_alert_starts() -> None:
     network = Network()
     quiet = uploads(low=False)
@@ -258,13 +225,6 @@ def shifted(chosen: Any, minutes: Any, node: str = "algo-1") -> Any:
         key = f"{JOB}/profiler-output/system/incremental/2026112108/{minute + 60 * minutes}.{node}.json"
         moved.append(Upload(upload.at + 60 * minutes, key, body))
     return moved
-
-
-def test_given_the_whole_job_when_the_report_of_its_end_is_made_then_final_state_and_report_agree() -> None:
-    network = Network()
-    deliver(network, UPLOADS)
-    assert final_state(network.world)["executions"] == [("LowGPUUtilization", 0), ("StepOutlier", 0)]
-    assert network.job().active is False
 
 
 def test_given_no_time_left_when_a_batch_has_more_nodes_then_the_rest_is_given_back_and_loses_nothing() -> None:
@@ -305,54 +265,6 @@ def test_given_a_node_that_waits_in_vain_when_ticks_go_by_then_it_is_flushed_onc
     assert (record.cursors["minute"], dict(record.pending), record.counters["gaps"]) == (START + 300, {}, 1)
 
 
-def test_given_an_end_mark_while_the_job_goes_on_when_it_rings_then_nothing_is_closed() -> None:
-    network = Network()
-    mark = UPLOADS[-1]
-    for upload in [*SYSTEM_1[:6], mark, *SYSTEM_1[6:]]:
-        network.put(upload)
-        network.ring(upload, max(upload.at, network.now))
-        network.run_until(SYSTEM_1[6].at if upload is mark else upload.at, batch_s=0.0)
-    job = network.job()
-    assert (job.active, job.closing) == (True, False)
-    assert not network.node(NODE_1).closed
-    assert network.world.reports.started == {}
-
-
-def test_given_an_object_before_the_close_tasks_when_it_closes_its_node_then_the_others_are_waited_for() -> None:
-    network = Network()
-    deliver(network, [*SYSTEM_1[:-1], UPLOADS[-1], SYSTEM_1[-1]])
-    closed = {record.key.node_kind for record in network.world.nodes.of_job(JOB) if record.closed}
-    assert closed == {"algo-1#system", "algo-1#framework", "algo-2#system", "algo-2#framework"}
-    assert list(network.world.reports.started.values()) == [{"kind": "end", "job": JOB}]
-
-
-def test_given_a_close_task_that_is_lost_when_ticks_go_by_then_its_stream_is_asked_again_and_the_job_finished() -> None:
-    network = Network()
-    deliver(network, SYSTEM_1)
-    network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
-    network.ring(UPLOADS[-1], network.now)
-    network.run_until(network.now, batch_s=0.0)
-    (lost,) = [entry for entry in network.queue if '"algo-2"' in entry[2].body and '"framework"' in entry[2].body]
-    network.queue.remove(lost)
-    for _ in range(4):
-        network.run_until(network.now + 60.0, batch_s=0.0)
-        network.tick()
-    assert (network.job().active, len(network.world.reports.started)) == (True, 0)
-    for _ in range(3):
-        network.run_until(network.now + 60.0, batch_s=0.0)
-        network.tick()
-    assert (network.job().active, len(network.world.reports.started)) == (False, 1)
-
-
-def test_given_a_finished_job_when_framework_events_are_first_heard_of_then_a_report_of_them_is_started() -> None:
-    network = Network()
-    network.world.training_jobs.set(replace(describe(), framework_profiling=False))
-    deliver(network, [*SYSTEM_1, UPLOADS[-1]])
-    assert (network.job().active, len(network.world.reports.started)) == (False, 1)
-    deliver(network, [each for each in UPLOADS if "pevents" in each.key][:1], until=network.now + 10.0)
-    assert len(network.world.reports.started) == 2
-
-
 def test_given_state_of_another_version_when_its_node_is_loaded_then_that_rule_begins_anew_and_says_so() -> None:
     network = Network()
     for upload in SYSTEM_1[:5]:
@@ -391,23 +303,3 @@ def test_given_framework_objects_alone_when_the_tick_runs_then_times_are_those_o
     assert shown.fired_at is not None
     assert shown.fired_at > START
     assert shown.evaluated_through is not None
-
-
-def test_given_a_job_that_ended_before_its_first_object_when_it_is_closed_then_it_ends_and_says_what_is_missing() -> (
-    None
-):
-    network = Network()
-    services = network.world.services
-    record = describe_record(
-        describe(status=JobStatus.COMPLETED), services.settings, bucket=BUCKET, root=ProfileRoot("", JOB)
-    )
-    registered = services.jobs.register(record)
-    begin_close(registered, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=network.now)
-    network.world.tasks.drain()
-    network.now += ASK_AGAIN_S
-    network.tick()
-    assert network.job().active is True
-    network.run_until(network.now + 5.0, batch_s=1.0)
-    assert network.job().active is False
-    assert row(network, "LowGPUUtilization").status is Status.NOT_APPLICABLE
-    assert row(network, "LowGPUUtilization#algo-2").status is Status.NOT_APPLICABLE
