@@ -192,7 +192,10 @@ def test_given_a_request_that_allows_stops_when_a_tag_names_the_place_then_all_i
     assert document(written(tmp_path, {"TrainingJobName": "job", "Tags": tags}))["faults"] == []
 
 
-@pytest.mark.parametrize("place", ["", "s3://", "profiles/runs", "https://profiles", "s3://P", "s3://a-"])
+@pytest.mark.parametrize(
+    "place",
+    ["", "s3://", "profiles/runs", "https://profiles", "s3://P", "s3://a-", "s3://our_profiles", "s3://our@runs"],
+)
 def test_given_a_place_that_is_none_when_validated_then_it_is_told(tmp_path: Path, place: str) -> None:
     tags = [{"Key": "trainguard:profile-path", "Value": place}]
     (fault,) = document(written(tmp_path, {"Tags": tags}))["faults"]
