@@ -1,7 +1,7 @@
 """Builds the layer's folder with uv: the rules and their pinned dependencies, for the functions' platform.
 
-No Docker is involved: every dependency comes as a wheel. CDK hashes what the folder holds, so the asset's hash covers
-sources, requirements, Python version and architecture without being told of them.
+No Docker is involved: every dependency comes as a wheel whose hash the lock file names. CDK hashes what the folder
+holds, so the asset's hash covers sources, wheels, Python version and architecture, and the same inputs give the same.
 """
 
 import hashlib
@@ -12,8 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from infra.bytecode import compile_site, compiler
 from infra.overlay import Overlay
 from infra.rules_package import RulesPackage
+from infra.sbom import SBOM_FILE, bill_of_materials
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE_SOURCE = PROJECT_ROOT / "rules_layer" / "trainguard"
@@ -22,7 +24,8 @@ BUILD_FOLDER = PROJECT_ROOT / "build" / "layers"
 COMMAND_LINE = ("cli", "local", "compatible", "config", "__main__.py")
 """What of the package only the command line uses: no function imports it, and its changes deploy nothing."""
 
-_UNUSED_FOLDERS = ("tests", "__pycache__")
+_MADE_BY = ("bundling.py", "bytecode.py", "compile_all.py", "pyodide.mjs", "sbom.py", "../pyproject.toml")
+_UNUSED_FOLDERS = ("tests", "f2py", "__pycache__")
 _UNUSED_FILES = ("*.pyi", "*.pyc", "*.a", "*.h")
 _INSTALLER_NOTES = ("RECORD", "INSTALLER", "REQUESTED")
 
@@ -48,10 +51,12 @@ def layer_folder(
     Raises
     ------
     BundlingError
-        When uv is missing, or a pinned dependency has no wheel for the platform.
+        When uv is missing, or a pinned dependency has no wheel for the platform or one with another hash.
+    BytecodeError
+        When a module does not compile, or what compiles is missing.
     """
-    requirements = _pinned_requirements()
-    finished = build_folder / _input_hash(overlay, requirements, rules_package)
+    lock = _locked_dependencies()
+    finished = build_folder / _input_hash(overlay, lock, rules_package)
     if finished.is_dir():
         return finished
     build_folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +64,9 @@ def layer_folder(
         layer = Path(folder) / "layer"
         site = layer / "python"
         site.mkdir(parents=True)
-        _install(requirements, overlay, site)
+        _install(lock, overlay, site)
+        own_rules = rules_package.name if rules_package else None
+        (layer / SBOM_FILE).write_text(bill_of_materials(site, lock, overlay, own_rules=own_rules), encoding="utf-8")
         _trim(site)
         for file in _source_files():
             target = site / "trainguard" / file.relative_to(PACKAGE_SOURCE)
@@ -67,6 +74,7 @@ def layer_folder(
             shutil.copy2(file, target)
         if rules_package is not None:
             rules_package.copy_to(site)
+        compile_site(site, overlay.python_version)
         try:
             layer.rename(finished)
         except OSError:
@@ -85,22 +93,21 @@ def find_uv() -> str:
     raise BundlingError("uv was not found: run `make install`, which puts it into .tools/bin, or set UV to its path")
 
 
-def _pinned_requirements() -> str:
-    """Return the locked dependencies of the package without its extras, a line each."""
-    command = ["export", "--frozen", "--no-dev", "--no-emit-project", "--no-hashes", "--no-header", "--no-annotate"]
-    return _run_uv(command)
+def _locked_dependencies() -> str:
+    """Return the dependencies of the package without its extras as a ``pylock.toml``: exact versions, a hash a file."""
+    return _run_uv(["export", "--frozen", "--no-dev", "--no-emit-project", "--no-header", "--format", "pylock.toml"])
 
 
-def _install(requirements: str, overlay: Overlay, target: Path) -> None:
-    listing = target.parent.parent / "requirements.txt"
-    listing.write_text(requirements, encoding="utf-8")
+def _install(lock: str, overlay: Overlay, target: Path) -> None:
+    listing = target.parent.parent / "pylock.toml"
+    listing.write_text(lock, encoding="utf-8")
     platform = ["--python-version", overlay.python_version, "--python-platform", overlay.wheel_platform]
-    wheels = ["--only-binary", ":all:", "--no-deps", "--python", sys.executable]
+    wheels = ["--require-hashes", "--only-binary", ":all:", "--no-deps", "--python", sys.executable]
     _run_uv(["pip", "install", "--quiet", "--target", str(target), *platform, *wheels, "-r", str(listing)])
 
 
 def _trim(site: Path) -> None:
-    """Remove what no function imports: tests, stubs, headers, and notes of the installation.
+    """Remove what no function imports: tests, stubs, headers, a front end to Fortran, and notes of the installation.
 
     Scripts name this machine's interpreter in their first line, and `RECORD` holds their hashes: with them, the layer's
     bytes would depend on where it was built.
@@ -118,9 +125,10 @@ def _trim(site: Path) -> None:
             file.unlink()
 
 
-def _input_hash(overlay: Overlay, requirements: str, rules_package: RulesPackage | None) -> str:
+def _input_hash(overlay: Overlay, lock: str, rules_package: RulesPackage | None) -> str:
     digest = hashlib.sha256()
-    for part in (requirements, overlay.python_version, overlay.wheel_platform, Path(__file__).read_text("utf-8")):
+    made_by = ((Path(__file__).parent / name).read_text("utf-8") for name in _MADE_BY)
+    for part in (lock, overlay.python_version, overlay.wheel_platform, compiler(overlay.python_version), *made_by):
         digest.update(part.encode() + b"\0")
     for file in _source_files():
         digest.update(file.relative_to(PACKAGE_SOURCE).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")

@@ -1,5 +1,7 @@
 """The layer: what it holds, how large it is, and where uv is looked for."""
 
+import hashlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +26,7 @@ def test_given_the_layer_when_unzipped_then_it_is_small_enough_beside_lambdas_li
 
 
 def test_given_the_layer_when_listed_then_it_holds_the_rules_and_the_pinned_dependencies_alone(site: Path) -> None:
-    packages = {entry.name for entry in site.iterdir() if not entry.name.endswith(".dist-info")}
+    packages = {entry.name for entry in site.iterdir() if not entry.name.endswith((".dist-info", "__pycache__"))}
     assert packages == {
         "aws_lambda_powertools",
         "jinja2",
@@ -77,6 +79,7 @@ def test_given_a_changed_command_line_when_asked_then_the_layer_is_the_same(
     (source / "rule.py").write_text("threshold = 70\n", encoding="utf-8")
     monkeypatch.setattr(bundling, "PACKAGE_SOURCE", source)
     monkeypatch.setattr(bundling, "_install", lambda *_: None)
+    monkeypatch.setattr(bundling, "compile_site", lambda *_: None)
     before = layer_folder(overlay.AWS, tmp_path / "build")
     (source / "cli" / "main.py").write_text("options = 7\n", encoding="utf-8")
     assert layer_folder(overlay.AWS, tmp_path / "build") == before
@@ -90,8 +93,41 @@ def test_given_the_layer_when_its_compiled_modules_are_named_then_they_fit_the_f
 
 
 def test_given_the_layer_when_listed_then_nothing_in_it_depends_on_where_it_was_built(site: Path) -> None:
-    unstable = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "__pycache__", "bin"}
+    unstable = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "bin"}
     assert not [entry for entry in site.rglob("*") if entry.name in unstable]
+
+
+def test_given_the_same_inputs_when_built_in_another_folder_then_every_byte_is_the_same(
+    site: Path, tmp_path: Path
+) -> None:
+    assert digests(layer_folder(overlay.AWS, tmp_path)) == digests(site.parent)
+
+
+def digests(layer: Path) -> dict[str, str]:
+    """Return the hash of each file of a layer."""
+    files = sorted(file for file in layer.rglob("*") if file.is_file())
+    return {file.relative_to(layer).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_given_a_wheel_with_another_hash_than_the_locks_when_built_then_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = bundling._locked_dependencies()
+    wheel = re.search(r"jinja2-[0-9.]+-py3-none-any\.whl.*?sha256 = \"([0-9a-f]{64})", lock)
+    assert wheel
+    other = "0" * 64
+    monkeypatch.setattr(bundling, "_locked_dependencies", lambda: lock.replace(wheel[1], other))
+    with pytest.raises(BundlingError, match=r"(?s)uv pip install failed: .*[Hh]ash mismatch for `jinja2"):
+        layer_folder(overlay.AWS, tmp_path)
+
+
+def test_given_a_dependency_without_a_hash_when_built_then_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = re.sub(r", hashes = \{ sha256 = \"[0-9a-f]+\" \}", "", bundling._locked_dependencies())
+    monkeypatch.setattr(bundling, "_locked_dependencies", lambda: lock)
+    with pytest.raises(BundlingError, match=r"(?s)uv pip install failed: .*hash"):
+        layer_folder(overlay.AWS, tmp_path)
 
 
 def test_given_a_finished_layer_when_asked_again_then_nothing_is_built(
@@ -115,6 +151,7 @@ def test_given_another_python_or_platform_when_asked_then_another_layer_is_built
     other: overlay.Overlay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundling, "_install", lambda *_: None)
+    monkeypatch.setattr(bundling, "compile_site", lambda *_: None)
     first = overlay.Overlay(python_version="3.14", architecture="arm64", wheel_platform="same", doorbell_window_s=20)
     assert layer_folder(first, tmp_path) != layer_folder(other, tmp_path)
 
@@ -127,6 +164,7 @@ def test_given_a_changed_source_when_asked_then_another_layer_is_built(
     (source / "rule.py").write_text("threshold = 70\n", encoding="utf-8")
     monkeypatch.setattr(bundling, "PACKAGE_SOURCE", source)
     monkeypatch.setattr(bundling, "_install", lambda *_: None)
+    monkeypatch.setattr(bundling, "compile_site", lambda *_: None)
     before = layer_folder(overlay.AWS, tmp_path / "build")
     (source / "rule.py").write_text("threshold = 71\n", encoding="utf-8")
     after = layer_folder(overlay.AWS, tmp_path / "build")
@@ -157,7 +195,8 @@ def test_given_no_uv_when_looked_for_then_the_error_says_what_would_help(
 def test_given_a_dependency_without_a_wheel_when_built_then_the_error_says_which(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundling, "_pinned_requirements", lambda: "./nowhere\n")
+    lock = 'lock-version = "1.0"\ncreated-by = "uv"\n[[packages]]\nname = "nowhere"\nversion = "1.0"\nwheels = []\n'
+    monkeypatch.setattr(bundling, "_locked_dependencies", lambda: lock)
     with pytest.raises(BundlingError, match=r"uv pip install failed: .*nowhere"):
         layer_folder(overlay.AWS, tmp_path)
     assert not [entry for entry in tmp_path.iterdir() if not entry.name.startswith("unfinished-")]

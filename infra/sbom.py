@@ -1,0 +1,163 @@
+"""The layer's bill of materials: which wheels it holds, with version, hash and licence, as CycloneDX JSON.
+
+It describes what was installed, and says neither when nor by whom: the same layer has the same document.
+"""
+
+import hashlib
+import json
+import tomllib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import TypeAlias
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, Property, XsUri
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import License, LicenseAcknowledgement
+from cyclonedx.output import make_outputter
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from packageurl import PackageURL
+from packaging.requirements import Requirement
+from packaging.tags import Tag, parse_tag
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from infra.overlay import Overlay
+
+SBOM_FILE = "sbom.cdx.json"
+PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+
+_Tags: TypeAlias = frozenset[Tag]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wheel:
+    """A wheel of the lock file: where it lies and what its bytes hash to."""
+
+    url: str
+    sha256: str
+
+
+def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str | None = None) -> str:
+    """Return the bill of materials of a layer, as CycloneDX JSON.
+
+    Parameters
+    ----------
+    site : Path
+        Folder of the installed wheels, with their ``.dist-info``.
+    lock : str
+        The ``pylock.toml`` that they were installed by, with the hashes that the installer checked.
+    overlay : Overlay
+        Python version and platform that the layer is for.
+    own_rules : str, optional
+        Name of the deployment's own rules package.
+    """
+    project = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]
+    locked = _locked_wheels(lock)
+    installed = {_name(each): each for each in distributions(path=[str(site)])}
+    wheels = {name: _component(each, locked, site) for name, each in sorted(installed.items())}
+    product = Component(name="trainguard", version=project["version"], type=ComponentType.LIBRARY, bom_ref="trainguard")
+    layer = Component(
+        name="trainguard-layer",
+        version=project["version"],
+        type=ComponentType.APPLICATION,
+        bom_ref="trainguard-layer",
+        properties=[
+            Property(name="trainguard:python", value=overlay.python_version),
+            Property(name="trainguard:architecture", value=overlay.architecture),
+        ],
+    )
+    own = [Component(name=own_rules, type=ComponentType.LIBRARY, bom_ref=f"rules:{own_rules}")] if own_rules else []
+    bom = Bom(components=[product, *own, *wheels.values()])
+    bom.metadata.component = layer
+    bom.register_dependency(layer, [product, *own])
+    bom.register_dependency(product, _among(wheels, project["dependencies"], overlay))
+    for each in own:
+        bom.register_dependency(each, [product])
+    for name, component in wheels.items():
+        bom.register_dependency(component, _among(wheels, installed[name].requires or (), overlay))
+    return _written(bom)
+
+
+def _component(
+    installed: Distribution, locked: Mapping[tuple[str, str], Mapping[_Tags, _Wheel]], site: Path
+) -> Component:
+    """Return a wheel as a component; its hash is that of the one file of the lock with the tags that it carries."""
+    name, version = _name(installed), installed.version
+    purl = PackageURL("pypi", None, name, version)
+    wheel = locked.get((name, version), {}).get(_tags(installed))
+    return Component(
+        name=name,
+        version=version,
+        type=ComponentType.LIBRARY,
+        bom_ref=purl.to_string(),
+        purl=purl,
+        licenses=_licences(installed),
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=wheel.sha256)] if wheel else [],
+        external_references=[ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(wheel.url))]
+        if wheel
+        else [],
+        components=[_library(file) for file in sorted((site / f"{installed.name}.libs").glob("*.so*"))],
+    )
+
+
+def _library(file: Path) -> Component:
+    """Return a native library that a wheel brings along, by its file."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    hashes = [HashType(alg=HashAlgorithm.SHA_256, content=digest)]
+    return Component(name=file.name, type=ComponentType.FILE, bom_ref=f"file:{file.name}", hashes=hashes)
+
+
+def _licences(installed: Distribution) -> Sequence[License]:
+    """Return the licences that a wheel declares: the SPDX expression, else its free text, else its classifiers."""
+    metadata = installed.metadata
+    classifiers = metadata.get_all("Classifier") or ()
+    named = [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License :: ")]
+    declared = metadata.get_all("License-Expression") or metadata.get_all("License") or named
+    make = LicenseFactory().make_from_string
+    return [make(each, license_acknowledgement=LicenseAcknowledgement.DECLARED) for each in declared]
+
+
+def _among(wheels: Mapping[str, Component], requirements: Iterable[str], overlay: Overlay) -> list[Component]:
+    """Return which wheels some requirements name where the functions run, without extras."""
+    environment = {"python_version": overlay.python_version, "extra": ""}
+    read = map(Requirement, requirements)
+    named = {canonicalize_name(each.name) for each in read if not each.marker or each.marker.evaluate(environment)}
+    return [wheels[name] for name in sorted(named & wheels.keys())]
+
+
+def _name(installed: Distribution) -> str:
+    return canonicalize_name(installed.name)
+
+
+def _tags(installed: Distribution) -> _Tags:
+    lines = (installed.read_text("WHEEL") or "").splitlines()
+    return _merged(parse_tag(line.removeprefix("Tag:").strip()) for line in lines if line.startswith("Tag:"))
+
+
+def _merged(tags: Iterable[_Tags]) -> _Tags:
+    return frozenset[Tag]().union(*tags)
+
+
+def _locked_wheels(lock: str) -> dict[tuple[str, str], dict[_Tags, _Wheel]]:
+    """Return the wheels of a lock file by package, version and tags."""
+    found: dict[tuple[str, str], dict[_Tags, _Wheel]] = {}
+    for package in tomllib.loads(lock).get("packages", ()):
+        for wheel in package.get("wheels", ()):
+            url = wheel["url"]
+            name, _, _, tags = parse_wheel_filename(url.rpartition("/")[2])
+            found.setdefault((name, package["version"]), {})[tags] = _Wheel(url, wheel["hashes"]["sha256"])
+    return found
+
+
+def _written(bom: Bom) -> str:
+    """Return the document without the moment of its writing, numbered by what it says."""
+    text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string()
+    document = json.loads(text)
+    del document["metadata"]["timestamp"], document["serialNumber"]
+    content = json.dumps(document, sort_keys=True)
+    document["serialNumber"] = uuid.uuid5(uuid.NAMESPACE_URL, content).urn
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"

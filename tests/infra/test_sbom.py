@@ -1,0 +1,105 @@
+"""The layer's bill of materials."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from infra import bundling, overlay
+from infra.bundling import PROJECT_ROOT, layer_folder
+from infra.rules_package import read_rules_package
+from infra.sbom import SBOM_FILE, bill_of_materials
+
+LOCK = tomllib.loads((PROJECT_ROOT / "uv.lock").read_text("utf-8"))
+PROJECT = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+@pytest.fixture(scope="module", params=["arm64", "x86_64"])
+def layer(request: pytest.FixtureRequest) -> Path:
+    """Return the layer's folder for AWS, of each architecture."""
+    return layer_folder(overlay.on_aws(request.param))
+
+
+def read(layer: Path) -> dict[str, Any]:
+    """Return a layer's bill of materials."""
+    document: dict[str, Any] = json.loads((layer / SBOM_FILE).read_text("utf-8"))
+    return document
+
+
+def test_given_the_layer_when_its_bill_is_read_then_it_is_cyclonedx_1_6(layer: Path) -> None:
+    text = (layer / SBOM_FILE).read_text("utf-8")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
+def test_given_the_layer_when_its_bill_is_read_then_it_names_what_the_layer_holds_and_nothing_else(layer: Path) -> None:
+    named = {(each["name"], each["version"]) for each in read(layer)["components"]}
+    folders = (each.name.removesuffix(".dist-info") for each in (layer / "python").glob("*.dist-info"))
+    held = {tuple(folder.replace("_", "-").rsplit("-", 1)) for folder in folders}
+    assert named == held | {("trainguard", PROJECT["version"])}
+
+
+def test_given_a_wheel_when_named_then_its_hash_is_that_of_the_locked_file_for_the_platform(layer: Path) -> None:
+    locked = {wheel["url"]: wheel["hash"] for package in LOCK["package"] for wheel in package.get("wheels", ())}
+    cpu = "aarch64" if read(layer)["metadata"]["component"]["properties"][0]["value"] == "arm64" else "x86_64"
+    for each in read(layer)["components"]:
+        if each["name"] == "trainguard":
+            continue
+        (reference,) = each["externalReferences"]
+        (digest,) = each["hashes"]
+        assert locked[reference["url"]] == f"sha256:{digest['content']}"
+        assert re.search(rf"-(py2\.)?py3-none-any\.whl$|-cp314-cp314-.*_{cpu}\.whl$", reference["url"])
+        assert each["licenses"]
+
+
+def test_given_the_licences_when_read_then_they_are_spdx_where_the_wheel_says_so(layer: Path) -> None:
+    found = {each["name"]: each.get("licenses") for each in read(layer)["components"]}
+    assert found["msgspec"][0]["license"]["id"] == "BSD-3-Clause"
+    assert found["numpy"][0]["expression"].startswith("BSD-3-Clause AND ")
+    assert found["jinja2"][0]["license"]["name"] == "BSD License"
+
+
+def test_given_native_libraries_in_a_wheel_when_read_then_each_is_named_with_its_hash(layer: Path) -> None:
+    (numpy,) = (each for each in read(layer)["components"] if each["name"] == "numpy")
+    named = {each["name"] for each in numpy["components"] if each["hashes"]}
+    assert named == {file.name for file in (layer / "python" / "numpy.libs").iterdir()}
+    assert any("openblas" in name for name in named)
+
+
+def test_given_the_dependencies_when_read_then_they_are_those_of_the_project_and_of_the_wheels(layer: Path) -> None:
+    needs = {each["ref"]: set(each.get("dependsOn", ())) for each in read(layer)["dependencies"]}
+    assert needs["trainguard-layer"] == {"trainguard"}
+    assert needs["trainguard"] == {f"pkg:pypi/{each.replace('==', '@')}" for each in PROJECT["dependencies"]}
+    assert [ref.partition("@")[0] for ref in needs[f"pkg:pypi/{pinned('jinja2')}"]] == ["pkg:pypi/markupsafe"]
+
+
+def pinned(name: str) -> str:
+    """Return name and version of a dependency of the project, as in a package URL."""
+    return next(f"{name}@{each.partition('==')[2]}" for each in PROJECT["dependencies"] if each.startswith(name))
+
+
+def test_given_rules_of_ones_own_when_built_then_the_bill_names_their_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundling, "_install", lambda *_: None)
+    monkeypatch.setattr(bundling, "compile_site", lambda *_: None)
+    package = read_rules_package("examples/example_rules")
+    document = read(layer_folder(overlay.AWS, tmp_path, rules_package=package))
+    assert "example_rules" in {each["name"] for each in document["components"]}
+    needs = {each["ref"]: each.get("dependsOn") for each in document["dependencies"]}
+    assert needs["rules:example_rules"] == ["trainguard"]
+
+
+def test_given_a_wheel_that_the_lock_lacks_when_read_then_it_is_named_without_a_hash(tmp_path: Path) -> None:
+    info = tmp_path / "odd-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n", encoding="utf-8")
+    (info / "WHEEL").write_text("Tag: py3-none-any\n", encoding="utf-8")
+    document = json.loads(bill_of_materials(tmp_path, "", overlay.AWS))
+    (odd,) = (each for each in document["components"] if each["name"] == "odd")
+    assert odd["version"] == "1.0"
+    assert not odd.keys() & {"hashes", "licenses", "externalReferences"}
