@@ -22,6 +22,7 @@ _SMALLEST = 1e-130
 _LIMIT = 1e126
 _EXACT_INTEGER = 2**sys.float_info.mant_dig
 _OUT_OF_RANGE = "Number"
+_LONGEST_NAME = 80
 
 
 def text(value: str) -> "AttributeValue":
@@ -97,27 +98,36 @@ class Columns:
 
     Notes
     -----
-    A missing column raises KeyError where no default is named, a column of another type or content KeyError or
-    ValueError; stores turn both into StateCodecError.
+    A missing column raises KeyError where no default is named, a column of another type or content ValueError that
+    names it; stores turn both into StateCodecError.
     """
 
-    def __init__(self, item: "Mapping[str, AttributeValue]") -> None:
+    def __init__(self, item: "Mapping[str, AttributeValue]", within: str = "") -> None:
         self._item = item
+        self._within = within
 
     def __contains__(self, name: str) -> bool:
         return name in self._item
 
     def text(self, name: str) -> str:
         """Read a string."""
-        return self._item[name]["S"]
+        return self._read(name, _text)
 
     def text_or_none(self, name: str) -> str | None:
         """Read a string that may be missing."""
         return self.text(name) if name in self._item else None
 
+    def made(self, name: str, make: Callable[[str], Value]) -> Value:
+        """Read a string and make a value of it: a time, a member of an enumeration."""
+        return self._read(name, lambda value: make(_text(value)))
+
+    def made_or_none(self, name: str, make: Callable[[str], Value]) -> Value | None:
+        """Read a string that may be missing, and make a value of it."""
+        return self.made(name, make) if name in self._item else None
+
     def integer(self, name: str) -> int:
         """Read an integer."""
-        return int(self._item[name]["N"])
+        return self._read(name, _integer)
 
     def integer_or_none(self, name: str) -> int | None:
         """Read an integer that may be missing."""
@@ -125,7 +135,7 @@ class Columns:
 
     def real(self, name: str) -> float:
         """Read a number."""
-        return float(_read_number(self._item[name]))
+        return self._read(name, _real)
 
     def real_or_none(self, name: str) -> float | None:
         """Read a number that may be missing."""
@@ -133,46 +143,90 @@ class Columns:
 
     def flag(self, name: str) -> bool:
         """Read a truth value."""
-        return self._item[name]["BOOL"]
+        return self._read(name, _flag)
 
     def flag_or_none(self, name: str) -> bool | None:
         """Read a truth value; None where the column is missing or null."""
-        return self._item.get(name, {}).get("BOOL")
+        return self.flag(name) if "NULL" not in self._item.get(name, {"NULL": True}) else None
 
     def blob(self, name: str) -> bytes:
         """Read bytes."""
-        return bytes(self._item[name]["B"])
+        return self._read(name, _blob)
 
     def integers(self, name: str) -> Mapping[str, int]:
         """Read a map of integers; a missing column is an empty map."""
-        return self._map(name, lambda value: int(value["N"]))
+        return self._map(name, _integer)
 
     def texts(self, name: str) -> Mapping[str, str]:
         """Read a map of strings; a missing column is an empty map."""
-        return self._map(name, lambda value: value["S"])
+        return self._map(name, _text)
 
     def text_list(self, name: str) -> tuple[str, ...]:
         """Read a list of strings; a missing column is an empty one."""
-        return tuple(value["S"] for value in self._item[name]["L"]) if name in self._item else ()
+        return self._read(name, _text_list) if name in self._item else ()
 
     def scalars(self, name: str) -> Mapping[str, Scalar]:
         """Read a map of parameter values; a missing column is an empty map."""
-        return self._map(name, _read_scalar)
+        return self._map(name, _scalar)
 
     def nested(self, name: str) -> "Mapping[str, Columns]":
         """Read a map of maps; a missing column is an empty map."""
-        return self._map(name, lambda value: Columns(_inner(value)))
+        held = self._held(name)
+        return MappingProxyType({key: Columns(held._read(key, _inner), held._path(key)) for key in held._item})
 
     def _map(self, name: str, read: "Callable[[AttributeValue], Value]") -> Mapping[str, Value]:
-        held = _inner(self._item[name]) if name in self._item else {}
-        return MappingProxyType({key: read(value) for key, value in held.items()})
+        held = self._held(name)
+        return MappingProxyType({key: held._read(key, read) for key in held._item})
+
+    def _held(self, name: str) -> "Columns":
+        """Return the map that a column holds, an empty one where it is missing."""
+        return Columns(self._read(name, _inner) if name in self._item else {}, self._path(name))
+
+    def _read(self, name: str, read: "Callable[[AttributeValue], Value]") -> Value:
+        """Read one column; what is wrong with it is said with its name and its beginning."""
+        if name not in self._item:
+            raise KeyError(self._path(name))
+        value = self._item[name]
+        try:
+            return read(value)
+        except KeyError as fault:
+            raise ValueError(f"there is no {fault} in {self._path(name)}, which is {value!r:.100}") from fault
+        except (ValueError, TypeError, AttributeError) as fault:
+            raise ValueError(f"{self._path(name)} is {value!r:.100}: {fault}") from fault
+
+    def _path(self, name: str) -> str:
+        return f"{self._within}.{name[:_LONGEST_NAME]!r}" if self._within else name
+
+
+def _text(value: "AttributeValue") -> str:
+    return value["S"]
+
+
+def _integer(value: "AttributeValue") -> int:
+    return int(value["N"])
+
+
+def _real(value: "AttributeValue") -> float:
+    return float(_read_number(value))
+
+
+def _flag(value: "AttributeValue") -> bool:
+    return value["BOOL"]
+
+
+def _blob(value: "AttributeValue") -> bytes:
+    return bytes(value["B"])
+
+
+def _text_list(value: "AttributeValue") -> tuple[str, ...]:
+    return tuple(each["S"] for each in value["L"])
 
 
 def _inner(value: "AttributeValue") -> "Mapping[str, AttributeValue]":
     return cast("Mapping[str, AttributeValue]", value["M"])
 
 
-def _read_scalar(value: "AttributeValue") -> Scalar:
+def _scalar(value: "AttributeValue") -> Scalar:
     if "NULL" in value:
         return None
     if "BOOL" in value:

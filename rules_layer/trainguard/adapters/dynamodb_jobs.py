@@ -253,7 +253,7 @@ def _policy(columns: Columns) -> JobPolicy:
 def _document(columns: Columns, name: str, kind: type[_Document]) -> _Document:
     try:
         return msgspec.json.decode(columns.text(name), type=kind)
-    except msgspec.DecodeError as fault:
+    except (msgspec.DecodeError, RecursionError) as fault:
         raise ValueError(f"{name} is no {kind.__name__}: {fault}") from fault
 
 
@@ -266,13 +266,13 @@ def _record(item: "Item") -> JobRecord:
             arn=columns.text("TrainingJobArn"),
             bucket=columns.text("Bucket"),
             prefix=columns.text("Prefix"),
-            status=JobStatus(columns.text("Status")),
+            status=columns.made("Status", JobStatus),
             secondary_status=columns.text_or_none("SecondaryStatus"),
             instance_type=columns.text_or_none("InstanceType"),
             instance_count=columns.integer_or_none("InstanceCount"),
-            created_at=_epoch(columns, "CreatedAt"),
-            started_at=_epoch(columns, "StartedAt"),
-            ended_at=_epoch(columns, "EndedAt"),
+            created_at=columns.made_or_none("CreatedAt", epoch_from_iso),
+            started_at=columns.made_or_none("StartedAt", epoch_from_iso),
+            ended_at=columns.made_or_none("EndedAt", epoch_from_iso),
             profiling_interval_ms=columns.integer_or_none("ProfilingIntervalMs"),
             framework_expected=columns.flag("FrameworkExpected"),
             rule_settings=columns.texts("RuleSettings"),
@@ -280,7 +280,7 @@ def _record(item: "Item") -> JobRecord:
             episodes=columns.integers("Episodes"),
             active="Active" in columns,
             closing=columns.flag("Closing"),
-            last_object_at=_epoch(columns, "LastObjectAt"),
+            last_object_at=columns.made_or_none("LastObjectAt", epoch_from_iso),
             expires_at=columns.integer_or_none("ExpiresAt"),
             policy=_policy(columns),
             setting_sources=columns.texts("SettingSources"),
@@ -290,12 +290,7 @@ def _record(item: "Item") -> JobRecord:
             tuning_job=columns.text_or_none("TuningJob"),
             file_fault=columns.text_or_none("JobFileFault"),
             close_asks=columns.integer_or_none("CloseAsks") or 0,
-            close_asked_at=_epoch(columns, "CloseAskedAt"),
+            close_asked_at=columns.made_or_none("CloseAskedAt", epoch_from_iso),
             generation=columns.integer_or_none("Generation") or 0,
-            asked_at=_epoch(columns, "AskedAt"),
+            asked_at=columns.made_or_none("AskedAt", epoch_from_iso),
         )
-
-
-def _epoch(columns: Columns, name: str) -> float | None:
-    written = columns.text_or_none(name)
-    return None if written is None else epoch_from_iso(written)

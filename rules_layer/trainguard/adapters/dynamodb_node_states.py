@@ -128,7 +128,8 @@ def _entry_item(entry: OutboxEntry) -> "Item":
 def _record(job: str, item: "Item") -> NodeRecord:
     columns = Columns(item)
     node_kind = item["NodeKind"]["S"]
-    codec = columns.integer_or_none("Codec") or 0
+    with decoding(_name(job, node_kind)):
+        codec = columns.integer_or_none("Codec") or 0
     with decoding(_name(job, node_kind), codec):
         return NodeRecord(
             key=NodeKey.parse(job, node_kind),
@@ -163,7 +164,7 @@ def _entry(alert_id: str, columns: Columns) -> OutboxEntry:
         severity=columns.text_or_none("Severity"),
         advice=columns.text_or_none("Advice"),
         cost=columns.text_or_none("Cost"),
-        kind=AlertKind(columns.text_or_none("Kind") or AlertKind.FIRE),
+        kind=columns.made_or_none("Kind", AlertKind) or AlertKind.FIRE,
         previous_severity=columns.text_or_none("PreviousSeverity"),
         lasted_s=columns.real_or_none("LastedS"),
     )

@@ -175,28 +175,26 @@ def _row(job: str, item: "Item") -> RuleRow:
     target = columns.text("RuleTarget")
     rule, separator, node = target.partition("#")
     with decoding(f"RuleState/{job}/{target}"):
-        severity = columns.text_or_none("Severity")
-        through, fired_at = columns.text_or_none("EvaluatedThrough"), columns.text_or_none("FiredAt")
         return RuleRow(
             job=job,
             rule=rule,
             node=node if separator else None,
-            status=Status(columns.text("Status")),
+            status=columns.made("Status", Status),
             reason=columns.text("Reason"),
             measured=columns.real_or_none("Measured"),
             threshold=columns.real_or_none("Threshold"),
             worst=columns.text_or_none("Worst"),
             data_points=columns.integer_or_none("DataPoints") or 0,
             patience=columns.text_or_none("Patience"),
-            severity=None if severity is None else Severity(severity),
+            severity=columns.made_or_none("Severity", Severity),
             advice=columns.text_or_none("Advice"),
             affected_percent=columns.real_or_none("AffectedPercent"),
             cost_lost=columns.text_or_none("CostLost"),
             wasted_percent=columns.real_or_none("WastedPercent"),
             violations=columns.integer_or_none("Violations") or 0,
             times_fired=columns.integer_or_none("TimesFired") or 0,
-            evaluated_through=None if through is None else epoch_from_iso(through),
-            fired_at=None if fired_at is None else epoch_from_iso(fired_at),
+            evaluated_through=columns.made_or_none("EvaluatedThrough", epoch_from_iso),
+            fired_at=columns.made_or_none("FiredAt", epoch_from_iso),
             counters=columns.integers("Counters"),
             parameters=columns.scalars("Parameters"),
             expires_at=columns.integer_or_none("ExpiresAt"),
@@ -208,12 +206,11 @@ def _stored(job: str, item: "Item") -> StoredRow:
     columns = Columns(item)
     row = _row(job, item)
     with decoding(f"RuleState/{job}/{row.target}"):
-        action_at = columns.text_or_none("ActionAt")
         return StoredRow(
             row=row,
             fire_id=columns.text_or_none("FireId"),
             action=columns.text_or_none("Action"),
-            action_at=None if action_at is None else epoch_from_iso(action_at),
+            action_at=columns.made_or_none("ActionAt", epoch_from_iso),
             # NULL says that the alert of this fire failed.
             alert_id=None if "NULL" in item.get("AlertId", {}) else columns.text_or_none("AlertId"),
             report_uri=columns.text_or_none("ReportUri"),
@@ -224,11 +221,10 @@ def _stored(job: str, item: "Item") -> StoredRow:
 def _stop(columns: Columns) -> StopRecord | None:
     if "StopDecision" not in columns:
         return None
-    at = columns.text_or_none("StopAt")
     return StopRecord(
         decision=columns.text("StopDecision"),
         why=columns.text_or_none("StopWhy") or "",
-        at=None if at is None else epoch_from_iso(at),
+        at=columns.made_or_none("StopAt", epoch_from_iso),
         fire_id=columns.text_or_none("StopFireId"),
         made=columns.flag_or_none("StopMade"),
     )

@@ -51,7 +51,7 @@ class DynamoStopBudget:
         columns = Columns(item)
         with decoding(ITEM):
             stops = {
-                fire_id: Stop(stop.text("Job"), epoch_from_iso(stop.text("At")))
+                fire_id: Stop(stop.text("Job"), stop.made("At", epoch_from_iso))
                 for fire_id, stop in columns.nested("Stops").items()
             }
             return columns.integer("Version"), stops

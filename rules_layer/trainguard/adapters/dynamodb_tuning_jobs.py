@@ -96,11 +96,10 @@ def _entry(told: TunedJob) -> "AttributeValue":
 
 
 def _told(entry: Columns) -> TunedJob:
-    severity = entry.text_or_none("Severity")
     return TunedJob(
-        status=JobStatus(entry.text("Status")),
+        status=entry.made("Status", JobStatus),
         finished=entry.flag("Finished"),
         findings=entry.integer("Findings"),
         rule=entry.text_or_none("Rule"),
-        severity=None if severity is None else Severity(severity),
+        severity=entry.made_or_none("Severity", Severity),
     )

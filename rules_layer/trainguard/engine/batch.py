@@ -46,7 +46,7 @@ class BatchProcessor:
         jobs, refusals = sort_messages(messages)
         for refusal in refusals:
             self._journal.count(refusal.what, message_id=refusal.message_id, reason=refusal.reason)
-        failed: list[str] = []
+        failed = [refusal.message_id for refusal in refusals if refusal.is_defect]
         for rings in jobs:
             try:
                 failed.extend(self._process_job(rings))
@@ -55,7 +55,7 @@ class BatchProcessor:
                 failed.extend(self._give_back(rings.message_ids, rings.job, None, error))
         return BatchOutcome(
             failed=tuple(failed),
-            refused=tuple(refusal.message_id for refusal in refusals),
+            refused=tuple(refusal.message_id for refusal in refusals if not refusal.is_defect),
             nodes=sum(len(rings.nodes) for rings in jobs),
         )
 

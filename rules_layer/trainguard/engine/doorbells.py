@@ -7,6 +7,7 @@ nothing in it is believed but the object's name: the object in S3 is the truth.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -17,6 +18,7 @@ from trainguard.errors import DoorbellError, ForeignKeyError
 from trainguard.ports import NodeTask
 from trainguard.records import NodeKey
 from trainguard.telemetry.keys import EndKey, FrameworkKey, ProfileRoot, parse_job_file_key, parse_key
+from trainguard.telemetry.unpack import UNREADABLE
 
 TASK_MARK = "task"
 
@@ -61,11 +63,16 @@ class JobRings:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A message that can never be used: ``what`` is the name under which it is counted."""
+    """A message that can never be used: ``what`` is the name under which it is counted.
+
+    ``is_defect`` says that reading it failed in a way that nobody foresaw: it is delivered again, and ends in the
+    dead-letter queue, where somebody can look at it.
+    """
 
     message_id: str
     what: str
     reason: str
+    is_defect: bool = False
 
 
 class _Bucket(msgspec.Struct):
@@ -83,7 +90,7 @@ class _Detail(msgspec.Struct):
 
 class _ObjectCreated(msgspec.Struct):
     detail: _Detail
-    time: datetime
+    time: Annotated[datetime, msgspec.Meta(tz=True)]
     source: str
 
 
@@ -110,7 +117,7 @@ def encode_task(task: NodeTask) -> str:
 
 
 def sort_messages(messages: Iterable[Message]) -> tuple[list[JobRings], list[Refusal]]:
-    """Group messages by job and node; those that can never be used are refused with their reason."""
+    """Group messages by job and node; those that can never be used are refused with their reason, each alone."""
     jobs: _Jobs = {}
     refusals: list[Refusal] = []
     for message in messages:
@@ -123,13 +130,17 @@ def sort_messages(messages: Iterable[Message]) -> tuple[list[JobRings], list[Ref
             refusals.append(Refusal(message.message_id, "foreign_keys", str(error)))
         except DoorbellError as error:
             refusals.append(Refusal(message.message_id, "malformed_messages", str(error)))
+        except Exception as error:
+            # A defect of ours: it must not take the other messages of the batch along.
+            reason = f"{type(error).__name__}: {error}"
+            refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_defect=True))
     return list(jobs.values()), refusals
 
 
 def _add_task(jobs: _Jobs, message: Message) -> None:
     try:
         task = _TASK_DECODER.decode(message.body)
-    except msgspec.DecodeError as fault:
+    except UNREADABLE as fault:
         raise DoorbellError("body", message.body[:200], f"a task ({fault})") from fault
     if task.action not in {"close", "flush"}:
         raise DoorbellError("action", task.action, "close or flush")
@@ -149,7 +160,7 @@ def _add_task(jobs: _Jobs, message: Message) -> None:
 def _add_object(jobs: _Jobs, message: Message) -> None:
     try:
         event = _EVENT_DECODER.decode(message.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+    except UNREADABLE as fault:
         raise DoorbellError("body", message.body[:200], f"an S3 Object Created event ({fault})") from fault
     key = event.detail.object.key
     if (root := parse_job_file_key(key)) is not None:

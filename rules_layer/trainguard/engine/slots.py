@@ -19,6 +19,7 @@ from trainguard.records import Status
 from trainguard.rules.extension import check_clear_after, is_custom, packed_state
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import Rule
+from trainguard.telemetry.unpack import UNREADABLE
 
 SHOW_EVERY_S = 300.0
 FAULT_LENGTH = 500
@@ -140,7 +141,7 @@ class RuleSlots(Generic[R]):
                 continue
             try:
                 stored_state = msgspec.msgpack.decode(slot.data, type=state_type) if slot.data else state_type()
-            except msgspec.DecodeError as fault:
+            except UNREADABLE as fault:
                 # What an episode has alerted is no part of the rule's own state, and stays.
                 stored_state, slot.data = state_type(), b""
                 slot.anew = f"Its stored state was of another version ({fault}), so that it began anew."

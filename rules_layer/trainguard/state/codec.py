@@ -16,10 +16,13 @@ import numpy as np
 from trainguard.errors import StateCodecError
 from trainguard.state import migrations
 from trainguard.telemetry.snapshots import FloatArray
+from trainguard.telemetry.unpack import UNREADABLE
 
 CODEC = 1
 OLDEST_CODEC = 1
 _LEVEL = 6
+_MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+"""An item holds 400 kB; state that is larger than this once unpacked was not written by TrainGuard."""
 
 _WHOLE, _HUNDREDTHS, _INTEGER, _RAW = 0, 1, 2, 3
 _WHOLE_MISSING = 255
@@ -83,15 +86,23 @@ def decode_state(item: str, codec: int, data: bytes, state_type: type[T]) -> T:
     if codec < OLDEST_CODEC:
         raise StateCodecError(item, codec, f"this version reads {OLDEST_CODEC} to {CODEC}")
     try:
-        packed = zlib.decompress(data)
+        packed = _unpacked(data)
         if codec < CODEC:
             document = msgspec.msgpack.decode(packed, type=dict[str, Any])
             packed = msgspec.msgpack.encode(
                 migrations.migrate(state_type.__name__, document, codec=codec, newest=CODEC)
             )
         return msgspec.msgpack.decode(packed, type=state_type)
-    except (zlib.error, msgspec.DecodeError) as fault:
+    except (zlib.error, *UNREADABLE) as fault:
         raise StateCodecError(item, codec, f"damaged ({fault})") from fault
+
+
+def _unpacked(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    packed = unpacker.decompress(data, _MAX_UNPACKED_BYTES)
+    if not unpacker.eof:
+        raise zlib.error(f"cut off, or larger than {_MAX_UNPACKED_BYTES:,} bytes")
+    return packed
 
 
 def _pack_whole(values: FloatArray) -> bytes:

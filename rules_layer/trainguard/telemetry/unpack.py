@@ -17,8 +17,8 @@ MAX_RECORDS = 500_000
 UNCOUNTED_BYTES = 4 * 1024 * 1024
 """Up to here any number of records fits into a function's memory and time, and counting them would cost more."""
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the decoder raises for text that it cannot read, nesting without end included."""
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What the decoder raises for text or bytes that it cannot read, nesting without end included."""
 
 MAX_NAME_LENGTH = 64
 

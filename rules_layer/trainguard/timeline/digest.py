@@ -133,7 +133,7 @@ def decode_digest(data: bytes, part: str = "") -> NodeDigest:
         if not unpacker.eof:
             raise ValueError(f"truncated, or larger than {_MAX_UNPACKED_BYTES} bytes")
         return _restored(msgspec.msgpack.decode(text, type=_StoredDigest))
-    except (zlib.error, msgspec.DecodeError, ValueError) as fault:
+    except (zlib.error, ValueError, RecursionError) as fault:
         raise TimelinePartError(part, f"damaged ({fault})") from fault
 
 

@@ -15,6 +15,7 @@ from trainguard.ports import ProfileObjects
 from trainguard.report.stack.parts import PARTS_TYPE, RunPlace
 from trainguard.report.stack.read import keys_of_day
 from trainguard.telemetry.keys import ProfileRoot
+from trainguard.telemetry.unpack import UNREADABLE
 
 FEWEST_NODES = 4
 """With fewer nodes the lists cost as much as listings that they save."""
@@ -71,5 +72,5 @@ def decode_keys(name: str, body: bytes) -> list[str]:
         if not unpacker.eof:
             raise ReportPartError(name, f"more than {MAX_LIST_BYTES:,} bytes, or cut off")
         return msgspec.msgpack.decode(plain, type=list[str])
-    except (zlib.error, msgspec.DecodeError) as fault:
+    except (zlib.error, *UNREADABLE) as fault:
         raise ReportPartError(name, str(fault)) from fault

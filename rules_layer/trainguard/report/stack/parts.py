@@ -12,6 +12,7 @@ import msgspec
 
 from trainguard.errors import ReportPartError, ReportRunError
 from trainguard.telemetry.keys import ProfileRoot
+from trainguard.telemetry.unpack import UNREADABLE
 from trainguard.timeline.shown import TimeAxis
 
 DAY_S = 86_400
@@ -127,7 +128,7 @@ def decode_items(key: str, body: bytes) -> list[DigestItem]:
     """Read the items back; raises ReportPartError when they are none."""
     try:
         return msgspec.json.decode(body, type=list[DigestItem])
-    except msgspec.DecodeError as fault:
+    except UNREADABLE as fault:
         raise ReportPartError(key, str(fault)) from fault
 
 
@@ -140,7 +141,7 @@ def decode_part(key: str, body: bytes) -> Part:
     """Read a part back; raises ReportPartError when it is none, or of another version of this code."""
     try:
         part = msgspec.msgpack.decode(body, type=Part)
-    except msgspec.DecodeError as fault:
+    except UNREADABLE as fault:
         raise ReportPartError(key, str(fault)) from fault
     if part.format != _PART_FORMAT:
         raise ReportPartError(key, f"format {part.format}, expected {_PART_FORMAT}")
