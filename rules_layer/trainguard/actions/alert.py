@@ -12,10 +12,13 @@ from trainguard.actions.request import AlertRequest, Fire
 from trainguard.actions.routing import STAGED, Routing, route
 from trainguard.canary.name import CANARY_KIND, is_canary
 from trainguard.engine.moments import iso_time
+from trainguard.plain_text import LONGEST_SENTENCE, one_line, plain_document
 from trainguard.report.links import open_command
 
 SCHEMA_VERSION = "1"
 UNKNOWN = "unknown"
+LONGEST_TEXT = 4_000
+"""Of a text in the document: a link into the console is three times as long as a key can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +51,25 @@ def compose_alert(request: AlertRequest, *, now: float) -> Alert:
         alert_id=fire.own_id,
         subject=wording.subject(fire),
         text=wording.text(request, done),
-        document=_document(request, done, routing),
+        document=plain_document(_document(request, done, routing), LONGEST_TEXT),
         chat=chat_message(request, done),
-        attributes={
-            "AlertId": fire.own_id,
-            "Job": fire.job,
-            "Rule": fire.rule,
-            "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn) else fire.kind.value,
-            "Severity": fire.severity or UNKNOWN,
-            "Stopped": "true" if request.stop.made else "false",
-        },
-        action=_recorded(routing, done),
-        waiting=f"{waiting}. {done}",
+        attributes=plain_document(_attributes(request), LONGEST_TEXT),
+        action=one_line(_recorded(routing, done), LONGEST_SENTENCE),
+        waiting=one_line(f"{waiting}. {done}", LONGEST_SENTENCE),
         routing=routing,
     )
+
+
+def _attributes(request: AlertRequest) -> dict[str, str]:
+    fire = request.fire
+    return {
+        "AlertId": fire.own_id,
+        "Job": fire.job,
+        "Rule": fire.rule,
+        "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn) else fire.kind.value,
+        "Severity": fire.severity or UNKNOWN,
+        "Stopped": "true" if request.stop.made else "false",
+    }
 
 
 def _recorded(routing: Routing, done: str) -> str:

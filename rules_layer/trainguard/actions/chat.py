@@ -8,7 +8,8 @@ https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html
 from typing import Any
 
 from trainguard.actions.request import AlertRequest
-from trainguard.actions.wording import headline, subject, unless
+from trainguard.actions.wording import headline, reasons, subject, unless
+from trainguard.plain_text import chat_escaped, chat_line, mail_place, one_line
 from trainguard.records import AlertKind
 from trainguard.report.links import open_command
 
@@ -29,7 +30,7 @@ def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
     """Return the notification; ``done`` is the sentence on what was done."""
     fire = request.fire
     said = (("Severity", fire.severity), ("Lost", fire.cost), ("Action", done))
-    paragraphs = [plain(fire.reason), *(f"*{name}:* {plain(value)}" for name, value in said if value)]
+    paragraphs = [*map(_plain, reasons(fire)), *(f"*{name}:* {_plain(value)}" for name, value in said if value)]
     context = {"Job": fire.job, "Rule": fire.rule, "Node": fire.node, "AlertId": fire.own_id, "At": fire.fired_at}
     return {
         "version": "1.0",
@@ -37,30 +38,31 @@ def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
         "id": fire.own_id,
         "content": {
             "textType": "client-markdown",
-            "title": f"{_SIGNS[fire.kind]} {plain(headline(request), TITLE_LIMIT)}",
+            "title": f"{_SIGNS[fire.kind]} {chat_line(headline(request), TITLE_LIMIT)}",
             "description": "\n".join(paragraphs),
-            "nextSteps": [plain(step) for step in _next_steps(request)],
-            "keywords": [plain(word) for word in ("TrainGuard", fire.kind.value, fire.rule, fire.severity) if word],
+            "nextSteps": _next_steps(request),
+            "keywords": [_plain(word) for word in ("TrainGuard", fire.kind.value, fire.rule, fire.severity) if word],
         },
         "metadata": {
             "threadId": fire.fire_id,
-            "summary": subject(fire),
+            "summary": _plain(subject(fire)),
             "eventType": f"TrainGuard-{fire.kind.value}",
-            "relatedResources": [fire.job_arn],
-            "additionalContext": {name: plain(value) for name, value in context.items()},
+            "relatedResources": [one_line(fire.job_arn)],
+            "additionalContext": {name: _plain(value) for name, value in context.items()},
         },
     }
 
 
-def plain(words: str, limit: int = PARAGRAPH_LIMIT) -> str:
+def _plain(words: str) -> str:
     """Return words in which a chat program finds no mention and no link: node ids come from profiles, not from us."""
-    cut = words if len(words) <= limit else words[: limit - 1] + "…"
-    return cut.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")
+    return chat_line(words, PARAGRAPH_LIMIT)
 
 
 def _next_steps(request: AlertRequest) -> list[str]:
     fire = request.fire
     advice = [*unless(fire), *([fire.advice] if fire.advice and fire.kind is not AlertKind.CLEARED else [])]
+    steps = [_plain(each) for each in advice]
     if fire.kind is AlertKind.NOTICE:
-        return advice
-    return [*advice, f"Open the report: {fire.report_link or open_command(fire.job)}"]
+        return steps
+    link = chat_escaped(mail_place(fire.report_link)) if fire.report_link else _plain(open_command(fire.job))
+    return [*steps, f"Open the report: {link}"]

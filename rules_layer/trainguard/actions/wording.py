@@ -2,6 +2,7 @@
 
 from trainguard.actions.request import AlertRequest, Fire
 from trainguard.engine.registration import STOP_TAG
+from trainguard.plain_text import LONGEST_SENTENCE, mail_line, mail_place
 from trainguard.records import AlertKind
 from trainguard.report.links import open_command
 from trainguard.rules.units import show_duration
@@ -61,12 +62,20 @@ def _of_stop(request: AlertRequest) -> str:
 
 
 def text(request: AlertRequest, done: str) -> str:
-    """Return the text for people; ``done`` is the sentence on what was done."""
+    """Return the text for people, each foreign text on the one line that it belongs to; ``done`` says what was done."""
     fire = request.fire
-    lines = [headline(request), "", fire.reason, "", *_matters(fire), *unless(fire), f"Action: {done}", _when(fire)]
+    about = [*_matters(fire), *unless(fire), f"Action: {done}", _when(fire)]
+    lines = [headline(request), "", *reasons(fire), "", *about]
+    lines = [mail_line(line, LONGEST_SENTENCE) for line in lines]
     if fire.kind is not AlertKind.NOTICE:
         lines += _report(fire)
-    return "\n".join([*lines, f"Alert id: {fire.own_id} (the same alert may be delivered more than once)"])
+    last = f"Alert id: {fire.own_id} (the same alert may be delivered more than once)"
+    return "\n".join([*lines, mail_line(last, LONGEST_SENTENCE)])
+
+
+def reasons(fire: Fire) -> list[str]:
+    """Return why an alert is sent: one sentence, or a line for each fault of a job's settings."""
+    return fire.reason.split("\n") if fire.kind is AlertKind.NOTICE else [fire.reason]
 
 
 def _when(fire: Fire) -> str:
@@ -96,11 +105,11 @@ def _matters(fire: Fire) -> list[str]:
 
 def _report(fire: Fire) -> list[str]:
     """Return lines about where the report lies: its place, a link into the console, and the command without one."""
-    link = [f"Open it in the console: {fire.report_link}"] if fire.report_link else []
+    link = [f"Open it in the console: {mail_place(fire.report_link)}"] if fire.report_link else []
     return [
-        f"Report: {fire.report_page or fire.report_uri}",
+        f"Report: {mail_place(fire.report_page or fire.report_uri)}",
         *link,
-        f"Or by a link of its own: {open_command(fire.job)}",
+        f"Or by a link of its own: {mail_line(open_command(fire.job))}",
     ]
 
 

@@ -14,6 +14,7 @@ from trainguard.cli.progress import Progress
 from trainguard.cli.table import show, stdout_console
 from trainguard.errors import RequestError, TrainGuardError
 from trainguard.local.sources import ProfileSource, open_folder
+from trainguard.plain_text import one_line, terminal_json
 from trainguard.rules.defaults import Defaults
 
 RAN, FIRED, REFUSED = 0, 1, 2
@@ -52,7 +53,7 @@ def analyze_command(request: Request) -> int:
     try:
         outcome, place = _analyze(request, stderr)
     except TrainGuardError as fault:
-        stderr.print(f"trainguard: {fault}", markup=False, soft_wrap=True)
+        stderr.print(one_line(f"trainguard: {fault}"), markup=False, soft_wrap=True)
         return REFUSED
     if request.as_json:
         places = {"source": _text(place), "out": _text(str(request.out))}
@@ -60,7 +61,7 @@ def analyze_command(request: Request) -> int:
     else:
         console = stdout_console()
         show(console, outcome)
-        console.print(f"Reports: {request.out}", markup=False, soft_wrap=True)
+        console.print(one_line(f"Reports: {request.out}"), markup=False, soft_wrap=True)
     return FIRED if request.fail_on_fire and outcome.fired else RAN
 
 
@@ -115,7 +116,7 @@ def _text(path: str) -> str:
 
 def _print_bytes(document: bytes) -> None:
     try:
-        sys.stdout.write(document.decode() + "\n")
+        sys.stdout.write(terminal_json(document.decode()) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has gone; without this, Python would complain once more when it ends.

@@ -4,11 +4,8 @@ A command makes an Answer; how it looks is decided here. What was stored is text
 shown with its control characters spelled out, and never read as markup.
 """
 
-import json
 import os
-import re
 import sys
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +19,7 @@ from rich.text import Text
 
 from trainguard.cli.table import print_tabbed, stdout_console
 from trainguard.errors import PortUnavailableError, TrainGuardError
+from trainguard.plain_text import one_line, terminal_json
 from trainguard.records import Severity, Status
 
 SCHEMA_VERSION = "1"
@@ -37,20 +35,6 @@ _STATUS_STYLES = {
 _SEVERITY_STYLES = {Severity.CRITICAL: "bold red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
 _GAP = 2
 _FOLDED = 20
-_SPACES = re.compile(r"[\t\r\n\v\f\x85\u2028\u2029]+")
-_CONTROLS = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-
-
-def harmless(text: str) -> str:
-    """Return the text on one line, with what would steer a terminal spelled out as escapes."""
-    text = _SPACES.sub(" ", text)
-    if text.isprintable():
-        return text
-    return "".join(_spelled(each) if unicodedata.category(each) in _CONTROLS else each for each in text)
-
-
-def _spelled(character: str) -> str:
-    return f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"\\u{ord(character):04x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +150,7 @@ def give(make: Callable[[], Answer], *, as_json: bool, fail_on_fire: bool = Fals
 
 def say(text: str) -> None:
     """Print a line for people to stderr."""
-    Console(stderr=True, highlight=False).print(Text(harmless(text)), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(Text(one_line(text)), soft_wrap=True)
 
 
 def complain(fault: TrainGuardError) -> None:
@@ -205,10 +189,7 @@ def rendered(blocks: Sequence[Block]) -> RenderableType:
 
 def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
     """Print one JSON document; what would steer a terminal is escaped, as JSON allows anywhere in its texts."""
-    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    for each in set(encoded) - {"\n"}:
-        if unicodedata.category(each) in _CONTROLS:
-            encoded = encoded.replace(each, _json_escaped(each))
+    encoded = terminal_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     try:
         sys.stdout.write(encoded + "\n")
         sys.stdout.flush()
@@ -217,30 +198,25 @@ def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _json_escaped(character: str) -> str:
-    # json writes DEL as it is.
-    return "\\u007f" if character == "\x7f" else json.dumps(character).strip('"')
-
-
 def _plain(block: Block) -> list[str]:
     if isinstance(block, Heading | Line):
-        return [harmless(block.text)]
+        return [one_line(block.text)]
     rows: Sequence[Sequence[Shown]] = block.rows
-    return ["\t".join(harmless(_text(cell)) or "-" for cell in row) for row in rows]
+    return ["\t".join(one_line(_text(cell)) or "-" for cell in row) for row in rows]
 
 
 def _rich(block: Block, *, first: bool) -> RenderableType:
     if isinstance(block, Heading):
-        return Padding(Text(harmless(block.text), style="bold"), (0 if first else 1, 0, 0, 0))
+        return Padding(Text(one_line(block.text), style="bold"), (0 if first else 1, 0, 0, 0))
     if isinstance(block, Line):
-        return Padding(Text(harmless(block.text), style=block.style), (0, 0, 0, block.indent))
+        return Padding(Text(one_line(block.text), style=block.style), (0, 0, 0, block.indent))
     if isinstance(block, Grid):
         return _Fitting(block)
     facts = RichTable(box=None, pad_edge=False, show_header=False)
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column(overflow="fold")
     for name, value in block.rows:
-        facts.add_row(Text(harmless(name)), _styled(value))
+        facts.add_row(Text(one_line(name)), _styled(value))
     return facts
 
 
@@ -276,12 +252,12 @@ class _Fitting:
 
     def _width(self, place: int) -> int:
         column = self._grid.columns[place]
-        longest = max((cell_len(harmless(_text(row[place]))) for row in self._grid.rows), default=0)
+        longest = max((cell_len(one_line(_text(row[place]))) for row in self._grid.rows), default=0)
         return max(cell_len(column.title), min(longest, _FOLDED) if column.folds else longest)
 
 
 def _styled(cell: Shown) -> Text:
-    return Text(harmless(_text(cell)), style=cell.style if isinstance(cell, Cell) else "")
+    return Text(one_line(_text(cell)), style=cell.style if isinstance(cell, Cell) else "")
 
 
 def _text(cell: Shown) -> str:

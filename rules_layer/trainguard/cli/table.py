@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainguard.cli.outcome import Outcome, RuleLine
+from trainguard.plain_text import one_line
 from trainguard.records import Status
 
 _STYLES = {
@@ -57,16 +58,16 @@ def show(console: Console, outcome: Outcome) -> None:
     verdict = outcome.verdict
     whole = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
     for text in (*whole, *([] if outcome.cost is None else [outcome.cost])):
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(one_line(text), markup=False, soft_wrap=True)
     if outcome.unread:
         counted = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in outcome.unread.items())
         console.print(f"Not used: {counted}.", markup=False, soft_wrap=True)
 
 
 def sentences(line: RuleLine) -> str:
-    """Return the reason, the advice and the cost of one rule's verdict."""
+    """Return the reason, the advice and the cost of one rule's verdict, on one line."""
     cost = None if line.cost is None else f"It has cost {line.cost}."
-    return " ".join(part for part in (line.reason, line.advice, cost) if part)
+    return one_line(" ".join(part for part in (line.reason, line.advice, cost) if part))
 
 
 def _below_each_other(line: RuleLine) -> tuple[Text, Padding]:

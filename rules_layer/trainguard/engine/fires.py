@@ -25,6 +25,7 @@ from trainguard.engine.findings import Finding, finding_of
 from trainguard.engine.moments import iso_time
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, Reach, Verdict
+from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.ports import Executions, Journal, NodeStates
 from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
@@ -64,7 +65,7 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
                 measured=fire.judgement.measured,
                 threshold=fire.judgement.threshold,
                 severity=finding.severity,
-                advice=None if finding.advice is None else finding.advice[:ADVICE_LIMIT],
+                advice=finding.advice,
                 cost=None if finding.cost is None else str(finding.cost),
             )
         )
@@ -75,7 +76,9 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
     """Add entries to the record's outbox and drop those that are known to be sent; what waits there stays as it is."""
     outbox = {entry.alert_id: entry for entry in record.unsent}
     for entry in entries:
-        outbox.setdefault(entry.alert_id, entry)
+        advice = None if entry.advice is None else one_line(entry.advice, ADVICE_LIMIT)
+        plain = replace(entry, reason=one_line(entry.reason, LONGEST_SENTENCE), advice=advice)
+        outbox.setdefault(entry.alert_id, plain)
     return replace(record, outbox=outbox)
 
 

@@ -16,6 +16,7 @@ from trainguard.engine.registration import (
     profile_place,
     stop_allowed,
 )
+from trainguard.plain_text import one_line
 from trainguard.ports import Executions, Jobs, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
 from trainguard.records import JOB_NODE, OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.document import read_document, unusable
@@ -33,6 +34,8 @@ SETTINGS = "Settings"
 
 _MOST_SHOWN, _MOST_SENT = 5, 20
 """So many faults a notice has in its text, and in its document: SNS takes 256 kB, of all protocols together."""
+
+LONGEST_FAULT = 1_000
 
 ASKED_EVERY_S = 300.0
 """SageMaker is asked this rarely about one job because of objects that are not judged."""
@@ -234,7 +237,7 @@ def _document(documents: SettingDocuments, name: str, called: str) -> Source:
 
 def start_notice(record: JobRecord, executions: Executions, now: float) -> None:
     """Start the execution that tells people, once a job, what is wrong with its settings."""
-    faults = record.setting_faults
+    faults = [one_line(fault, LONGEST_FAULT) for fault in record.setting_faults]
     shown = "\n".join(faults[:_MOST_SHOWN])
     more = f"\nand {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else ""
     entry = OutboxEntry(
@@ -249,5 +252,5 @@ def start_notice(record: JobRecord, executions: Executions, now: float) -> None:
         advice=_ADVICE,
         kind=AlertKind.NOTICE,
     )
-    payload = {**fire_payload(entry, record), "faults": list(faults[:_MOST_SENT])}
+    payload = {**fire_payload(entry, record), "faults": faults[:_MOST_SENT]}
     executions.start(execution_name(entry, record.job), payload)

@@ -9,8 +9,11 @@ from trainguard.engine.findings import Finding, finding_of
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.slots import Verdict, shown_status
+from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.pricing.cost import Account
 from trainguard.records import RuleRow, Status
+
+LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +54,14 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         rule=verdict.rule,
         node=context.node,
         status=status,
-        reason=reason,
+        reason=one_line(reason, LONGEST_SENTENCE),
         measured=judgement.measured,
         threshold=judgement.threshold,
-        worst=judgement.worst,
+        worst=_plain(judgement.worst, LONGEST_NAME),
         data_points=judgement.data_points,
-        patience=judgement.patience,
+        patience=_plain(judgement.patience, LONGEST_NAME),
         severity=None if finding is None else finding.severity,
-        advice=None if finding is None else finding.advice,
+        advice=None if finding is None else _plain(finding.advice, LONGEST_SENTENCE),
         affected_percent=None if finding is None else finding.affected_percent,
         cost_lost=None if finding is None or finding.cost is None else str(finding.cost),
         wasted_percent=wasted_percent,
@@ -71,6 +74,10 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         expires_at=context.expires_at,
         generation=context.generation,
     )
+
+
+def _plain(text: str | None, longest: int) -> str | None:
+    return None if text is None else one_line(text, longest)
 
 
 def _wasted_percent(finding: Finding, account: Account) -> float | None:

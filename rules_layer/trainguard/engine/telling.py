@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 from trainguard.engine.episodes import Standing, fire_id
 from trainguard.engine.findings import Finding, finding_of
-from trainguard.engine.fires import ADVICE_LIMIT
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.severity import rank_of
 from trainguard.engine.slots import Verdict
@@ -81,7 +80,7 @@ def _entry(
         measured=verdict.judgement.measured,
         threshold=verdict.judgement.threshold,
         severity=finding.severity,
-        advice=None if finding.advice is None else finding.advice[:ADVICE_LIMIT],
+        advice=finding.advice,
         cost=None if finding.cost is None else str(finding.cost),
         kind=kind,
         previous_severity=previous_severity,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from trainguard.errors import ForeignKeyError
+from trainguard.plain_text import is_plain
 
 MINUTE_S = 60
 EARLIEST_MINUTE = 1_420_070_400
@@ -139,6 +140,8 @@ def parse_key(key: str) -> ProfileKey:
     """
     if len(key) > _MAX_KEY_LENGTH:
         raise ForeignKeyError(key[:80] + "…", f"{len(key)} characters long, expected at most {_MAX_KEY_LENGTH}")
+    if not is_plain(key):
+        raise ForeignKeyError(key, "holds a line break, or a character that is not seen")
     if "rule-output" in key.split("/"):
         raise ForeignKeyError(key, "lies under rule-output, which holds results and not profiles")
     if match := _SYSTEM.fullmatch(key):
@@ -161,7 +164,7 @@ def parse_key(key: str) -> ProfileKey:
 
 def parse_job_file_key(key: str) -> ProfileRoot | None:
     """Return whose job file a key is, the file beside ``profiler-output``; None for any other object."""
-    if len(key) > _MAX_KEY_LENGTH or "rule-output" in key.split("/"):
+    if len(key) > _MAX_KEY_LENGTH or not is_plain(key) or "rule-output" in key.split("/"):
         return None
     match = _JOB_FILE.fullmatch(key)
     return None if match is None else _root(match)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.alert import compose_alert, publishable
-from trainguard.actions.chat import plain
 from trainguard.actions.request import AlertRequest, Fire
+from trainguard.plain_text import chat_escaped, chat_line
 from trainguard.records import AlertKind
 
 
@@ -40,7 +40,7 @@ def test_given_what_is_told_of_one_finding_when_composed_then_all_stand_in_one_t
 
 def test_given_advice_and_a_link_when_composed_then_they_are_the_next_steps() -> None:
     said = message(advice="Prefetch more.")
-    assert said["content"]["nextSteps"] == ["Prefetch more.", f"Open the report: {plain(FIRE['report_link'])}"]
+    assert said["content"]["nextSteps"] == ["Prefetch more.", f"Open the report: {chat_escaped(FIRE['report_link'])}"]
     assert message(report_link=None)["content"]["nextSteps"] == ["Open the report: trainguard open bert"]
 
 
@@ -65,5 +65,5 @@ def test_given_any_text_when_composed_then_it_stays_short_and_mentions_nobody(
 
 
 def test_given_markup_and_mentions_when_made_plain_then_they_are_shown_and_not_meant() -> None:
-    assert plain("<!channel> @here a&b") == "&lt;!channel&gt; @\u200bhere a&amp;b"
-    assert plain("x" * 10, limit=5) == "xxxx…"
+    assert chat_line("<!channel> @here a&b") == "&lt;!channel&gt; @\u200bhere a&amp;b"
+    assert chat_line("x" * 10, 5) == "xxxx…"

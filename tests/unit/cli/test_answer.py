@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trainguard.cli.answer import Answer, Cell, Column, Facts, Grid, Heading, Line, give, harmless, print_json, show
+from trainguard.cli.answer import Answer, Cell, Column, Facts, Grid, Heading, Line, give, print_json, show
 from trainguard.errors import RequestError
+from trainguard.plain_text import one_line
 
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -24,12 +25,12 @@ def steers(text: str) -> bool:
 
 @given(text=st.text())
 def test_given_any_text_when_made_harmless_then_nothing_in_it_steers_a_terminal(text: str) -> None:
-    assert not steers(harmless(text))
+    assert not steers(one_line(text))
 
 
 @given(text=st.text(st.characters(categories=["L", "N", "P", "S"])))
 def test_given_a_text_of_letters_and_signs_when_made_harmless_then_it_stays(text: str) -> None:
-    assert harmless(text) == text
+    assert one_line(text) == text
 
 
 @given(names=st.lists(texts, max_size=5))

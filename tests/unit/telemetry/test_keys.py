@@ -11,6 +11,7 @@ from trainguard.telemetry.keys import (
     ProfileRoot,
     SystemKey,
     TraceKey,
+    parse_job_file_key,
     parse_key,
     parse_trace_key,
     system_key,
@@ -117,6 +118,10 @@ def test_given_a_metadata_key_without_usable_times_when_parsed_then_it_is_refuse
         "job/profiler-output/framework/905-algo-3_pythontimeline.tmp",
         "job/profiler-output/system/incremental/2026112108/1795248000.algo-1.json\n",
         "profiler-output/system/incremental/2026112108/1795248000.algo-1.json",
+        f"x\n\nURGENT: sign in/{SYSTEM}",
+        f"team\u202e/{SYSTEM}",
+        f"team\u2028/{SYSTEM}",
+        f"team\x1b[2J/{SYSTEM}",
         "x" * 2_000,
         "",
     ],
@@ -125,6 +130,12 @@ def test_given_a_foreign_or_hostile_key_when_parsed_then_it_is_refused_with_a_re
     with pytest.raises(ForeignKeyError) as refused:
         parse_key(key)
     assert refused.value.reason
+
+
+@pytest.mark.parametrize("prefix", ["x\n\nURGENT: sign in/", "\u202e/", "a\x7f/", "\ufeff/"])
+def test_given_a_job_file_under_a_hostile_prefix_when_its_key_is_read_then_it_is_nobodys(prefix: str) -> None:
+    assert parse_job_file_key(f"{prefix}job/job.json") is None
+    assert parse_job_file_key("team \u00fc/job/job.json") == ProfileRoot("team \u00fc/", "job")
 
 
 def test_given_a_minute_when_its_key_is_made_then_parsing_gives_it_back() -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainguard.cli.answer import RAN, REFUSED, SCHEMA_VERSION, complain, harmless, print_json
+from trainguard.cli.answer import RAN, REFUSED, SCHEMA_VERSION, complain, print_json
 from trainguard.cli.deployment import Deployment, find_deployment
 from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.finding import Finding, Level
@@ -18,6 +18,7 @@ from trainguard.cli.doctor.stack import CREDENTIALS, STACK
 from trainguard.cli.table import print_tabbed, stdout_console
 from trainguard.engine.replays import JOB_NAME, replayed_job
 from trainguard.errors import CredentialsError, DeploymentError, RegionError, RequestError, TrainGuardError
+from trainguard.plain_text import one_line
 
 FAILED = 1
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
@@ -102,16 +103,16 @@ def _show(console: Console, finding: Finding) -> None:
     """Print a finding: laid out on a terminal, one line with tabs elsewhere."""
     said = [finding.level, finding.check, finding.found, finding.advice, finding.command]
     if not console.is_terminal:
-        print_tabbed(console, [harmless(each) for each in said if each])
+        print_tabbed(console, [one_line(each) for each in said if each])
         return
     line = Table.grid(padding=(0, 1))
     line.add_column(width=4)
     line.add_column(width=_CHECK_WIDTH)
     line.add_column(overflow="fold")
-    line.add_row(Text(finding.level, style=_STYLES[finding.level]), Text(finding.check), Text(harmless(finding.found)))
+    line.add_row(Text(finding.level, style=_STYLES[finding.level]), Text(finding.check), Text(one_line(finding.found)))
     if finding.advice is not None:
-        line.add_row("", "", Text(harmless(finding.advice), style="italic"))
+        line.add_row("", "", Text(one_line(finding.advice), style="italic"))
     console.print(line)
     if finding.command is not None:
         # On lines of its own and never folded, so that it can be copied.
-        console.print(Text(f"    {harmless(finding.command)}", style="bold"), soft_wrap=True)
+        console.print(Text(f"    {one_line(finding.command)}", style="bold"), soft_wrap=True)

@@ -1,0 +1,170 @@
+"""Text of others in every output: on the line that it belongs to, seen as what it is, never acting."""
+
+import io
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tests.support.hostile_text import PHRASES, hostile, links, unseen
+from tests.unit.actions.test_alert import FIRE
+from trainguard.actions.alert import Alert, compose_alert, publishable
+from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
+from trainguard.cli.outcome import Outcome, RuleLine
+from trainguard.cli.table import show
+from trainguard.engine.episodes import Episode
+from trainguard.engine.fires import with_entries
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.registrar import start_notice
+from trainguard.engine.rows import RowContext, rule_row
+from trainguard.engine.slots import Verdict
+from trainguard.plain_text import LONGEST_SENTENCE, terminal_json
+from trainguard.pricing.cost import Account
+from trainguard.records import AlertKind, JobRecord, NodeKey, NodeRecord, OutboxEntry, Status
+from trainguard.rules.judgement import Judgement
+
+KINDS = list(AlertKind)
+CONSOLE = "Open it in the console: "
+REPORT = "Report: "
+
+
+def alert(kind: AlertKind, text: str) -> Alert:
+    """Return the alert of a fire whose every foreign text is the same."""
+    text = f"x{text}"
+    foreign: dict[str, Any] = dict.fromkeys(("job", "node", "reason", "advice", "cost", "fired_at", "severity"), text)
+    places = {"report_uri": f"s3://profiles/{text}/report.json", "report_page": f"s3://profiles/{text}/report.html"}
+    fire = Fire(**(FIRE | foreign | places), kind=kind, faults=[text], tuning_job=text, previous_severity=text)
+    decision = Decision(True, "stop", text, FIRE["fired_at"])
+    return compose_alert(AlertRequest(fire, decision, StopResult(False, text)), now=0.0)
+
+
+@given(text=hostile, kind=st.sampled_from(KINDS))
+def test_given_hostile_text_when_mailed_then_each_line_is_the_one_that_a_harmless_text_has(
+    text: str, kind: AlertKind
+) -> None:
+    mail, usual = alert(kind, text).text, alert(kind, "harmless").text
+    lines, expected = mail.split("\n"), usual.split("\n")
+    assert unseen(mail.replace("\n", "")) == []
+    if kind is AlertKind.NOTICE:
+        return
+    assert [line.partition(": ")[0] for line in expected if ": " in line] == [
+        line.partition(": ")[0] for line, other in zip(lines, expected, strict=True) if ": " in other
+    ]
+    for line in lines:
+        if line.startswith((CONSOLE, REPORT)):
+            assert " " not in line.removeprefix(CONSOLE).removeprefix(REPORT)
+        else:
+            assert links(line) == []
+
+
+@given(text=hostile, kind=st.sampled_from(KINDS))
+def test_given_hostile_text_when_shown_in_a_chat_then_it_neither_links_nor_mentions_nor_begins_a_line(
+    text: str, kind: AlertKind
+) -> None:
+    composed, usual = alert(kind, text), alert(kind, "harmless")
+    said, expected = composed.chat["content"], usual.chat["content"]
+    own = f"Open the report: {FIRE['report_link']}".replace("&", "&amp;")
+    shown = [said["title"], *said["description"].split("\n"), *said["keywords"]]
+    shown += [step for step in said["nextSteps"] if step != own]
+    shown += [*composed.chat["metadata"]["additionalContext"].values(), composed.chat["metadata"]["summary"]]
+    assert all(unseen(each) == links(each) == [] for each in shown)
+    assert not any("<" in each or ">" in each for each in shown)
+    assert not any(f"@{each}" in " ".join(shown) for each in ("here", "channel", "everyone", "U123"))
+    if kind is not AlertKind.NOTICE:
+        assert said["description"].count("\n") == expected["description"].count("\n")
+
+
+@given(text=hostile, kind=st.sampled_from(KINDS))
+def test_given_hostile_text_when_put_on_the_bus_then_the_document_is_sound_and_nothing_in_it_steers(
+    text: str, kind: AlertKind
+) -> None:
+    published = publishable(alert(kind, text))
+
+    def texts(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            return [each for inner in value.values() for each in texts(inner)]
+        if isinstance(value, list):
+            return [each for inner in value for each in texts(inner)]
+        return [value] if isinstance(value, str) else []
+
+    assert json.loads(published["json"]) == published["document"]
+    attributes = [each["StringValue"] for each in published["attributes"].values()]
+    for each in [*texts(published["document"]), *attributes, published["action"], published["waiting"]]:
+        assert unseen(each) == []
+        assert len(each) <= 4_000
+    assert len(published["action"]) <= LONGEST_SENTENCE
+
+
+def test_given_faults_with_hostile_text_when_a_notice_starts_then_each_is_a_line() -> None:
+    notices = _Notices()
+    job = JobRecord("job", "unknown:job", "profiles", "", setting_faults=PHRASES[:7])
+    start_notice(job, notices, 0.0)
+    (payload,) = notices.payloads
+    assert [unseen(each) for each in payload["faults"]] == [[]] * 7
+    lines = payload["reason"].split("\n")
+    assert len(lines) == 6
+    assert lines[-1] == "and 2 more"
+    told = compose_alert(AlertRequest(msgspec.convert(payload, Fire)), now=0.0)
+    assert [links(line) for line in told.text.split("\n") if not line.startswith(REPORT)] == [[]] * 13
+
+
+class _Notices:
+    def __init__(self) -> None:
+        self.payloads: list[Any] = []
+
+    def start(self, name: str, payload: Any) -> bool:
+        """Keep the payload."""
+        del name
+        self.payloads.append(payload)
+        return True
+
+
+@given(text=hostile)
+def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_one_line_and_cut(text: str) -> None:
+    job = JobRecord("job", "unknown:job", "profiles", "")
+    judgement = Judgement(Status.FIRED, text, worst=text, advice=text, patience=text)
+    context = RowContext(
+        "job", "algo-1", plan_rules(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
+    )
+    row = rule_row(context, Verdict("LowGPUUtilization", judgement, Episode(is_open=True, times_fired=1)))
+    entry = OutboxEntry("f", "LowGPUUtilization", 0, "algo-1", 0.0, text, None, None, advice=text)
+    (stored,) = with_entries(NodeRecord(NodeKey("job", "algo-1", "system")), [entry]).outbox.values()
+    for each in (row.reason, row.worst, row.advice, row.patience, stored.reason, stored.advice):
+        assert each is not None
+        assert unseen(each) == []
+        assert len(each) <= LONGEST_SENTENCE
+
+
+@given(text=hostile, terminal=st.booleans(), width=st.integers(30, 160))
+def test_given_hostile_text_when_an_analysis_is_printed_then_nothing_steers_the_terminal(
+    text: str, terminal: bool, width: int
+) -> None:
+    line = RuleLine(
+        rule="StepOutlier",
+        status="FIRED",
+        reason=text,
+        advice=text,
+        cost=text,
+        times_fired=1,
+        violations=1,
+        data_points=1,
+        parameters={},
+    )
+    outcome = Outcome(rules=[line], files={}, unread={}, cost=text)
+    console = Console(file=io.StringIO(), force_terminal=terminal, color_system=None, width=width, highlight=False)
+    with console.capture() as printed:
+        show(console, outcome)
+    assert unseen(printed.get().replace("\n", "").replace("\t", "")) == []
+    if not terminal:
+        assert printed.get().count("\n") == 2
+
+
+@pytest.mark.parametrize("text", [each for each in PHRASES if "\ud800" not in each])
+def test_given_hostile_text_in_json_when_printed_then_it_reads_back_and_nothing_steers(text: str) -> None:
+    document = terminal_json(msgspec.json.encode({"reason": text}).decode())
+    assert json.loads(document) == {"reason": text}
+    assert unseen(document.replace("\u200b", "")) == []
