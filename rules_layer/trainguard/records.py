@@ -24,6 +24,22 @@ class Status(StrEnum):
     NOT_APPLICABLE = "NOT_APPLICABLE"
     DISABLED = "DISABLED"
 
+    @property
+    def place(self) -> int:
+        """Place in a list for people: 0 is what they must know first."""
+        return _STATUS_PLACES[self]
+
+
+_STATUS_PLACES = {
+    Status.FIRED: 0,
+    Status.ERROR: 1,
+    Status.OK: 2,
+    Status.WARMING_UP: 3,
+    Status.WAITING_FOR_DATA: 4,
+    Status.NOT_APPLICABLE: 5,
+    Status.DISABLED: 6,
+}
+
 
 class Severity(StrEnum):
     """How much a finding matters."""
@@ -32,6 +48,19 @@ class Severity(StrEnum):
     MEDIUM = "medium"
     HIGH = "high"
     CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """A number that grows with the severity, from 0."""
+        return _SEVERITY_RANKS[self]
+
+
+_SEVERITY_RANKS = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+def severity_rank(severity: Severity | str | None) -> int:
+    """Return a severity's rank; -1 for none, ValueError for a word that is none."""
+    return -1 if severity is None else Severity(severity).rank
 
 
 class AlertKind(StrEnum):
@@ -309,10 +338,9 @@ class TuningJobRecord:
     @property
     def worst_first(self) -> tuple[tuple[str, TunedJob], ...]:
         """The jobs with their names: by gravest finding, then by how many findings there are, then by name."""
-        gravity = {severity: place for place, severity in enumerate(Severity)}
 
         def order(named: tuple[str, TunedJob]) -> tuple[int, int, str]:
             name, job = named
-            return -(-1 if job.severity is None else gravity[job.severity]), -job.findings, name
+            return -severity_rank(job.severity), -job.findings, name
 
         return tuple(sorted(self.jobs.items(), key=order))

@@ -8,20 +8,10 @@ import msgspec
 
 from trainguard.adapters.timestamps import iso_from_epoch
 from trainguard.ports import StoredRow
-from trainguard.records import RuleRow, Severity, Status
+from trainguard.records import RuleRow, Severity, Status, severity_rank
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.units import show_duration, show_number
 
-_GRAVITY = {severity: place for place, severity in enumerate(Severity)}
-_ORDER = {
-    Status.FIRED: 0,
-    Status.ERROR: 1,
-    Status.OK: 2,
-    Status.WARMING_UP: 3,
-    Status.WAITING_FOR_DATA: 4,
-    Status.NOT_APPLICABLE: 5,
-    Status.DISABLED: 6,
-}
 _FIXED_BELOW = 10.0
 
 
@@ -154,8 +144,8 @@ def by_node(rows: Iterable[StoredRow]) -> Mapping[str, list[StoredRow]]:
 
 def _rank(row: RuleRow, named: str) -> tuple[bool, int, bool, int, float, str, tuple[int, str]]:
     """Order rows; the finding that the report names first is the first among those that fire."""
-    gravity = -1 if row.severity is None else _GRAVITY[row.severity]
+    gravity = severity_rank(row.severity)
     first = not (named and named.startswith(f"{row.rule} ("))
     wasted = row.wasted_percent or 0.0
     node = row.node or ""
-    return row.rule == PROFILER_REPORT, _ORDER[row.status], first, -gravity, -wasted, row.rule, (len(node), node)
+    return row.rule == PROFILER_REPORT, row.status.place, first, -gravity, -wasted, row.rule, (len(node), node)

@@ -15,7 +15,7 @@ from trainguard.cli.rows import age, iso
 from trainguard.cli.table import stdout_console
 from trainguard.cli.tuning import tuning_answer
 from trainguard.cli.watch import watch
-from trainguard.records import JobRecord, Severity, TuningJobRecord
+from trainguard.records import JobRecord, TuningJobRecord, severity_rank
 from trainguard.rules.units import show_duration
 
 _AT_ONCE = 16
@@ -94,8 +94,7 @@ def active_answer(stores: Stores, *, now: float) -> Answer:
 
 
 def _gravest_first(line: JobLine) -> tuple[int, str]:
-    gravity = -1 if line.severity is None else list(Severity).index(line.severity)
-    return -gravity, line.job
+    return -severity_rank(line.severity), line.job
 
 
 def _paired(lines: Sequence[JobLine], records: Sequence[JobRecord]) -> list[tuple[JobLine, JobRecord]]:

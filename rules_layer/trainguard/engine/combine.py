@@ -7,21 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trainguard.engine.episodes import Episode
-from trainguard.engine.severity import rank_of
 from trainguard.engine.silence import known_through, standing_of
 from trainguard.engine.slots import Reach, Verdict
-from trainguard.records import JOB_NODE, Status
+from trainguard.records import JOB_NODE, Status, severity_rank
 from trainguard.rules.units import show_percent
-
-_RANK = {
-    Status.FIRED: 6,
-    Status.ERROR: 5,
-    Status.OK: 4,
-    Status.WARMING_UP: 3,
-    Status.WAITING_FOR_DATA: 2,
-    Status.NOT_APPLICABLE: 1,
-    Status.DISABLED: 0,
-}
 
 
 def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
@@ -101,7 +90,7 @@ def _badness(verdict: Verdict) -> tuple[bool, bool, bool, int, float, float, int
     judgement, episode = verdict.judgement, verdict.episode
     wasted, affected = judgement.wasted_share or 0.0, verdict.affected_share or 0.0
     in_error, has_fired = judgement.status is Status.ERROR, episode.times_fired > 0
-    return episode.is_open, in_error, has_fired, _RANK[judgement.status], wasted, affected, episode.violations
+    return episode.is_open, in_error, has_fired, -judgement.status.place, wasted, affected, episode.violations
 
 
 def _episode(episodes: Sequence[Episode]) -> Episode:
@@ -120,5 +109,5 @@ def _episode(episodes: Sequence[Episode]) -> Episode:
         times_fired=latest + 1,
         alerted=latest,
         fired_at=max(fired_at, default=None),
-        alerted_severity=min(told, key=rank_of, default=None),
+        alerted_severity=min(told, key=severity_rank, default=None),
     )

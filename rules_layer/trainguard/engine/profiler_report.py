@@ -11,9 +11,6 @@ from trainguard.records import Status
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
-_FIRST_TOLD = (Status.FIRED, Status.ERROR, Status.OK, Status.WARMING_UP, Status.WAITING_FOR_DATA)
-"""The report says the first of these that some rule says."""
-
 _WORDS = {
     Status.WARMING_UP: "warming up",
     Status.WAITING_FOR_DATA: "waiting for data",
@@ -27,7 +24,8 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], pla
     """Return the verdict of ProfilerReport on a job; it has no fires of its own, so it is alerted never."""
     fault = plan.faults.get(PROFILER_REPORT)
     statuses = [shown_status(verdict) for verdict in verdicts]
-    status = next((each for each in _FIRST_TOLD if each in statuses), Status.NOT_APPLICABLE)
+    running = [each for each in statuses if each is not Status.DISABLED]
+    status = min(running, key=lambda each: each.place, default=Status.NOT_APPLICABLE)
     top = findings[0] if findings else None
     judgement = Judgement(
         status if fault is None else Status.ERROR,

@@ -21,8 +21,6 @@ ALONE_WEIGHT = 0.5
 LEVELS = ((50.0, Severity.CRITICAL), (25.0, Severity.HIGH), (10.0, Severity.MEDIUM))
 """From which score on a finding is of a level; below the last it is low."""
 
-_RANKS = {level.value: rank for rank, level in enumerate(Severity)}
-
 
 def score_of(*, wasted_share: float | None, affected_share: float | None, reach: Reach) -> float:
     """Return the score, 0 to 100, of a finding that wastes or affects such shares, 0 to 1, of the worst node's time."""
@@ -37,8 +35,3 @@ def score_of(*, wasted_share: float | None, affected_share: float | None, reach:
 def severity_of(score: float) -> Severity:
     """Return the level of a score."""
     return next((level for least, level in LEVELS if score >= least), Severity.LOW)
-
-
-def rank_of(severity: str | None) -> int:
-    """Return a number that grows with the severity; -1 for none."""
-    return -1 if severity is None else _RANKS[severity]

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from trainguard.engine.episodes import Standing, fire_id
 from trainguard.engine.findings import Finding, finding_of
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.severity import rank_of
 from trainguard.engine.slots import Verdict
 from trainguard.engine.streams import JobState, Told
 from trainguard.pricing.cost import Account
-from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, Status
+from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, Status, severity_rank
 
 
 def news_of(
@@ -51,7 +50,7 @@ def _of_finding(
     if told is None or told.episode != episode.alerted:
         told = Told(episode.alerted, episode.fired_at, episode.alerted_severity or finding.severity.value)
         state.told[rule] = told
-    if episode.is_open and rank_of(finding.severity) > rank_of(told.severity):
+    if episode.is_open and severity_rank(finding.severity) > severity_rank(told.severity):
         previous, told.severity = told.severity, finding.severity.value
         yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
     elif not episode.is_open and not told.cleared and verdict.judgement.status is not Status.ERROR:

@@ -10,7 +10,7 @@ from trainguard.engine.fires import iso_time
 from trainguard.engine.replays import replayed_job
 from trainguard.ports import StoredRow
 from trainguard.pricing.table import PriceTable, packaged_prices
-from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.records import JobRecord, RuleRow, Status, severity_rank
 from trainguard.report.fleet_document import (
     FleetInstanceType,
     FleetJob,
@@ -24,7 +24,7 @@ from trainguard.report.fleet_document import (
     StopMade,
     Unjudged,
 )
-from trainguard.report.fleet_facts import JobFacts, gravity, has_fired
+from trainguard.report.fleet_facts import JobFacts, has_fired
 from trainguard.report.links import report_links
 from trainguard.rules.registry import RULE_NAMES
 
@@ -100,7 +100,7 @@ def _waste(facts: JobFacts) -> tuple[float, float, float, int, str]:
         -(facts.lost or 0.0),
         -(facts.wasted_hours or 0.0),
         -(facts.wasted_share or 0.0),
-        -max(gravity(facts.severity), bool(facts.fired)),
+        -max(severity_rank(facts.severity), bool(facts.fired) - 1),
         facts.job.job,
     )
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from trainguard.ports import StoredRow
 from trainguard.pricing.cost import HOUR_S, Account, Bill
 from trainguard.pricing.table import PriceTable
-from trainguard.records import JobRecord, RuleRow, Severity, Status
+from trainguard.records import JobRecord, RuleRow, Severity, Status, severity_rank
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 
@@ -38,7 +38,7 @@ class JobFacts:
     def fired(self) -> list[RuleRow]:
         """The rows of rules that have fired, what wasted most first, then the gravest."""
         rows = (row for row in self.rules.values() if has_fired(row))
-        return sorted(rows, key=lambda row: (-(row.wasted_percent or 0.0), -gravity(row.severity), row.rule))
+        return sorted(rows, key=lambda row: (-(row.wasted_percent or 0.0), -severity_rank(row.severity), row.rule))
 
     @property
     def judged(self) -> bool:
@@ -103,7 +103,7 @@ class JobFacts:
     @property
     def severity(self) -> Severity | None:
         """The gravest severity of what goes on."""
-        return max((row.severity for row in self.fired if row.severity is not None), key=gravity, default=None)
+        return max((row.severity for row in self.fired if row.severity is not None), key=severity_rank, default=None)
 
     @property
     def wasted_hours(self) -> float | None:
@@ -114,8 +114,3 @@ class JobFacts:
 def has_fired(row: RuleRow) -> bool:
     """Whether a rule has fired, be it on one node and not alerted yet, or over by now."""
     return row.times_fired > 0 or row.status is Status.FIRED
-
-
-def gravity(severity: Severity | None) -> int:
-    """Return how grave a severity is, 0 for none."""
-    return 0 if severity is None else 1 + list(Severity).index(severity)

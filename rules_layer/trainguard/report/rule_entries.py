@@ -8,7 +8,6 @@ import msgspec
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.rows import parameters_shown
 from trainguard.engine.slots import Verdict, shown_status
-from trainguard.records import Status
 from trainguard.report.document import Parameter, RuleEntry
 from trainguard.report.judged import JudgedJob
 from trainguard.report.recommendations import recommendation
@@ -22,15 +21,6 @@ PERCENT, MINUTES = "%", "min"
 DECIMALS = 6
 """Of the numbers shown: microseconds of a time; what lies beyond is rounding of the clocks."""
 
-_ORDER = (
-    Status.FIRED,
-    Status.ERROR,
-    Status.OK,
-    Status.WARMING_UP,
-    Status.WAITING_FOR_DATA,
-    Status.NOT_APPLICABLE,
-    Status.DISABLED,
-)
 _DEFAULTS = {rule.name: rule.parameters_type() for rule in ALL_RULES}
 
 
@@ -40,7 +30,7 @@ def rule_entries(judged: JudgedJob) -> list[RuleEntry]:
     severities = {finding.rule: finding.severity.value for finding in judged.findings}
 
     def place(verdict: Verdict) -> tuple[int, int]:
-        return ranks.get(verdict.rule, len(ranks)), _ORDER.index(shown_status(verdict))
+        return ranks.get(verdict.rule, len(ranks)), shown_status(verdict).place
 
     return [_entry(verdict, severities.get(verdict.rule), judged) for verdict in sorted(judged.verdicts, key=place)]
 
