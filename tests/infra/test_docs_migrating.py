@@ -17,10 +17,9 @@ from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest
 from trainguard.config import rule_configs
 from trainguard.engine.registration import NAMESPACE
-from trainguard.report.managed import ALIASES, MANAGED_ORDER
-from trainguard.rules.defaults import SHIPPED
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import SPECS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("../README.md", "migrating.md", "launching.md")
@@ -95,12 +94,12 @@ def test_given_the_rules_table_when_read_then_all_twelve_stand_in_it_with_their_
 
 def test_given_the_parameters_table_when_read_then_it_has_every_managed_one_with_both_defaults_and_its_place() -> None:
     expected = []
-    for rule, names in MANAGED_ORDER.items():
+    for rule, spec in SPECS.items():
         defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
-        for name in names:
-            if (rule, name) in ALIASES:
+        for name in spec.managed_parameters:
+            if name in spec.managed_aliases:
                 continue
-            shipped = SHIPPED.get(rule, {}).get(name, defaults[name])
+            shipped = spec.shipped_defaults.get(name, defaults[name])
             row = [f"`{rule}_{name}`", shown(defaults[name]), shown(shipped), f"`{NAMESPACE}{rule}_{name}`"]
             expected.append(row)
     own = msgspec.structs.asdict(PARAMETERS_TYPES[PROFILER_REPORT]())

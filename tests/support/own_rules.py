@@ -9,6 +9,7 @@ import pytest
 from trainguard.engine import plan
 from trainguard.records import Status
 from trainguard.rules import parameters, registry
+from trainguard.rules.default_spec import spec_of_rule
 from trainguard.rules.extension import AnyRule, Extension
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import FrameworkRule, JobRule, JoinedRule, Percent, RuleParameters, SystemRule
@@ -136,4 +137,5 @@ def deploy(monkeypatch: pytest.MonkeyPatch, *rules: AnyRule) -> None:
     monkeypatch.setattr(plan, "RULE_NAMES", (*registry.RULE_NAMES, *(rule.name for rule in rules)))
     for rule in rules:
         monkeypatch.setitem(parameters.PARAMETERS_TYPES, rule.name, rule.parameters_type)
+        monkeypatch.setitem(registry.SPECS, rule.name, spec_of_rule(rule))
         monkeypatch.setitem(parameters._CANONICAL, rule.name.lower(), rule.name)

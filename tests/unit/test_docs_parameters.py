@@ -8,13 +8,11 @@ import msgspec
 import pytest
 
 from trainguard.compatible.rules import RULES as COMPATIBLE_RULES
-from trainguard.engine.findings import EXPLAINS
 from trainguard.engine.severity import severity_of
 from trainguard.records import Severity
-from trainguard.rules.defaults import SHIPPED
 from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.registry import ALL_RULES
+from trainguard.rules.registry import ALL_RULES, SPECS
 
 DOCS = Path(__file__).parents[2] / "docs"
 TYPES: dict[str, type[RuleParameters]] = {
@@ -65,8 +63,8 @@ def test_given_a_rules_page_when_its_parameters_are_read_then_they_are_the_codes
 def test_given_the_two_sets_of_defaults_when_read_then_they_are_the_codes() -> None:
     expected = {
         f"{rule}_{name}": (shown(msgspec.structs.asdict(TYPES[rule]())[name]), shown(value))
-        for rule, values in SHIPPED.items()
-        for name, value in values.items()
+        for rule, spec in SPECS.items()
+        for name, value in spec.shipped_defaults.items()
     }
     rows = table("rules/README.md", "parameter")
     assert {row[0].strip("`"): (row[1], row[2].split(" ")[0]) for row in rows} == expected
@@ -80,7 +78,7 @@ def test_given_both_readings_when_their_defaults_are_compared_then_they_agree(ru
     shared = documented.keys() & container.keys()
     assert shared or not container
     assert {name: of_page[name] for name in shared} == {name: documented[name] for name in shared}
-    shipped = documented | dict(SHIPPED.get(rule.name, {}))
+    shipped = documented | dict(SPECS[rule.name].shipped_defaults)
     assert {name: container[name] for name in shared} == {name: shipped[name] for name in shared}
 
 
@@ -94,7 +92,11 @@ def test_given_the_severities_when_read_then_each_begins_at_its_score() -> None:
 
 def test_given_the_symptoms_when_read_then_their_causes_are_the_codes() -> None:
     rows = {symptom: set(re.split(r", ", causes)) for symptom, causes in table("verdicts.md", "symptom")}
-    assert rows == {symptom: set(causes) for symptom, causes in EXPLAINS.items()}
+    assert rows == {
+        rule: {other for other, each in SPECS.items() if spec.symptom in each.explains}
+        for rule, spec in SPECS.items()
+        if spec.symptom is not None
+    }
 
 
 def test_given_the_pages_when_links_are_followed_then_each_leads_to_a_file() -> None:

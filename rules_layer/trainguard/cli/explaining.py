@@ -10,13 +10,13 @@ from trainguard.cli.in_force import ParameterInForce, Value, in_force, told_valu
 from trainguard.cli.names import similar
 from trainguard.cli.outlook import Patience, outlook, patience_of
 from trainguard.cli.rows import StopEntry, by_node, has_fired, iso, stop_entry, told_number
-from trainguard.cli.words import words_of
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.replays import replayed_job
 from trainguard.errors import UnknownNameError
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Severity, Status
 from trainguard.rules.low_gpu_utilization import IDLE_FINDING_S
+from trainguard.rules.registry import spec_of
 
 _MEANINGS = {
     Status.FIRED: "Its condition holds, or has held in the episode that is still open.",
@@ -218,9 +218,9 @@ def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
 
 def condition(rule: str, values: Mapping[str, Value]) -> str:
     """Say when a rule fires, with the parameters' values; with their names where they are not known."""
-    words = words_of(rule)
-    shown = {name: told_value(values[name]) if name in values else name for name in words.parameters}
-    return words.condition.format_map(shown)
+    spec = spec_of(rule)
+    shown = {name: told_value(values[name]) if name in values else name for name in spec.parameters}
+    return spec.condition.format_map(shown)
 
 
 def comparison(row: RuleRow, values: Mapping[str, Value]) -> str | None:
@@ -246,8 +246,8 @@ def measured_as(row: RuleRow, values: Mapping[str, Value]) -> tuple[str | None, 
     by_time = row.measured is not None and not row.measured.is_integer()
     if row.rule == "StepOutlier" and by_time and row.threshold == values.get("slow_share"):
         return "time lost in slow steps", "%"
-    words = words_of(row.rule)
-    return words.measured, words.unit
+    measures = spec_of(row.rule).measures
+    return (measures[0].what, measures[0].unit) if measures else (None, "")
 
 
 def _done(of_job: StoredRow | None) -> Done | None:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trainguard.cli.words import words_of_parameter
 from trainguard.engine.registration import NAMESPACE
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import help_of
 
 Value = float | int | str | bool | None
 DEFAULT = "default"
@@ -56,11 +56,11 @@ def in_force(
         ParameterInForce(
             name=name,
             value=values[name],
-            unit=words_of_parameter(rule, name).unit,
+            unit=help_of(rule, name).unit,
             default=default,
             changed=values[name] != default,
             source=_source(rule, name, values, settings, sources or {}, tagged=tagged),
-            meaning=words_of_parameter(rule, name).meaning,
+            meaning=help_of(rule, name).meaning,
         )
         for name, default in defaults.items()
         if name in values

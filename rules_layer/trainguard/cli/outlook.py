@@ -5,19 +5,15 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from trainguard.cli.in_force import setting_of
-from trainguard.cli.words import words_of
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.rules.glossary import LOADER_SECONDS, POINTS
+from trainguard.rules.parameter_help import LOADER_SECONDS, POINTS
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.registry import ALL_RULES, FRAMEWORK_RULES, SYSTEM_RULES
+from trainguard.rules.registry import ALL_RULES, spec_of
 from trainguard.rules.units import show_duration
 
-_SUMS_UP = frozenset({"OverallSystemUsage", "OverallFrameworkMetrics"})
-_OF_FRAMEWORK = frozenset({*(rule.name for rule in FRAMEWORK_RULES), "MaxInitializationTime", "Dataloader"})
-_OF_SYSTEM = frozenset(rule.name for rule in SYSTEM_RULES)
 _ENDED = "The job has ended, so this is its last word."
 _SETTINGS_ARE_READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
@@ -41,13 +37,13 @@ def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
     seen, separator, needed = (row.patience or "").partition("/")
     if not (separator and seen.isdecimal() and needed.isdecimal()):
         return None
-    words = words_of(row.rule)
-    left = max(int(needed) - int(seen) + (not words.at_patience), 0)
-    spacing = {POINTS: interval_s, LOADER_SECONDS: 1.0}.get(words.counts)
+    spec = spec_of(row.rule)
+    left = max(int(needed) - int(seen) + (not spec.at_patience), 0)
+    spacing = {POINTS: interval_s, LOADER_SECONDS: 1.0}.get(spec.counts)
     return Patience(
         seen=int(seen),
         needed=int(needed),
-        counts=words.counts,
+        counts=spec.counts,
         left=left,
         left_s=None if spacing is None or interval_s is None else left * spacing,
     )
@@ -106,9 +102,10 @@ def _of_patience(row: RuleRow, plan: RulePlan) -> list[str]:
 
 
 def _of_awaited(row: RuleRow, _: RulePlan) -> list[str]:
-    if row.rule in _OF_FRAMEWORK:
+    inputs = spec_of(row.rule).inputs
+    if "framework" in inputs:
         return ["It waits for framework events: training steps, or fetches of data loaders."]
-    if row.rule in _OF_SYSTEM:
+    if "system" in inputs:
         return ["It waits for system metrics, which a profiled job uploads once a minute."]
     if row.rule == PROFILER_REPORT:
         return ["It waits for the first verdict of another rule."]
@@ -116,7 +113,7 @@ def _of_awaited(row: RuleRow, _: RulePlan) -> list[str]:
 
 
 def _of_missing(row: RuleRow, record: JobRecord) -> list[str]:
-    if row.rule not in _OF_FRAMEWORK or record.framework_expected:
+    if "framework" not in spec_of(row.rule).inputs or record.framework_expected:
         return []
     return [
         "It judges jobs that write framework metrics.",
@@ -125,7 +122,7 @@ def _of_missing(row: RuleRow, record: JobRecord) -> list[str]:
 
 
 def _of_quiet(row: RuleRow, _: RulePlan) -> list[str]:
-    if row.rule in _SUMS_UP:
+    if spec_of(row.rule).informs_only:
         return ["It never fires: it sums up."]
     if row.rule == PROFILER_REPORT:
         return ["It fires when one of the other rules does."]

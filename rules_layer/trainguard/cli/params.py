@@ -10,12 +10,12 @@ from trainguard.cli.answer import SCHEMA_VERSION, Answer, Block, Cell, Column, F
 from trainguard.cli.deployment import Where, connect
 from trainguard.cli.in_force import SCAN_INTERVAL_US, ParameterInForce, in_force, told_value
 from trainguard.cli.names import ALL_RULE_NAMES, OWN_RULES, rule_named, unknown_job
-from trainguard.cli.words import words_of, words_of_parameter
 from trainguard.engine.replays import replayed_job
 from trainguard.errors import RuleConfigError
 from trainguard.records import JobRecord
 from trainguard.rules.defaults import Defaults, own_defaults
 from trainguard.rules.parameters import PARAMETERS_TYPES, accepted, resolve_parameters
+from trainguard.rules.registry import help_of, spec_of
 
 Value = float | int | str | bool | None
 
@@ -114,12 +114,12 @@ def _rule_entry(
     rule: str, record: JobRecord | None, running: Mapping[str, Any], faults: Mapping[str, RuleConfigError]
 ) -> RuleEntry:
     changed = [each.name for each in _in_force(rule, record, running).values() if each.changed]
-    words = words_of(rule)
+    spec = spec_of(rule)
     return RuleEntry(
         rule=rule,
-        looks_at=words.looks_at,
-        fires_when=words.fires_when,
-        parameters=list(words.parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
+        looks_at=spec.looks_at,
+        fires_when=spec.fires_when,
+        parameters=list(spec.parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
         changed=None if record is None else changed,
         fault=str(faults[rule]) if rule in faults else None,
     )
@@ -129,17 +129,17 @@ def parameters_answer(rule: str, record: JobRecord | None, defaults: Defaults | 
     """Return the parameters of one rule; ``defaults`` None shows both sets of them."""
     running, faults = _resolved(record)
     fault = str(faults[rule]) if rule in faults else None
-    words, of_job = words_of(rule), _in_force(rule, record, running)
+    spec, of_job = spec_of(rule), _in_force(rule, record, running)
     entries = [_parameter_entry(rule, name, of_job.get(name)) for name in _ordered(rule)]
     document = ParametersDocument(
         rule=rule,
-        looks_at=words.looks_at,
-        fires_when=words.fires_when,
+        looks_at=spec.looks_at,
+        fires_when=spec.fires_when,
         job=None if record is None else record.job,
         fault=fault,
         parameters=entries,
     )
-    facts = [("looks at", words.looks_at), ("fires when", words.fires_when)]
+    facts = [("looks at", spec.looks_at), ("fires when", spec.fires_when)]
     on = "" if record is None else f" on {record.job}"
     blocks: list[Block] = [Heading(f"{rule}{on}"), Facts(facts)]
     if fault is not None:
@@ -183,15 +183,15 @@ def _ordered(rule: str) -> list[str]:
 def _parameter_entry(rule: str, name: str, of_job: ParameterInForce | None) -> ParameterEntry:
     fields = {field.name: field for field in msgspec.structs.fields(PARAMETERS_TYPES[rule])}
     documented = fields[name].default
-    words = words_of_parameter(rule, name)
+    said = help_of(rule, name)
     return ParameterEntry(
         name=name,
         setting=f"{rule}_{name}",
         accepts=accepted(fields[name].type),
-        unit=words.unit,
+        unit=said.unit,
         documented=documented,
         shipped=own_defaults(rule, "shipped").get(name, documented),
-        meaning=words.meaning,
+        meaning=said.meaning,
         in_force=of_job,
     )
 

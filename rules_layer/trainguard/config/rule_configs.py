@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import msgspec
 
 from trainguard.errors import RuleConfigError
-from trainguard.report.managed import MANAGED_ORDER, UNSHOWN
+from trainguard.report.managed import UNSHOWN
 from trainguard.rules.parameters import PARAMETERS_TYPES, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
+from trainguard.rules.registry import spec_of
 
 Value = float | int | str | bool | None
 _CANONICAL = {name.lower(): name for name in PARAMETERS_TYPES}
@@ -46,7 +47,7 @@ class RuleConfig:
         }
         _refuse_faults(self.settings)
         kind = PARAMETERS_TYPES[self.rule_name]
-        shown = {*MANAGED_ORDER.get(self.rule_name, ()), *UNSHOWN}
+        shown = {*spec_of(self.rule_name).managed_parameters, *UNSHOWN}
         defaults: dict[str, Value] = {
             field.name: field.default for field in msgspec.structs.fields(kind) if field.name in shown
         }

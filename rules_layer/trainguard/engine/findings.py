@@ -13,24 +13,8 @@ from trainguard.engine.slots import Verdict, shown_status
 from trainguard.pricing.cost import Account, Bill, Cost
 from trainguard.records import Severity, Status
 from trainguard.rules.judgement import IdleNode
-
-_BOTTLENECKS = ("CPUBottleneck", "IOBottleneck")
-EXPLAINS: Mapping[str, tuple[str, ...]] = {
-    "LowGPUUtilization": (
-        *_BOTTLENECKS,
-        "Dataloader",
-        "LoadBalancing",
-        "BatchSize",
-        "StepOutlier",
-        "MaxInitializationTime",
-    ),
-    "BatchSize": (*_BOTTLENECKS, "Dataloader"),
-    "StepOutlier": _BOTTLENECKS,
-}
-"""By symptom, the rules that name a reason for it."""
-
-EXPLAINS_IDLE_NODE: Mapping[str, tuple[str, ...]] = {"never used": ("MaxInitializationTime",)}
-"""The same of a node that does nothing at all: that it hangs is no matter of load, batches or balance."""
+from trainguard.rules.registry import SPECS, spec_of
+from trainguard.rules.symptoms import Symptom
 
 EXPLAINED_SHARE = 1.0 / 3.0
 """A rule that says what its finding wastes explains a symptom only if that is this share of what the symptom wastes.
@@ -67,6 +51,11 @@ class Finding:
     confidence: float | None = None
     idle_node: IdleNode | None = None
     explained_by: str | None = None
+
+    @property
+    def symptom(self) -> Symptom | None:
+        """What the finding looks like: as its rule says, but of a node that does nothing at all, that."""
+        return spec_of(self.rule).symptom if self.idle_node is None else Symptom(self.idle_node)
 
     @property
     def is_sure(self) -> bool:
@@ -107,7 +96,7 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
 def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding]:
     """Return the findings of a job's verdicts: those that go on first, then by score, causes before symptoms."""
     found = {each.rule: finding_of(each, account) for each in verdicts if each.episode.times_fired}
-    causes = {rule: _cause_of(finding, found) for rule, finding in found.items()}
+    causes = _causes(found)
     chains = {rule: _chain(rule, causes) for rule in found}
     scores = {rule: max(found[each].score for each in found if rule in chains[each]) for rule in found}
     ranked = [
@@ -115,6 +104,16 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding
         for rule, finding in found.items()
     ]
     return sorted(ranked, key=lambda each: (not each.ongoing, -each.score, len(chains[each.rule])))
+
+
+def _causes(found: Mapping[str, Finding]) -> dict[str, str | None]:
+    """Return by rule the rule that explains it; none in a circle, as rules of somebody else's may say."""
+    causes: dict[str, str | None] = dict.fromkeys(found)
+    for rule, finding in found.items():
+        cause = _cause_of(finding, found)
+        if cause is not None and rule not in _chain(cause, causes):
+            causes[rule] = cause
+    return causes
 
 
 def _chain(rule: str, causes: Mapping[str, str | None]) -> list[str]:
@@ -130,11 +129,8 @@ def _cause_of(symptom: Finding, found: Mapping[str, Finding]) -> str | None:
 
     A finding that is not sure explains nothing; it is itself explained by what it would else explain.
     """
-    rules = EXPLAINS.get(symptom.rule, ())
-    if symptom.idle_node is not None:
-        rules = EXPLAINS_IDLE_NODE.get(symptom.idle_node, ())
-    if not symptom.is_sure:
-        rules += tuple(look for look, reasons in EXPLAINS.items() if symptom.rule in reasons)
+    look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
+    rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
     causes = [found[rule] for rule in rules if rule in found and _explains(found[rule], symptom)]
     return max(causes, key=lambda cause: cause.score).rule if causes else None
 

@@ -22,6 +22,7 @@ from trainguard.records import JOB_NODE, JobRecord, NodeKey, Status
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.protocol import AnyJobRule, RuleParameters
+from trainguard.rules.registry import spec_of
 from trainguard.rules.views import JobView, NodeFacts
 
 
@@ -181,9 +182,9 @@ def _node_facts(node: str, plan: RulePlan, streams: JobStreams) -> tuple[NodeFac
 def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
     if rule in plan.faults:
         judgement = Judgement(Status.ERROR, str(plan.faults[rule]))
-    elif job.framework_expected or all(rule != each.name for each in plan.framework):
-        family = "framework" if any(rule == each.name for each in plan.framework) else "system"
-        judgement = Judgement(Status.WAITING_FOR_DATA, f"no {family} metrics were read.")
+    elif job.framework_expected or "framework" not in spec_of(rule).inputs:
+        stream = "framework" if "framework" in spec_of(rule).inputs else "system"
+        judgement = Judgement(Status.WAITING_FOR_DATA, f"no {stream} metrics were read.")
     else:
         judgement = Judgement(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
     return Verdict(rule, judgement, Episode())

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from trainguard.engine.findings import Finding
 from trainguard.records import Severity
 from trainguard.report.causes import (
-    BOTTLENECKS,
     between_steps,
     group_of,
     hint_of,
@@ -22,6 +21,8 @@ from trainguard.report.facts import gpu_use, share_between_steps
 from trainguard.report.judged import JudgedJob
 from trainguard.report.unjudged import Judged
 from trainguard.report.words import listed
+from trainguard.rules.registry import spec_of
+from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_percent
 
 
@@ -87,22 +88,22 @@ def _found(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> str:
     use = _use(judged)
     if not use or not looks_low(group):
         return in_words(root, verdict)
-    hint, between = hint_of(root, _quiet_bottlenecks(judged)), share_between_steps(judged)
+    hint, between = hint_of(root, _quiet_reasons(judged)), share_between_steps(judged)
     if hint is None and between is not None and lies_between_steps(root, between):
         hint = between_steps(between)
     return joined_with(use, root, verdict, hint)
 
 
-def _quiet_bottlenecks(judged: JudgedJob) -> dict[str, tuple[int, int]]:
-    """Return in how many points the nodes had bottlenecks, and how many were judged, of rules that never fired."""
+def _quiet_reasons(judged: JudgedJob) -> dict[str, tuple[int, int]]:
+    """Return in how many points a reason for low GPUs was seen, and how many were judged, by rule that never fired."""
     counts = {}
-    for rule in BOTTLENECKS:
-        verdict = judged.verdict_of(rule)
-        if verdict is None or verdict.episode.times_fired:
+    for verdict in judged.verdicts:
+        spec = spec_of(verdict.rule)
+        if verdict.episode.times_fired or LOW_GPUS not in spec.explains or not isinstance(spec.clause, str):
             continue
-        parts = [*judged.by_node.get(rule, {}).values()] or [verdict]
+        parts = [*judged.by_node.get(verdict.rule, {}).values()] or [verdict]
         pooled = [each.judgement.pooled for each in parts if each.judgement.pooled is not None]
-        counts[rule] = sum(hits for hits, _ in pooled), sum(points for _, points in pooled)
+        counts[verdict.rule] = sum(hits for hits, _ in pooled), sum(points for _, points in pooled)
     return counts
 
 

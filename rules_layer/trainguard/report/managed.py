@@ -7,23 +7,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.rows import parameters_shown
 from trainguard.engine.slots import Verdict
 from trainguard.report.encode import encode_report
-from trainguard.rules.registry import RULE_NAMES
-
-MANAGED_ORDER: Mapping[str, tuple[str, ...]] = {
-    "BatchSize": ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
-    "CPUBottleneck": ("threshold", "cpu_threshold", "gpu_threshold", "patience"),
-    "Dataloader": ("min_threshold", "max_threshold"),
-    "GPUMemoryIncrease": ("increase", "patience", "window"),
-    "IOBottleneck": ("threshold", "io_threshold", "gpu_threshold", "patience"),
-    "LoadBalancing": ("threshold", "patience"),
-    "LowGPUUtilization": ("threshold_p95", "threshold_p5", "window", "patience"),
-    "MaxInitializationTime": ("threshold",),
-    "StepOutlier": ("threshold", "mode", "n_outliers", "stddev"),
-}
-"""The parameters that the managed service shows of each rule; who reads its report takes them by position."""
-
-ALIASES = {("StepOutlier", "threshold"): "stddev"}
-"""Parameters that are shown under a second name."""
+from trainguard.rules.registry import RULE_NAMES, spec_of
 
 UNSHOWN = frozenset({"scan_interval_us"})
 """What every rule accepts and none uses."""
@@ -57,7 +41,8 @@ def parameters_text(rule: str, shown: Mapping[str, float | int | str | None]) ->
     """Return ``name:value``, a line each: the managed parameters at their places, then what is set and added here."""
     if not shown:
         return ""
-    managed = [(name, shown[ALIASES.get((rule, name), name)]) for name in MANAGED_ORDER.get(rule, ())]
+    spec = spec_of(rule)
+    managed = [(name, shown[spec.managed_aliases.get(name, name)]) for name in spec.managed_parameters]
     places = {name for name, _ in managed} | UNSHOWN
     added = [(name, value) for name, value in shown.items() if name not in places and value is not None]
     return "\n".join(f"{name}:{_shown(value)}" for name, value in (*managed, *added))

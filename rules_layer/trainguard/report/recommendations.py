@@ -10,13 +10,9 @@ from trainguard.report.verdict import smaller_instance
 from trainguard.report.words import clause
 from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, OWN_NAMES
+from trainguard.rules.registry import OWN_NAMES, spec_of
 from trainguard.rules.spans import patience_in_points
-from trainguard.rules.step_outlier import MIN_STEPS, StepOutlier
-from trainguard.rules.step_series import WARM_UP_STEPS
 from trainguard.rules.units import show_duration
-
-OF_FRAMEWORK = frozenset(rule.name for rule in (*FRAMEWORK_RULES, *JOB_RULES)) - {"LoadBalancing"}
 
 
 def recommendation(verdict: Verdict, judged: JudgedJob) -> str | None:
@@ -50,7 +46,7 @@ def _of_error(verdict: Verdict, judged: JudgedJob) -> str:
 
 
 def _of_framework(verdict: Verdict, judged: JudgedJob) -> str | None:
-    if verdict.rule not in OF_FRAMEWORK or judged.framework_nodes:
+    if "framework" not in spec_of(verdict.rule).inputs or judged.framework_nodes:
         return None
     return "Collect framework metrics next time: what was not collected says how."
 
@@ -59,9 +55,9 @@ def _of_short_job(verdict: Verdict, judged: JudgedJob) -> str | None:
     """Say which setting lets a job of this length be judged, where it is the length that was lacking."""
     if not judged.ended:
         return None
-    if verdict.rule == StepOutlier.name:
-        needed = MIN_STEPS + WARM_UP_STEPS
-        return f"It needs more than {needed} steps of a process: nothing to do for a job that has fewer."
+    too_short = spec_of(verdict.rule).too_short
+    if too_short is not None:
+        return too_short
     parameters = judged.plan.parameters.get(verdict.rule)
     patience = getattr(parameters, "patience", None)
     points = verdict.judgement.data_points

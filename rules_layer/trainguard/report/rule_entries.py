@@ -12,9 +12,8 @@ from trainguard.report.document import Parameter, RuleEntry
 from trainguard.report.judged import JudgedJob
 from trainguard.report.recommendations import recommendation
 from trainguard.report.words import shown_time
-from trainguard.rules.glossary import RULES
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
-from trainguard.rules.registry import ALL_RULES
+from trainguard.rules.registry import ALL_RULES, spec_of
 from trainguard.rules.step_outlier import StepOutlier
 
 PERCENT, MINUTES = "%", "min"
@@ -44,8 +43,8 @@ def unit_of(verdict: Verdict) -> str | None:
         return MINUTES
     if verdict.rule == StepOutlier.name and _by_time(details):
         return PERCENT
-    words = RULES.get(verdict.rule)
-    return (words.unit or None) if words is not None else None
+    measure = spec_of(verdict.rule).measure_of(verdict.judgement)
+    return (measure.unit or None) if measure is not None else None
 
 
 def changed_parameters(plan: RulePlan, rule: str) -> list[str]:

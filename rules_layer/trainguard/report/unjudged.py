@@ -8,13 +8,9 @@ from trainguard.records import Status
 from trainguard.report.coverage import stopped_nodes, unheard_nodes
 from trainguard.report.judged import JudgedJob
 from trainguard.report.words import listed
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
-from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
-from trainguard.rules.overall_system_usage import OverallSystemUsage
+from trainguard.rules.registry import spec_of
+from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted
-
-INFORMING = frozenset({OverallSystemUsage.name, OverallFrameworkMetrics.name})
-"""Rules that sum up and never fire: that they have judged says nothing about a job's health."""
 
 PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 
@@ -44,7 +40,7 @@ class Judged:
     @property
     def blind_to_gpus(self) -> bool:
         """Whether GPUs that are not busy could not be found."""
-        return LowGPUUtilization.name in self.pending
+        return any(spec_of(rule).symptom == LOW_GPUS for rule in self.pending)
 
     @property
     def faults(self) -> list[str]:
@@ -74,10 +70,10 @@ class Judged:
 
 
 def unjudged(judged: JudgedJob) -> Judged:
-    """Sort the rules of a job by whether they could judge it."""
+    """Sort the rules of a job by whether they could judge it; one that only informs says nothing about its health."""
     by_status: dict[Status, list[str]] = {status: [] for status in Status}
     for verdict in judged.verdicts:
-        if verdict.rule not in INFORMING or verdict.judgement.status is Status.ERROR:
+        if not spec_of(verdict.rule).informs_only or verdict.judgement.status is Status.ERROR:
             by_status[shown_status(verdict)].append(verdict.rule)
     told = [*by_status[Status.FIRED], *by_status[Status.OK]]
     return Judged(

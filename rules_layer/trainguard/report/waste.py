@@ -8,7 +8,8 @@ from trainguard.report.facts import low_use
 from trainguard.report.judged import JudgedJob
 from trainguard.report.unjudged import Judged
 from trainguard.report.words import show_money, show_share
-from trainguard.rules.max_initialization_time import MaxInitializationTime
+from trainguard.rules.registry import spec_of
+from trainguard.rules.spec import Loss
 from trainguard.rules.units import show_percent
 
 DAY_H = 24.0
@@ -71,16 +72,16 @@ def _of_waste(waste: _Waste, judged: JudgedJob, root: Finding) -> str:
     so_far = f"{waste.amount}: {waste.money(ended=False)}"
     if not root.ongoing:
         return f"It has cost {so_far}; it is over and costs no more."
-    if root.rule != MaxInitializationTime.name:
-        return f"Leaving it costs {so_far}{waste.rate(waste.share, 'at this rate')}."
-    if _step_seen(judged):
+    loss = _loss_from_now(waste, judged, root)
+    if loss is None:
         return f"It has cost {so_far}; {NEXT_TIME}."
-    return f"Leaving it costs {so_far}{waste.rate(1.0, 'until the first step')}."
+    return f"Leaving it costs {so_far}{waste.rate(loss.share, loss.until)}."
 
 
-def _step_seen(judged: JudgedJob) -> bool:
-    verdict = judged.verdict_of(MaxInitializationTime.name)
-    return verdict is not None and bool(verdict.judgement.details.get("step_seen"))
+def _loss_from_now(waste: _Waste, judged: JudgedJob, root: Finding) -> Loss | None:
+    """Return what a finding wastes from now on: as its rule says, else what it has wasted so far; None for nothing."""
+    verdict, said = judged.verdict_of(root.rule), spec_of(root.rule).loss_from_now
+    return Loss(waste.share, "at this rate") if verdict is None or said is None else said(verdict.judgement)
 
 
 def _all_have_gpus(judged: JudgedJob) -> bool:

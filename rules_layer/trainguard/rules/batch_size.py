@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import idle_share_of_paid
+from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule, WindowPoints
 from trainguard.rules.quantiles import Box, column_boxes, column_quantiles, counted_boxes
 from trainguard.rules.spans import (
@@ -26,6 +27,8 @@ from trainguard.rules.spans import (
     warming_up_reason,
     window_in_points,
 )
+from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import counted, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import FloatArray
@@ -46,6 +49,35 @@ class BatchSizeParameters(RuleParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
     window: WindowPoints = 500
     window_s: Positive | None = None
+
+
+SPEC = RuleSpec(
+    name="BatchSize",
+    title="Batch size",
+    looks_at="each node's CPU, GPUs and GPU memory",
+    fires_when="neither is put to use for long: the batch or the job is too small for the instance",
+    condition=(
+        "95 % of the newest points are below {cpu_threshold_p95} % of CPU, {gpu_threshold_p95} % of GPU and "
+        "{gpu_memory_threshold_p95} % of GPU memory, all at once, while the window moves on by twice its length"
+    ),
+    measures=(Measure("95th percentile of the busiest GPU's utilization", "%"),),
+    parameters={
+        "cpu_threshold_p95": ParameterHelp("%", "95th percentile of the cores' mean below which the CPU is unused"),
+        "gpu_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU is unused"),
+        "gpu_memory_threshold_p95": ParameterHelp("%", "95th percentile below which a GPU's memory is unused"),
+        **WINDOW_HELP,
+        **PATIENCE_HELP,
+    },
+    shipped_defaults={"patience": 1_000},
+    managed_parameters=("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
+    inputs=SYSTEM,
+    metrics=("CPU", "GPU memory"),
+    symptom=SMALL_WORK,
+    explains=(LOW_GPUS,),
+    seen_with=(LOW_GPUS,),
+    clause="the batches, or the whole job, were too small for the instance",
+    section="trainguard.report.html.sections.batch_size:blocks",
+)
 
 
 class BatchSizeState(msgspec.Struct, array_like=True):
@@ -92,7 +124,7 @@ class _Usage:
 class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
     """Fires when neither the CPU nor any used GPU of a node is put to use for long."""
 
-    name: ClassVar[str] = "BatchSize"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = BatchSizeParameters
     state_type = BatchSizeState
 

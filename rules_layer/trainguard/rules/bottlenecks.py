@@ -1,4 +1,4 @@
-"""What CPUBottleneck and IOBottleneck share: GPUs that are low while a core is at some limit.
+"""What the two rules on bottlenecks share: GPUs that are low while a core is at some limit.
 
 The two rules differ in what they measure of the cores, in their defaults and in their words. The count, the recent
 window, the list of bottlenecks and the judgement are here. Source: AWS documentation of both rules (a point is a
@@ -8,6 +8,7 @@ are added here, and pauses and start-up told apart.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -15,10 +16,12 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import share_of_paid
+from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.spans import never_collected, patience_in_points, progress_of, warming_up_reason
+from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import counted, points_in, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
@@ -44,6 +47,16 @@ class BottleneckParameters(RuleParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
     gpu_fraction: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
 
+
+BOTTLENECK_HELP: Mapping[str, ParameterHelp] = {
+    "threshold": ParameterHelp("% of the judged points", "a larger share of bottlenecked points fires"),
+    "gpu_threshold": ParameterHelp("%", "a GPU below it waits"),
+    "gpu_fraction": ParameterHelp("fraction of the ever-active GPUs", "so many must wait for a point to count"),
+    **PATIENCE_HELP,
+}
+BOTTLENECKED_SHARE = Measure("bottlenecked points of the judged ones", "%")
+EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS)
+SECTION = "trainguard.report.html.sections.bottlenecks:blocks"
 
 P = TypeVar("P", bound=BottleneckParameters)
 

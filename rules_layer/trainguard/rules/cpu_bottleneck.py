@@ -5,8 +5,18 @@ Source: AWS documentation of CPUBottleneck. How points are counted and judged is
 
 from typing import ClassVar
 
-from trainguard.rules.bottlenecks import BottleneckParameters, BottleneckRule
+from trainguard.rules.bottlenecks import (
+    BOTTLENECK_HELP,
+    BOTTLENECKED_SHARE,
+    EXPLAINED,
+    SECTION,
+    BottleneckParameters,
+    BottleneckRule,
+)
+from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent
+from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_percent
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
@@ -19,10 +29,32 @@ class CPUBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
     patience: NonNegativeInt = 100
 
 
+SPEC = RuleSpec(
+    name="CPUBottleneck",
+    title="CPU bottlenecks",
+    looks_at="each node's GPUs and cores",
+    fires_when="the GPUs wait for a busy CPU in most of the points",
+    condition=(
+        "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
+        "while a core is above {cpu_threshold} %, over the whole job or the last 30 min"
+    ),
+    measures=(BOTTLENECKED_SHARE,),
+    parameters={**BOTTLENECK_HELP, "cpu_threshold": ParameterHelp("%", "a core above it is busy")},
+    shipped_defaults={"patience": 1_000},
+    managed_parameters=("threshold", "cpu_threshold", "gpu_threshold", "patience"),
+    inputs=SYSTEM,
+    metrics=("CPU",),
+    explains=EXPLAINED,
+    seen_with=(LOW_GPUS,),
+    clause="the CPU cores could not keep up with the GPUs",
+    section=SECTION,
+)
+
+
 class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
     """Fires when too large a share of the snapshots has low GPUs beside a busy core."""
 
-    name: ClassVar[str] = "CPUBottleneck"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = CPUBottleneckParameters
     peak_key: ClassVar[str] = "cpu_max"
     metric: ClassVar[str] = "CPU utilization"

@@ -14,10 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.loader_series import DataloaderState, LoadingProcess
+from trainguard.rules.parameter_help import LOADER_SECONDS, WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive, RuleParameters
 from trainguard.rules.spans import patience_in_points
+from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import counted, show_number, show_percent
 from trainguard.rules.views import JobView, NodeView
 from trainguard.state.histogram import DurationHistogram
@@ -37,6 +40,35 @@ class DataloaderParameters(RuleParameters, frozen=True, kw_only=True):
     max_threshold: Positive = 200.0
     patience: NonNegativeInt = 10
     patience_s: Positive | None = None
+
+
+def _clause(judgement: Judgement, _: int) -> str:
+    if judgement.status is not Status.FIRED or judgement.measured is None or judgement.threshold is None:
+        return "the number of data loader processes did not fit the cores"
+    number = "few" if judgement.measured < judgement.threshold else "many"
+    return f"there were too {number} data loader processes for the cores"
+
+
+SPEC = RuleSpec(
+    name="Dataloader",
+    title="Data loading",
+    looks_at="each node's data loaders and cores",
+    fires_when="there are clearly fewer, or more, loader processes than the cores suggest",
+    condition="a node's data loaders are less than {min_threshold} % or more than {max_threshold} % of its cores",
+    measures=(Measure("data loaders of the node's cores", "%"),),
+    counts=LOADER_SECONDS,
+    parameters={
+        "min_threshold": ParameterHelp("% of the node's cores", "fewer loaders are too few"),
+        "max_threshold": ParameterHelp("% of the node's cores", "more loaders are too many"),
+        **span_help("patience", WAITED, (LOADER_SECONDS, LOADER_SECONDS)),
+    },
+    managed_parameters=("min_threshold", "max_threshold"),
+    inputs=SYSTEM | FRAMEWORK,
+    metrics=("CPU",),
+    explains=(LOW_GPUS, SMALL_WORK),
+    clause=_clause,
+    section="trainguard.report.html.sections.dataloader:blocks",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +114,7 @@ class _Load:
 class Dataloader(JoinedRule[DataloaderParameters, DataloaderState]):
     """Fires when the loader processes of some node are too few or too many for its cores."""
 
-    name: ClassVar[str] = "Dataloader"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = DataloaderParameters
     state_type = DataloaderState
 

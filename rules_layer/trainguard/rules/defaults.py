@@ -1,23 +1,16 @@
 """The two sets of defaults: those of the documentation, and those that the managed service's container ships.
 
-The documented ones are the parameter classes' own. The shipped ones differ from them where they stand here.
+The documented ones are the parameter classes' own. Where the shipped ones differ, the rule's spec says so.
 """
 
 from collections.abc import Mapping
 from typing import Literal
 
-Defaults = Literal["documented", "shipped"]
+from trainguard.rules.registry import spec_of
 
-SHIPPED: Mapping[str, Mapping[str, float | int]] = {
-    "BatchSize": {"patience": 1_000},
-    "CPUBottleneck": {"patience": 1_000},
-    "GPUMemoryIncrease": {"increase": 5.0, "patience": 1_000, "window": 10},
-    "IOBottleneck": {"gpu_threshold": 10.0},
-    "LoadBalancing": {"threshold": 0.2, "patience": 1_000},
-    "StepOutlier": {"stddev": 3.0},
-}
+Defaults = Literal["documented", "shipped"]
 
 
 def own_defaults(rule: str, defaults: Defaults) -> Mapping[str, float | int]:
     """Return the values of a rule that differ from its parameter class's own."""
-    return SHIPPED.get(rule, {}) if defaults == "shipped" else {}
+    return spec_of(rule).shipped_defaults if defaults == "shipped" else {}

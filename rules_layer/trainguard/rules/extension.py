@@ -27,6 +27,7 @@ from trainguard.rules.protocol import (
     RuleParameters,
     SystemRule,
 )
+from trainguard.rules.spec import RuleSpec
 
 MARKER = "trainguard_rules"
 RULES = "RULES"
@@ -146,6 +147,8 @@ def check_rule(rule: Any) -> None:
         raise RuleLoadError(_called(rule), "name", name, "letters and digits, a letter first, at most 40 of them")
     parameters = _check_parameters(rule)
     _check_state(rule)
+    if is_custom(rule):
+        _check_spec(rule, parameters)
     try:
         clear_after_s = rule.clear_after_s(parameters, _INTERVAL_S)
         window = rule.window_points(parameters, _INTERVAL_S) if isinstance(rule, SystemRule) else 0
@@ -199,6 +202,27 @@ def _check_parameters(rule: Any) -> RuleParameters:
         return kind()
     except TypeError as fault:
         raise RuleLoadError(rule.name, "parameters_type", str(fault), "a default for each parameter") from fault
+
+
+def _check_spec(rule: Any, parameters: RuleParameters) -> None:
+    """Refuse a spec that holds more than texts and names: what it says is used while others' reports are made."""
+    spec = next((vars(kind)["spec"] for kind in type(rule).__mro__ if "spec" in vars(kind)), None)
+    if spec is None or ("spec" not in vars(type(rule)) and spec.name != rule.name):
+        return  # none, or that of another rule which this one is made from
+    if not isinstance(spec, RuleSpec) or spec.name != rule.name:
+        raise RuleLoadError(rule.name, "spec", spec, f"a RuleSpec of the name {rule.name!r}")
+    for name in ("clause", "loss_from_now", "section"):
+        value = getattr(spec, name)
+        if value is not None and not (name == "clause" and isinstance(value, str)):
+            raise RuleLoadError(rule.name, f"spec.{name}", value, "a text" if name == "clause" else "None")
+    unknown = sorted(set(spec.parameters) - set(parameters.__struct_fields__))
+    if unknown:
+        raise RuleLoadError(rule.name, "spec.parameters", unknown, "parameters of the rule")
+    try:
+        spec.condition.format_map(msgspec.structs.asdict(parameters))
+    except (AttributeError, KeyError, ValueError, IndexError) as fault:
+        told = f"{type(fault).__name__}: {fault}"
+        raise RuleLoadError(rule.name, "spec.condition", told, "a text with {parameter} for its values") from fault
 
 
 def _check_state(rule: Any) -> None:

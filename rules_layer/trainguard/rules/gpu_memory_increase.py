@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.judgement import Judgement, Measure
+from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import (
     NonNegativeInt,
     Percent,
@@ -34,6 +35,7 @@ from trainguard.rules.spans import (
     sampled_enough,
     window_in_points,
 )
+from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.trend import mann_kendall_z, theil_sen_slope
 from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.views import NodeMinute, NodeView
@@ -70,6 +72,34 @@ class GPUMemoryIncreaseParameters(RuleParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
     window: WindowPoints = 500
     window_s: Positive | None = None
+
+
+def _clause(judgement: Judgement, _: int) -> str:
+    node, slash, gpu = (judgement.worst or "").partition("/")
+    place = f"{gpu} on {node}" if slash else node or "a GPU"
+    return f"the memory activity of {place} rose"
+
+
+SPEC = RuleSpec(
+    name="GPUMemoryIncrease",
+    title="GPU memory increase",
+    looks_at="each GPU's memory",
+    fires_when="it jumps, or rises steadily, as a leak does",
+    condition="a GPU's memory rises by more than {increase} percentage points to a new level, or steadily",
+    measures=(Measure("increase of GPU memory", "percentage points"),),
+    at_patience=True,
+    parameters={
+        "increase": ParameterHelp("percentage points", "a larger rise fires"),
+        **WINDOW_HELP,
+        **PATIENCE_HELP,
+    },
+    shipped_defaults={"increase": 5.0, "patience": 1_000, "window": 10},
+    managed_parameters=("increase", "patience", "window"),
+    inputs=SYSTEM,
+    metrics=("GPU memory",),
+    clause=_clause,
+    section="trainguard.report.html.sections.gpu_memory_increase:blocks",
+)
 
 
 class MemoryGrowth(msgspec.Struct, array_like=True):
@@ -151,7 +181,7 @@ class _Increase:
 class GPUMemoryIncrease(SystemRule[GPUMemoryIncreaseParameters, GPUMemoryIncreaseState]):
     """Fires for a GPU whose memory activity rose by more than ``increase``, at once or slowly."""
 
-    name: ClassVar[str] = "GPUMemoryIncrease"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = GPUMemoryIncreaseParameters
     state_type = GPUMemoryIncreaseState
 

@@ -5,8 +5,18 @@ Source: AWS documentation of IOBottleneck. How points are counted and judged is 
 
 from typing import ClassVar
 
-from trainguard.rules.bottlenecks import BottleneckParameters, BottleneckRule
+from trainguard.rules.bottlenecks import (
+    BOTTLENECK_HELP,
+    BOTTLENECKED_SHARE,
+    EXPLAINED,
+    SECTION,
+    BottleneckParameters,
+    BottleneckRule,
+)
+from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent
+from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_percent
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
@@ -19,10 +29,35 @@ class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
     patience: NonNegativeInt = 1_000
 
 
+SPEC = RuleSpec(
+    name="IOBottleneck",
+    title="I/O bottlenecks",
+    looks_at="each node's GPUs and cores",
+    fires_when="the GPUs wait while cores wait for I/O in most of the points",
+    condition=(
+        "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
+        "while a core waits for I/O more than {io_threshold} % of its time, over the whole job or the last 30 min"
+    ),
+    measures=(BOTTLENECKED_SHARE,),
+    parameters={
+        **BOTTLENECK_HELP,
+        "io_threshold": ParameterHelp("% of a core's time", "a core that waits longer for I/O is stuck"),
+    },
+    shipped_defaults={"gpu_threshold": 10.0},
+    managed_parameters=("threshold", "io_threshold", "gpu_threshold", "patience"),
+    inputs=SYSTEM,
+    metrics=("I/O",),
+    explains=EXPLAINED,
+    seen_with=(LOW_GPUS,),
+    clause="the GPUs waited for storage or other I/O",
+    section=SECTION,
+)
+
+
 class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
     """Fires when too large a share of the snapshots has low GPUs beside a core that waits for input or output."""
 
-    name: ClassVar[str] = "IOBottleneck"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = IOBottleneckParameters
     peak_key: ClassVar[str] = "io_wait_max"
     metric: ClassVar[str] = "I/O wait"

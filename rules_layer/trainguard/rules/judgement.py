@@ -10,13 +10,22 @@ IdleNode = Literal["never used", "idle"]
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """What a number is, and its unit; a number of things, or without a dimension, has an empty one."""
+
+    what: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """What a rule says of the state it was shown.
 
     ``status`` FIRED says that the firing condition holds now; whether that is a new fire is the engine's to know.
     ``reason`` is one sentence with the job's own numbers, and ``advice`` one on what to do about it, with them too;
     a judgement that has not fired needs none. ``worst`` names the series or process that is worst, for example
-    ``gpu3``. ``details`` goes into the report's JSON as it is (finite numbers, strings, lists, dicts).
+    ``gpu3``. ``measure`` says what ``measured`` and ``threshold`` are where that is not the first of the rule's
+    measures. ``details`` goes into the report's JSON as it is (finite numbers, strings, lists, dicts).
 
     ``affected_share`` is the share, 0 to 1, of the judged time in which the condition was seen; None leaves it to the
     share of evaluations in violation. ``wasted_share`` is the share, 0 to 1, of the node's paid time since the job's
@@ -30,6 +39,7 @@ class Judgement:
     reason: str
     measured: float | None = None
     threshold: float | None = None
+    measure: Measure | None = None
     worst: str | None = None
     data_points: int = 0
     patience: str | None = None

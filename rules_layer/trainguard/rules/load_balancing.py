@@ -14,10 +14,13 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison, compare_pairs, compare_with_rest, two_point_bins
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import share_of_paid
+from trainguard.rules.parameter_help import WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JobRule, NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.spans import never_active_reason, patience_in_points
+from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_duration, show_number, show_percent
 from trainguard.rules.views import JobView, NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray, IntArray
@@ -51,6 +54,32 @@ class LoadBalancingParameters(RuleParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
 
 
+def _clause(judgement: Judgement, nodes: int) -> str:
+    across_nodes = nodes > 1 and "/" not in (judgement.worst or "")
+    return f"the {'nodes' if across_nodes else 'GPUs'} did not share the work evenly"
+
+
+SPEC = RuleSpec(
+    name="LoadBalancing",
+    title="Workload balance",
+    looks_at="the GPUs of a node, the nodes of a job",
+    fires_when="some do clearly less than the others",
+    condition="a GPU, or a node, does less than another, and their utilizations are more than {threshold} apart",
+    measures=(Measure("Jensen-Shannon distance"),),
+    at_patience=True,
+    parameters={
+        "threshold": ParameterHelp("Jensen-Shannon distance", "two workloads further apart are unbalanced"),
+        **span_help("patience", WAITED, ("points, at least 500 are waited for", "seconds")),
+    },
+    shipped_defaults={"threshold": 0.2, "patience": 1_000},
+    managed_parameters=("threshold", "patience"),
+    inputs=SYSTEM,
+    explains=(LOW_GPUS,),
+    clause=_clause,
+    section="trainguard.report.html.sections.load_balancing:blocks",
+)
+
+
 class LoadBalancingState(msgspec.Struct, array_like=True):
     """Nothing: the engine's counts of the kept points say it all."""
 
@@ -58,7 +87,7 @@ class LoadBalancingState(msgspec.Struct, array_like=True):
 class LoadBalancing(SystemRule[LoadBalancingParameters, LoadBalancingState]):
     """Fires for two GPUs of a node whose utilization over the job has little in common."""
 
-    name: ClassVar[str] = "LoadBalancing"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = LoadBalancingParameters
     state_type = LoadBalancingState
 
@@ -107,7 +136,7 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, LoadBalancingState]):
 class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
     """Fires for a node whose GPUs' utilization has little in common with that of all other nodes' GPUs."""
 
-    name: ClassVar[str] = "LoadBalancing"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = LoadBalancingParameters
 
     def clear_after_s(self, parameters: LoadBalancingParameters, interval_s: float) -> float:

@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import IdleNode, Judgement
+from trainguard.rules.judgement import IdleNode, Judgement, Measure
 from trainguard.rules.paid_time import idle_share_of_paid, share_of_paid
+from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule, WindowPoints
 from trainguard.rules.quantiles import column_quantiles, counted_boxes
 from trainguard.rules.spans import (
@@ -24,6 +25,8 @@ from trainguard.rules.spans import (
     warming_up_reason,
     window_in_points,
 )
+from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
 from trainguard.rules.units import counted, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import BoolArray
@@ -43,6 +46,44 @@ class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
     window_s: Positive | None = None
     patience: NonNegativeInt = 1_000
     patience_s: Positive | None = None
+
+
+P95 = Measure("95th percentile of GPU utilization", "%")
+P5 = Measure("5th percentile of GPU utilization", "%")
+IDLE_TIME = Measure("time without a GPU in use", "min")
+
+
+def _clause(judgement: Judgement, _: int) -> str:
+    node = "a node" if judgement.worst is None else judgement.worst.partition("/")[0]
+    if judgement.idle_node == "never used":
+        return f"the GPUs of {node} were never used"
+    if judgement.idle_node == "idle":
+        return f"the GPUs of {node} stopped working"
+    return f"the GPUs were not kept busy, {NO_REASON}"
+
+
+SPEC = RuleSpec(
+    name="LowGPUUtilization",
+    title="GPU utilization",
+    looks_at="each node's GPUs",
+    fires_when="a GPU stays under-utilised or keeps fluctuating; a node idles or was never used",
+    condition=(
+        "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
+        "every evaluation while the window moves on by twice its length; or all GPUs of a node idle for 20 min"
+    ),
+    measures=(P95, P5, IDLE_TIME),
+    parameters={
+        "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
+        "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
+        **WINDOW_HELP,
+        **PATIENCE_HELP,
+    },
+    managed_parameters=("threshold_p95", "threshold_p5", "window", "patience"),
+    inputs=SYSTEM,
+    symptom=LOW_GPUS,
+    clause=_clause,
+    section="trainguard.report.html.sections.low_gpu_utilization:blocks",
+)
 
 
 class Streak(msgspec.Struct, array_like=True):
@@ -79,7 +120,7 @@ class _Usage:
 class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
     """Fires for a GPU that is under-utilised or fluctuates for long, and for a node that idles or was never used."""
 
-    name: ClassVar[str] = "LowGPUUtilization"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = LowGPUUtilizationParameters
     state_type = LowGPUUtilizationState
 

@@ -9,9 +9,12 @@ from typing import ClassVar
 
 from trainguard.records import Status
 from trainguard.rules.dataloader import Dataloader
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.loader_series import DataloaderState
+from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
+from trainguard.rules.spec import FRAMEWORK, SYSTEM, Loss, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS, UNUSED_NODE
 from trainguard.rules.units import show_duration, show_number
 from trainguard.rules.views import JobView, NodeFacts
 
@@ -35,10 +38,32 @@ class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True)
     threshold: Positive = 20.0
 
 
+def _loss_from_now(judgement: Judgement) -> Loss | None:
+    """Return that no node does anything until the first step; nothing once it was seen."""
+    return None if judgement.details.get("step_seen") else Loss(1.0, "until the first step")
+
+
+SPEC = RuleSpec(
+    name="MaxInitializationTime",
+    title="Initialization",
+    looks_at="the job",
+    fires_when="the first training step begins too late",
+    condition="the first training step begins more than {threshold} min after the training start",
+    measures=(Measure("time until the first step", "min"),),
+    parameters={"threshold": ParameterHelp("minutes", "a first step that begins later fires")},
+    managed_parameters=("threshold",),
+    inputs=SYSTEM | FRAMEWORK,
+    explains=(LOW_GPUS, UNUSED_NODE),
+    clause="the first training step came too late",
+    loss_from_now=_loss_from_now,
+    section="trainguard.report.html.sections.max_initialization_time:blocks",
+)
+
+
 class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
     """Fires when the first step began too late, or has not been seen for so long that it must begin too late."""
 
-    name: ClassVar[str] = "MaxInitializationTime"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = MaxInitializationTimeParameters
 
     def clear_after_s(self, parameters: MaxInitializationTimeParameters, interval_s: float) -> float:

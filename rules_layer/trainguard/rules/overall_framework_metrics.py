@@ -16,6 +16,7 @@ from trainguard.rules.framework_loop import ProcessLoop, loop_of
 from trainguard.rules.framework_minutes import MinuteProfile, fold_minutes
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
+from trainguard.rules.spec import FRAMEWORK, RuleSpec
 from trainguard.rules.time_table import TimeTable, percentages, sum_by
 from trainguard.rules.units import show_duration, show_percent
 from trainguard.rules.views import FrameworkView
@@ -30,6 +31,18 @@ CLEAR_AFTER_S = 180.0
 
 class OverallFrameworkMetricsParameters(RuleParameters, frozen=True, kw_only=True):
     """No parameters of its own."""
+
+
+SPEC = RuleSpec(
+    name="OverallFrameworkMetrics",
+    title="Framework time",
+    looks_at="each node's framework events",
+    fires_when="never: it sums up where the time went",
+    condition="never; it sums up",
+    inputs=FRAMEWORK,
+    informs_only=True,
+    section="trainguard.report.html.sections.overall_framework_metrics:blocks",
+)
 
 
 class OverallFrameworkMetricsState(msgspec.Struct, array_like=True):
@@ -49,7 +62,7 @@ class OverallFrameworkMetricsState(msgspec.Struct, array_like=True):
 class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, OverallFrameworkMetricsState]):
     """Sums up the framework's time by class, phase and operator."""
 
-    name: ClassVar[str] = "OverallFrameworkMetrics"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = OverallFrameworkMetricsParameters
     state_type = OverallFrameworkMetricsState
 

@@ -14,6 +14,7 @@ from trainguard.records import Status
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import RuleParameters, SystemRule
 from trainguard.rules.quantiles import counted_quantiles
+from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.units import show_percent
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.state.usage_counts import Extremes, PercentCounts, TrafficCounts
@@ -35,6 +36,18 @@ class OverallSystemUsageParameters(RuleParameters, frozen=True, kw_only=True):
     """The rule has none of its own."""
 
 
+SPEC = RuleSpec(
+    name="OverallSystemUsage",
+    title="System usage",
+    looks_at="each node",
+    fires_when="never: it sums up what the machine did",
+    condition="never; it sums up",
+    inputs=SYSTEM,
+    informs_only=True,
+    section="trainguard.report.html.sections.overall_system_usage:blocks",
+)
+
+
 class OverallSystemUsageState(msgspec.Struct, array_like=True):
     """How many snapshots were seen, and the counters of the metrics that had samples, by metric."""
 
@@ -46,7 +59,7 @@ class OverallSystemUsageState(msgspec.Struct, array_like=True):
 class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, OverallSystemUsageState]):
     """Says how much of a node is used."""
 
-    name: ClassVar[str] = "OverallSystemUsage"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = OverallSystemUsageParameters
     state_type = OverallSystemUsageState
 

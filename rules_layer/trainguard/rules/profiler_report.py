@@ -4,9 +4,23 @@ Source: AWS documentation of ProfilerReport (it invokes all rules and aggregates
 judges nothing of its own: its row says what the report says, and it alerts nobody, because the rules' own fires do.
 """
 
+from trainguard.rules.judgement import Measure
+from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.spec import RuleSpec
 
-PROFILER_REPORT = "ProfilerReport"
+SPEC = RuleSpec(
+    name="ProfilerReport",
+    looks_at="the other eleven",
+    fires_when="one of them has fired",
+    condition="one of the other rules fires",
+    measures=(Measure("rules that have fired"),),
+    parameters={
+        "rule_to_invoke": ParameterHelp("rule", "ProfilerReport runs all rules; another name runs that one alone"),
+        "opt_out_telemetry": ParameterHelp("", "accepted; TrainGuard sends nothing to anybody either way"),
+    },
+)
+PROFILER_REPORT = SPEC.name
 
 
 class ProfilerReportParameters(RuleParameters, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from trainguard.rules.judgement import Judgement
+from trainguard.rules.spec import RuleSpec
 from trainguard.rules.views import FrameworkView, JobView, NodeMinute, NodeView
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -40,12 +41,21 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Rule(ABC, Generic[P]):
     """What the three kinds of rules share.
 
-    ``name`` is the rule's name in the documentation of the managed service; ``parameters_type`` its parameter class,
-    whose defaults are the documented ones.
+    ``spec`` is what is said of the rule elsewhere, its name included; a class that gives only ``name`` gets one by
+    `trainguard.rules.registry.spec_of`. ``parameters_type`` is its parameter class, whose defaults are the documented
+    ones.
     """
 
+    spec: ClassVar[RuleSpec]
     name: ClassVar[str]
     parameters_type: type[P]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take the name from the spec."""
+        super().__init_subclass__(**kwargs)
+        spec = vars(cls).get("spec")
+        if isinstance(spec, RuleSpec) and "name" not in vars(cls):
+            cls.name = spec.name
 
     @abstractmethod
     def clear_after_s(self, parameters: P, interval_s: float) -> float:

@@ -1,8 +1,11 @@
 """Which rules there are, as stateless instances in the order of the report; a deployment's own come last."""
 
+from collections.abc import MutableMapping
+
 from trainguard.rules.batch_size import BatchSize
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.dataloader import Dataloader
+from trainguard.rules.default_spec import spec_of_rule, spec_of_unknown
 from trainguard.rules.extension import installed
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
 from trainguard.rules.io_bottleneck import IOBottleneck
@@ -11,8 +14,11 @@ from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.max_initialization_time import MaxInitializationTime
 from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
 from trainguard.rules.overall_system_usage import OverallSystemUsage
+from trainguard.rules.parameter_help import SCAN_INTERVAL_HELP, UNSAID, ParameterHelp
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.profiler_report import SPEC as PROFILER_REPORT_SPEC
 from trainguard.rules.protocol import AnyFrameworkRule, AnyJobRule, AnySystemRule
+from trainguard.rules.spec import RuleSpec
 from trainguard.rules.step_outlier import StepOutlier
 
 _SYSTEM: tuple[AnySystemRule, ...] = (
@@ -47,3 +53,19 @@ ALL_RULES: tuple[AnySystemRule | AnyFrameworkRule | AnyJobRule, ...] = (
     *EXTENSION.job,
 )
 RULE_NAMES: tuple[str, ...] = tuple(dict.fromkeys(rule.name for rule in ALL_RULES))
+
+SPECS: MutableMapping[str, RuleSpec] = {
+    **{rule.name: spec_of_rule(rule) for rule in ALL_RULES},
+    PROFILER_REPORT: PROFILER_REPORT_SPEC,
+}
+"""What is said of each rule, by its name: in the order of the report, ProfilerReport's last."""
+
+
+def spec_of(rule: str) -> RuleSpec:
+    """Return what is said of a rule; of one that is not known, that it has a condition of its own."""
+    return SPECS.get(rule) or spec_of_unknown(rule)
+
+
+def help_of(rule: str, parameter: str) -> ParameterHelp:
+    """Return what a parameter of a rule means; empty words where nobody says so."""
+    return SCAN_INTERVAL_HELP if parameter == "scan_interval_us" else spec_of(rule).parameters.get(parameter, UNSAID)

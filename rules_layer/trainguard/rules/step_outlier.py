@@ -12,9 +12,12 @@ from typing import Any, ClassVar
 
 from trainguard.records import Status
 from trainguard.rules.chance import normal_tail, poisson_quantile
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.judgement import Judgement, Measure
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import FrameworkRule, NonNegativeInt, Percent, Positive, RuleParameters
+from trainguard.rules.spec import FRAMEWORK, RuleSpec
 from trainguard.rules.step_series import KEPT_SLOW_STEPS, MAX_REFUSED, WARM_UP_STEPS, StepOutlierState, StepSeries
+from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS
 from trainguard.rules.units import show_number, show_percent, show_step
 from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
@@ -44,6 +47,42 @@ class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
     mode: str | None = None
     n_outliers: NonNegativeInt = 10
     slow_share: Percent = 10.0
+
+
+OUTLIERS = Measure("beyond the limit", "steps")
+LOST_TIME = Measure("time lost in slow steps", "%")
+
+SPEC = RuleSpec(
+    name="StepOutlier",
+    title="Step durations",
+    looks_at="each process's training steps",
+    fires_when="long steps are more than chance explains, or cost too much time",
+    condition=(
+        "a process has more steps beyond its mean and {stddev} standard deviations than {n_outliers} and chance "
+        "allow, or loses more than {slow_share} % of its time in slow steps"
+    ),
+    measures=(OUTLIERS, LOST_TIME),
+    counts=STEPS,
+    parameters={
+        "stddev": ParameterHelp("standard deviations", "a step further beyond the mean is an outlier"),
+        "mode": ParameterHelp(
+            "`TRAIN`, `EVAL`, …, or the event's full name; None judges all `Step:ModeKeys`", "which steps are judged"
+        ),
+        "n_outliers": ParameterHelp("steps", "so many outliers are plausible in any job"),
+        "slow_share": ParameterHelp("% of the time in steps", "a larger share of the time lost in slow steps fires"),
+    },
+    shipped_defaults={"stddev": 3.0},
+    managed_parameters=("threshold", "mode", "n_outliers", "stddev"),
+    managed_aliases={"threshold": "stddev"},
+    inputs=FRAMEWORK,
+    symptom=SLOW_STEPS,
+    explains=(LOW_GPUS,),
+    clause="too much time went into slow steps",
+    too_short=(
+        f"It needs more than {MIN_STEPS + WARM_UP_STEPS} steps of a process: nothing to do for a job that has fewer."
+    ),
+    section="trainguard.report.html.sections.step_outlier:blocks",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +117,7 @@ class _Verdict:
 class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
     """Fires for a process whose long steps are too many for chance, or too expensive."""
 
-    name: ClassVar[str] = "StepOutlier"
+    spec: ClassVar[RuleSpec] = SPEC
     parameters_type = StepOutlierParameters
     state_type = StepOutlierState
 

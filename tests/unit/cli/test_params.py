@@ -11,10 +11,10 @@ from tests.unit.cli.seen import Deployed, deployed, job
 from tests.unit.test_docs_parameters import table
 from trainguard.cli.main import app
 from trainguard.cli.names import ALL_RULE_NAMES
-from trainguard.rules.defaults import SHIPPED
-from trainguard.rules.glossary import RULES, SCAN_INTERVAL, parameter_words
+from trainguard.rules.parameter_help import SCAN_INTERVAL_HELP
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import SPECS, help_of
 
 __all__ = ["deployed"]
 
@@ -27,24 +27,24 @@ def document(deployed: Deployed, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", ALL_RULE_NAMES)
-def test_given_the_glossary_when_compared_with_the_rules_then_every_parameter_has_words_and_no_other(rule: str) -> None:
-    assert set(RULES[rule].parameters) | {"scan_interval_us"} == set(PARAMETERS_TYPES[rule].__struct_fields__)
+def test_given_a_rules_spec_when_compared_with_its_parameters_then_every_one_has_help_and_no_other(rule: str) -> None:
+    assert set(SPECS[rule].parameters) | {"scan_interval_us"} == set(PARAMETERS_TYPES[rule].__struct_fields__)
     defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
-    assert RULES[rule].condition.format_map(defaults)
+    assert SPECS[rule].condition.format_map(defaults)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in ALL_RULE_NAMES if rule != PROFILER_REPORT])
-def test_given_a_rules_page_when_its_units_are_read_then_they_are_the_glossarys(rule: str) -> None:
+def test_given_a_rules_page_when_its_units_are_read_then_they_are_the_specs(rule: str) -> None:
     on_page = {row[0].split(" ")[0].strip("`"): row[2] for row in table(f"rules/{rule}.md", "parameter")}
-    assert {name: words.unit for name, words in RULES[rule].parameters.items()} == {
-        name: unit for name, unit in on_page.items() if name in RULES[rule].parameters
+    assert {name: said.unit for name, said in SPECS[rule].parameters.items()} == {
+        name: unit for name, unit in on_page.items() if name in SPECS[rule].parameters
     }
-    assert set(on_page) <= {*RULES[rule].parameters, "scan_interval_us"}
+    assert set(on_page) <= {*SPECS[rule].parameters, "scan_interval_us"}
 
 
-def test_given_the_page_on_all_rules_when_read_then_it_says_what_the_glossary_says() -> None:
+def test_given_the_page_on_all_rules_when_read_then_it_says_what_the_specs_say() -> None:
     rows = {row[0].split("]")[0].strip("["): (row[1], row[2]) for row in table("rules/README.md", "rule")}
-    assert rows == {rule: (words.looks_at, words.fires_when) for rule, words in RULES.items()}
+    assert rows == {rule: (spec.looks_at, spec.fires_when) for rule, spec in SPECS.items()}
 
 
 def test_given_no_rule_when_asked_for_then_all_are_listed_in_a_line_each(deployed: Deployed) -> None:
@@ -68,7 +68,7 @@ def test_given_a_rule_when_asked_for_then_each_parameter_has_both_defaults_and_w
         "accepts": "a number from 0 to 100",
         "unit": "percentage points",
         "documented": 10.0,
-        "shipped": SHIPPED["GPUMemoryIncrease"]["increase"],
+        "shipped": SPECS["GPUMemoryIncrease"].shipped_defaults["increase"],
         "meaning": "a larger rise fires",
         "in_force": None,
     }
@@ -140,4 +140,4 @@ def test_given_help_asked_for_when_shown_then_the_group_and_the_command_have_the
 
 
 def test_given_a_parameter_of_all_rules_when_looked_up_then_it_has_the_same_words() -> None:
-    assert {parameter_words(rule, "scan_interval_us") for rule in ALL_RULE_NAMES} == {SCAN_INTERVAL}
+    assert {help_of(rule, "scan_interval_us") for rule in ALL_RULE_NAMES} == {SCAN_INTERVAL_HELP}

@@ -8,9 +8,9 @@ import pytest
 from trainguard.config import ProfilerRule, rule_configs
 from trainguard.config.rule_configs import RuleConfig
 from trainguard.errors import LaunchConfigError, RuleConfigError
-from trainguard.report.managed import MANAGED_ORDER
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import SPECS
 
 RULES = [name for name in PARAMETERS_TYPES if name != PROFILER_REPORT]
 
@@ -35,7 +35,7 @@ def test_given_a_rule_when_nothing_is_set_then_its_managed_parameters_have_the_d
     shown = dict(config_class(rule)().rule_parameters)
     del shown["rule_to_invoke"]
     assert shown == {name: documented[name] for name in shown}
-    managed = {name for name in MANAGED_ORDER.get(rule, ()) if name in documented}
+    managed = {name for name in SPECS[rule].managed_parameters if name in documented}
     assert shown.keys() == managed | {"scan_interval_us"}
     assert all(f"``{name}``" in str(config_class(rule).__doc__) for name in managed)
 

@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.findings import EXPLAINS, finding_of, rank_findings
+from trainguard.engine.findings import finding_of, rank_findings
 from trainguard.engine.severity import score_of, severity_of
 from trainguard.engine.slots import Reach, Verdict
 from trainguard.pricing.cost import Account
 from trainguard.records import Severity
-from trainguard.rules.registry import RULE_NAMES
+from trainguard.rules.registry import RULE_NAMES, SPECS
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.symptoms import IDLE_NODE, LOW_GPUS, UNUSED_NODE, Symptom
 
 FREE = Account(instance_type=None, started_at=None, through=None, nodes=1)
 PRICED = Account(instance_type="ml.p3.2xlarge", started_at=0.0, through=7_200.0, nodes=4)
@@ -134,14 +136,43 @@ def test_given_a_cause_that_is_over_when_its_symptom_goes_on_then_it_explains_no
 
 
 def test_given_rules_that_explain_each_other_when_ranked_then_no_one_explains_itself() -> None:
-    known = set(RULE_NAMES)
-    assert {*EXPLAINS, *(cause for causes in EXPLAINS.values() for cause in causes)} <= known
+    shown = {spec.symptom for spec in SPECS.values()} | {UNUSED_NODE, IDLE_NODE}
+    assert {symptom for spec in SPECS.values() for symptom in spec.explains} <= shown
 
     def reached(rule: str) -> set[str]:
-        causes = set(EXPLAINS.get(rule, ()))
+        causes = {other for other, spec in SPECS.items() if SPECS[rule].symptom in spec.explains}
         return causes.union(*(reached(cause) for cause in causes))
 
-    assert all(rule not in reached(rule) for rule in EXPLAINS)
+    assert all(rule not in reached(rule) for rule in SPECS)
+    assert reached(LOW) >= {"CPUBottleneck", "BatchSize", "StepOutlier"}
+
+
+def own(name: str, *explains: Symptom, symptom: Symptom | None = None) -> RuleSpec:
+    said = {"looks_at": "a fan", "fires_when": "it stands", "condition": "it stands"}
+    return RuleSpec(name=name, explains=explains, symptom=symptom, **said)
+
+
+def test_given_a_rule_of_ones_own_that_names_a_reason_when_ranked_then_the_symptoms_rule_need_not_know_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SPECS, "Fans", own("Fans", LOW_GPUS))
+    found = rank_findings([fired(LOW, wasted=0.6), fired("Fans", wasted=0.5), fired("IOBottleneck", wasted=0.3)], FREE)
+    assert [(each.rule, each.explained_by) for each in found] == [
+        ("Fans", None),
+        (LOW, "Fans"),
+        ("IOBottleneck", None),
+    ]
+
+
+def test_given_rules_that_explain_one_another_in_a_circle_when_ranked_then_one_of_them_stands_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hot, slow = Symptom("it is hot"), Symptom("it is slow")
+    monkeypatch.setitem(SPECS, "Fans", own("Fans", slow, symptom=hot))
+    monkeypatch.setitem(SPECS, "Clocks", own("Clocks", hot, symptom=slow))
+    monkeypatch.setitem(SPECS, "Itself", own("Itself", LOW_GPUS, symptom=LOW_GPUS))
+    found = rank_findings([fired("Fans", wasted=0.6), fired("Clocks", wasted=0.5), fired("Itself", wasted=0.4)], FREE)
+    assert {each.rule: each.explained_by for each in found} == {"Fans": "Clocks", "Clocks": None, "Itself": None}
 
 
 shares = st.none() | st.floats(0.0, 1.0)

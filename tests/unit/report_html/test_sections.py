@@ -13,8 +13,8 @@ from trainguard.report.document import Report, RuleEntry
 from trainguard.report.html.numbers import NOTHING
 from trainguard.report.html.numbers import share as write_share
 from trainguard.report.html.render import render_report
-from trainguard.report.html.sections.build import OVERVIEWS, SECTIONS, sections_of
-from trainguard.rules.registry import RULE_NAMES
+from trainguard.report.html.sections.build import sections_of, writer_of
+from trainguard.rules.registry import RULE_NAMES, SPECS
 
 RATHER_MANY = 128
 
@@ -34,22 +34,23 @@ def drawn(page: PageRead, kind: str) -> list[Element]:
 @pytest.mark.parametrize("rule", RULE_NAMES)
 def test_given_a_judged_job_when_rendered_then_each_rule_has_plots_of_its_own(judged: Report, rule: str) -> None:
     found = next(each for each in judged.rules if each.rule == rule)
-    blocks = SECTIONS[rule](found)
+    blocks = writer_of(str(SPECS[rule].section))(found)
     assert "table" in {block.block for block in blocks}
     page = read_page(render_report(report(found)))
     assert drawn(page, "strip"), "no strip is drawn"
     assert page.by_id[f"rule-{rule}"].tag == "section"
 
 
-def test_given_rules_when_named_then_each_has_a_section() -> None:
-    assert set(SECTIONS) == set(RULE_NAMES)
+def test_given_specs_when_their_sections_are_resolved_then_each_rule_has_one_and_only_the_report_has_none() -> None:
+    assert {rule for rule, spec in SPECS.items() if spec.section is not None} == set(RULE_NAMES)
+    assert all(callable(writer_of(spec.section)) for spec in SPECS.values() if spec.section is not None)
 
 
 def test_given_a_judged_job_when_rendered_then_what_fired_and_the_overviews_are_open_and_the_rest_is_folded(
     judged: Report,
 ) -> None:
     for each in sections_of(judged):
-        assert each.is_open is (each.entry.rule in OVERVIEWS or each.entry.times_fired > 0)
+        assert each.is_open is (SPECS[each.entry.rule].informs_only or each.entry.times_fired > 0)
     assert {each.is_open for each in sections_of(judged)} == {True, False}
 
 

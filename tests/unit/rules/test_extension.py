@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tests.support.own_rules import OwnJob, OwnJoin, OwnParameters, OwnRule, OwnState, OwnSteps
 from trainguard.errors import RuleLoadError
 from trainguard.rules import parameters
+from trainguard.rules.default_spec import spec_of_rule
 from trainguard.rules.extension import (
     MARKER,
     MAX_RULES,
@@ -23,8 +25,12 @@ from trainguard.rules.extension import (
     rule_named,
     rules_of,
 )
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, EXTENSION, OWN_NAMES, RESERVED_NAMES, RULE_NAMES
+from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS
 
 SOURCE = """
 from tests.support.own_rules import OwnRule, OwnSteps
@@ -184,6 +190,65 @@ def test_given_a_rule_that_breaks_the_protocol_when_checked_then_the_error_names
 @pytest.mark.parametrize("rule", [OwnRule(), OwnSteps(), OwnJoin(), OwnJob(), OwnRule(window=lambda: 2_000)])
 def test_given_a_rule_of_each_kind_when_checked_then_it_is_taken(rule: Any) -> None:
     check_rule(rule)
+
+
+SPEC = RuleSpec(
+    name="OwnRule",
+    looks_at="each fan",
+    fires_when="it stands still",
+    condition="a fan stays below {threshold} %",
+    parameters={"threshold": ParameterHelp("%", "a fan below it stands")},
+    explains=(LOW_GPUS,),
+    clause="a fan stood still",
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"name": "Another"}, "a RuleSpec of the name 'OwnRule'"),
+        ({"clause": lambda *_: "it failed"}, "spec.clause"),
+        ({"loss_from_now": lambda _: None}, "spec.loss_from_now"),
+        ({"section": "os:system"}, "spec.section"),
+        ({"parameters": {"speed": ParameterHelp("%", "its speed")}}, "parameters of the rule"),
+        ({"condition": "below {speed} %"}, "spec.condition"),
+        ({"condition": "below { %"}, "spec.condition"),
+    ],
+)
+def test_given_a_spec_that_is_wrong_or_more_than_texts_when_checked_then_the_rule_is_refused(
+    changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(RuleLoadError, match=told):
+        check_rule(variant(OwnRule, name="OwnRule", spec=replace(SPEC, **changes)))
+    with pytest.raises(RuleLoadError, match="a RuleSpec"):
+        check_rule(variant(OwnRule, spec="OwnRule"))
+
+
+def test_given_a_spec_of_its_own_when_a_rule_is_checked_then_it_is_taken_and_gives_the_name() -> None:
+    rule = type("Fans", (OwnRule,), {"spec": SPEC})()
+    check_rule(rule)
+    assert rule.name == "OwnRule"
+    assert spec_of_rule(rule) is SPEC
+
+
+def test_given_no_spec_when_a_rule_is_asked_for_one_then_its_kind_and_its_first_sentence_make_it() -> None:
+    said = {type(rule): spec_of_rule(rule) for rule in (OwnRule(), OwnSteps(), OwnJoin(), OwnJob())}
+    assert [spec.looks_at for spec in said.values()] == [
+        "each node",
+        "each node's framework events",
+        "each node's framework events",
+        "the job",
+    ]
+    assert [spec.inputs for spec in said.values()] == [SYSTEM, FRAMEWORK, FRAMEWORK, frozenset()]
+    assert said[OwnJob].condition == "its own condition holds (A rule over the job that fails)"
+    fires = type("Fans", (OwnJob,), {"__doc__": "Fires when {a} fan stops. Then it is hot."})()
+    assert (spec_of_rule(fires).fires_when, spec_of_rule(fires).condition) == ("{a} fan stops", "{{a}} fan stops")
+
+
+def test_given_a_rule_made_from_one_of_trainguards_when_asked_for_its_spec_then_it_has_one_of_its_own_name() -> None:
+    stricter = type("Stricter", (LowGPUUtilization,), {"name": "Stricter", "__doc__": "Fires when a GPU is low."})()
+    check_rule(stricter)
+    assert (spec_of_rule(stricter).name, spec_of_rule(stricter).fires_when) == ("Stricter", "a GPU is low")
 
 
 @pytest.mark.parametrize("place", ["tests.support.own_rules:OwnRule", "tests.unit.rules.test_extension:MADE"])

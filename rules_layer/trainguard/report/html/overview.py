@@ -15,7 +15,7 @@ from trainguard.report.html.plots.strips import parts_of_whole
 from trainguard.report.html.sections.build import Section, anchor_of, has_fired
 from trainguard.report.managed import UNSHOWN
 from trainguard.report.words import faults_counted
-from trainguard.rules.glossary import RULES, parameter_words
+from trainguard.rules.registry import spec_of
 
 LEVELS: Mapping[str, tuple[str, str]] = {
     "healthy": ("Healthy", "ok"),
@@ -204,8 +204,8 @@ def _setting(rule: str, name: str, value: Parameter) -> str:
     if isinstance(value, str) or value is None:
         return NOTHING if value is None else value
     written = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    unit = parameter_words(rule, name).unit if rule in RULES and name in RULES[rule].parameters else ""
-    return f"{written} {unit}".strip()
+    said = spec_of(rule).parameters.get(name)
+    return written if said is None else f"{written} {said.unit}".strip()
 
 
 def _ordered(coverage: Sequence[NodeCoverage]) -> list[NodeCoverage]:

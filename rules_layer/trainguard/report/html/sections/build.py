@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 
 import msgspec
 from msgspec.structs import replace
@@ -10,51 +12,13 @@ from trainguard.records import Status
 from trainguard.report.document import FindingEntry, Report, RuleEntry
 from trainguard.report.html.blocks import Block
 from trainguard.report.html.numbers import money, share
-from trainguard.report.html.sections import (
-    batch_size,
-    bottlenecks,
-    dataloader,
-    fallback,
-    gpu_memory_increase,
-    load_balancing,
-    low_gpu_utilization,
-    max_initialization_time,
-    overall_framework_metrics,
-    overall_system_usage,
-    step_outlier,
-)
+from trainguard.report.html.sections import fallback
 from trainguard.report.words import listed
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import OWN_NAMES, spec_of
 
-SECTIONS: Mapping[str, Callable[[RuleEntry], list[Block]]] = {
-    "LowGPUUtilization": low_gpu_utilization.blocks,
-    "CPUBottleneck": bottlenecks.blocks,
-    "IOBottleneck": bottlenecks.blocks,
-    "BatchSize": batch_size.blocks,
-    "GPUMemoryIncrease": gpu_memory_increase.blocks,
-    "LoadBalancing": load_balancing.blocks,
-    "StepOutlier": step_outlier.blocks,
-    "Dataloader": dataloader.blocks,
-    "MaxInitializationTime": max_initialization_time.blocks,
-    "OverallSystemUsage": overall_system_usage.blocks,
-    "OverallFrameworkMetrics": overall_framework_metrics.blocks,
-}
-
-TITLES: Mapping[str, str] = {
-    "LowGPUUtilization": "GPU utilization",
-    "CPUBottleneck": "CPU bottlenecks",
-    "IOBottleneck": "I/O bottlenecks",
-    "BatchSize": "Batch size",
-    "GPUMemoryIncrease": "GPU memory increase",
-    "LoadBalancing": "Workload balance",
-    "StepOutlier": "Step durations",
-    "Dataloader": "Data loading",
-    "MaxInitializationTime": "Initialization",
-    "OverallSystemUsage": "System usage",
-    "OverallFrameworkMetrics": "Framework time",
-}
-
-OVERVIEWS = frozenset({"OverallSystemUsage", "OverallFrameworkMetrics"})
-"""Rules that never fire: what they show is meant to be read in any case."""
+Writer = Callable[[RuleEntry], list[Block]]
+_OWN = frozenset({*OWN_NAMES, PROFILER_REPORT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +42,8 @@ class Section:
 
     @property
     def is_open(self) -> bool:
-        """Whether the section is shown without a click."""
-        return self.fired or self.entry.rule in OVERVIEWS or self.entry.status == Status.ERROR
+        """Whether the section is shown without a click: what fired, and what only informs."""
+        return self.fired or spec_of(self.entry.rule).informs_only or self.entry.status == Status.ERROR
 
 
 def has_fired(entry: RuleEntry) -> bool:
@@ -95,7 +59,7 @@ def sections_of(report: Report) -> list[Section]:
     for number, entry in enumerate(report.rules):
         blocks = _blocks(entry)
         if blocks or has_fired(entry):
-            title = TITLES.get(entry.rule, entry.rule)
+            title = spec_of(entry.rule).title or entry.rule
             anchor, finding = anchor_of(entry.rule, number), findings.get(entry.rule)
             sections.append(Section(entry, finding, title, anchor, blocks, shared.get(entry.rule)))
     return sections
@@ -125,8 +89,16 @@ def _root(rule: str, explained: Mapping[str, str | None]) -> str:
 
 
 def anchor_of(rule: str, number: int) -> str:
-    """Return where a rule is on the page: ``rule-LowGPUUtilization``, or by its number when the name is unknown."""
-    return f"rule-{rule}" if rule in SECTIONS or rule == "ProfilerReport" else f"rule-{number + 1}"
+    """Return where a rule is on the page: by its name, or by its number where the name is anybody's."""
+    return f"rule-{rule}" if rule in _OWN else f"rule-{number + 1}"
+
+
+@cache
+def writer_of(place: str) -> Writer:
+    """Return what writes a section, from its place in a rule's spec: ``module:function``."""
+    module, _, function = place.partition(":")
+    write: Writer = getattr(import_module(module), function)
+    return write
 
 
 def _blocks(entry: RuleEntry) -> list[Block]:
@@ -135,10 +107,10 @@ def _blocks(entry: RuleEntry) -> list[Block]:
     A node of which a rule has nothing to tell is passed over.
     """
     entry = replace(entry, details={name: held for name, held in entry.details.items() if held != {}})
-    write = SECTIONS.get(entry.rule)
-    if write is None:
+    place = spec_of(entry.rule).section if entry.rule in _OWN else None
+    if place is None:
         return fallback.blocks(entry.details)
     try:
-        return write(entry)
+        return writer_of(place)(entry)
     except (msgspec.MsgspecError, ValueError, ArithmeticError):
         return fallback.blocks(entry.details)

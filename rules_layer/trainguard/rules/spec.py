@@ -1,0 +1,109 @@
+"""All that is said about a rule beside its verdicts: one declaration, which stands in the rule's own file."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trainguard.rules.judgement import Judgement, Measure
+from trainguard.rules.parameter_help import POINTS, ParameterHelp
+from trainguard.rules.symptoms import Symptom
+
+Input = Literal["system", "framework"]
+Clause = str | Callable[[Judgement, int], str]
+"""A clause in the past tense, or a function of the job's judgement and the number of nodes judged that returns one."""
+
+SYSTEM: frozenset[Input] = frozenset({"system"})
+FRAMEWORK: frozenset[Input] = frozenset({"framework"})
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a finding wastes from now on: a share, 0 to 1, of the nodes' time, and until when in words."""
+
+    share: float
+    until: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSpec:
+    """A rule's name, its help, and what ranking and reports have to know about it.
+
+    A rule of a deployment's own may give one of texts alone: no function and no section.
+
+    Attributes
+    ----------
+    name : str
+        As in the managed service's documentation.
+    family : str
+        The kind of profile that the rule judges.
+    title : str
+        Title of its section in a report; empty stands for the name.
+    looks_at, fires_when : str
+        The columns of the page on all rules.
+    condition : str
+        The condition with ``{parameter}`` where a parameter's value belongs.
+    measures : tuple of Measure
+        What ``Judgement.measured`` may be: the first unless a judgement says another; empty where nothing is measured.
+    counts : str
+        What patience is counted in.
+    at_patience : bool
+        Whether a verdict comes with as many as patience needs; else with one more.
+    parameters : mapping of str to ParameterHelp
+    shipped_defaults : mapping of str to float or int
+        Defaults of the managed service's container that differ from the documented ones.
+    managed_parameters : tuple of str
+        The parameters that the managed service's report shows, in its order: who reads it takes them by position.
+    managed_aliases : mapping of str to str
+        Those of them that are another parameter under a second name, with that one's name.
+    inputs : frozenset of {"system", "framework"}
+        The streams that the rule needs; none where it judges other rules' verdicts.
+    metrics : tuple of str
+        The system metrics without which it cannot judge, beside GPU utilization.
+    informs_only : bool
+        Whether it sums up and never fires.
+    symptom : Symptom or None
+        What its finding looks like, for rules that name a reason; None where it is no mere look.
+    explains : tuple of Symptom
+        The symptoms that it names a reason for.
+    seen_with : tuple of Symptom
+        Symptoms that are a part of its own condition.
+    clause : str, function or None
+        What was found, for a report's first sentence; None leaves it to ``<name> fired``.
+    loss_from_now : function or None
+        From the job's judgement what the finding wastes from now on, None for nothing; where there is no function, it
+        goes on to waste the share that it has wasted so far.
+    too_short : str or None
+        What to say about a job that was too short, where no patience can be lowered.
+    section : str or None
+        The report's section, as ``module:function``: text, as who evaluates must not import reports.
+    """
+
+    name: str
+    family: str = "profiler"
+    title: str = ""
+    looks_at: str
+    fires_when: str
+    condition: str
+    measures: tuple[Measure, ...] = ()
+    counts: str = POINTS
+    at_patience: bool = False
+    parameters: Mapping[str, ParameterHelp] = field(default_factory=dict)
+    shipped_defaults: Mapping[str, float | int] = field(default_factory=dict)
+    managed_parameters: tuple[str, ...] = ()
+    managed_aliases: Mapping[str, str] = field(default_factory=dict)
+    inputs: frozenset[Input] = frozenset()
+    metrics: tuple[str, ...] = ()
+    informs_only: bool = False
+    symptom: Symptom | None = None
+    explains: tuple[Symptom, ...] = ()
+    seen_with: tuple[Symptom, ...] = ()
+    clause: Clause | None = None
+    loss_from_now: Callable[[Judgement], Loss | None] | None = None
+    too_short: str | None = None
+    section: str | None = None
+
+    def measure_of(self, judgement: Judgement) -> Measure | None:
+        """Return what a judgement has measured; None where it has measured nothing, or nobody says what."""
+        if judgement.measured is None:
+            return None
+        return judgement.measure or next(iter(self.measures), None)
