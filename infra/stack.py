@@ -108,6 +108,7 @@ class TrainGuardStack(Stack):
             "FireStateMachineArn": parts.actions.state_machine_arn,
             "ReportStateMachineArn": parts.reports.state_machine_arn,
             "StopSwitchParameter": parts.actions.stop_switch.parameter_name,
+            "StopSwitchOverrideParameter": parts.actions.stop_switch_override,
             "DefaultSettingsParameter": settings.default.parameter_name,
             "SettingsPath": settings.path,
             "AlertTopicArn": parts.actions.alerts.topic_arn,

@@ -20,16 +20,20 @@ from infra.bundling import PROJECT_ROOT
 from infra.config import DeploymentConfig, DeploymentConfigError
 from trainguard.adapters.aws_errors import error_code, translated
 from trainguard.cli.deployment import Deployment, advised, look_up
-from trainguard.errors import CredentialsError, OutputMissingError, TrainGuardError
+from trainguard.errors import CredentialsError, OutputMissingError, PortUnavailableError, TrainGuardError
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
+    from mypy_boto3_ssm import SSMClient
 
 CDK = PROJECT_ROOT / "node_modules" / ".bin" / "cdk"
 MARK = "StopSwitchParameter"
 """An output that every stack of TrainGuard has, and hardly any other."""
+
+OVERRIDE = "StopSwitchOverrideParameter"
+"""The output that names the operators' stop switch, which no deployment makes, writes or deletes."""
 
 _RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 _BUCKET = "AWS::S3::Bucket"
@@ -140,6 +144,22 @@ def describe(stack: str, fate: Fate) -> str:
     return "\n".join(lines)
 
 
+def describe_override(ssm: "SSMClient", deployment: Deployment) -> str | None:
+    """Say that the operators' stop switch stays, for it outlives every deployment; None where there is none."""
+    name = deployment.outputs.get(OVERRIDE)
+    if name is None:
+        return None
+    delete = f"`aws ssm delete-parameter --name {name} --region {deployment.region}` deletes it"
+    try:
+        with translated("ssm", "GetParameter"):
+            value = ssm.get_parameter(Name=name)["Parameter"]["Value"]
+    except PortUnavailableError as fault:
+        if isinstance(fault.__cause__, ClientError) and error_code(fault.__cause__) == "ParameterNotFound":
+            return None
+        return f"  stays if it is there: AWS::SSM::Parameter {name}, which could not be read ({fault}). {delete}."
+    return f"  stays: AWS::SSM::Parameter {name}, {value!r}: a later stack of this name obeys it. {delete}."
+
+
 def main(arguments: Sequence[str]) -> int:
     """Tell, ask, empty, destroy; return the exit status: CDK's, 1 when it was declined, 2 when it could not be done."""
     parser = argparse.ArgumentParser(prog="make destroy", description="Delete a deployed stack.", allow_abbrev=False)
@@ -165,6 +185,8 @@ def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> 
     fate = read_fate(clients.cloudformation, stack)
     _say(f"Account {deployment.account}, Region {deployment.region}, stack {stack} ({deployment.status})")
     _say(describe(stack, fate))
+    if told := describe_override(clients.ssm, deployment):
+        _say(told)
     if known.asks and not _agreed(stack):
         _say("Nothing was deleted.")
         return _KEPT

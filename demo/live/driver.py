@@ -215,12 +215,12 @@ class Show:
 
 def how_to_look(deployed: Deployment) -> str:
     """Return what to type to look around in the deployed stack."""
-    outputs = deployed.outputs
+    outputs, put = deployed.outputs, "aws ssm put-parameter --overwrite --type String"
     commands = (
         f"aws dynamodb scan --table-name {outputs['RuleStateTable']}",
         f"aws s3 ls --recursive s3://{deployed.bucket}/ | grep rule-output",
         f"aws stepfunctions list-executions --state-machine-arn {outputs['FireStateMachineArn']}",
-        f"aws ssm put-parameter --name {outputs['StopSwitchParameter']} --value dry-run --overwrite",
+        f"{put} --name {outputs['StopSwitchOverrideParameter']} --value dry-run",
         "aws sagemaker list-training-jobs",
     )
     return describe(deployed.emulator) + "\n".join(commands) + "\n"

@@ -35,6 +35,9 @@ class Actions(Construct):
         The same in the form that Amazon Q Developer in chat applications reads, for Slack and Teams.
     stop_switch : aws_ssm.StringParameter
         ``enabled``, ``dry-run`` or ``disabled``, for the whole stack.
+    stop_switch_override : str
+        Name of the parameter beside it that operators write, and the stack neither makes nor writes: an update of the
+        stack may write the value of its own parameter again.
     state_machine_arn, state_machine_name : str
         The fire state machine.
     """
@@ -67,6 +70,7 @@ class Actions(Construct):
             string_value=platform.config.stop_switch,
             allowed_pattern=f"^({'|'.join(STOP_SWITCH_VALUES)})$",
         )
+        self.stop_switch_override = f"/{Stack.of(self).stack_name}/stop-switch-override"
         self.decide_stop = self._build_decide_stop()
         self.compose_alert = self._build_compose_alert()
         machine = self._build_state_machine()
@@ -91,7 +95,7 @@ class Actions(Construct):
             spec=FunctionSpec(
                 folder="decide_stop",
                 statements=[
-                    allow("ReadStopSwitch", ["ssm:GetParameter"], [self.stop_switch.parameter_arn]),
+                    allow("ReadStopSwitch", ["ssm:GetParameter"], [self.stop_switch.parameter_arn, self._override_arn]),
                     describe_training_jobs(self),
                     allow("ReadJobs", ["dynamodb:GetItem"], [self._storage.jobs.table_arn]),
                     allow("ReadRuleState", ["dynamodb:GetItem"], [self._storage.rule_state.table_arn]),
@@ -99,6 +103,7 @@ class Actions(Construct):
                 ],
                 environment={
                     "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
+                    "STOP_SWITCH_OVERRIDE_PARAMETER": self.stop_switch_override,
                     "JOBS_TABLE": self._storage.jobs.table_name,
                     "RULE_STATE_TABLE": self._storage.rule_state.table_name,
                     "STOP_BUDGET_TABLE": self._platform.config.stop_budget_table or self._storage.rule_state.table_name,
@@ -107,6 +112,12 @@ class Actions(Construct):
                 timeout_s=30,
                 memory_mib=512,
             ),
+        )
+
+    @property
+    def _override_arn(self) -> str:
+        return Stack.of(self).format_arn(
+            service="ssm", resource="parameter", resource_name=self.stop_switch_override.removeprefix("/")
         )
 
     def _count_stops(self) -> iam.PolicyStatement:

@@ -24,7 +24,11 @@ logger = Logger()
 environment = load_environment(DecideStopEnvironment, os.environ, function="decide_stop")
 clients = Clients()
 training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
-switch = SsmStopSwitch(client=clients.ssm, parameter=environment.stop_switch_parameter)
+switch = SsmStopSwitch(
+    client=clients.ssm,
+    parameter=environment.stop_switch_parameter,
+    override=environment.stop_switch_override_parameter,
+)
 rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)
 jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
 budget_region = region_of(environment.stop_budget_table)
@@ -44,7 +48,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         node_row=None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}"),
     )
     now = time.time()
-    decision = decide_stop(case, training_jobs.describe(case.job), switch.value(), known=known, now=now)
+    decision = decide_stop(case, training_jobs.describe(case.job), switch.read(), known=known, now=now)
     if decision.stop and not budget.take(case.fire_id, case.identity, now=now, limit=limit):
         decision = over_ceiling(limit)
     answer = {

@@ -13,6 +13,7 @@ from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopCase, StopResult
 from trainguard.actions.standing import Standing
 from trainguard.actions.stop import decide_stop
+from trainguard.actions.stop_switch import StopSwitches
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.moments import iso_time
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
@@ -20,6 +21,7 @@ from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 
 NOW = 1_795_248_000.0
+ENABLED = StopSwitches("enabled")
 
 
 def running(job: str) -> TrainingJobDescription:
@@ -37,7 +39,7 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
     def decide(arguments: Any) -> Any:
         case = msgspec.convert(arguments["Payload"], StopCase)
         known = Standing(job=registered(case.job), row=marked(case))
-        return {"Payload": asdict(decide_stop(case, jobs.describe(case.job), "enabled", known=known, now=NOW))}
+        return {"Payload": asdict(decide_stop(case, jobs.describe(case.job), ENABLED, known=known, now=NOW))}
 
     written = (
         "MarkFired",

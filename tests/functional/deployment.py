@@ -31,6 +31,7 @@ BUCKET = "trainguard-profiles-111122223333-us-east-1"
 PREFIX = "runs/"
 JOB = "resnet50-slow-loader-2026-07-14"
 STOP_SWITCH = "/TrainGuard/stop-switch"
+STOP_SWITCH_OVERRIDE = "/TrainGuard/stop-switch-override"
 MAX_STOPS_PER_HOUR = 2
 OPTED_IN = {"trainguard:stop-on-fire": "allowed", "team": "vision"}
 
@@ -145,6 +146,7 @@ class Deployment:
             "job_lifecycle": jobs | nodes | queue | {"PROFILE_BUCKET": BUCKET} | fires | settings,
             "decide_stop": {
                 "STOP_SWITCH_PARAMETER": STOP_SWITCH,
+                "STOP_SWITCH_OVERRIDE_PARAMETER": STOP_SWITCH_OVERRIDE,
                 **jobs,
                 "RULE_STATE_TABLE": RULE_STATE,
                 "STOP_BUDGET_TABLE": self.stop_budget_table,
@@ -203,9 +205,9 @@ class Deployment:
             training_end_time=job.creation_time if status in {"Completed", "Failed", "Stopped"} else None,
         )
 
-    def throw_stop_switch(self, value: str) -> None:
-        """Set the stop switch."""
-        self.clients.ssm.put_parameter(Name=STOP_SWITCH, Value=value, Type="String", Overwrite=True)
+    def throw_stop_switch(self, value: str, parameter: str = STOP_SWITCH) -> None:
+        """Set the stop switch, or its override."""
+        self.clients.ssm.put_parameter(Name=parameter, Value=value, Type="String", Overwrite=True)
 
     def tasks(self) -> dict[str, Any]:
         """Take our own tasks out of the queue, as the batch in which they would be delivered."""

@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from botocore.stub import Stubber
 
+from trainguard.actions.stop_switch import StopSwitches
 from trainguard.adapters.aws_errors import translated
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
@@ -72,6 +73,10 @@ def _tasks(clients: Clients) -> SqsTaskQueue:
     return SqsTaskQueue(client=clients.sqs, queue_url="https://queue")
 
 
+def _switch(clients: Clients) -> SsmStopSwitch:
+    return SsmStopSwitch(client=clients.ssm, parameter="/stop", override="/stop-override")
+
+
 def _settings(clients: Clients) -> SsmSettingDocuments:
     return SsmSettingDocuments(client=lambda: clients.ssm, default="/stack/default", path="/stack/settings/")
 
@@ -96,7 +101,7 @@ CALLS: list[tuple[str, str, Act]] = [
     ("stepfunctions", "start_execution", lambda clients: _executions(clients).start("name", {})),
     ("sagemaker", "describe_training_job", lambda clients: _training_jobs(clients).describe("job")),
     ("sqs", "send_message_batch", lambda clients: _tasks(clients).send(TASKS)),
-    ("ssm", "get_parameter", lambda clients: SsmStopSwitch(client=clients.ssm, parameter="/stop").value()),
+    ("ssm", "get_parameter", lambda clients: _switch(clients).read()),
     ("ssm", "get_parameter", lambda clients: _settings(clients).read("/stack/settings/llm")),
 ]
 
@@ -128,12 +133,25 @@ def test_given_no_answer_when_called_then_the_port_is_unavailable(error: Excepti
         raise error
 
 
-def test_given_a_stop_switch_when_read_twice_then_a_change_is_seen(clients: Clients) -> None:
+def test_given_a_stop_switch_when_read_twice_then_a_change_is_seen_in_it_and_in_its_override(clients: Clients) -> None:
     with _stubbed(clients.ssm) as stubber:
-        for value in ("enabled", "dry-run"):
-            stubber.add_response("get_parameter", {"Parameter": {"Value": value}}, {"Name": "/stop"})
-        switch = SsmStopSwitch(client=clients.ssm, parameter="/stop")
-        assert [switch.value(), switch.value()] == ["enabled", "dry-run"]
+        stubber.add_response("get_parameter", {"Parameter": {"Value": "enabled"}}, {"Name": "/stop"})
+        stubber.add_client_error("get_parameter", "ParameterNotFound", expected_params={"Name": "/stop-override"})
+        stubber.add_response("get_parameter", {"Parameter": {"Value": "dry-run"}}, {"Name": "/stop"})
+        stubber.add_response("get_parameter", {"Parameter": {"Value": "disabled"}}, {"Name": "/stop-override"})
+        switch = _switch(clients)
+        assert [switch.read(), switch.read()] == [StopSwitches("enabled"), StopSwitches("dry-run", "disabled")]
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException", "ParameterVersionNotFound"])
+def test_given_an_override_that_cannot_be_read_when_asked_then_the_switch_is_unavailable_and_not_the_stacks_value(
+    clients: Clients, code: str
+) -> None:
+    with _stubbed(clients.ssm) as stubber:
+        stubber.add_response("get_parameter", {"Parameter": {"Value": "enabled"}}, {"Name": "/stop"})
+        stubber.add_client_error("get_parameter", code, "the reason", 400, expected_params={"Name": "/stop-override"})
+        with pytest.raises(PortUnavailableError, match=f"{code}: the reason"):
+            _switch(clients).read()
 
 
 def test_given_an_error_of_our_own_when_translated_then_it_passes_as_it_is() -> None:

@@ -39,7 +39,8 @@ EVALUATOR = SETTINGS | {
         ),
         (
             DecideStopEnvironment,
-            {"STOP_SWITCH_PARAMETER", "JOBS_TABLE", "RULE_STATE_TABLE", "STOP_BUDGET_TABLE", "MAX_STOPS_PER_HOUR"},
+            {"STOP_SWITCH_PARAMETER", "STOP_SWITCH_OVERRIDE_PARAMETER", "JOBS_TABLE", "RULE_STATE_TABLE"}
+            | {"STOP_BUDGET_TABLE", "MAX_STOPS_PER_HOUR"},
         ),
         (BuildReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
         (PlanReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.functional.deployment import BUCKET, JOB, MAX_STOPS_PER_HOUR, OPTED_IN, PREFIX, Deployment, event
+from tests.functional.deployment import (
+    BUCKET,
+    JOB,
+    MAX_STOPS_PER_HOUR,
+    OPTED_IN,
+    PREFIX,
+    STOP_SWITCH_OVERRIDE,
+    Deployment,
+    event,
+)
 from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import offline_session
 from trainguard.adapters.clients import Clients
@@ -95,6 +104,29 @@ def test_given_a_switch_that_is_thrown_between_two_fires_when_asked_then_the_sec
     assert decide(recent_fire(deployment)).value["stop"] is True
     deployment.throw_stop_switch("disabled")
     assert decide(recent_fire(deployment)).value["stop"] is False
+
+
+@pytest.mark.parametrize(
+    ("override", "decision"), [("disabled", "refused"), ("dry-run", "dry-run"), ("Disabled", "refused")]
+)
+def test_given_an_override_when_an_upgrade_writes_the_stacks_parameter_again_then_nothing_is_stopped_all_the_same(
+    deployment: Deployment, override: str, decision: str
+) -> None:
+    deployment.create_training_job()
+    deployment.throw_stop_switch("disabled")
+    deployment.throw_stop_switch(override, STOP_SWITCH_OVERRIDE)
+    deployment.throw_stop_switch("enabled")
+    answer = deployment.function("decide_stop")(recent_fire(deployment)).value
+    assert (answer["stop"], answer["decision"]) == (False, decision)
+    assert answer["why"].startswith(f"its override is '{override}'")
+
+
+def test_given_an_override_that_allows_when_the_stack_forbids_then_nothing_is_stopped(deployment: Deployment) -> None:
+    deployment.create_training_job()
+    deployment.throw_stop_switch("disabled")
+    deployment.throw_stop_switch("enabled", STOP_SWITCH_OVERRIDE)
+    answer = deployment.function("decide_stop")(recent_fire(deployment)).value
+    assert (answer["stop"], answer["why"]) == (False, "the stop switch is 'disabled'")
 
 
 def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_takes_no_stop_of_the_hour(

@@ -37,6 +37,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
         "decide_stop",
         {
             "STOP_SWITCH_PARAMETER": "{ActionsStopSwitch}",
+            "STOP_SWITCH_OVERRIDE_PARAMETER": "/TrainGuard/stop-switch-override",
             "JOBS_TABLE": "{StorageJobs}",
             "RULE_STATE_TABLE": "{StorageRuleState}",
             "STOP_BUDGET_TABLE": "{StorageRuleState}",
@@ -134,6 +135,7 @@ def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: T
         "FireStateMachineArn": "{ActionsFire.Arn}",
         "ReportStateMachineArn": "{ReportsReport.Arn}",
         "StopSwitchParameter": "{ActionsStopSwitch}",
+        "StopSwitchOverrideParameter": "/TrainGuard/stop-switch-override",
         "DefaultSettingsParameter": "{SettingsStackDefault}",
         "SettingsPath": "/TrainGuard/settings/",
         "AlertTopicArn": "{ActionsAlerts}",
@@ -148,6 +150,18 @@ def test_given_the_stop_switch_when_read_then_it_takes_three_words(template: Tem
     assert parameter["Name"] == "/TrainGuard/stop-switch"
     assert parameter["Value"] == "enabled"
     assert parameter["AllowedPattern"] == "^(enabled|dry-run|disabled)$"
+
+
+def test_given_the_override_of_the_stop_switch_when_an_upgrade_comes_then_nothing_in_the_stack_writes_it(
+    template: Template,
+) -> None:
+    override = template.outputs["StopSwitchOverrideParameter"]
+    names = {each.properties.get("Name") for each in template.of_type("AWS::SSM::Parameter").values()}
+    assert override == "/TrainGuard/stop-switch-override"
+    assert len(names) > 1
+    assert override not in names
+    actions = {action for _, statement in template.role_statements() for action in statement.actions}
+    assert {action for action in actions if action.startswith("ssm:")} == {"ssm:GetParameter"}
 
 
 @pytest.mark.parametrize(

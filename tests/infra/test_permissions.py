@@ -92,6 +92,7 @@ EXPECTED: dict[str, Grants] = {
     | DESCRIBE_JOBS
     | logs_and_traces("LifecycleJobLifecycle"),
     "ActionsDecideStopRole": grants(STOP_SWITCH, "ssm:GetParameter")
+    | grants(f"{PARAMETER}/TrainGuard/stop-switch-override", "ssm:GetParameter")
     | grants(JOBS, "dynamodb:GetItem")
     | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:PutItem")
     | DESCRIBE_JOBS

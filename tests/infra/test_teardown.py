@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from infra import teardown
-from infra.teardown import MARK, BucketNotEmptiedError, Fate, Resource, empty, main, read_fate
+from infra.teardown import MARK, OVERRIDE, BucketNotEmptiedError, Fate, Resource, empty, main, read_fate
 from trainguard.cli.deployment import Deployment
 from trainguard.errors import PortUnavailableError
 
@@ -130,6 +130,7 @@ class _Account:
     emptied: list[str] = field(default_factory=list)
     commands: list[Sequence[str]] = field(default_factory=list)
     environments: list[dict[str, str]] = field(default_factory=list)
+    ssm: Any = None
 
     def answer(self, _: str) -> str:
         if self.typed is None:
@@ -137,7 +138,7 @@ class _Account:
         return self.typed
 
     def look_up(self, stack: str, region: str | None, _: str | None) -> tuple[Deployment, Any, None]:
-        clients = SimpleNamespace(cloudformation=None, s3=None)
+        clients = SimpleNamespace(cloudformation=None, s3=None, ssm=self.ssm)
         found = Deployment(
             stack=stack,
             status="DELETE_FAILED",
@@ -183,6 +184,36 @@ def test_given_a_stack_when_asked_about_then_account_region_stack_and_fate_stand
     assert f"is emptied and goes: bucket {BUCKET}" in told
     assert told.endswith("Nothing was deleted.\n")
     assert (account.emptied, account.commands) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ("disabled", "  stays: AWS::SSM::Parameter /TrainGuard/stop-switch-override, 'disabled': a later stack"),
+        (None, None),
+        (
+            "AccessDeniedException",
+            "  stays if it is there: AWS::SSM::Parameter /TrainGuard/stop-switch-override, which",
+        ),
+    ],
+)
+def test_given_an_operators_stop_switch_when_asked_about_then_it_says_that_this_stays_and_how_to_delete_it(
+    account: _Account, capsys: pytest.CaptureFixture[str], stored: str | None, told: str | None
+) -> None:
+    def get_parameter(Name: str) -> Any:  # noqa: N803 -- named as boto3's
+        assert Name == "/TrainGuard/stop-switch-override"
+        if stored == "disabled":
+            return {"Parameter": {"Value": stored}}
+        raise ClientError({"Error": {"Code": stored or "ParameterNotFound", "Message": "no"}}, "GetParameter")
+
+    account.outputs[OVERRIDE] = "/TrainGuard/stop-switch-override"
+    account.ssm = SimpleNamespace(get_parameter=get_parameter)
+    assert main(["--yes"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "stop-switch-override" in line]
+    assert [line[: len(told or "")] for line in lines] == ([] if told is None else [told])
+    command = "`aws ssm delete-parameter --name /TrainGuard/stop-switch-override --region eu-west-1` deletes it."
+    assert all(line.endswith(command) for line in lines)
+    assert account.commands
 
 
 def test_given_nobody_to_ask_when_destroyed_then_nothing_is_deleted_and_it_says_how(

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.localstack
 
 NAME = "Passing"
 CONTEXT = {"stack_name": NAME, "retain_data": "false"}
+RULE = "CPUBottleneck"
+STOP_SWITCH_SAYS = "Whether TrainGuard may stop opted-in training jobs"
 HALF_MINUTES = 3.3
 WHOLE_MINUTES = 7.3
 
@@ -90,6 +92,9 @@ class Life:
     upgraded: Mapping[str, object]
     whole: Mapping[str, object]
     fires: int
+    switches: tuple[str, str]
+    stop_decision: str
+    stops: list[str | None]
     told: str
 
 
@@ -107,11 +112,25 @@ def _versions(emulator: Emulator, arns: set[str]) -> int:
 
 
 def _older_checkout(folder: Path) -> Path:
-    """Return a checkout whose layer differs, as that of an earlier version does."""
+    """Return a checkout whose layer differs, as that of an earlier version does, and a property of the stop switch."""
     root = copy_checkout(folder)
+    actions = root / "infra" / "constructs" / "actions.py"
+    text = actions.read_text(encoding="utf-8")
+    assert STOP_SWITCH_SAYS in text
+    actions.write_text(text.replace(STOP_SWITCH_SAYS, "As an earlier version described it"), encoding="utf-8")
     package = root / "rules_layer" / "trainguard" / "__init__.py"
     package.write_text(f"{package.read_text(encoding='utf-8')}\nEARLIER = True\n", encoding="utf-8")
     return root
+
+
+def _switches(stack: Stack) -> tuple[str, str]:
+    """Return the stack's own stop switch, and the operators' override."""
+    ssm = stack.emulator.client("ssm")
+    own, override = (
+        ssm.get_parameter(Name=stack.outputs[name])["Parameter"]["Value"]
+        for name in ("StopSwitchParameter", "StopSwitchOverrideParameter")
+    )
+    return own, override
 
 
 @pytest.fixture(scope="module")
@@ -125,25 +144,31 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
     passing = deploy_assembly(emulator, folder, NAME)
     deployed, earlier = existing(emulator), _layers(passing)
     unchanged = differences(emulator, assembly=assembly, home=home)
-    job = Job(passing, "cpu_bottleneck", "upgraded")
+    job = Job(passing, "cpu_bottleneck", "upgraded", allowed=True)
     job.await_applied(job.upload(until_minute=HALF_MINUTES))
+    ssm = emulator.client("ssm")
+    for name in ("StopSwitchParameter", "StopSwitchOverrideParameter"):
+        ssm.put_parameter(Name=passing.outputs[name], Value="disabled", Type="String", Overwrite=True)
 
     synthesise(assembly, context=CONTEXT)
     changed = differences(emulator, assembly=assembly, home=home)
     deploy(emulator, assembly=assembly, home=home)
     upgraded = differences(emulator, assembly=assembly, home=home)
     layers = earlier, _layers(passing)
+    switches = _switches(passing)
     job.upload(until_minute=WHOLE_MINUTES)
     job.end()
     whole = Job(passing, "cpu_bottleneck", "whole-run", start=job.feed.start)
     whole.upload(until_minute=WHOLE_MINUTES)
     whole.end()
     verdicts, fires = (job.verdicts(), whole.verdicts()), len(job.fires())
+    decision = job.rows()[RULE]["StopWhy"]
 
     fate = read_fate(emulator.client("cloudformation"), NAME)
     for bucket in fate.buckets:
         empty(emulator.client("s3"), bucket)
     destroy(emulator, assembly=assembly, home=home)
+    ssm.delete_parameter(Name=passing.outputs["StopSwitchOverrideParameter"])
     emulator.client("sqs").delete_queue(QueueUrl=passing.deployment.alert_queue)
     return Life(
         before=before,
@@ -155,6 +180,9 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
         upgraded=verdicts[0],
         whole=verdicts[1],
         fires=fires,
+        switches=switches,
+        stop_decision=decision,
+        stops=job.stops(),
         told=describe(NAME, fate),
     )
 
@@ -173,6 +201,13 @@ def test_given_an_upgrade_in_the_middle_of_a_job_when_it_goes_on_then_its_verdic
     assert earlier != later
     assert life.upgraded == life.whole
     assert life.fires == 1
+
+
+def test_given_stops_that_are_forbidden_when_an_upgrade_writes_the_stacks_own_switch_again_then_nothing_is_stopped(
+    life: Life,
+) -> None:
+    assert life.switches == ("enabled", "disabled")
+    assert (life.stop_decision, life.stops) == ("its override is 'disabled'", [])
 
 
 def test_given_a_stack_beside_another_when_it_is_destroyed_then_nothing_of_it_is_left(life: Life) -> None:

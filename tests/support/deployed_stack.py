@@ -35,6 +35,7 @@ from trainguard.telemetry.keys import ProfileRoot
 STACK: Final = "TrainGuard"
 REGION: Final = "eu-west-1"
 PREFIX = "jobs/"
+STOP_SWITCH = "/TrainGuard/stop-switch"
 EXPIRES_AT = 1_900_000_000
 _MACHINE = {"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}
 
@@ -128,6 +129,7 @@ def _outputs(clients: Clients, *, tables: bool, machine: bool) -> dict[str, str]
     if tables:
         create_tables(clients.dynamodb)
     outputs = {"JobsTable": JOBS, "NodeStateTable": NODE_STATE, "RuleStateTable": RULE_STATE}
+    outputs |= {"StopSwitchParameter": STOP_SWITCH, "StopSwitchOverrideParameter": f"{STOP_SWITCH}-override"}
     if machine:
         made = clients.stepfunctions.create_state_machine(
             name="report", roleArn="arn:aws:iam::123456789012:role/report", definition=json.dumps(_MACHINE)

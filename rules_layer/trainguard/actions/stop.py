@@ -6,10 +6,10 @@ one is made when the grace time is over, and asks everything again.
 """
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from trainguard.actions.request import StopCase
 from trainguard.actions.standing import Standing, epoch, objection_of_standing
+from trainguard.actions.stop_switch import StopSwitch, StopSwitches
 from trainguard.engine.moments import iso_time
 from trainguard.engine.registration import SAME_MOMENT_S, STOP_ALLOWED, STOP_TAG, profile_place, stop_allowed
 from trainguard.ports import TrainingJobDescription
@@ -17,14 +17,6 @@ from trainguard.records import JobStatus
 from trainguard.rules.units import show_duration
 
 UPLOADING = "Uploading"
-
-
-class StopSwitch(StrEnum):
-    """The deployment's stop switch."""
-
-    ENABLED = "enabled"
-    DRY_RUN = "dry-run"
-    DISABLED = "disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +35,7 @@ class StopDecision:
 
 
 def decide_stop(
-    case: StopCase, description: TrainingJobDescription | None, switch: str, *, known: Standing, now: float
+    case: StopCase, description: TrainingJobDescription | None, switch: StopSwitches, *, known: Standing, now: float
 ) -> StopDecision:
     """Decide whether a fire stops its job.
 
@@ -52,8 +44,8 @@ def decide_stop(
     case : StopCase
     description : TrainingJobDescription or None
         The job and its tags as SageMaker gives them now.
-    switch : str
-        Value of the deployment's stop switch; anything but ``enabled`` and ``dry-run`` refuses.
+    switch : StopSwitches
+        The deployment's stop switch and its override; the stricter of the two counts.
     known : Standing
         What is known of the finding now.
     now : float
@@ -64,16 +56,16 @@ def decide_stop(
 
 
 def _decide(
-    case: StopCase, description: TrainingJobDescription | None, switch: str, *, known: Standing, now: float
+    case: StopCase, description: TrainingJobDescription | None, switch: StopSwitches, *, known: Standing, now: float
 ) -> StopDecision:
     stops = case.policy.stops
     reason = _objection_of_job(case, description) or objection_of_standing(case, known, now)
     if reason is not None:
         return _refused(reason)
-    if switch not in {StopSwitch.ENABLED, StopSwitch.DRY_RUN}:
-        return _refused(f"the stop switch is {switch!r}")
-    if switch == StopSwitch.DRY_RUN or stops.dry_run:
-        who = f"the stop switch is {switch!r}" if switch == StopSwitch.DRY_RUN else "its owner asked for a dry run"
+    if switch.in_force is StopSwitch.DISABLED:
+        return _refused(switch.why)
+    if switch.in_force is StopSwitch.DRY_RUN or stops.dry_run:
+        who = switch.why if switch.in_force is StopSwitch.DRY_RUN else "its owner asked for a dry run"
         return StopDecision(False, "dry-run", f"{who}: job {case.job} would have been stopped{_after(stops.grace_s)}")
     if case.attempt == "first" and stops.grace_s > 0.0:
         why = f"its grace time of {show_duration(stops.grace_s)} has begun"

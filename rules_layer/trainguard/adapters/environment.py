@@ -55,6 +55,7 @@ class DecideStopEnvironment:
     """Environment of ``decide_stop``."""
 
     stop_switch_parameter: str = _variable("the name of the SSM parameter that allows stops")
+    stop_switch_override_parameter: str = _variable("the name of the operators' SSM parameter that may forbid them")
     jobs_table: str = _variable("the name of the Jobs table")
     rule_state_table: str = _variable("the name of the RuleState table")
     stop_budget_table: str = _variable("the name or the ARN of the RuleState table that counts stops")

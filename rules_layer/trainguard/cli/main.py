@@ -18,6 +18,7 @@ from trainguard.cli.commands.params import params
 from trainguard.cli.commands.replay import replay
 from trainguard.cli.commands.report import report
 from trainguard.cli.commands.status import status
+from trainguard.cli.commands.stops import stops
 from trainguard.cli.examples import list_examples
 
 _OWN_FAULT = 70
@@ -62,6 +63,7 @@ app.command()(status)
 app.command()(explain)
 app.command("open")(open_report)
 app.add_typer(params)
+app.add_typer(stops)
 app.command()(report)
 app.command()(replay)
 app.command()(cost)

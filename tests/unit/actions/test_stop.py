@@ -8,6 +8,7 @@ import pytest
 from trainguard.actions.request import StopCase
 from trainguard.actions.standing import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, Standing
 from trainguard.actions.stop import StopDecision, decide_stop, over_ceiling
+from trainguard.actions.stop_switch import StopSwitches
 from trainguard.engine.moments import iso_time
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
@@ -53,6 +54,7 @@ def decide(
     row: StoredRow | None = ROW,
     node_row: StoredRow | None = None,
     registered: JobRecord | None = JOB,
+    override: str | None = None,
     **changes: Any,
 ) -> StopDecision:
     case = StopCase(
@@ -68,7 +70,7 @@ def decide(
     for name, value in changes.items():
         setattr(case, name, value)
     known = Standing(job=registered, row=row, node_row=node_row)
-    return decide_stop(case, description, switch, known=known, now=NOW)
+    return decide_stop(case, description, StopSwitches(switch, override), known=known, now=NOW)
 
 
 def decide_again(description: TrainingJobDescription | None = RUNNING, **changes: Any) -> StopDecision:
@@ -271,6 +273,37 @@ def test_given_any_other_switch_when_decided_then_it_is_refused(switch: Any) -> 
 
 
 @pytest.mark.parametrize(
+    ("deployed", "override", "decision", "why"),
+    [
+        ("enabled", "disabled", "refused", "its override is 'disabled'"),
+        ("dry-run", "disabled", "refused", "its override is 'disabled'"),
+        ("enabled", "dry-run", "dry-run", "its override is 'dry-run': job job would have been stopped"),
+        ("disabled", "enabled", "refused", "the stop switch is 'disabled'"),
+        ("disabled", "dry-run", "refused", "the stop switch is 'disabled'"),
+        ("dry-run", "enabled", "dry-run", "the stop switch is 'dry-run': job job would have been stopped"),
+        ("disabled", "disabled", "refused", "the stop switch is 'disabled' and its override is 'disabled'"),
+        ("enabled", "Disabled", "refused", "its override is 'Disabled'"),
+        ("enabled", "", "refused", "its override is ''"),
+        ("dry-run", "on", "refused", "its override is 'on'"),
+        ("enabled", "x" * 4_000, "refused", f"its override is {'x' * 40!r}"),
+    ],
+)
+def test_given_an_override_when_decided_then_the_stricter_counts_and_is_named(
+    deployed: str, override: str, decision: str, why: str
+) -> None:
+    found = decide("job", RUNNING, deployed, override=override)
+    assert (found.stop, found.decision, found.why) == (False, decision, why)
+
+
+@pytest.mark.parametrize("override", [None, "enabled"])
+def test_given_no_override_or_one_that_forbids_nothing_when_decided_then_the_stacks_own_value_counts(
+    override: str | None,
+) -> None:
+    assert decide("job", RUNNING, "enabled", override=override).stop
+    assert decide("job", RUNNING, "disabled", override=override).decision == "refused"
+
+
+@pytest.mark.parametrize(
     ("rules", "stop"), [(None, True), ((RULE,), True), (("all",), True), ((), False), (("CPUBottleneck",), False)]
 )
 def test_given_a_list_of_rules_that_may_stop_when_decided_then_only_those_may(rules: Any, stop: bool) -> None:
@@ -377,6 +410,7 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
         ({"description": None}, "SageMaker does not know a training job job"),
         ({"description": replace(RUNNING, created_at=NOW)}, "another job of that name was created"),
         ({"switch": "disabled"}, "the stop switch is 'disabled'"),
+        ({"override": "disabled"}, "its override is 'disabled'"),
     ],
 )
 def test_given_a_grace_time_that_is_over_when_anything_has_changed_then_it_is_refused_and_says_what(

@@ -339,6 +339,8 @@ def _stores() -> dict[Question, Answer]:
 
 def _actions() -> dict[Question, Answer]:
     def parameter(given: Given) -> dict[str, Any]:
+        if given["Name"].endswith("stop-switch-override"):
+            raise RefusalError("ParameterNotFound", "")
         value = "enabled" if given["Name"].endswith("stop-switch") else '{"evaluate": "all"}'
         return {"Parameter": {"Name": given["Name"], "Value": value}}
 

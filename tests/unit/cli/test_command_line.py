@@ -25,6 +25,7 @@ from trainguard.cli.open import Link
 from trainguard.cli.options import StatusOf
 from trainguard.cli.params import ParametersDocument, RulesDocument
 from trainguard.cli.status import ActiveDocument
+from trainguard.cli.stops import SwitchDocument
 from trainguard.records import JobStatus
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
@@ -37,6 +38,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "cost": CostDocument,
     "params": RulesDocument,
     "params RULE": ParametersDocument,
+    "stops": SwitchDocument,
 }
 
 Command = TyperCommand | TyperGroup
@@ -78,7 +80,9 @@ def parse(command: Command, name: str, words: list[str]) -> None:
 
 
 def test_given_the_command_line_when_listed_then_it_has_these_commands() -> None:
-    assert TOP == ["analyze", "cost", "doctor", "explain", "jobs", "open", "params", "replay", "report", "status"]
+    assert TOP == [
+        "analyze", "cost", "doctor", "explain", "jobs", "open", "params", "replay", "report", "status", "stops",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LEAVES)

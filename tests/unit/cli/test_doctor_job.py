@@ -14,6 +14,7 @@ from moto.sagemaker.models import sagemaker_backends
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clients
 from trainguard.actions.stop import StopDecision
+from trainguard.actions.stop_switch import StopSwitch
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
 from trainguard.cli.deployment import Deployment
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
@@ -228,7 +229,7 @@ def test_given_rows_when_judged_then_rules_in_error_are_told_with_their_reason()
 def test_given_a_stop_decision_when_judged_then_only_an_opt_in_that_does_not_work_is_a_warning(
     decision: StopDecision, switch: str, opted_in: bool, level: Level
 ) -> None:
-    finding = judge_stop(decision, switch, opted_in=opted_in)
+    finding = judge_stop(decision, StopSwitch(switch), opted_in=opted_in)
     assert finding.level is level
     assert "why" in finding.found
 
@@ -257,6 +258,7 @@ def examined(now: float = NOW) -> dict[str, list[Finding]]:
         "NodeStateTable": NODE_STATE,
         "RuleStateTable": RULE_STATE,
         "StopSwitchParameter": "/stop",
+        "StopSwitchOverrideParameter": "/stop-override",
         "DefaultSettingsParameter": DEFAULT_SETTINGS,
         "SettingsPath": SETTINGS_PATH,
     }

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainguard.actions.stop import StopSwitch
+from trainguard.actions.stop_switch import StopSwitch, StopSwitches, is_known
+from trainguard.adapters.ssm_stop_switch import stored_switches
 from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.site import Site
@@ -12,6 +13,7 @@ from trainguard.rules.units import counted
 
 SWITCH = Findings("stop switch")
 
+_OWN, _OVERRIDE = "StopSwitchParameter", "StopSwitchOverrideParameter"
 _MEANINGS = {
     StopSwitch.ENABLED: f"a fire stops its job if that has the tag {STOP_TAG} = {STOP_ALLOWED}",
     StopSwitch.DRY_RUN: "nothing is stopped; the alert says what would have been",
@@ -20,25 +22,36 @@ _MEANINGS = {
 _PENDING = "PendingConfirmation"
 
 
-def stop_switch(site: Site) -> str:
-    """Return the value of the stop switch."""
+def stop_switches(site: Site) -> StopSwitches:
+    """Return the stop switch and its override as they are stored."""
+    own, override = (site.deployment.output(name) for name in (_OWN, _OVERRIDE))
     with asking("ssm:GetParameter"):
-        answer = site.clients.ssm.get_parameter(Name=site.deployment.output("StopSwitchParameter"))
-    return answer["Parameter"]["Value"]
+        return stored_switches(site.clients.ssm, parameter=own, override=override)
 
 
 def check_switch(site: Site) -> Iterator[Finding]:
-    """Say what the stop switch is set to, and what that means."""
-    words = ("--overwrite", "--name", site.deployment.output("StopSwitchParameter"), "--value", StopSwitch.ENABLED)
-    yield judge_switch(stop_switch(site), site.aws("ssm", "put-parameter", *words))
+    """Say what the stop switch and its override are set to, and what that means."""
+    switches = stop_switches(site)
+
+    def put(output: str, value: StopSwitch) -> str:
+        words = ("--overwrite", "--name", site.deployment.output(output), "--value", value)
+        return site.aws("ssm", "put-parameter", *words)
+
+    yield from judge_switch(switches, put(_OWN, StopSwitch.ENABLED), put(_OVERRIDE, StopSwitch.DISABLED))
 
 
-def judge_switch(value: str, enable: str) -> Finding:
-    """Judge the stop switch; ``enable`` is the command that sets it to enabled."""
-    if value not in set(StopSwitch):
-        meant = ", ".join(StopSwitch)
-        return SWITCH.fail(f"{value!r} counts as disabled", f"Set it to one of {meant}.", enable)
-    return SWITCH.ok(f"{value}: {_MEANINGS[StopSwitch(value)]}")
+def judge_switch(switches: StopSwitches, enable: str, disable: str) -> Iterator[Finding]:
+    """Judge the stop switch; ``enable`` is the command that sets it, and ``disable`` the one that sets its override."""
+    meant = f"Set it to one of {', '.join(StopSwitch)}."
+    faults = []
+    if not is_known(switches.deployed):
+        faults.append(SWITCH.fail(f"the stack's value {switches.deployed!r} counts as disabled", meant, enable))
+    if switches.override is not None and not is_known(switches.override):
+        faults.append(SWITCH.fail(f"the override {switches.override!r} counts as disabled", meant, disable))
+    override = "there is no override" if switches.override is None else f"the override {switches.override}"
+    in_force = switches.in_force
+    found = f"{in_force}: {_MEANINGS[in_force]} (the stack's value is {switches.deployed}, {override})"
+    yield from SWITCH.unless(faults, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from trainguard.actions.request import StopCase
 from trainguard.actions.standing import Standing
-from trainguard.actions.stop import StopDecision, StopSwitch, decide_stop
-from trainguard.cli.doctor.actions import stop_switch
+from trainguard.actions.stop import StopDecision, decide_stop
+from trainguard.actions.stop_switch import StopSwitch
+from trainguard.cli.doctor.actions import stop_switches
 from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.engine.fires import iso_time
@@ -100,13 +101,13 @@ def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[Findi
 def check_stop(case: JobCase) -> Iterator[Finding]:
     """Say whether a fire would stop the job."""
     now = case.site.now
-    switch = stop_switch(case.site)
+    switches = stop_switches(case.site)
     fire = _fire_of(case.record, now)
     row = RuleRow(fire.job, fire.rule, None, Status.FIRED, "", evaluated_through=now)
     known = Standing(job=case.record, row=StoredRow(row, fire_id=fire.fire_id))
-    decision = decide_stop(fire, case.description, switch, known=known, now=now)
+    decision = decide_stop(fire, case.description, switches, known=known, now=now)
     tags: Mapping[str, Any] = {} if case.description is None else case.description.tags
-    yield judge_stop(decision, switch, opted_in=STOP_TAG in tags)
+    yield judge_stop(decision, switches.in_force, opted_in=STOP_TAG in tags)
 
 
 def _fire_of(record: JobRecord, now: float) -> StopCase:
@@ -127,7 +128,7 @@ def _fire_of(record: JobRecord, now: float) -> StopCase:
     )
 
 
-def judge_stop(decision: StopDecision, switch: str, *, opted_in: bool) -> Finding:
+def judge_stop(decision: StopDecision, switch: StopSwitch, *, opted_in: bool) -> Finding:
     """Judge what would become of a fire now; ``opted_in`` says that the job has the tag, whatever its value."""
     if decision.stop or decision.decision == "grace":
         return STOP.ok(f"a fire would stop the job: {decision.why}")

@@ -23,6 +23,7 @@ EXPECTED_OUTPUTS = (
     "FireStateMachineArn",
     "ReportStateMachineArn",
     "StopSwitchParameter",
+    "StopSwitchOverrideParameter",
     "DefaultSettingsParameter",
     "SettingsPath",
     "AlertTopicArn",
