@@ -1,6 +1,7 @@
 """One engine: the deployed evaluator, object by object and tick by tick, and the local one say the same of a job."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from demo.recording import Recording
 from tests.support import small_job
 from tests.support.delivery import Network
+from tests.support.late_news import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.engine.job_verdicts import job_verdicts
 from trainguard.engine.plan import plan_rules
@@ -33,7 +35,7 @@ def recorded(path: Path) -> list[Upload]:
 
 
 def delivered(uploads: list[Upload], tags: dict[str, str]) -> Network:
-    """Deliver a job as it was uploaded, with a tick every minute, to its end."""
+    """Deliver a job as it was uploaded, with a tick every minute, to its end a tick after its last object."""
     network = Network()
     nodes = {parsed.node for each in uploads if isinstance(parsed := parse_key(each.key), SystemKey)}
     description = replace(describe(tags), instance_count=len(nodes))
@@ -47,7 +49,10 @@ def delivered(uploads: list[Upload], tags: dict[str, str]) -> Network:
         network.put(upload)
         network.ring(upload, upload.at)
         network.run_until(upload.at, batch_s=1.0)
+    network.run_until(next_tick, batch_s=1.0)
+    network.tick()
     network.world.training_jobs.set(replace(description, status=JobStatus.COMPLETED))
+    told_by_event(network)
     for _ in range(30):
         network.run_until(network.now + 60.0, batch_s=1.0)
         network.tick()
@@ -117,31 +122,98 @@ def test_given_two_nodes_and_many_processes_when_both_engines_have_judged_them_t
     assert_same(network, local)
 
 
-def gpu_minutes(levels: list[int]) -> list[Upload]:
-    """Return a node's minutes at 5 s, with one core and one GPU at about the minute's level."""
+def gpu_minutes(levels: Sequence[int | None], node: str = "algo-1") -> list[Upload]:
+    """Return a node's minutes at 5 s, with one core and one GPU at about the minute's level; None for no object."""
     uploads = []
     for index, level in enumerate(levels):
+        if level is None:
+            continue
         minute = START + 60 * index
         lines = []
         for tick in range(12):
             time, value = minute + 5.0 * tick + 0.5, float(level + tick % 5)
             for name, dimension in (("cpu0", "CPUUtilization"), ("gpu0", "GPUUtilization")):
                 fields = {"Type": name[:3], "Name": name, "Dimension": dimension, "Value": value}
-                lines.append(json.dumps({**fields, "NodeId": "algo-1", "Timestamp": time}) + "\n")
-        uploads.append(
-            Upload(minute + 60.5, system_key(ProfileRoot("", JOB), "algo-1", minute), "".join(lines).encode())
-        )
+                lines.append(json.dumps({**fields, "NodeId": node, "Timestamp": time}) + "\n")
+        uploads.append(Upload(minute + 60.5, system_key(ProfileRoot("", JOB), node, minute), "".join(lines).encode()))
     return uploads
+
+
+SHORT = {"trainguard:LowGPUUtilization_window": "20", "trainguard:LowGPUUtilization_patience": "20"}
+LOW, FINE, SILENT = 40, 90, None
 
 
 def test_given_an_episode_that_ends_and_another_when_both_engines_have_judged_them_then_they_count_two_fires(
     tmp_path: Path,
 ) -> None:
     uploads = gpu_minutes([40] * 12 + [90] * 20 + [40] * 12 + [90] * 20 + [40] * 4)
-    tags = {"trainguard:LowGPUUtilization_window": "20", "trainguard:LowGPUUtilization_patience": "20"}
-    network = delivered(uploads, tags)
+    network = delivered(uploads, SHORT)
     local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=2)
     low = next(each for each in verdicts(local.job, local.records) if each.rule == "LowGPUUtilization")
     assert low.episode.times_fired == 2
     assert local.job.episodes["LowGPUUtilization"] == 2
+    assert_same(network, local)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fires"),
+    [
+        pytest.param(
+            [[LOW] * 12 + [SILENT] * 25 + [LOW] * 10, [FINE] * 47],
+            1,
+            id="a silent node comes back with its finding",
+        ),
+        pytest.param(
+            [[LOW] * 12 + [SILENT] * 25 + [FINE] * 30, [FINE] * 67],
+            1,
+            id="a silent node comes back without its finding",
+        ),
+        pytest.param([[LOW] * 12, [FINE] * 50], 1, id="a silent node never comes back"),
+        pytest.param(
+            [[LOW] * 12, [FINE] * 40 + [LOW] * 15],
+            2,
+            id="a silent node never comes back and another fires",
+        ),
+        pytest.param(
+            [
+                [LOW] * 12 + [SILENT] * 25 + [LOW] * 25,
+                [FINE] * 8 + [LOW] * 12 + [SILENT] * 22 + [LOW] * 20,
+                [FINE] * 62,
+            ],
+            1,
+            id="two nodes fall silent in turn and come back",
+        ),
+        pytest.param(
+            [
+                [LOW] * 12 + [SILENT] * 60 + [LOW] * 12,
+                [FINE] * 40 + [LOW] * 8 + [SILENT] * 30 + [LOW] * 6,
+                [FINE] * 84,
+            ],
+            2,
+            id="two nodes fall silent in turn, each with a fire of its own",
+        ),
+        pytest.param(
+            [
+                [LOW] * 6 + [SILENT] * 20 + [LOW, SILENT] * 3 + [SILENT] * 9 + [LOW] + [SILENT] * 9 + [FINE] * 20,
+                [FINE] * 71,
+            ],
+            1,
+            id="a node that uploads single minutes",
+        ),
+        pytest.param(
+            [[LOW] * 8 + [SILENT] * 9 + [LOW] * 30, [LOW] * 33 + [FINE] * 26, [FINE] * 59],
+            1,
+            id="a finding by comparing nodes is over when the job ends",
+        ),
+    ],
+)
+def test_given_nodes_that_fall_silent_when_both_engines_have_judged_them_then_they_count_the_same_fires(
+    nodes: list[list[int | None]], fires: int, tmp_path: Path
+) -> None:
+    minutes = [each for number, levels in enumerate(nodes, 1) for each in gpu_minutes(levels, f"algo-{number}")]
+    uploads = sorted(minutes, key=lambda each: (each.at, each.key))
+    network = delivered(uploads, SHORT)
+    local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=0)
+    low = next(each for each in verdicts(local.job, local.records) if each.rule == "LowGPUUtilization")
+    assert low.episode.times_fired == fires
     assert_same(network, local)

@@ -54,8 +54,11 @@ class RuleSlot(msgspec.Struct):
     anew: str | None = None
 
     def note(self, judgement: Judgement, through: float) -> None:
-        """Take note of an evaluation at watermark ``through``, and of what was said if the condition holds."""
-        if self.began_at is None:
+        """Take note of an evaluation at watermark ``through``, and of what was said if the condition holds.
+
+        A watermark of 0 says that nothing was read yet: with it no rule begins to be judged.
+        """
+        if not self.began_at:
             self.began_at = through
         self.through = through
         if judgement.status is Status.FIRED:

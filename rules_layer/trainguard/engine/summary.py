@@ -7,18 +7,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from trainguard.engine.assessment import Assessment, assess
 from trainguard.engine.closing import expected_streams, given_up
 from trainguard.engine.evaluate import ATTEMPTS, expiry
 from trainguard.engine.findings import Finding, rank_findings
 from trainguard.engine.fires import NAME_LIMIT, drain, enqueue, with_entries
 from trainguard.engine.items import items_of
-from trainguard.engine.job_verdicts import account_of, job_verdicts
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.profiler_report import report_verdict
 from trainguard.engine.rows import RowContext, rule_row
-from trainguard.engine.slots import SHOW_EVERY_S, Fire, Verdict
+from trainguard.engine.slots import SHOW_EVERY_S, Verdict
 from trainguard.engine.streams import JobState, JobStreams, Watched, open_streams
-from trainguard.engine.telling import news_of
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
 from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status, TunedJob
@@ -31,10 +30,10 @@ _TUNING_JOB = "tuning-job"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A job as it was summarised: its items, its verdicts, and whether it was finished."""
+    """A job as it was summarised: its items, what they say of it, and whether it was finished."""
 
     streams: JobStreams
-    verdicts: tuple[Verdict, ...]
+    assessment: Assessment
     finished: bool
 
 
@@ -65,9 +64,9 @@ class Summariser:
         now = self._timing.now()
         watch(streams, now)
         failed_before = _failed(streams)
-        verdicts, fires = job_verdicts(job, plan, streams)
+        assessment = assess(job, plan, streams)
+        verdicts, account = assessment.verdicts, assessment.account
         finished = job.closing and streams.closed and not _still_to_come(job, streams, now)
-        account = account_of(job, plan, streams)
         context = RowContext(
             job=job.job,
             node=None,
@@ -79,11 +78,10 @@ class Summariser:
             account=account,
             generation=job.generation,
         )
-        news = news_of(job, plan, verdicts, account, streams.state)
-        due = due_rows(context, verdicts, streams, news, now=now, finished=finished)
+        due = due_rows(context, verdicts, streams, assessment.news, now=now, finished=finished)
         tuned = _tuned(job, rank_findings(verdicts, account), finished=finished)
         tuned_due = job.tuning_job is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now)
-        self._save(job, plan, streams, fires, news)
+        self._save(job, plan, streams, assessment)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.slots[rule].fault
             self._services.journal.count("rule_errors", job=job.job, node=JOB_NODE, reason=f"{rule}: {fault}")
@@ -93,12 +91,10 @@ class Summariser:
             self._services.jobs.tell_tuning_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
             self._finish(job, streams, context.expires_at)
-        return Summary(streams, tuple(verdicts), finished)
+        return Summary(streams, assessment, finished)
 
-    def _save(
-        self, job: JobRecord, plan: RulePlan, streams: JobStreams, fires: list[Fire], news: list[OutboxEntry]
-    ) -> None:
-        record = with_entries(enqueue(streams.own, fires, job=job, plan=plan), news)
+    def _save(self, job: JobRecord, plan: RulePlan, streams: JobStreams, assessment: Assessment) -> None:
+        record = with_entries(enqueue(streams.own, assessment.fires, job=job, plan=plan), assessment.news)
         record = replace(record, state=encode_state(streams.state), codec=CODEC)
         if record.state != streams.own.state or record.unsent:
             record = self._services.nodes.save(record)

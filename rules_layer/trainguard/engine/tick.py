@@ -10,10 +10,8 @@ from trainguard.engine.job_file import KnownJobs
 from trainguard.engine.leftovers import clear_leftovers
 from trainguard.engine.registrar import Registrar
 from trainguard.engine.registration import lies_elsewhere, with_description
-from trainguard.engine.silence import ends_episode
 from trainguard.engine.streams import JobStreams
-from trainguard.engine.summary import Summariser, Summary, missing_streams
-from trainguard.engine.telling import told_over
+from trainguard.engine.summary import Summariser, missing_streams
 from trainguard.ports import NodeTask, Services, Timing
 from trainguard.records import JobRecord, NodeKey
 from trainguard.telemetry.keys import ProfileRoot
@@ -101,7 +99,8 @@ class Tick:
         self._touch(job, summary.streams.through)
         if summary.finished:
             return 0
-        self._end_episodes(job, summary)
+        for rule, episode in summary.assessment.ended.items():
+            self._services.jobs.raise_episode(job.job, rule, episode, generation=job.generation)
         tasks = self._wake(job, summary.streams)
         self._services.tasks.send(tasks)
         return len(tasks) + self._reconcile(job, summary.streams, doubted_every)
@@ -110,17 +109,6 @@ class Tick:
         """Let the job's item say how far its profile goes, at most once a minute of it."""
         if through is not None and (job.last_object_at is None or through - job.last_object_at >= NEWS_S):
             self._services.jobs.touch(job.job, through)
-
-    def _end_episodes(self, job: JobRecord, summary: Summary) -> None:
-        """Raise the episode of a rule that was alerted once it has ended, or begun anew.
-
-        Also where a tick told that it is over and died, and its condition has come back since.
-        """
-        for verdict in summary.verdicts:
-            current = job.episodes.get(verdict.rule, 0)
-            ended = ends_episode(verdict) or told_over(summary.streams.state, verdict.rule, current)
-            if verdict.episode.alerted == current and ended:
-                self._services.jobs.raise_episode(job.job, verdict.rule, current, generation=job.generation)
 
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for nodes that have been silent: to close, or to apply what waits."""

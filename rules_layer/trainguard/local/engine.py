@@ -7,9 +7,9 @@ the very functions that make them there.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from trainguard.engine.assessment import assess
 from trainguard.engine.closing import expected_streams
 from trainguard.engine.framework_stream import FrameworkStream
-from trainguard.engine.job_verdicts import job_verdicts
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.session import NEWEST, Applied
 from trainguard.engine.streams import JobState, JobStreams
@@ -137,12 +137,9 @@ class _LocalEngine:
         return NodeRecord(NodeKey(self._job.job, JOB_NODE, "job"))
 
     def _tick(self) -> None:
-        """Do what the tick does to verdicts: judge the job, and raise the episodes that have ended on all nodes."""
-        verdicts, _ = job_verdicts(self._job, self._plan, self._streams())
-        for verdict in verdicts:
-            current = self._episodes.get(verdict.rule, 0)
-            if verdict.episode.alerted == current and not verdict.episode.is_open:
-                self._episodes[verdict.rule] = current + 1
+        """Look at the job as the tick does, and raise the numbers of the episodes that end."""
+        for rule, episode in assess(self._job, self._plan, self._streams()).ended.items():
+            self._episodes[rule] = episode + 1
 
     def _streams(self) -> JobStreams:
         streams = {key: running.session.stream for key, running in self._running.items()}

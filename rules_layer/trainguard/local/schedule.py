@@ -1,8 +1,10 @@
 """In which order the objects of a finished profile are applied, and when the tick looks at the job in between.
 
-The deployed stack gets a node's minute as soon as it is over, a framework object once its node is two minutes further
-on, and looks at the job every minute. Here all objects are there at once; each is given the tick by which it would have
-been applied. What would only have been applied at the job's end belongs to no tick.
+The deployed stack gets a node's objects as they are uploaded and looks at the job every minute. It applies a node's
+minute at once when it follows the one before, and a minute after a gap, as any framework object, once the node is two
+minutes further on; what still waits of a node that has fallen silent, five minutes later. Here all objects are there at
+once; each is given the tick by which it would have been applied. What would only have been applied at the job's end
+belongs to no tick.
 """
 
 from bisect import bisect_left
@@ -11,11 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trainguard.engine.lane_order import LATENESS_US
+from trainguard.engine.minute_order import MinuteOrder
+from trainguard.engine.tick import SILENT_S
 from trainguard.local.profile import Node, Profile
 from trainguard.telemetry.keys import MINUTE_S, SystemKey
 
-_MINUTE_US = MINUTE_S * 1_000_000
-_UPLOAD_US = 1_000_000
+_SECOND_US = 1_000_000
+_MINUTE_US = MINUTE_S * _SECOND_US
+_UPLOAD_US = _SECOND_US
 
 
 @dataclass(slots=True)
@@ -55,23 +60,72 @@ class Schedule:
 
 def schedule(profile: Profile) -> Schedule:
     """Put a profile's objects in order."""
+    planned = {name: (list(_minutes(node)), list(_framework(node))) for name, node in profile.nodes.items()}
+    last = max((_last_tick(node) for node in profile.nodes.values()), default=0)
     ticks: defaultdict[int, Due] = defaultdict(Due)
     left = Due()
-    for name, node in profile.nodes.items():
-        for key in sorted(node.minutes, key=lambda each: node.minutes[each].minute):
-            ticks[node.minutes[key].minute + 2 * MINUTE_S].minutes[name].append(key)
-        for key, tick in _framework(node):
-            (left if tick is None else ticks[tick]).framework[name].append(key)
+    for name, (minutes, framework) in planned.items():
+        for key, tick in minutes:
+            (ticks[tick] if tick <= last else left).minutes[name].append(key)
+        for key, tick in framework:
+            (ticks[tick] if tick <= last else left).framework[name].append(key)
     return Schedule(tuple(ticks[tick] for tick in sorted(ticks)), left)
 
 
-def _framework(node: Node) -> Iterator[tuple[str, int | None]]:
-    """Yield a node's framework objects in order, each with the first tick after a newer object has made it settle."""
-    keys = sorted(node.framework, key=lambda each: (node.framework[each].end_us, each))
-    ends = [node.framework[key].end_us for key in keys]
-    for key, end_us in zip(keys, ends, strict=True):
-        newer = bisect_left(ends, end_us + LATENESS_US)
-        if newer == len(ends):
-            yield key, None
-        else:
-            yield key, -(-(ends[newer] + _UPLOAD_US) // _MINUTE_US) * MINUTE_S
+def _minutes(node: Node) -> Iterator[tuple[str, int]]:
+    """Yield a node's minutes in order, each with the first tick after it was applied."""
+    order = MinuteOrder()
+    flush: int | None = None
+    for key in sorted(node.minutes, key=lambda each: node.minutes[each].minute):
+        minute = node.minutes[key].minute
+        arrival_us = (minute + MINUTE_S) * _SECOND_US + _UPLOAD_US
+        if flush is not None and arrival_us > flush * _SECOND_US:
+            yield from _ready(order, flush + MINUTE_S, drain=True)
+        order.announce(key, minute)
+        yield from _ready(order, _tick_after(arrival_us), drain=False)
+        flush = _flush_after(arrival_us)
+    if flush is not None:
+        yield from _ready(order, flush + MINUTE_S, drain=True)
+
+
+def _ready(order: MinuteOrder, tick: int, *, drain: bool) -> Iterator[tuple[str, int]]:
+    for _, key in order.ready(lambda _: (), drain=drain):
+        yield key, tick
+
+
+def _framework(node: Node) -> Iterator[tuple[str, int]]:
+    """Yield a node's framework objects in order, each with the first tick after it was applied.
+
+    It is applied when a newer object has made it settle, or when its node has fallen silent.
+    """
+    keys = _framework_keys(node)
+    arrivals_us = [node.framework[key].end_us + _UPLOAD_US for key in keys]
+    flushes = [_flush_after(each) for each in arrivals_us]
+    for index in reversed(range(len(keys) - 1)):
+        if arrivals_us[index + 1] <= flushes[index] * _SECOND_US:
+            flushes[index] = flushes[index + 1]
+    for key, arrival_us, flush in zip(keys, arrivals_us, flushes, strict=True):
+        newer = bisect_left(arrivals_us, arrival_us + LATENESS_US)
+        settled = [] if newer == len(arrivals_us) else [_tick_after(arrivals_us[newer])]
+        yield key, min([*settled, flush + MINUTE_S])
+
+
+def _framework_keys(node: Node) -> list[str]:
+    return sorted(node.framework, key=lambda each: (node.framework[each].end_us, each))
+
+
+def _last_tick(node: Node) -> int:
+    """Return the first tick after the last object of a node."""
+    minutes = [(parsed.minute + MINUTE_S) * _SECOND_US for parsed in node.minutes.values()]
+    framework = [parsed.end_us for parsed in node.framework.values()]
+    return _tick_after(max([*minutes, *framework]) + _UPLOAD_US)
+
+
+def _tick_after(arrival_us: int) -> int:
+    """Return the first tick, epoch seconds, after an object came."""
+    return -(-arrival_us // _MINUTE_US) * MINUTE_S
+
+
+def _flush_after(arrival_us: int) -> int:
+    """Return the tick, epoch seconds, that flushes a node from which nothing came after this object."""
+    return _tick_after(arrival_us) + int(SILENT_S)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support import small_job
-from tests.support.small_job import JOB, MINUTES, START, uploads
+from tests.support.small_job import JOB, MINUTES, START, Upload, uploads
 from tests.unit.local.places import write
 from trainguard.engine.plan import plan_rules
 from trainguard.errors import WorkerDiedError
@@ -17,9 +17,10 @@ from trainguard.local import ahead
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
-from trainguard.local.schedule import schedule
+from trainguard.local.schedule import Schedule, schedule
 from trainguard.local.sources import open_folder
 from trainguard.records import JobRecord, NodeKey
+from trainguard.telemetry.keys import ProfileRoot, system_key
 from trainguard.telemetry.system import Samples
 
 SETTINGS = {name.partition(":")[2]: value for name, value in small_job.SETTINGS.items()}
@@ -124,13 +125,37 @@ def test_given_a_profile_when_scheduled_then_each_object_comes_once_and_in_the_o
         assert ends == sorted(ends)
 
 
-def test_given_nodes_when_scheduled_then_they_go_on_minute_by_minute_together(tmp_path: Path) -> None:
+def minutes_by_tick(planned: Schedule, node: str) -> list[list[int]]:
+    """Return which minutes of a node each tick finds applied, by their numbers; the last are those left for the end."""
+    return [
+        [(int(key.rpartition("/")[2].partition(".")[0]) - START) // 60 for key in due.minutes[node]]
+        for due in (*planned.ticks, planned.left)
+        if node in due.minutes
+    ]
+
+
+def test_given_nodes_when_scheduled_then_the_first_minutes_wait_and_then_they_go_on_minute_by_minute_together(
+    tmp_path: Path,
+) -> None:
     planned = schedule(read_profile(open_folder(str(write(tmp_path)))))
-    assert len(planned.ticks) >= MINUTES
-    assert all(set(due.minutes) in ({"algo-1", "algo-2"}, set()) for due in planned.ticks)
-    assert all(len(keys) == 1 for due in planned.ticks for keys in due.minutes.values())
+    together = [[0, 1, 2], *([number] for number in range(3, MINUTES))]
+    assert minutes_by_tick(planned, "algo-1") == together
+    assert minutes_by_tick(planned, "algo-2") == together
     assert not planned.left.minutes
     assert planned.left.framework
+
+
+def test_given_a_node_with_pauses_when_scheduled_then_minutes_wait_for_newer_ones_or_for_the_flush(
+    tmp_path: Path,
+) -> None:
+    written = {"algo-1": [*range(4), *range(8, 11), 16, 25, 26], "algo-2": range(27)}
+    root = ProfileRoot("", JOB)
+    keys = [system_key(root, node, START + 60 * minute) for node, minutes in written.items() for minute in minutes]
+    planned = schedule(read_profile(open_folder(str(write(tmp_path, [Upload(0.0, key, b"") for key in keys])))))
+    assert minutes_by_tick(planned, "algo-1") == [[0, 1, 2], [3], [8, 9, 10], [16], [25, 26]]
+    found = [minute for minute, due in enumerate(planned.ticks, 4) if "algo-1" in due.minutes]
+    assert found == [4, 5, 12, 24], "in minutes after the start"
+    assert len(planned.left.minutes["algo-1"]) == 2
 
 
 def die(task: ahead.SystemTask) -> Samples | ahead.Unreadable:

@@ -1,0 +1,85 @@
+"""One look at a whole job, without any store: its verdicts, and what follows from them.
+
+The deployed tick and the local engine both call `assess` once a minute, so that there is one way through a minute:
+which rules fire on the whole job, which notifications are due, and which episodes end.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trainguard.engine.job_verdicts import account_of, job_verdicts
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.silence import ends_episode
+from trainguard.engine.slots import Fire, Verdict
+from trainguard.engine.streams import JobState, JobStreams
+from trainguard.engine.telling import news_of, told_over
+from trainguard.pricing.cost import Account
+from trainguard.records import JobRecord, OutboxEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a look at a job found.
+
+    Attributes
+    ----------
+    verdicts : tuple of Verdict
+        The job's verdict of every rule.
+    fires : tuple of Fire
+        Fires of rules over the whole job that began.
+    account : Account
+        What the whole job has to pay for so far.
+    news : tuple of OutboxEntry
+        Escalations and all-clears to send.
+    ended : mapping of str to int
+        Numbers of the episodes that end with this look, by rule: the next fire of the rule is one of its own.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    fires: tuple[Fire, ...]
+    account: Account
+    news: tuple[OutboxEntry, ...]
+    ended: Mapping[str, int]
+
+
+def assess(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Assessment:
+    """Judge the job and decide what follows.
+
+    Moves the episodes in ``streams.state``, and takes note there of the notifications. Nothing else changes: a second
+    look at the same streams finds nothing new.
+    """
+    verdicts, fires = job_verdicts(job, plan, streams)
+    account = account_of(job, plan, streams)
+    news = news_of(job, plan, verdicts, account, streams.state)
+    return Assessment(
+        verdicts=tuple(verdicts),
+        fires=tuple(fires),
+        account=account,
+        news=tuple(news),
+        ended=ended_episodes(verdicts, streams.state, job.episodes),
+    )
+
+
+def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mapping[str, int]) -> dict[str, int]:
+    """Return the numbers of the job's current episodes that have ended, by rule.
+
+    An episode ends when people were alerted of it and its verdict says so: it is over, or began anew after its nodes
+    had fallen silent. It ends as well when people were notified that it is over and its condition has come back since:
+    then an earlier tick died after it had noted the notification and before it had raised the number.
+
+    Parameters
+    ----------
+    verdicts : sequence of Verdict
+        The job's verdicts.
+    state : JobState
+        What people were notified of.
+    episodes : mapping of str to int
+        The job's current episode by rule; a rule that is missing is in its episode 0.
+    """
+    ended = {}
+    for verdict in verdicts:
+        current = episodes.get(verdict.rule, 0)
+        is_over = ends_episode(verdict) or told_over(state, verdict.rule, current)
+        if verdict.episode.alerted == current and is_over:
+            ended[verdict.rule] = current
+    return ended
