@@ -8,10 +8,13 @@ from infra.context import boolean, integer, listed, matching, nearest, one_of
 
 STOP_SWITCH_VALUES = ("enabled", "dry-run", "disabled")
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365)
+MOST_WRITER_ACCOUNTS = 40
+"""As many as the policy of a bucket holds in its 20 KiB."""
 
 _PARTITION = r"aws[a-z-]*"
 _REGION = r"[a-z]{2,}(-[a-z]+)+-\d"
 _PATTERN = r"[A-Za-z0-9-]*\*[A-Za-z0-9*-]*"
+_KEY = matching(rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias")
 _EMAILS = listed(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+", "addresses separated by commas")
 
 
@@ -35,6 +38,12 @@ class DeploymentConfig:
         Whether bucket, tables and logs outlive the stack.
     profile_bucket : str or None
         Name of an existing bucket that profiles are written to; None makes a dedicated one.
+    profile_key_arn : str or None
+        Key that encrypts the existing bucket, of another account maybe; None where S3 or AWS manages that key, or
+        where it is ``kms_key_arn``.
+    writer_accounts : tuple of str
+        Ids of other accounts whose training jobs may write profiles into the dedicated bucket, each below a prefix of
+        its own.
     profile_retention_days : int
         Age at which objects of the dedicated bucket expire.
     log_retention_days : int
@@ -82,6 +91,8 @@ class DeploymentConfig:
     stack_name: str = "TrainGuard"
     retain_data: bool = True
     profile_bucket: str | None = None
+    profile_key_arn: str | None = None
+    writer_accounts: tuple[str, ...] = ()
     profile_retention_days: int = 30
     log_retention_days: int = 30
     max_write_units: int = 2000
@@ -132,13 +143,21 @@ class DeploymentConfig:
                 faults.append(f"{name} is {given!r}, expected {error}")
         meant = {name: nearest(name, cls.names()) for name in context}
         faults += [f"{name} is no setting, did you mean {ours}?" for name, ours in meant.items() if ours]
-        faults += _faults_of_network({name for name in _NETWORK if values.get(name)})
+        chosen = {name for name in _READERS if values.get(name, context.get(name))}
+        faults += [*_faults_of_bucket(chosen), *_faults_of_network(chosen)]
         if faults:
             raise DeploymentConfigError(faults)
         return cls(**values)  # type: ignore[arg-type]  # each reader returns its field's type
 
 
-_NETWORK = ("vpc_id", "subnet_ids", "security_group_ids", "route_table_ids")
+def _faults_of_bucket(given: set[str]) -> list[str]:
+    """Return what does not go together among the settings of the profile bucket."""
+    faults = []
+    if "profile_key_arn" in given and "profile_bucket" not in given:
+        faults.append("profile_key_arn needs profile_bucket: kms_key_arn is the key of a bucket of the stack's own")
+    if "writer_accounts" in given and "profile_bucket" in given:
+        faults.append("writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours")
+    return faults
 
 
 def _faults_of_network(given: set[str]) -> list[str]:
@@ -163,6 +182,12 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     ),
     "retain_data": boolean,
     "profile_bucket": matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of an existing S3 bucket"),
+    "profile_key_arn": _KEY,
+    "writer_accounts": listed(
+        r"[0-9]{12}",
+        f"at most {MOST_WRITER_ACCOUNTS} ids of accounts, of 12 digits each, separated by commas",
+        most=MOST_WRITER_ACCOUNTS,
+    ),
     "profile_retention_days": integer(1, 3650),
     "log_retention_days": one_of(*LOG_RETENTION_DAYS),
     "max_write_units": integer(1, 40_000),
@@ -181,9 +206,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "rules_package": matching(r"\S(.*\S)?", "the folder of a Python package"),
     "canary": boolean,
     "dashboard": boolean,
-    "kms_key_arn": matching(
-        rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias"
-    ),
+    "kms_key_arn": _KEY,
     "permissions_boundary": matching(
         rf"(arn:{_PARTITION}:iam::(\d{{12}}|aws):policy/)?[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy"
     ),

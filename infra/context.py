@@ -57,16 +57,19 @@ def matching(pattern: str, wanted: str) -> Callable[[object], str]:
     return read
 
 
-def listed(pattern: str, wanted: str) -> Callable[[object], tuple[str, ...]]:
-    """Return a reader of a list, or of text with commas, whose parts match ``pattern``."""
+def listed(pattern: str, wanted: str, *, most: int | None = None) -> Callable[[object], tuple[str, ...]]:
+    """Return a reader of a list, or of text with commas, whose parts match ``pattern``; a part given twice counts once.
+
+    With ``most``, more different parts than that are refused.
+    """
     compiled = re.compile(pattern)
 
     def read(value: object) -> tuple[str, ...]:
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
             raise ValueError(wanted)
-        found = tuple(part.strip() for part in parts if part.strip())
-        if not all(compiled.fullmatch(part) for part in found):
+        found = tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+        if not all(compiled.fullmatch(part) for part in found) or (most is not None and len(found) > most):
             raise ValueError(wanted)
         return found
 

@@ -23,6 +23,7 @@ from infra.constructs.queries import Queries
 from infra.constructs.reports import Reports
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
+from infra.constructs.writers import let_accounts_write
 from infra.overlay import Overlay
 
 
@@ -35,6 +36,8 @@ class TrainGuardStack(Stack):
         network = Network(self, "Network", config=config)
         platform = FunctionPlatform(config=config, overlay=overlay, layer=layer, placement=network.placement)
         storage = Storage(self, "Storage", config=config)
+        if storage.bucket:
+            let_accounts_write(storage.bucket, config)
         settings = Settings(self, "Settings", config=config)
         ingest = Ingest(
             self, "Ingest", config=config, bucket_name=storage.bucket_name, visibility_s=DOORBELL_VISIBILITY_S

@@ -1,6 +1,7 @@
-"""The key of one's own, where the deployment names one, and what a role needs to work with what it encrypts."""
+"""The keys that the deployment names: the stack's own, and an existing bucket's; what a role needs to use them."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import cast
 
 from aws_cdk import Aws, Stack
@@ -45,24 +46,29 @@ def encrypt_with_key_of_sns(topic: sns.Topic) -> None:
     cast("sns.CfnTopic", topic.node.default_child).kms_master_key_id = "alias/aws/sns"
 
 
-def use_key(config: DeploymentConfig, statements: Sequence[iam.PolicyStatement]) -> list[iam.PolicyStatement]:
-    """Return the statement that a role with ``statements`` needs on the key beside them, if it needs one.
+def use_keys(config: DeploymentConfig, statements: Sequence[iam.PolicyStatement]) -> list[iam.PolicyStatement]:
+    """Return the statements that a role with ``statements`` needs on keys beside them, if it needs any.
 
-    Who reads what the key encrypts decrypts; who writes it needs data keys, and decrypts them to check. The key serves
-    through the services whose data the statements speak of, and never directly.
+    Who reads what a key encrypts decrypts; who writes it needs data keys, and decrypts them to check. A key serves
+    through the services whose data the statements speak of, and never directly. The key of an existing bucket serves
+    through S3 alone; all that the stack makes is encrypted with the stack's own.
     """
-    actions = {action for statement in statements for action in statement.actions}
-    writes, touched = actions & _WRITES, actions & (_WRITES | _READS)
-    if config.kms_key_arn is None or not touched:
-        return []
+    actions = {action for statement in statements for action in statement.actions} & (_WRITES | _READS)
+    of_bucket = {action for action in actions if config.profile_key_arn and action.startswith("s3:")}
+    wanted = {
+        "UseKey": (config.kms_key_arn, actions - of_bucket),
+        "UseProfileKey": (config.profile_key_arn, of_bucket),
+    }
+    return [_use(sid, key, touched) for sid, (key, touched) in wanted.items() if key and touched]
+
+
+def _use(sid: str, key_arn: str, touched: AbstractSet[str]) -> iam.PolicyStatement:
     services = sorted({action.split(":")[0] for action in touched})
     # In China the service's name ends in `.cn`.
     through = [f"{service}.{Aws.REGION}.amazonaws.com*" for service in services]
-    return [
-        iam.PolicyStatement(
-            sid="UseKey",
-            actions=["kms:Decrypt", *(["kms:GenerateDataKey"] if writes else [])],
-            resources=[config.kms_key_arn],
-            conditions={"StringLike": {"kms:ViaService": through}},
-        )
-    ]
+    return iam.PolicyStatement(
+        sid=sid,
+        actions=["kms:Decrypt", *(["kms:GenerateDataKey"] if touched & _WRITES else [])],
+        resources=[key_arn],
+        conditions={"StringLike": {"kms:ViaService": through}},
+    )

@@ -13,7 +13,7 @@ from constructs import Construct
 
 from infra.bundling import PROJECT_ROOT
 from infra.config import LOG_RETENTION_DAYS, DeploymentConfig
-from infra.constructs.encryption import own_key, use_key
+from infra.constructs.encryption import own_key, use_keys
 from infra.constructs.layer import architecture, runtime
 from infra.constructs.network import Placement, manage_network_interfaces
 from infra.constructs.policy import allow, send_traces
@@ -78,8 +78,8 @@ def role_with(
     principal: iam.ServicePrincipal,
     statements: Sequence[iam.PolicyStatement],
 ) -> iam.Role:
-    """Return a role for ``principal`` that holds ``statements``, and what they need of the key, in an inline policy."""
-    policy = iam.PolicyDocument(statements=[*statements, *use_key(config, statements)])
+    """Return a role for ``principal`` that holds ``statements``, and what they need of keys, in an inline policy."""
+    policy = iam.PolicyDocument(statements=[*statements, *use_keys(config, statements)])
     return iam.Role(scope, construct_id, assumed_by=principal, inline_policies={"Permissions": policy})
 
 

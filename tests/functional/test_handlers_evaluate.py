@@ -1,6 +1,7 @@
 """evaluate_objects as it is deployed, fed with recorded events and the recorded job's objects."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -189,6 +190,35 @@ def test_given_objects_of_the_job_s_name_in_another_bucket_when_they_ring_then_t
     answer = training.function("evaluate_objects")(ringing([doorbell(key, at=MINUTE_RUNG, bucket="another")]))
     assert answer.value == NOTHING_FAILED
     assert answer.metrics == {"ForeignKeys": 1}
+
+
+def below(account: str, objects: list[RecordedObject]) -> dict[str, Any]:
+    """Return the batch that announces the recorded job's objects below the prefix of another account."""
+    keys = [(f"{account}/{each.key.removeprefix(PREFIX)}", each.appears_at) for each in objects]
+    return ringing([doorbell(key, at=at) for key, at in keys])
+
+
+def test_given_another_account_that_writes_under_the_name_of_a_job_of_ours_when_it_rings_then_it_is_foreign(
+    training: Deployment,
+) -> None:
+    before = training.world.jobs.load(JOB)
+    answer = training.function("evaluate_objects")(below("444455556666", list(recorded_objects()[:3])))
+    assert (answer.value, answer.metrics) == (NOTHING_FAILED, {"ForeignKeys": 3})
+    assert training.world.jobs.load(JOB) == before
+
+
+def test_given_two_accounts_whose_jobs_have_one_name_when_both_write_then_the_one_met_first_is_judged(
+    deployment: Deployment,
+) -> None:
+    first = [replace(each, key=f"444455556666/{each.key.removeprefix(PREFIX)}") for each in recorded_objects()[:3]]
+    deployment.put(first)
+    evaluate = deployment.function("evaluate_objects")
+    assert evaluate(below("444455556666", list(recorded_objects()[:3]))).metrics.get("ForeignKeys") is None
+    answer = evaluate(below("777788889999", list(recorded_objects()[:3])))
+    assert (answer.value, answer.metrics) == (NOTHING_FAILED, {"ForeignKeys": 3})
+    met = deployment.world.jobs.load(JOB)
+    assert met is not None
+    assert met.prefix == "444455556666/"
 
 
 @pytest.mark.parametrize(

@@ -67,21 +67,29 @@ def _of_bucket(action: str, arguments: Mapping[str, Any]) -> Iterator[Request]:
 
 def allows(statement: Statement, request: Request) -> bool:
     """Say whether a statement of a role allows what is asked."""
+    return statement.effect == "Allow" and applies(statement, request)
+
+
+def applies(statement: Statement, request: Request) -> bool:
+    """Say whether a statement, of whatever effect, speaks of what is asked."""
     return (
-        statement.effect == "Allow"
-        and request.action in statement.actions
+        any(fnmatchcase(request.action, pattern) for pattern in statement.actions)
         and any(fnmatchcase(request.resource, pattern) for pattern in statement.resources)
         and all(_met(operator, tests, request) for operator, tests in statement.condition.items())
     )
 
 
 def _met(operator: str, tests: Mapping[str, Any], request: Request) -> bool:
-    """Say whether a condition holds; of a key that was not given only ``ForAllValues`` holds."""
+    """Say whether a condition holds; of a key that was not given only ``ForAllValues``, a ``Not`` and ``Null`` do."""
     quantifier, _, plain = operator.rpartition(":")
     assert quantifier in {"", "ForAllValues"}
     for key, wanted in tests.items():
         given = [value for name, value in request.context if name == key]
-        if not given and not quantifier:
+        if plain == "Null":
+            if bool(given) != (wanted == "false"):
+                return False
+            continue
+        if not given and not quantifier and plain != "StringNotEquals":
             return False
         allowed = [wanted] if isinstance(wanted, str) else list(wanted)
         if not all(any(_like(plain, value, each) for each in allowed) for value in given):
@@ -90,7 +98,9 @@ def _met(operator: str, tests: Mapping[str, Any], request: Request) -> bool:
 
 
 def _like(operator: str, value: str, wanted: str) -> bool:
-    if operator == "StringEquals":
+    if operator in {"StringEquals", "Bool"}:
         return value == wanted
+    if operator == "StringNotEquals":
+        return value != wanted
     assert operator == "StringLike"
     return fnmatchcase(value, wanted)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.infra.access import Request, allows
+from tests.infra.access import Request, allows, applies
 from tests.infra.template import Statement
 
 
@@ -35,3 +35,26 @@ def test_given_a_request_when_it_is_judged_then_action_resource_and_condition_mu
         ),
     ]
     assert any(allows(statement, asked) for statement in statements) == allowed
+
+
+ENCRYPTED = "s3:x-amz-server-side-encryption"
+
+
+@pytest.mark.parametrize(
+    ("condition", "given", "holds"),
+    [
+        ({"Null": {ENCRYPTED: "false"}}, {ENCRYPTED: "AES256"}, True),
+        ({"Null": {ENCRYPTED: "false"}}, {}, False),
+        ({"Null": {ENCRYPTED: "true"}}, {}, True),
+        ({"Null": {ENCRYPTED: "true"}}, {ENCRYPTED: "AES256"}, False),
+        ({"StringNotEquals": {ENCRYPTED: "AES256"}}, {}, True),
+        ({"StringNotEquals": {ENCRYPTED: "AES256"}}, {ENCRYPTED: "aws:kms"}, True),
+        ({"StringNotEquals": {ENCRYPTED: "AES256"}}, {ENCRYPTED: "AES256"}, False),
+        ({"Bool": {"aws:SecureTransport": "false"}}, {"aws:SecureTransport": "true"}, False),
+    ],
+)
+def test_given_a_condition_when_a_key_is_there_or_not_then_it_holds_as_for_iam(
+    condition: dict[str, dict[str, str]], given: dict[str, str], holds: bool
+) -> None:
+    refusal = Statement("Refuse", "Deny", ("s3:*",), (), ("b/*",), condition)
+    assert applies(refusal, Request("s3:PutObject", "b/x", tuple(given.items()))) == holds

@@ -6,6 +6,12 @@ from infra.config import DeploymentConfig, DeploymentConfigError
 
 A_STACKS_NAME = "a letter, then up to 59 letters, digits and hyphens, not beginning with aws or ssm"
 
+ACCOUNTS = "at most 40 ids of accounts, of 12 digits each, separated by commas"
+ALIAS = "arn:aws:kms:eu-west-1:111122223333:alias/ours"
+KEY = {"profile_key_arn": "arn:aws:kms:eu-west-1:444455556666:key/mrk-0b6a1f0e5f4c4c539a9f7d1c1f1f8d10"}
+BUCKET = {"profile_bucket": "our-profiles"}
+WRITERS = {"writer_accounts": "444455556666"}
+
 
 def test_given_no_context_when_read_then_the_defaults_hold() -> None:
     config = DeploymentConfig.from_context({})
@@ -39,6 +45,8 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
     context = {
         "retain_data": "maybe",
         "profile_bucket": "Not_A_Bucket",
+        "profile_key_arn": ALIAS,
+        "writer_accounts": "1234",
         "profile_retention_days": "0",
         "log_retention_days": 8,
         "max_write_units": True,
@@ -65,6 +73,8 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
         f"stack_name is '1st', expected {A_STACKS_NAME}",
         "retain_data is 'maybe', expected true or false",
         "profile_bucket is 'Not_A_Bucket', expected the name of an existing S3 bucket",
+        f"profile_key_arn is '{ALIAS}', expected the ARN of a KMS key, not of an alias",
+        f"writer_accounts is '1234', expected {ACCOUNTS}",
         "profile_retention_days is '0', expected a whole number from 1 to 3650",
         "log_retention_days is 8, expected one of 1, 3, 5, 7, 14, 30, 60, 90, 180, 365",
         "max_write_units is True, expected a whole number from 1 to 40000",
@@ -83,6 +93,7 @@ def test_given_several_wrong_values_when_read_then_the_error_names_each_with_wha
         "central_bus_arn is 'arn:aws:sns:eu-west-1:111122223333:x', expected the ARN of an EventBridge event bus",
         "architecture is 'riscv', expected one of arm64, x86_64",
         "emulator is 'yes', expected true or false",
+        "writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours",
     ]
 
 
@@ -156,3 +167,50 @@ def test_given_half_a_network_when_read_then_the_error_says_what_is_missing(
 def test_given_a_whole_network_when_read_then_it_is_taken(context: dict[str, object]) -> None:
     config = DeploymentConfig.from_context(context)
     assert all(getattr(config, name) for name in context)
+
+
+@pytest.mark.parametrize(
+    ("context", "fault"),
+    [
+        (KEY, "profile_key_arn needs profile_bucket: kms_key_arn is the key of a bucket of the stack's own"),
+        (WRITERS | BUCKET, "writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours"),
+    ],
+)
+def test_given_what_does_not_go_with_the_bucket_when_read_then_the_error_says_why(
+    context: dict[str, object], fault: str
+) -> None:
+    with pytest.raises(DeploymentConfigError) as failure:
+        DeploymentConfig.from_context(context)
+    assert failure.value.faults == [fault]
+
+
+def test_given_a_bucket_with_a_fault_and_its_key_when_read_then_the_bucket_is_not_called_missing() -> None:
+    with pytest.raises(DeploymentConfigError) as failure:
+        DeploymentConfig.from_context(KEY | {"profile_bucket": "Not_A_Bucket"})
+    assert failure.value.faults == ["profile_bucket is 'Not_A_Bucket', expected the name of an existing S3 bucket"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["44445555666", "4444555566667", "arn:aws:iam::444455556666:root", "*", 444455556666, [444455556666], "१" * 12],
+)
+def test_given_what_is_no_account_when_read_then_nobody_may_write(given: object) -> None:
+    with pytest.raises(DeploymentConfigError) as failure:
+        DeploymentConfig.from_context({"writer_accounts": given})
+    assert failure.value.faults == [f"writer_accounts is {given!r}, expected {ACCOUNTS}"]
+
+
+def test_given_accounts_when_read_then_each_counts_once_and_there_are_as_many_as_a_policy_holds() -> None:
+    many = [f"{number:012}" for number in range(40)]
+    assert DeploymentConfig.from_context({"writer_accounts": ["000000000001", *many]}).writer_accounts == (
+        "000000000001",
+        "000000000000",
+        *many[2:],
+    )
+    with pytest.raises(DeploymentConfigError):
+        DeploymentConfig.from_context({"writer_accounts": [*many, "444455556666"]})
+
+
+def test_given_an_existing_bucket_and_its_key_when_read_then_both_are_taken_beside_a_key_of_the_stacks_own() -> None:
+    config = DeploymentConfig.from_context(KEY | BUCKET | {"kms_key_arn": KEY["profile_key_arn"]})
+    assert (config.profile_bucket, config.profile_key_arn) == ("our-profiles", KEY["profile_key_arn"])

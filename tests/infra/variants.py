@@ -10,8 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
+from aws_cdk import Annotations
+
 from infra import app, stack
+from infra.config import DeploymentConfig
 from infra.constructs import layer, nag
+from infra.stack import TrainGuardStack
 
 PERSON = {
     "profile_bucket": "our-profiles",
@@ -21,6 +25,8 @@ PERSON = {
     "stop_switch": "dry-run",
 }
 CHINA_KEY = "arn:aws-cn:kms:cn-north-1:111122223333:key/0b6a1f0e-5f4c-4c53-9a9f-7d1c1f1f8d10"
+THEIR_KEY = "arn:aws:kms:eu-west-1:444455556666:key/mrk-7d1c1f1f8d100b6a1f0e5f4c4c539a9f"
+WRITERS = ("444455556666", "777788889999")
 SHARED_BUDGET = "arn:aws:dynamodb:us-east-1:111122223333:table/TrainGuard-StorageRuleStateA1B2C3D4"
 GOVCLOUD_BUS = "arn:aws-us-gov:events:us-gov-west-1:444455556666:event-bus/findings"
 
@@ -30,6 +36,9 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "second": {"stack_name": "TrainGuard-Research"},
     "without-canary": {"canary": "false"},
     "china": {"kms_key_arn": CHINA_KEY, "architecture": "x86_64", "operations_emails": "platform@example.com"},
+    "their-bucket": {"profile_bucket": "our-profiles", "profile_key_arn": THEIR_KEY},
+    "writers": {"writer_accounts": ",".join(WRITERS)},
+    "writers-and-key": {"writer_accounts": list(WRITERS), "kms_key_arn": CHINA_KEY},
     "govcloud": {
         "central_bus_arn": GOVCLOUD_BUS,
         "permissions_boundary": "PlatformBoundary",
@@ -41,6 +50,7 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "stack_name": "Everything",
         "retain_data": "false",
         "profile_bucket": "our-profiles",
+        "profile_key_arn": THEIR_KEY,
         "evaluate": "prod-*,llm-*",
         "kms_key_arn": CHINA_KEY.replace("aws-cn", "aws").replace("cn-north-1", "eu-west-1"),
         "permissions_boundary": "arn:aws:iam::111122223333:policy/platform/Boundary",
@@ -67,11 +77,18 @@ def main(folder: Path) -> None:
         others = tuple(finding for finding in nag.ACCEPTED if (finding.path, finding.rule) != WARNING)
         with mock.patch.object(nag, "ACCEPTED", others):
             _synthesise(folder / "one-warning-open", {})
+        with mock.patch.object(stack, "bound_roles", _warn):
+            _synthesise(folder / "cdk-warns", {})
         with mock.patch.object(stack, "acknowledge") as acknowledge:
             _synthesise(folder / "all-open", {})
     ((_, findings),) = (call.args for call in acknowledge.call_args_list)
     listed = [(finding.path, finding.rule, finding.reason) for finding in findings]
     (folder / "acknowledgements.json").write_text(json.dumps(listed), encoding="utf-8")
+
+
+def _warn(scope: TrainGuardStack, config: DeploymentConfig) -> None:
+    """Let CDK itself warn of something, as it does of an expression that names no metric."""
+    Annotations.of(scope).add_warning_v2("Cdk:Warns", "look at this")
 
 
 def _synthesise(outdir: Path, context: Mapping[str, object]) -> None:

@@ -1,0 +1,68 @@
+"""What lets training jobs of other accounts write profiles into the stack's bucket, and keeps them from all else there.
+
+Each account writes below a prefix of its own, its id: so no account reaches the objects of another one, or of this one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+
+from infra.config import DeploymentConfig
+from infra.constructs.canary import CANARY_PREFIX
+
+WRITTEN_BY_JOBS = ("*/profiler-output/*", "*/job.json")
+"""Keys below an account's prefix: profiles, and the files by which jobs outside this account's SageMaker say what
+they are."""
+
+KEPT_FROM_WRITERS = ("*/rule-output/*", f"*/{CANARY_PREFIX}*")
+"""Keys that those wildcards would let through: results, and the names of canaries."""
+
+_ALGORITHM = "s3:x-amz-server-side-encryption"
+_KEY = "s3:x-amz-server-side-encryption-aws-kms-key-id"
+_CUSTOMER_ALGORITHM = "s3:x-amz-server-side-encryption-customer-algorithm"
+
+
+def let_accounts_write(bucket: s3.Bucket, config: DeploymentConfig) -> None:
+    """Put into the bucket's policy what the accounts that ``config`` names may do, and what no other account may.
+
+    Objects belong to this account whoever writes them, as the bucket has no ACLs. One that names a key of another
+    account, or that S3 keeps no key for, could not be read here, and is refused.
+    """
+    for account in config.writer_accounts:
+        bucket.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid=f"WriteProfilesOf{account}",
+                principals=[iam.AccountPrincipal(account)],
+                actions=["s3:PutObject"],
+                resources=[bucket.arn_for_objects(f"{account}/{keys}") for keys in WRITTEN_BY_JOBS],
+            )
+        )
+    for refusal in _refusals(bucket, config.kms_key_arn) if config.writer_accounts else ():
+        bucket.add_to_resource_policy(refusal)
+
+
+def _refusals(bucket: s3.Bucket, key_arn: str | None) -> Iterator[iam.PolicyStatement]:
+    """Yield what no principal of another account may write, whatever lets it write."""
+    all_objects = (bucket.arn_for_objects("*"),)
+    yield _refuse("KeepResultsFromOthers", [bucket.arn_for_objects(keys) for keys in KEPT_FROM_WRITERS], {})
+    yield _refuse("RefuseKeysOfCustomers", all_objects, {"Null": {_CUSTOMER_ALGORITHM: "false"}})
+    readable = {_KEY: key_arn} if key_arn else {_ALGORITHM: "AES256"}
+    yield _refuse("RefuseKeysOfOthers", all_objects, {"Null": {_ALGORITHM: "false"}, "StringNotEquals": readable})
+
+
+def _refuse(
+    sid: str, resources: "list[str] | tuple[str, ...]", conditions: Mapping[str, Mapping[str, str]]
+) -> iam.PolicyStatement:
+    others = {"aws:PrincipalAccount": Aws.ACCOUNT_ID}
+    merged: dict[str, Any] = {**conditions, "StringNotEquals": {**conditions.get("StringNotEquals", {}), **others}}
+    return iam.PolicyStatement(
+        sid=sid,
+        effect=iam.Effect.DENY,
+        principals=[iam.AnyPrincipal()],
+        actions=["s3:PutObject"],
+        resources=list(resources),
+        conditions=merged,
+    )

@@ -1,0 +1,79 @@
+"""The page on permissions: services and other accounts that are let in are those of the template."""
+
+import re
+from pathlib import Path
+
+from infra.constructs.writers import WRITTEN_BY_JOBS
+from tests.infra.done_by_services import ROLES
+from tests.infra.synthesis import ROOT
+from tests.infra.template import Template
+from tests.infra.test_keys import EXPECTED as KEYED
+from tests.infra.variants import WRITERS
+from tests.unit.test_docs_parameters import table
+
+PAGE = (ROOT / "docs" / "permissions.md").read_text("utf-8")
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+LET_IN = table("permissions.md", "who")
+
+
+def row(who: str, may: str) -> list[str]:
+    (found,) = [each for each in LET_IN if each[0] == who and each[1].startswith(may)]
+    return found
+
+
+def sources(template: Template, policy: str) -> set[str]:
+    """Return what EventBridge's rules are called that a queue takes messages of."""
+    return {
+        str(source)
+        for name, statement, principal in template.resource_policy_statements()
+        if name == policy and principal == {"Service": "events.amazonaws.com"}
+        for test in statement.condition.values()
+        for source in test.values()
+    }
+
+
+def test_given_the_rules_that_send_to_a_queue_when_counted_then_the_page_says_as_many(template: Template) -> None:
+    rules = template.of_type("AWS::Events::Rule")
+    undelivered = sources(template, "IngestEventDeadLettersPolicy")
+    assert len(undelivered) == len(rules)
+    assert f"each of the {NUMBERS[len(rules)]} rules" in row("EventBridge", "send to the event dead letters")[2]
+    assert sources(template, "IngestDoorbellsPolicy") == {"{IngestProfileObjectCreated.Arn}"}
+    assert row("EventBridge", "send to the doorbell queue")[2] == "the rule on profile objects"
+
+
+def test_given_the_functions_that_rules_invoke_when_listed_then_the_page_has_them(template: Template) -> None:
+    invoked = {each.properties["FunctionName"] for each in template.of_type("AWS::Lambda::Permission").values()}
+    functions = template.of_type("AWS::Lambda::Function").items()
+    names = {
+        function.properties["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+        for name, function in functions
+        if f"{{{name}.Arn}}" in invoked
+    }
+    assert len(names) == len(invoked) == 3
+    assert set(re.findall(r"`(\w+)`", row("EventBridge", "invoke")[1])) == names
+
+
+def test_given_what_other_accounts_may_do_when_the_page_says_it_then_it_is_what_the_policy_allows(
+    variants: Path,
+) -> None:
+    template = Template(variants / "writers" / "TrainGuard.template.json")
+    allowed = [
+        (statement.actions, statement.resources)
+        for name, statement, _ in template.resource_policy_statements()
+        if name == "StorageProfilesPolicy" and statement.effect == "Allow"
+    ]
+    places = [tuple(f"{{StorageProfiles.Arn}}/{account}/{keys}" for keys in WRITTEN_BY_JOBS) for account in WRITERS]
+    assert allowed == [(("s3:PutObject",), each) for each in places]
+    section = PAGE.partition("## What lets other accounts in")[2].partition("\n## ")[0]
+    assert "`s3:PutObject`" in section
+    assert set(re.findall(r"`<account>/([^`]+)`", section)) == set(WRITTEN_BY_JOBS)
+
+
+def test_given_the_key_of_a_bucket_when_the_page_says_who_uses_it_then_it_is_who_does() -> None:
+    names = {**ROLES, "ReportsReportRole": "the report state machine"}
+    said = {
+        name.strip("` "): tuple(re.findall(r"`([\w:]+)`", actions))
+        for who, actions, _ in table("permissions.md", "who uses a bucket's key")
+        for name in who.split(",")
+    }
+    assert said == {names[role]: actions for role, actions in KEYED.items()}
