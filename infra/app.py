@@ -1,5 +1,6 @@
 """The CDK application: one stack, made without any call to AWS."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,13 @@ from infra import overlay
 from infra.config import DeploymentConfig
 from infra.findings import refuse_findings
 from infra.stack import TrainGuardStack
+
+FEATURE_FLAGS = Path(__file__).with_name("feature_flags.json")
+"""The value of each feature flag of CDK that has to be chosen; the command line warns of one that is missing.
+
+All have the recommended value but two: policies keep their statements and actions in the order in which the constructs
+name them, and templates are for every partition. Among them is the one by which a warning of CDK stops the synthesis.
+"""
 
 
 def synthesise(outdir: str | None = None, context: Mapping[str, object] | None = None) -> CloudAssembly:
@@ -28,9 +36,10 @@ def synthesise(outdir: str | None = None, context: Mapping[str, object] | None =
     DeploymentConfigError
         When a context value cannot be used.
     UnacknowledgedFindingError
-        When a rule pack found something that is not acknowledged.
+        When a rule pack or CDK itself found something that is not acknowledged.
     """
-    app = App(outdir=outdir, context=dict(context or {}), analytics_reporting=False)
+    flags = json.loads(FEATURE_FLAGS.read_text(encoding="utf-8"))
+    app = App(outdir=outdir, context={**flags, **(context or {})}, analytics_reporting=False)
     config = DeploymentConfig.from_context(app.node.get_all_context())
     chosen = overlay.emulator() if config.emulator else overlay.on_aws(config.architecture)
     TrainGuardStack(app, config.stack_name, config=config, overlay=chosen)

@@ -1,6 +1,6 @@
-"""Refuses a cloud assembly in which a rule pack found anything that is not acknowledged.
+"""Refuses a cloud assembly in which a rule pack, or CDK itself, found anything that is not acknowledged.
 
-CDK by itself ends with an error only for findings that a pack calls errors, and lets warnings pass.
+CDK by itself ends with an error only for findings that a pack calls errors, and lets warnings pass, its own as well.
 """
 
 import json

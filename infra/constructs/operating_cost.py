@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -33,7 +34,7 @@ class _Used:
 def cost_an_hour(parts: WatchedParts) -> cloudwatch.MathExpression:
     """Return the expression that adds up prices of what was used within each hour, in the price table's currency."""
     used = list(_used(parts))
-    terms = (f"FILL(c{number}, 0) * {each.price:.6g}" for number, each in enumerate(used))
+    terms = (f"FILL(c{number}, 0) * {_decimal(each.price)}" for number, each in enumerate(used))
     return cloudwatch.MathExpression(
         expression=" + ".join(terms),
         using_metrics={f"c{number}": each.metric for number, each in enumerate(used)},
@@ -46,6 +47,11 @@ def unit_prices() -> dict[str, float]:
     """Return the packaged prices of one unit each."""
     document: dict[str, dict[str, float]] = json.loads(UNIT_PRICES.read_text(encoding="utf-8"))
     return document["prices"]
+
+
+def _decimal(price: float) -> str:
+    """Return a price with six significant digits and no exponent, whose ``e`` CDK takes for the name of a metric."""
+    return f"{Decimal(f'{price:.6g}'):f}"
 
 
 def _used(parts: WatchedParts) -> Iterator[_Used]:

@@ -1,6 +1,7 @@
 """What both state machines have in common: Standard, logged, traced, with a role of their own."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from aws_cdk import Aws, Fn, Stack
@@ -11,6 +12,8 @@ from constructs import Construct
 from infra.constructs.function import FunctionPlatform, log_group, role_with
 from infra.constructs.policy import allow
 from infra.constructs.states import State
+
+_INTEGRATION = re.compile(r"arn:\$\{Partition\}:(states:::[\w:-]+)")
 
 _LOG_DELIVERY_ACTIONS = (
     "logs:CreateLogDelivery",
@@ -51,14 +54,15 @@ def state_machine(
     role = role_with(
         scope, f"{construct_id}Role", config=platform.config, principal=principal, statements=[*statements, *common]
     )
+    text, integrations = _with_whole_arns(json.dumps(definition, indent=1), Stack.of(scope).partition)
     return sfn.CfnStateMachine(
         scope,
         construct_id,
         state_machine_name=name,
         state_machine_type="STANDARD",
         role_arn=role.role_arn,
-        definition_string=json.dumps(definition, indent=1),
-        definition_substitutions={"Partition": Stack.of(scope).partition, **substitutions},
+        definition_string=text,
+        definition_substitutions={**integrations, **substitutions},
         logging_configuration=sfn.CfnStateMachine.LoggingConfigurationProperty(
             level="ALL",
             include_execution_data=True,
@@ -72,6 +76,21 @@ def state_machine(
         ),
         tracing_configuration=sfn.CfnStateMachine.TracingConfigurationProperty(enabled=True),
     )
+
+
+def _with_whole_arns(definition: str, partition: str) -> tuple[str, dict[str, str]]:
+    """Return a definition with one placeholder for each integration's ARN, and the ARNs by the placeholders' names.
+
+    cfn-lint accepts a placeholder for an ARN, and takes an ARN with a placeholder in it for a wrong one.
+    """
+    arns: dict[str, str] = {}
+
+    def placeholder(match: re.Match[str]) -> str:
+        name = "".join(word[0].upper() + word[1:] for word in re.findall(r"\w+", match[1]))
+        arns[name] = f"arn:{partition}:{match[1]}"
+        return f"${{{name}}}"
+
+    return _INTEGRATION.sub(placeholder, definition), arns
 
 
 def _log_name(scope: Construct, construct_id: str) -> str:

@@ -40,12 +40,13 @@ def run_variants(folder: Path, root: Path) -> None:
     _run(command, _bare_environment(folder.with_name(f"{folder.name}-home")), root)
 
 
-def run_cli(outdir: Path, root: Path) -> None:
-    """Run ``cdk synth`` in the checkout ``root``."""
+def run_cli(outdir: Path, root: Path) -> str:
+    """Run ``cdk synth`` in the checkout ``root`` and return what it printed."""
     home = outdir.with_name(f"{outdir.name}-home")
     command = [str(CDK), "synth", "--quiet", "--output", str(outdir), "--no-notices", "--no-lookups"]
-    _run(command, _bare_environment(home), root)
+    said = _run(command, _bare_environment(home), root)
     _drop_asset_copies(outdir)
+    return said
 
 
 def copy_checkout(target: Path, source: Path = ROOT) -> Path:
@@ -96,9 +97,10 @@ def _drop_asset_copies(outdir: Path) -> None:
         shutil.rmtree(copy)
 
 
-def _run(command: list[str], environment: Mapping[str, str], root: Path) -> None:
+def _run(command: list[str], environment: Mapping[str, str], root: Path) -> str:
     done = subprocess.run(
         command, env=dict(environment), cwd=root, capture_output=True, text=True, check=False, timeout=300
     )
     if done.returncode:
         raise SynthesisError(done.stdout + done.stderr)
+    return done.stdout + done.stderr

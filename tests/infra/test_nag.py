@@ -1,4 +1,4 @@
-"""cdk-nag: every finding that stands is acknowledged at its construct, and no acknowledgement outlives its finding."""
+"""cdk-nag and CDK itself: what stands is acknowledged at its construct, and no acknowledgement outlives its finding."""
 
 import json
 from pathlib import Path
@@ -50,3 +50,9 @@ def test_given_one_warning_without_acknowledgement_when_synthesised_then_it_fail
     error = (variants / "one-warning-open.error").read_text(encoding="utf-8")
     assert error.startswith("UnacknowledgedFindingError: ")
     assert error.splitlines()[1:] == [f"TrainGuard/{path}: {rule}"]
+
+
+def test_given_a_warning_of_cdk_itself_when_synthesised_then_it_fails_and_names_that_warning(variants: Path) -> None:
+    error = (variants / "cdk-warns.error").read_text(encoding="utf-8")
+    assert error.startswith("UnacknowledgedFindingError: ")
+    assert error.splitlines()[1:] == ["TrainGuard: Construct Annotations::Annotation::Cdk:Warns"]

@@ -306,3 +306,4 @@ def test_given_the_roles_when_read_then_none_reaches_identities_or_other_roles(t
 def test_given_the_template_when_searched_then_stopping_is_granted_once_and_called_once(template: Template) -> None:
     assert template.text.count('"sagemaker:StopTrainingJob"') == 1
     assert template.text.count(":stopTrainingJob") == 1
+    assert template.text.count("${StatesAwsSdkSagemakerStopTrainingJob}") == 1

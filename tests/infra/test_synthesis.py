@@ -10,11 +10,18 @@ from tests.infra.template import Template
 
 @pytest.fixture(scope="module")
 def second(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return what the command line synthesises in another checkout, where no layer was built before."""
+    """Return what the command line synthesises in another checkout, where no layer was built before.
+
+    Beside it stands in `said.txt` what it printed.
+    """
     root = copy_checkout(tmp_path_factory.mktemp("elsewhere"), checkout)
     outdir = tmp_path_factory.mktemp("second") / "assembly"
-    run_cli(outdir, root)
+    outdir.with_name("said.txt").write_text(run_cli(outdir, root), encoding="utf-8")
     return outdir
+
+
+def test_given_nothing_to_warn_of_when_the_command_line_synthesises_then_it_prints_nothing(second: Path) -> None:
+    assert second.with_name("said.txt").read_text(encoding="utf-8").strip() == ""
 
 
 def test_given_another_checkout_when_the_command_line_synthesises_then_the_template_has_the_same_bytes(

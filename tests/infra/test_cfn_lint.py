@@ -1,0 +1,51 @@
+"""cfn-lint finds nothing in the template, whatever is chosen, in a Region of each partition."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint.api import ManualArgs, lint_file  # type: ignore[import-untyped]  # the package ships no types
+
+from tests.infra.variants import CONTEXTS
+
+REGIONS = ["us-east-1", "cn-north-1", "us-gov-west-1"]
+
+STANDS = {
+    "W3005": "CDK says that a function depends on its role, beside naming it; CloudFormation takes both",
+}
+"""Checks that are left out, each with its reason."""
+
+
+def found(path: Path) -> list[str]:
+    settings = ManualArgs(regions=REGIONS, ignore_checks=sorted(STANDS))
+    matches = lint_file(path, config=settings)
+    return [f"{match.rule.id} {'/'.join(map(str, match.path))}: {match.message}" for match in matches]
+
+
+def test_given_the_default_template_when_linted_then_nothing_is_found(production: Path) -> None:
+    assert found(production / "TrainGuard.template.json") == []
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_given_a_choice_when_its_template_is_linted_then_nothing_is_found(variants: Path, name: str) -> None:
+    (template,) = (variants / name).glob("*.template.json")
+    assert found(template) == []
+
+
+def test_given_a_placeholder_within_an_arn_when_a_machine_is_linted_then_it_is_found(
+    production: Path, tmp_path: Path
+) -> None:
+    """The linter reads definitions, and accepts a placeholder for a whole ARN alone."""
+    document = json.loads((production / "TrainGuard.template.json").read_text("utf-8"))
+    ((name, machine),) = (
+        each
+        for each in document["Resources"].items()
+        if each[1]["Type"] == "AWS::StepFunctions::StateMachine" and each[0].startswith("Reports")
+    )
+    properties: dict[str, Any] = machine["Properties"]
+    definition = properties["DefinitionString"].replace("${StatesLambdaInvoke}", "arn:${Partition}:states:::lambda")
+    alone = {"DefinitionString": definition, "RoleArn": "arn:aws:iam::111122223333:role/any"}
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps({"Resources": {name: {"Type": machine["Type"], "Properties": alone}}}), "utf-8")
+    assert "E3601" in {line.partition(" ")[0] for line in found(path)}
