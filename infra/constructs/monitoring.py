@@ -41,6 +41,7 @@ _CANARY_PERIODS = 5
 
 _MISSING_IS_FINE = cloudwatch.TreatMissingData.NOT_BREACHING
 _MISSING_IS_BAD = cloudwatch.TreatMissingData.BREACHING
+_MISSING_IS_TOLD = cloudwatch.TreatMissingData.MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class WatchedParts:
 
 
 class Monitoring(Construct):
-    """The alarms, each with the operations topic as its action.
+    """The alarms, each of which tells the operations topic when it goes into ALARM, and when it is OK again.
 
     Attributes
     ----------
@@ -230,9 +231,9 @@ class Monitoring(Construct):
         )
 
     def _build_canary_alarms(self, canary: Canary) -> None:
-        """Ring when the canary fails, and when nothing is heard of it.
+        """Alert when the canary fails, and when it does not run.
 
-        Silence is told as insufficient data: a deployment whose first canary is still to come begins in that state, and
+        Then the state is insufficient data: a deployment whose first canary is still to come begins in that state, and
         an alarm tells nobody of the state that it begins in.
         """
         failed = product_metric("CanaryFailed", canary.function)
@@ -242,15 +243,14 @@ class Monitoring(Construct):
             "The synthetic job was not found, told or reported: nor may be real ones",
             sum_of([failed, raised]),
         )
-        silent = self._alarm(
+        self._alarm(
             "CanaryDoesNotRun",
             "Nobody has looked at a canary for 30 hours: whether the deployment detects and alerts is not known",
             product_metric("CanaryPassed", canary.function, statistic="SampleCount", period=_CANARY_PERIOD),
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=_CANARY_PERIODS,
-            missing=cloudwatch.TreatMissingData.MISSING,
+            missing=_MISSING_IS_TOLD,
         )
-        silent.add_insufficient_data_action(cloudwatch_actions.SnsAction(self.operations))
 
     def _alarm(
         self,
@@ -262,17 +262,25 @@ class Monitoring(Construct):
         comparison: cloudwatch.ComparisonOperator = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
         evaluation_periods: int = 1,
         missing: cloudwatch.TreatMissingData = _MISSING_IS_FINE,
-    ) -> cloudwatch.Alarm:
+    ) -> None:
+        """Make an alarm that tells the operations topic of each state that it goes into.
+
+        CloudWatch sends the same description with all of them, so it says which of them means what.
+        """
+        told = "ALARM or INSUFFICIENT_DATA" if missing is _MISSING_IS_TOLD else "ALARM"
         alarm = cloudwatch.Alarm(
             self,
             name,
-            alarm_description=f"{meaning}. What to do: {RUNBOOK}#{name.lower()}",
+            alarm_description=f"{told}: {meaning}. OK: that is over. What to do: {RUNBOOK}#{name.lower()}",
             metric=metric,
             threshold=threshold,
             comparison_operator=comparison,
             evaluation_periods=evaluation_periods,
             treat_missing_data=missing,
         )
-        alarm.add_alarm_action(cloudwatch_actions.SnsAction(self.operations))
+        operations = cloudwatch_actions.SnsAction(self.operations)
+        alarm.add_alarm_action(operations)
+        alarm.add_ok_action(operations)
+        if missing is _MISSING_IS_TOLD:
+            alarm.add_insufficient_data_action(operations)
         self.alarms.append(alarm)
-        return alarm

@@ -63,7 +63,17 @@ def test_given_an_alarm_when_read_then_it_watches_its_metrics_and_rings_on_the_o
     alarm = alarms[name]
     assert {(metric["Namespace"], metric["MetricName"]) for metric in metrics(alarm)} == WATCHED[name]
     assert alarm["AlarmActions"] == ["{MonitoringOperations}"]
-    assert alarm["AlarmDescription"]
+
+
+@pytest.mark.parametrize("name", WATCHED)
+def test_given_an_alarm_that_is_over_when_it_says_so_then_the_same_people_read_it_and_what_ok_means(
+    alarms: dict[str, Any], name: str
+) -> None:
+    """CloudWatch sends one description with every state, so it must not read as if all were wrong."""
+    alarm = alarms[name]
+    assert alarm["OKActions"] == alarm["AlarmActions"]
+    states = "ALARM or INSUFFICIENT_DATA" if "InsufficientDataActions" in alarm else "ALARM"
+    assert re.match(rf"{states}: [A-Z].+\. OK: that is over\. ", alarm["AlarmDescription"])
 
 
 def test_given_the_alarms_when_listed_then_there_are_no_others(alarms: dict[str, Any]) -> None:
