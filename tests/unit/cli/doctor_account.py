@@ -18,12 +18,18 @@ from botocore.exceptions import ParamValidationError
 from botocore.session import Session, get_session
 from botocore.validate import validate_parameters
 
+from tests.infra.access import Request, allows
+from tests.infra.template import Statement
+
 ROOT = Path(__file__).parents[3]
 REGION, ACCOUNT, STACK = "eu-west-1", "111122223333", "TrainGuard"
 BUCKET = "trainguard-profiles"
 NOW = 1_784_026_800.0
 NAME = "arn:aws:iam::111122223333:user/ada"
 MAPPING = "0b8c4d1e-7a55-4c8e-9a0f-0d4c5b8a1e11"
+
+PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT}
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0b6a1f0e-5f4c-4c53-9a9f-7d1c1f1f8d10"
 
 Question = tuple[str, str]
 Given = Mapping[str, Any]
@@ -70,6 +76,10 @@ def name_of(logical: str) -> str:
 
 def arn_of(logical: str) -> str:
     """Return the ARN of a resource of the template."""
+    if template()["Resources"][logical]["Type"] == "AWS::S3::Bucket":
+        return f"arn:aws:s3:::{BUCKET}"
+    if template()["Resources"][logical]["Type"] == "AWS::IAM::Role":
+        return f"arn:aws:iam::{ACCOUNT}:role/{STACK}-{logical}"
     service, prefix = {
         "AWS::SQS::Queue": ("sqs", ""),
         "AWS::SNS::Topic": ("sns", ""),
@@ -87,7 +97,8 @@ def resolved(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "Ref" in value:
-        return name_of(value["Ref"]) if value["Ref"] in template()["Resources"] else value["Ref"]
+        known = value["Ref"] in template()["Resources"]
+        return name_of(value["Ref"]) if known else PSEUDO.get(value["Ref"], value["Ref"])
     if "Fn::GetAtt" in value:
         return arn_of(value["Fn::GetAtt"][0])
     if "Fn::Join" in value:
@@ -125,6 +136,17 @@ class Account:
             return answer
 
         self.answers[service, operation] = changed
+
+    def encrypt_bucket(self, key: str, *, roles_may: bool = True) -> None:
+        """Let the bucket have a key of a person's, which the roles may use or not."""
+        self.answers["s3", "GetBucketEncryption"] = always(encrypted("aws:kms", key))
+
+        def allow(answer: dict[str, Any], given: Given) -> None:
+            for result in answer["EvaluationResults"]:
+                if result["EvalActionName"].startswith("kms:"):
+                    result["EvalDecision"] = "allowed" if roles_may else "implicitDeny"
+
+        self.change("iam", "SimulatePrincipalPolicy", allow)
 
     def refuse(self, service: str, operation: str, code: str, status: int = 400) -> None:
         """Let a question be answered by an error."""
@@ -184,7 +206,7 @@ def install(account: Account) -> None:
 
 def _healthy() -> dict[Question, Answer]:
     answers: dict[Question, Answer] = {}
-    for part in (_stack, _functions, _measured, _bucket, _events, _stores, _actions):
+    for part in (_stack, _functions, _measured, _bucket, _identities, _events, _stores, _actions):
         answers |= part()
     return answers
 
@@ -223,6 +245,7 @@ def _functions() -> dict[Question, Answer]:
         properties = functions[given["FunctionName"]]
         return {
             "FunctionName": given["FunctionName"],
+            "Role": properties["Role"],
             "State": "Active",
             "LastUpdateStatus": "Successful",
             "Environment": properties["Environment"],
@@ -281,9 +304,56 @@ def _bucket() -> dict[Question, Answer]:
         ("s3", "HeadBucket"): always({"BucketRegion": REGION}),
         ("s3", "GetBucketNotificationConfiguration"): always({"EventBridgeConfiguration": {}}),
         ("s3", "GetBucketLifecycleConfiguration"): always({"Rules": [rule]}),
+        ("s3", "GetBucketEncryption"): always(encrypted("AES256")),
         ("s3", "ListObjectsV2"): always({"IsTruncated": False, "KeyCount": 0}),
         ("s3", "HeadObject"): nothing,
     }
+
+
+def encrypted(algorithm: str, key: str | None = None) -> dict[str, Any]:
+    """Return the answer of a bucket that encrypts so by default."""
+    chosen = {"SSEAlgorithm": algorithm} | ({"KMSMasterKeyID": key} if key else {})
+    rules = [{"ApplyServerSideEncryptionByDefault": chosen, "BucketKeyEnabled": False}]
+    return {"ServerSideEncryptionConfiguration": {"Rules": rules}}
+
+
+def _identities() -> dict[Question, Answer]:
+    """Roles whose policies IAM simulates, and a key whose policy leaves its use to IAM."""
+    held = {
+        arn_of(logical): [
+            Statement.read(statement)
+            for policy in resolved(each["Properties"]["Policies"])
+            for statement in policy["PolicyDocument"]["Statement"]
+        ]
+        for logical, each in template()["Resources"].items()
+        if each["Type"] == "AWS::IAM::Role"
+    }
+
+    def simulate(given: Given) -> dict[str, Any]:
+        entries = given.get("ContextEntries", ())
+        context = tuple((each["ContextKeyName"], value) for each in entries for value in each["ContextKeyValues"])
+        (resource,) = given["ResourceArns"]
+        statements = held[given["PolicySourceArn"]]
+        return {
+            "EvaluationResults": [
+                {"EvalActionName": action, "EvalResourceName": resource, "EvalDecision": decision}
+                for action in given["ActionNames"]
+                for decision in [_decision(statements, Request(action, resource, context))]
+            ]
+        }
+
+    whole = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "kms:*"}
+    return {
+        ("iam", "SimulatePrincipalPolicy"): simulate,
+        ("kms", "DescribeKey"): always(
+            {"KeyMetadata": {"KeyId": KEY[-36:], "Arn": KEY, "KeyManager": "CUSTOMER", "KeyState": "Enabled"}}
+        ),
+        ("kms", "GetKeyPolicy"): always({"Policy": json.dumps({"Statement": [whole | {"Resource": "*"}]})}),
+    }
+
+
+def _decision(statements: list[Statement], asked: Request) -> str:
+    return "allowed" if any(allows(statement, asked) for statement in statements) else "implicitDeny"
 
 
 def _events() -> dict[Question, Answer]:
@@ -348,13 +418,15 @@ def _actions() -> dict[Question, Answer]:
         here = {"SubscriptionArn": f"{given['TopicArn']}:1", "Protocol": "email", "Endpoint": "ada@example.com"}
         return {"Subscriptions": [here]}
 
+    machines = named("AWS::StepFunctions::StateMachine")
+
     def machine(given: Given) -> dict[str, Any]:
         return {
             "stateMachineArn": given["stateMachineArn"],
             "name": "Fire",
             "status": "ACTIVE",
             "definition": "{}",
-            "roleArn": NAME,
+            "roleArn": machines[given["stateMachineArn"]]["RoleArn"],
             "type": "STANDARD",
             "creationDate": at(NOW),
         }

@@ -147,6 +147,8 @@ ASKED_OF_A_STACK = [
     ("s3", "HeadBucket", "s3:ListBucket"),
     ("s3", "GetBucketNotificationConfiguration", "s3:GetBucketNotification"),
     ("s3", "GetBucketLifecycleConfiguration", "s3:GetLifecycleConfiguration"),
+    ("s3", "GetBucketEncryption", "s3:GetEncryptionConfiguration"),
+    ("iam", "SimulatePrincipalPolicy", "iam:SimulatePrincipalPolicy"),
     ("s3", "ListObjectsV2", "s3:ListBucket"),
     ("s3", "HeadObject", "s3:GetObject"),
     ("events", "DescribeRule", "events:DescribeRule"),
@@ -203,13 +205,18 @@ def test_given_a_question_that_is_throttled_when_examined_then_it_says_so_and_go
 @pytest.mark.parametrize(
     ("service", "operation", "code", "checks"),
     [
-        ("lambda", "GetFunctionConfiguration", "ResourceNotFoundException", {"functions", "concurrency", "tick"}),
+        (
+            "lambda",
+            "GetFunctionConfiguration",
+            "ResourceNotFoundException",
+            {"functions", "concurrency", "tick", "roles"},
+        ),
         ("events", "DescribeRule", "ResourceNotFoundException", {"EventBridge rules", "event pattern"}),
         ("dynamodb", "DescribeTable", "ResourceNotFoundException", {"tables"}),
         ("sqs", "GetQueueAttributes", "AWS.SimpleQueueService.NonExistentQueue", {"doorbell queue", "dead letters"}),
         ("ssm", "GetParameter", "ParameterNotFound", {"stop switch"}),
         ("sns", "ListSubscriptionsByTopic", "NotFound", {"alert topic", "operations topic"}),
-        ("stepfunctions", "DescribeStateMachine", "StateMachineDoesNotExist", {"state machines"}),
+        ("stepfunctions", "DescribeStateMachine", "StateMachineDoesNotExist", {"state machines", "roles"}),
     ],
 )
 def test_given_something_of_the_stack_deleted_by_hand_when_examined_then_its_checks_fail(

@@ -30,12 +30,13 @@ ACTIONS = {
     "s3:HeadObject": "s3:GetObject",
     "s3:GetBucketNotificationConfiguration": "s3:GetBucketNotification",
     "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
+    "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
     "stepfunctions:DescribeStateMachine": "states:DescribeStateMachine",
     "stepfunctions:ListExecutions": "states:ListExecutions",
 }
 """Operations whose action has another name."""
 
-READS = re.compile(r"[a-z0-9]+:(Get|List|Describe|Query|Scan|Test)[A-Za-z]*")
+READS = re.compile(r"[a-z0-9]+:(Get|List|Describe|Query|Scan|Test|Simulate)[A-Za-z]*")
 
 
 def policy() -> Any:
@@ -126,7 +127,9 @@ def test_given_the_policy_when_a_command_runs_then_it_uses_no_other_action(
 def test_given_the_policy_when_the_doctor_examines_a_stack_and_a_job_then_it_uses_all_of_it(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doctor_account.install(Account())
+    account = Account()
+    account.encrypt_bucket(doctor_account.KEY)
+    doctor_account.install(account)
     monkeypatch.setattr("trainguard.cli.deployment.Session", lambda **_: doctor_account.session())
     result = CliRunner().invoke(app, ["doctor", "--region", doctor_account.REGION, "--job", JOB])
     assert result.exit_code == 0, result.output

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_iam import IAMClient
+    from mypy_boto3_kms import KMSClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_sns import SNSClient
 
@@ -44,6 +46,16 @@ class DoctorClients(Clients):
     def sns(self) -> "SNSClient":
         """Client of the two topics."""
         return cast("SNSClient", self._create("sns"))
+
+    @cached_property
+    def iam(self) -> "IAMClient":
+        """Client that reckons what a role may do."""
+        return cast("IAMClient", self._create("iam"))
+
+    @cached_property
+    def kms(self) -> "KMSClient":
+        """Client of the key that encrypts the bucket."""
+        return cast("KMSClient", self._create("kms"))
 
     @cached_property
     def sts(self) -> CallerIdentity:

@@ -1,0 +1,157 @@
+"""The key that encrypts the bucket: whether it works, and whether the stack's roles may use it."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from trainguard.adapters.aws_errors import error_code
+from trainguard.cli.doctor.asking import asking
+from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.roles import PUT, USES, roles_of
+from trainguard.cli.doctor.simulation import denials
+from trainguard.cli.doctor.site import Site
+from trainguard.rules.units import counted
+
+if TYPE_CHECKING:
+    from mypy_boto3_kms.type_defs import KeyMetadataTypeDef
+
+ENCRYPTION = Findings("encryption")
+
+_DECRYPT, _GENERATE = "kms:Decrypt", "kms:GenerateDataKey"
+_SECTION = "docs/deployment.md, section An existing bucket"
+_NEVER_CHOSEN = "ServerSideEncryptionConfigurationNotFoundError"
+"""What S3 answers of an old bucket whose encryption nobody has chosen: then S3 keeps the key."""
+
+
+def check_encryption(site: Site) -> Iterator[Finding]:
+    """Judge the bucket's encryption by the roles' rights; that there is no bucket was said before."""
+    chosen: Mapping[str, Any] = {}
+    with asking("s3:GetEncryptionConfiguration"):
+        try:
+            answer = site.clients.s3.get_bucket_encryption(Bucket=site.bucket)
+            (rule,) = answer["ServerSideEncryptionConfiguration"]["Rules"]
+            chosen = rule.get("ApplyServerSideEncryptionByDefault", {})
+        except ClientError as error:
+            if error_code(error) == "NoSuchBucket":
+                return
+            if error_code(error) != _NEVER_CHOSEN:
+                raise
+    if (key := chosen.get("KMSMasterKeyID")) is not None:
+        yield from _check_key(site, key)
+    else:
+        keeper = "S3 itself keeps" if chosen.get("SSEAlgorithm", "AES256") == "AES256" else "AWS manages for S3"
+        yield ENCRYPTION.ok(f"{site.bucket} is encrypted with a key that {keeper}")
+
+
+def _check_key(site: Site, named: str) -> Iterator[Finding]:
+    """Judge a bucket's key, which S3 names by its ARN, its id or an alias."""
+    if ":key/" in named and _account(named) != site.deployment.account:
+        yield from _judge_rights(site, named, roles_of(site))
+        yield _of_another_account(site, named)
+        return
+    described = _described(site, named)
+    if described.get("KeyManager") == "AWS":
+        yield ENCRYPTION.ok(f"{site.bucket} is encrypted with a key that AWS manages for S3")
+        return
+    key, roles = described["Arn"], roles_of(site)
+    faults = [*_judge_rights(site, key, roles), *judge_state(key, described.get("KeyState", "Enabled"))]
+    faults += judge_policy(key, _policy(site, key), roles)
+    yield from ENCRYPTION.unless(faults, f"{counted(len(roles), 'role')} may use {key}, which encrypts {site.bucket}")
+
+
+def _described(site: Site, named: str) -> "KeyMetadataTypeDef":
+    with asking("kms:DescribeKey"):
+        return site.clients.kms.describe_key(KeyId=named)["KeyMetadata"]
+
+
+def _policy(site: Site, key: str) -> Mapping[str, Any]:
+    with asking("kms:GetKeyPolicy"):
+        document: dict[str, Any] = json.loads(site.clients.kms.get_key_policy(KeyId=key)["Policy"])
+    return document
+
+
+def _account(arn: str) -> str:
+    return arn.split(":")[4]
+
+
+def needed(role: str) -> tuple[str, ...]:
+    """Return what a role of `USES`, all of which read or write, needs of the key; who writes decrypts to check."""
+    writes = any(PUT in use.actions for use in USES[role])
+    return (_DECRYPT, _GENERATE) if writes else (_DECRYPT,)
+
+
+def _judge_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[Finding]:
+    service = f"s3.{site.deployment.region}.amazonaws.com"
+    through = {"kms:ViaService": f"{service}.cn" if site.deployment.partition == "aws-cn" else service}
+    lacking: dict[str, list[str]] = {}
+    for name, role in roles.items():
+        for denial in denials(site, role, needed(name), key, through):
+            lacking.setdefault(f"{denial.action}: {denial.why}", []).append(name)
+    for what, names in lacking.items():
+        found = f"{site.bucket} is encrypted with {key}, with which {', '.join(names)} may not {what}"
+        yield ENCRYPTION.fail(found, _remedy(site, key))
+
+
+def _remedy(site: Site, key: str) -> str:
+    if site.bucket != site.own_bucket:
+        return f"Deploy with -c profile_bucket={shlex.quote(site.bucket)} -c profile_key_arn={key}: {_SECTION}."
+    if site.names("AWS::S3::Bucket"):
+        return f"Deploy with -c kms_key_arn={key}, or give the bucket the encryption again that the stack made."
+    return f"Deploy with -c profile_key_arn={key}: {_SECTION}."
+
+
+def judge_state(key: str, state: str) -> Iterator[Finding]:
+    """Judge a key's state by KMS's word for it."""
+    if state != "Enabled":
+        found = f"{key} is {state}: no object under it can be read or written"
+        yield ENCRYPTION.fail(found, "Enable it, cancel its deletion, or give the bucket another key.")
+
+
+def judge_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge whether a key's own policy leaves its use to IAM, or names the roles.
+
+    Conditions and the key's grants are not read, so it warns and does not fail.
+    """
+    partition, account = key.split(":")[1], _account(key)
+    everybody = {"*", account, f"arn:{partition}:iam::{account}:root"}
+    left_out = [
+        name
+        for name, role in roles.items()
+        if not all(_lets_in(policy, everybody | {role}, action) for action in needed(name))
+    ]
+    if left_out:
+        found = f"the policy of {key} lets in neither its account nor the roles of {', '.join(left_out)}"
+        yield ENCRYPTION.warn(found, f"Let the account use it, or these roles: {_SECTION}.")
+
+
+def _lets_in(policy: Mapping[str, Any], principals: AbstractSet[str], action: str) -> bool:
+    return any(
+        statement.get("Effect") == "Allow"
+        and not principals.isdisjoint(_principals(statement.get("Principal")))
+        and any(fnmatchcase(action.lower(), pattern.lower()) for pattern in _listed(statement.get("Action")))
+        for statement in _listed(policy.get("Statement"))
+    )
+
+
+def _principals(principal: Any) -> Sequence[str]:
+    return _listed(principal.get("AWS")) if isinstance(principal, dict) else _listed(principal)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    if value is None:
+        return ()
+    return value if isinstance(value, list) else (value,)
+
+
+def _of_another_account(site: Site, key: str) -> Finding:
+    """Return what the policy of another account's key must say, which that account alone may read."""
+    return ENCRYPTION.warn(
+        f"{key}, which encrypts {site.bucket}, is of account {_account(key)}: its policy cannot be read from here",
+        f"It must let account {site.deployment.account} use {_DECRYPT} and {_GENERATE} through S3; "
+        f"{_SECTION}, has the statement.",
+    )

@@ -1,0 +1,277 @@
+"""What `trainguard doctor` says of the stack's own roles: of the bucket's objects, and of the bucket's key."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.infra.done_by_services import ROLES
+from tests.infra.test_keys import EXPECTED as KEYED
+from tests.infra.test_permissions import BUCKET as BUCKET_ARN
+from tests.infra.test_permissions import EXPECTED
+from tests.unit.cli import doctor_account
+from tests.unit.cli.doctor_account import ACCOUNT, BUCKET, KEY, NOW, REGION, STACK, Account, Given, always, encrypted
+from trainguard.cli.deployment import Deployment, find_deployment
+from trainguard.cli.doctor.diagnosis import diagnose
+from trainguard.cli.doctor.encryption import judge_policy, needed
+from trainguard.cli.doctor.finding import Finding, Level
+from trainguard.cli.doctor.roles import LIST, REPORT_MACHINE, USES
+from trainguard.cli.doctor.site import Site
+
+SIMULATE = ("iam", "SimulatePrincipalPolicy")
+RESOURCES = ("cloudformation", "ListStackResources")
+THEIR_KEY = KEY.replace(ACCOUNT, "444455556666")
+ROLE_NAMES = {**ROLES, "ReportsReportRole": REPORT_MACHINE}
+ROOT = f"arn:aws:iam::{ACCOUNT}:root"
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Account:
+    account = Account()
+    doctor_account.install(account)
+    monkeypatch.setattr("trainguard.cli.deployment.Session", lambda **_: doctor_account.session())
+    return account
+
+
+def of_check(check: str, bucket: str | None = None) -> list[Finding]:
+    deployment, clients = find_deployment(STACK, REGION, None)
+    found = diagnose(Site(deployment, clients, now=NOW, bucket=bucket), None)
+    return [finding for finding in found if finding.check == check]
+
+
+def decide(role: str, action: str, **decision: Any) -> Any:
+    """Return a change that decides one action of one role."""
+
+    def change(answer: dict[str, Any], given: Given) -> None:
+        for result in answer["EvaluationResults"]:
+            if role in given["PolicySourceArn"] and result["EvalActionName"] == action:
+                result.update({"EvalDecision": "implicitDeny", **decision})
+
+    return change
+
+
+def test_given_what_the_doctor_asks_of_roles_when_compared_with_the_template_then_it_is_all_that_they_may_do() -> None:
+    for role, held in EXPECTED.items():
+        wanted = {
+            (action, BUCKET_ARN if action == LIST else f"{BUCKET_ARN}/{use.keys}")
+            for use in USES.get(ROLE_NAMES.get(role, ""), ())
+            for action in use.actions
+        }
+        assert wanted == {each for each in held if each[0].startswith("s3:")}, role
+    assert {name: needed(name) for name in USES} == {ROLE_NAMES[role]: actions for role, actions in KEYED.items()}
+
+
+def test_given_a_stack_as_deployed_when_examined_then_its_roles_may_do_what_they_are_for(account: Account) -> None:
+    (found,) = of_check("roles")
+    assert (found.level, found.found) == (Level.OK, f"7 roles may do in {BUCKET} what they are for")
+
+
+@pytest.mark.parametrize(
+    ("decision", "why"),
+    [
+        ({}, "no statement of its policies allows it"),
+        ({"EvalDecision": "explicitDeny"}, "a statement of its policies denies it"),
+        (
+            {"PermissionsBoundaryDecisionDetail": {"AllowedByPermissionsBoundary": False}},
+            "its permissions boundary leaves it out",
+        ),
+        (
+            {"OrganizationsDecisionDetail": {"AllowedByOrganizations": False}},
+            "a policy of the organization keeps it from the account",
+        ),
+    ],
+)
+def test_given_a_role_that_may_not_write_when_examined_then_it_fails_for_that_role_and_says_why(
+    account: Account, decision: dict[str, Any], why: str
+) -> None:
+    account.change(*SIMULATE, decide("ReportsPlanReportRole", "s3:PutObject", **decision))
+    (fault,) = of_check("roles")
+    place = f"*/rule-output/TrainGuardReport/parts/* in {BUCKET}"
+    assert (fault.level, fault.found) == (Level.FAIL, f"plan_report may not s3:PutObject on {place}: {why}")
+    assert "docs/permissions.md" in str(fault.advice)
+
+
+def test_given_a_caller_that_may_do_nothing_when_examined_then_the_roles_are_judged_all_the_same(
+    account: Account,
+) -> None:
+    for operation in ("HeadObject", "ListObjectsV2"):
+        account.refuse("s3", operation, "AccessDenied", 403)
+    assert {each.level for each in of_check("permissions")} == {Level.WARN}
+    assert {each.level for each in of_check("roles")} == {Level.OK}
+
+
+def test_given_another_bucket_when_examined_then_nothing_is_said_of_the_rights_that_roles_have_in_their_own(
+    account: Account,
+) -> None:
+    assert of_check("roles", bucket="elsewhere") == []
+
+
+def test_given_an_iam_that_decides_nothing_when_asked_then_that_is_no_all_clear(account: Account) -> None:
+    account.answers[SIMULATE] = always({"EvaluationResults": []})
+    (told,) = of_check("roles")
+    assert told.level is Level.WARN
+    assert "it decided nothing about s3:GetObject" in told.found
+
+
+@pytest.mark.parametrize(
+    ("answer", "keeper"),
+    [
+        (encrypted("AES256"), "S3 itself keeps"),
+        (encrypted("aws:kms"), "AWS manages for S3"),
+        (encrypted("aws:kms:dsse"), "AWS manages for S3"),
+    ],
+)
+def test_given_a_key_that_is_nobodys_when_examined_then_no_role_needs_any_right(
+    account: Account, answer: dict[str, Any], keeper: str
+) -> None:
+    account.answers["s3", "GetBucketEncryption"] = always(answer)
+    (found,) = of_check("encryption")
+    assert (found.level, found.found) == (Level.OK, f"{BUCKET} is encrypted with a key that {keeper}")
+
+
+def test_given_a_bucket_whose_encryption_nobody_chose_when_examined_then_s3_keeps_its_key(account: Account) -> None:
+    account.refuse("s3", "GetBucketEncryption", "ServerSideEncryptionConfigurationNotFoundError", 404)
+    assert [each.level for each in of_check("encryption")] == [Level.OK]
+    account.refuse("s3", "GetBucketEncryption", "NoSuchBucket", 404)
+    assert of_check("encryption") == []
+
+
+def test_given_the_alias_of_the_key_that_aws_manages_when_examined_then_no_role_needs_any_right(
+    account: Account,
+) -> None:
+    account.encrypt_bucket(f"arn:aws:kms:{REGION}:{ACCOUNT}:alias/aws/s3", roles_may=False)
+    account.change("kms", "DescribeKey", lambda answer, _: answer["KeyMetadata"].update(KeyManager="AWS"))
+    assert [each.level for each in of_check("encryption")] == [Level.OK]
+
+
+@pytest.mark.parametrize("named", [KEY, KEY.rpartition("/")[2], f"arn:aws:kms:{REGION}:{ACCOUNT}:alias/ours"])
+def test_given_a_key_that_the_roles_may_use_when_examined_then_all_is_well_however_the_bucket_names_it(
+    account: Account, named: str
+) -> None:
+    account.encrypt_bucket(named)
+    (found,) = of_check("encryption")
+    assert (found.level, found.found) == (Level.OK, f"7 roles may use {KEY}, which encrypts {BUCKET}")
+
+
+def without_bucket(answer: dict[str, Any], given: Given) -> None:
+    kept = [each for each in answer["StackResourceSummaries"] if each["ResourceType"] != "AWS::S3::Bucket"]
+    answer["StackResourceSummaries"] = kept
+
+
+@pytest.mark.parametrize(
+    ("is_existing", "bucket", "remedy"),
+    [
+        (True, None, f"Deploy with -c profile_key_arn={KEY}: "),
+        (False, None, f"Deploy with -c kms_key_arn={KEY}, or give the bucket the encryption again that the stack made"),
+        (True, "elsewhere", f"Deploy with -c profile_bucket=elsewhere -c profile_key_arn={KEY}: "),
+    ],
+)
+def test_given_a_key_that_the_roles_may_not_use_when_examined_then_it_fails_and_says_which_setting_lets_them(
+    account: Account, is_existing: bool, bucket: str | None, remedy: str
+) -> None:
+    account.encrypt_bucket(KEY, roles_may=False)
+    if is_existing:
+        account.change(*RESOURCES, without_bucket)
+    decrypt, generate = of_check("encryption", bucket)
+    place = f"{bucket or BUCKET} is encrypted with {KEY}, with which "
+    writers = "plan_report, digest_profile, build_report, canary"
+    why = "no statement of its policies allows it"
+    assert {decrypt.level, generate.level} == {Level.FAIL}
+    assert decrypt.found == f"{place}{', '.join(USES)} may not kms:Decrypt: {why}"
+    assert generate.found == f"{place}{writers} may not kms:GenerateDataKey: {why}"
+    assert str(decrypt.advice).startswith(remedy)
+
+
+def test_given_one_role_that_may_not_use_the_key_when_examined_then_it_alone_is_named(account: Account) -> None:
+    account.encrypt_bucket(KEY)
+    account.change(*SIMULATE, decide("EvaluationTickRole", "kms:Decrypt"))
+    (fault,) = of_check("encryption")
+    assert "with which tick may not kms:Decrypt" in fault.found
+
+
+@pytest.mark.parametrize(
+    ("partition", "service"), [("aws", f"s3.{REGION}.amazonaws.com"), ("aws-cn", f"s3.{REGION}.amazonaws.com.cn")]
+)
+def test_given_a_key_when_iam_is_asked_then_as_s3_of_the_partition_would_use_it(
+    account: Account, partition: str, service: str
+) -> None:
+    account.encrypt_bucket(KEY)
+    through: set[str] = set()
+
+    def look(answer: dict[str, Any], given: Given) -> None:
+        entries = given.get("ContextEntries", ())
+        through.update(each["ContextKeyValues"][0] for each in entries if each["ContextKeyName"] == "kms:ViaService")
+
+    account.change(*SIMULATE, look)
+    deployment, clients = find_deployment(STACK, REGION, None)
+    there = Deployment(
+        stack=STACK,
+        status=deployment.status,
+        region=REGION,
+        partition=partition,
+        account=ACCOUNT,
+        outputs=deployment.outputs,
+    )
+    list(diagnose(Site(there, clients, now=NOW), None))
+    assert through == {service}
+
+
+@pytest.mark.parametrize("state", ["Disabled", "PendingDeletion"])
+def test_given_a_key_that_does_not_work_when_examined_then_it_fails(account: Account, state: str) -> None:
+    account.encrypt_bucket(KEY)
+    account.change("kms", "DescribeKey", lambda answer, _: answer["KeyMetadata"].update(KeyState=state))
+    (fault,) = of_check("encryption")
+    assert (fault.level, fault.found) == (Level.FAIL, f"{KEY} is {state}: no object under it can be read or written")
+
+
+def test_given_a_key_of_another_account_when_examined_then_it_says_what_that_accounts_policy_must_let(
+    account: Account,
+) -> None:
+    account.encrypt_bucket(THEIR_KEY)
+    (told,) = of_check("encryption")
+    assert told.level is Level.WARN
+    assert "is of account 444455556666: its policy cannot be read from here" in told.found
+    assert f"let account {ACCOUNT} use kms:Decrypt and kms:GenerateDataKey through S3" in str(told.advice)
+    assert not {("kms", "DescribeKey"), ("kms", "GetKeyPolicy")} & set(account.asked)
+
+
+def test_given_a_key_of_another_account_that_no_role_may_use_when_examined_then_that_fails_first(
+    account: Account,
+) -> None:
+    account.encrypt_bucket(THEIR_KEY, roles_may=False)
+    assert [each.level for each in of_check("encryption")] == [Level.FAIL, Level.FAIL, Level.WARN]
+
+
+def test_given_a_key_policy_that_lets_nobody_in_when_examined_then_it_warns(account: Account) -> None:
+    account.encrypt_bucket(KEY)
+    nobody = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:role/Admin"}, "Action": "kms:*"}
+    account.answers["kms", "GetKeyPolicy"] = always({"Policy": json.dumps({"Statement": [nobody]})})
+    (told,) = of_check("encryption")
+    assert told.level is Level.WARN
+    assert "lets in neither its account nor the roles of evaluate_objects, tick, " in told.found
+
+
+TICK, PLAN = (f"arn:aws:iam::{ACCOUNT}:role/{name}" for name in ("Tick", "Plan"))
+ROLE_ARNS = {"tick": TICK, "plan_report": PLAN}
+
+
+@pytest.mark.parametrize(
+    ("statements", "left_out"),
+    [
+        ([], ["tick", "plan_report"]),
+        ({"Effect": "Allow", "Principal": {"AWS": ROOT}, "Action": "kms:*"}, []),
+        ([{"Effect": "Allow", "Principal": {"AWS": [ACCOUNT]}, "Action": ["kms:Decrypt", "kms:Generate*"]}], []),
+        ([{"Effect": "Allow", "Principal": "*", "Action": "*"}], []),
+        ([{"Effect": "Allow", "Principal": {"AWS": ROOT}, "Action": "kms:Describe*"}], ["tick", "plan_report"]),
+        ([{"Effect": "Allow", "Principal": {"AWS": [TICK, PLAN]}, "Action": "KMS:decrypt"}], ["plan_report"]),
+        ([{"Effect": "Deny", "Principal": {"AWS": ROOT}, "Action": "kms:*"}], ["tick", "plan_report"]),
+        ([{"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "*"}], ["tick", "plan_report"]),
+    ],
+)
+def test_given_a_key_policy_when_judged_then_it_must_leave_the_use_to_iam_or_name_the_roles(
+    statements: Any, left_out: list[str]
+) -> None:
+    found = list(judge_policy(KEY, {"Statement": statements}, ROLE_ARNS))
+    assert len(found) == bool(left_out)
+    for each in found:
+        assert each.found.endswith(f"the roles of {', '.join(left_out)}")
