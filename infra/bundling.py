@@ -14,15 +14,12 @@ from pathlib import Path
 
 from infra.bytecode import compile_site, compiler
 from infra.overlay import Overlay
-from infra.rules_package import RulesPackage
+from infra.rules_package import NOT_DEPLOYED, RulesPackage
 from infra.sbom import SBOM_FILE, bill_of_materials
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE_SOURCE = PROJECT_ROOT / "rules_layer" / "trainguard"
 BUILD_FOLDER = PROJECT_ROOT / "build" / "layers"
-
-COMMAND_LINE = ("cli", "local", "compatible", "config", "__main__.py")
-"""What of the package only the command line uses: no function imports it, and its changes deploy nothing."""
 
 _MADE_BY = ("bundling.py", "bytecode.py", "compile_all.py", "pyodide.mjs", "sbom.py", "../pyproject.toml")
 _UNUSED_FOLDERS = ("tests", "f2py", "__pycache__")
@@ -147,7 +144,7 @@ def _source_files() -> list[Path]:
         for file in files
         if "__pycache__" not in file.parts
         and file.suffix != ".pyc"
-        and file.relative_to(PACKAGE_SOURCE).parts[0] not in COMMAND_LINE
+        and file.relative_to(PACKAGE_SOURCE).parts[0] not in NOT_DEPLOYED
     )
 
 

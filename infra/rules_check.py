@@ -6,7 +6,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING
 
-from infra.rules_package import LAYER_PACKAGES
+from infra.rules_package import LAYER_PACKAGES, NOT_DEPLOYED
 from trainguard.rules.extension import rules_of
 from trainguard.rules.registry import RESERVED_NAMES
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-_LEFT_OUT = ("trainguard.cli", "trainguard.compatible", "trainguard.config", "trainguard.local")
+_LEFT_OUT = tuple(f"trainguard.{name}" for name in NOT_DEPLOYED if not name.endswith(".py"))
 
 
 class _LayerOnly(MetaPathFinder):

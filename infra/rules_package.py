@@ -29,6 +29,9 @@ LAYER_PACKAGES = (
 )
 """What the layer holds beside the standard library."""
 
+NOT_DEPLOYED = ("cli", "local", "compatible", "config", "testing", "__main__.py")
+"""What of the package no function imports: the command line and the kit for tests. Its changes deploy nothing."""
+
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 5_000_000
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")

@@ -19,11 +19,16 @@ class HostMemoryParameters(RuleParameters, frozen=True, kw_only=True):
 
 
 class HostMemoryState(msgspec.Struct, array_like=True):
-    """How many snapshots were seen, how many of the newest ones were over the threshold, and the highest of all."""
+    """What is kept of a node between two minutes.
+
+    ``points`` counts the snapshots seen, ``run`` the newest ones that are over the threshold. ``highest`` is the
+    highest sample of all, ``longest`` the longest run that the newest minute was a part of.
+    """
 
     points: int = 0
     run: int = 0
     highest: float = 0.0
+    longest: int = 0
 
 
 class HostMemory(SystemRule[HostMemoryParameters, HostMemoryState]):
@@ -43,32 +48,34 @@ class HostMemory(SystemRule[HostMemoryParameters, HostMemoryState]):
         return 0
 
     def observe(self, state: HostMemoryState, minute: NodeMinute, parameters: HostMemoryParameters) -> None:
-        """Count the newest snapshots that are over the threshold; those without a sample say nothing."""
+        """Count snapshots over the threshold in a row, across minutes; those without a sample say nothing."""
         used = minute.snapshots.host_memory
         used = used[~np.isnan(used)]
         if used.size == 0:
             return
         state.points += int(used.size)
         state.highest = max(state.highest, float(used.max()))
-        below = np.flatnonzero(used <= parameters.threshold)
-        state.run = state.run + int(used.size) if below.size == 0 else int(used.size - 1 - below[-1])
+        ends = np.flatnonzero(np.concatenate(([True], used <= parameters.threshold, [True])))
+        runs = np.diff(ends) - 1
+        runs[0] += state.run
+        state.run, state.longest = int(runs[-1]), int(runs.max())
 
     def judge(self, state: HostMemoryState, view: NodeView, parameters: HostMemoryParameters) -> Judgement:
-        """Compare the run with the patience."""
+        """Compare the longest run with the patience."""
         if state.points == 0:
             return Judgement(Status.WAITING_FOR_DATA, f"no memory samples of {view.node} yet.")
-        minutes = state.run * view.interval_s / 60.0
+        minutes = state.longest * view.interval_s / 60.0
         reason = (
             f"{view.node} has been over {parameters.threshold:g} % of its memory for {minutes:.1f} min "
             f"(highest so far {state.highest:.1f} %)."
         )
-        fired = state.run >= parameters.patience
+        fired = state.longest >= parameters.patience
         return Judgement(
             Status.FIRED if fired else Status.OK,
             reason,
             measured=state.highest,
             threshold=parameters.threshold,
             data_points=state.points,
-            patience=f"{state.run}/{parameters.patience}",
+            patience=f"{state.longest}/{parameters.patience}",
             advice="Load less ahead, or take an instance with more memory." if fired else None,
         )

@@ -51,6 +51,25 @@ class RuleLoadError(RuleConfigError):
         return self
 
 
+class SyntheticJobError(TrainGuardError):
+    """A synthetic job of `trainguard.testing` that cannot be made as asked for; ``field`` is what of it is wrong."""
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(f"synthetic job: {field} is {value!r}, expected {expected}")
+
+
+class SyntheticRunError(TrainGuardError):
+    """The engine failed while it ran a rule over a synthetic job: a defect of TrainGuard, and none of the rule."""
+
+    def __init__(self, rule: str, reasons: Sequence[str]) -> None:
+        self.rule = rule
+        self.reasons = tuple(reasons)
+        super().__init__(f"the engine failed while {rule} ran: {'; '.join(reasons)}")
+
+
 class ParameterFileError(TrainGuardError):
     """A file of rule parameters that cannot be read as such."""
 

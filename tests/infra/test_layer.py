@@ -10,6 +10,7 @@ import pytest
 
 from infra import bundling, overlay
 from infra.bundling import PROJECT_ROOT, BundlingError, find_uv, layer_folder
+from infra.rules_package import NOT_DEPLOYED
 
 _LIMIT_MB = 65
 
@@ -44,7 +45,7 @@ def test_given_the_layer_when_listed_then_it_holds_the_rules_and_the_pinned_depe
 def test_given_the_layer_when_listed_then_the_command_line_is_not_in_it(site: Path) -> None:
     held = {entry.name for entry in (site / "trainguard").iterdir()}
     assert {"rules", "engine", "adapters", "pricing", "__init__.py"} <= held
-    assert not held & set(bundling.COMMAND_LINE)
+    assert not held & set(NOT_DEPLOYED)
     assert (site / "trainguard" / "pricing" / "prices.json").exists()
 
 

@@ -1,0 +1,156 @@
+"""A deployment in memory that runs one rule: the evaluator, the tick and the stores, on a clock that the kit moves."""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine import evaluate, summary
+from trainguard.engine.batch import BatchProcessor
+from trainguard.engine.doorbells import Message, encode_task
+from trainguard.engine.moments import iso_time
+from trainguard.engine.plan import RulePlan, only, plan_rules
+from trainguard.engine.tick import Tick
+from trainguard.ports import Timing, TrainingJobDescription
+from trainguard.records import JobRecord, JobStatus, RuleRow
+from trainguard.rules.protocol import RuleParameters
+from trainguard.testing.job import SyntheticJob
+from trainguard.testing.objects import JobObject, objects_of
+from trainguard.testing.watched import Watch
+
+BUCKET = "profiles"
+NAME = "synthetic-job"
+_TICK_S = 60
+_AFTER_THE_END_S = 900
+_MOST_DELAY_S = 150.0
+_TWICE = 0.2
+
+
+class Deployment:
+    """Runs a rule over a job, minute by minute.
+
+    Parameters
+    ----------
+    watch : Watch
+        The rule.
+    parameters : RuleParameters
+        In force on the job.
+    job : SyntheticJob
+    seed : int or None
+        None lets messages arrive at once and in order. A number draws delays and repeats from it: messages overtake
+        one another, and some come twice.
+    """
+
+    def __init__(self, watch: Watch, parameters: RuleParameters, job: SyntheticJob, *, seed: int | None) -> None:
+        self._watch = watch
+        self._parameters = parameters
+        self._job = job
+        self._random = None if seed is None else random.Random(seed)  # noqa: S311 -- draws a test's delays, no secret
+        self._world = MemoryWorld()
+        self._now = float(job.start)
+        self._queue: list[tuple[float, int, Message]] = []
+        self._sent = 0
+
+    def run(self, *, ended: bool) -> None:
+        """Let the job write what it writes, and end where ``ended`` says so; evaluate all of it."""
+        services = self._world.services
+        timing = Timing(now=lambda: self._now, pause=lambda _: None, has_time=lambda: True)
+        with self._rule_in_engine():
+            batches, tick = BatchProcessor(services=services, timing=timing), Tick(services=services, timing=timing)
+            self._describe(JobStatus.IN_PROGRESS)
+            *written, end = objects_of(self._job, NAME)
+            objects = [*written, end] if ended else written
+            until = int(end.at) + _AFTER_THE_END_S
+            for minute in range(self._job.start, until + _TICK_S, _TICK_S):
+                for item in objects:
+                    if minute - _TICK_S < item.at <= minute:
+                        self._appear(item, is_end=item is end)
+                self._deliver(minute, batches)
+                tick.run()
+                self._take_tasks()
+
+    @property
+    def rows(self) -> tuple[RuleRow, ...]:
+        """The rule's rows: the job's, then those of its nodes."""
+        name = self._watch.rule.name
+        rows = (row for row in self._world.rows.of_job(NAME) if row.rule == name)
+        return tuple(sorted(rows, key=lambda row: (row.node is not None, row.node or "")))
+
+    @property
+    def alerts(self) -> tuple[dict[str, object], ...]:
+        """What alerts were started with, in the order of their starts."""
+        return tuple(self._world.executions.started.values())
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What failed in the engine itself, which nothing that a rule does should make fail."""
+        counted = {"evaluation_failures", "tick_failures", "port_failures"}
+        return tuple(str(each.where.get("reason")) for each in self._world.journal.entries if each.what in counted)
+
+    @contextmanager
+    def _rule_in_engine(self) -> Iterator[None]:
+        """Let the engine plan this rule in place of all."""
+
+        def plan(job: JobRecord) -> RulePlan:
+            return only(plan_rules(replace(job, rule_settings={})), self._watch.copy(), self._parameters)
+
+        with patch.object(evaluate, "plan_rules", plan), patch.object(summary, "plan_rules", plan):
+            yield
+
+    def _describe(self, status: JobStatus) -> None:
+        job = self._job
+        self._world.training_jobs.set(
+            TrainingJobDescription(
+                job=NAME,
+                arn=f"arn:aws:sagemaker:eu-west-1:111122223333:training-job/{NAME}",
+                status=status,
+                secondary_status=None,
+                instance_type=job.instance_type,
+                instance_count=job.nodes,
+                created_at=job.start - 60.0,
+                started_at=float(job.start),
+                ended_at=job.start + job.duration_s if status.is_final else None,
+                profiling_interval_ms=round(job.interval_s * 1_000),
+                framework_profiling=bool(job.events),
+                tags={},
+                profile_uri=f"s3://{BUCKET}",
+            )
+        )
+
+    def _appear(self, item: JobObject, *, is_end: bool) -> None:
+        """Put an object into the bucket, and its message on the way."""
+        if is_end:
+            self._describe(JobStatus.COMPLETED)
+        self._world.objects.now = item.at
+        self._world.objects.put(BUCKET, item.key, item.body, "application/json")
+        detail = {"bucket": {"name": BUCKET}, "object": {"key": item.key}}
+        body = json.dumps({"source": "aws.s3", "time": iso_time(item.at), "detail": detail})
+        self._send(body, item.at + self._delay())
+        if self._random is not None and self._random.random() < _TWICE:
+            self._send(body, item.at + self._delay())
+
+    def _delay(self) -> float:
+        return 0.0 if self._random is None else self._random.uniform(0.0, _MOST_DELAY_S)
+
+    def _send(self, body: str, at: float) -> None:
+        self._sent += 1
+        self._queue.append((at, self._sent, Message(f"m{self._sent}", body)))
+
+    def _deliver(self, until: int, batches: BatchProcessor) -> None:
+        """Deliver what has arrived by ``until``, and what that sends; move the clock."""
+        while due := sorted(entry for entry in self._queue if entry[0] <= until):
+            self._queue = [entry for entry in self._queue if entry[0] > until]
+            self._now = max(self._now, due[-1][0])
+            failed = set(batches.process([message for _, _, message in due]).failed)
+            again = [message for _, _, message in due if message.message_id in failed]
+            for message in again:
+                self._send(message.body, self._now + 2 * _TICK_S)
+            self._take_tasks()
+        self._now = max(self._now, float(until))
+
+    def _take_tasks(self) -> None:
+        for task in self._world.tasks.drain():
+            self._send(encode_task(task), self._now + 1.0)

@@ -1,0 +1,128 @@
+"""What a rule said of a synthetic job: its rows, its alerts, and what it raised."""
+
+from dataclasses import dataclass
+
+from trainguard.records import AlertKind, RuleRow, Severity, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert that people would get.
+
+    Attributes
+    ----------
+    kind : AlertKind
+        ``fire``; ``escalation`` when a finding grew graver; ``cleared`` when it is over.
+    at_s : float
+        Event time, seconds since the job's start.
+    node : str or None
+        None where the alert is about the whole job.
+    severity : Severity or None
+    reason : str
+        The rule's sentence.
+    advice : str or None
+    measured, threshold : float or None
+    """
+
+    kind: AlertKind
+    at_s: float
+    node: str | None
+    severity: Severity | None
+    reason: str
+    advice: str | None
+    measured: float | None
+    threshold: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rule said of a job; the checks return the outcome, or raise AssertionError and say what it said instead.
+
+    Attributes
+    ----------
+    rule : str
+    rows : tuple of RuleRow
+        The job's row first, then a row of each node where the rule judges nodes.
+    alerts : tuple of Alert
+        In the order in which they went out.
+    raised : tuple of BaseException
+        What the rule itself raised, each once, with its traceback.
+    """
+
+    rule: str
+    rows: tuple[RuleRow, ...]
+    alerts: tuple[Alert, ...]
+    raised: tuple[BaseException, ...]
+
+    @property
+    def row(self) -> RuleRow:
+        """The job's row."""
+        return self.rows[0]
+
+    @property
+    def fires(self) -> tuple[Alert, ...]:
+        """The alerts that say that the rule fired."""
+        return tuple(each for each in self.alerts if each.kind is AlertKind.FIRE)
+
+    @property
+    def fired(self) -> bool:
+        """Whether the rule fired, be it over since or not; AssertionError when it is in ERROR, which is no answer."""
+        self._check_no_error()
+        return bool(self.fires)
+
+    def row_of(self, node: str) -> RuleRow:
+        """Return a node's row; AssertionError when it has none."""
+        for row in self.rows:
+            if row.node == node:
+                return row
+        nodes = ", ".join(row.node for row in self.rows if row.node is not None) or "none"
+        raise AssertionError(f"{self.rule} has no row of {node}; it has rows of these nodes: {nodes}")
+
+    def assert_fired(self, *, node: str | None = None, times: int | None = None) -> "Outcome":
+        """Check that the rule fired: on ``node`` where given, and just as many ``times`` where given."""
+        self._check_no_error()
+        fired = self.row if node is None else self.row_of(node)
+        if fired.times_fired == 0:
+            raise AssertionError(f"{self.rule} did not fire{_on(node)}. {self._said()}")
+        if times is not None and fired.times_fired != times:
+            raise AssertionError(f"{self.rule} fired {fired.times_fired} times{_on(node)}, not {times}. {self._said()}")
+        return self
+
+    def assert_not_fired(self, *, node: str | None = None) -> "Outcome":
+        """Check that the rule judged the job, or the node, and never fired; a rule in ERROR has judged nothing."""
+        self._check_no_error()
+        quiet = self.row if node is None else self.row_of(node)
+        if quiet.times_fired:
+            raise AssertionError(f"{self.rule} fired{_on(node)}. {self._said()}")
+        return self
+
+    def assert_status(self, status: Status, *, node: str | None = None) -> "Outcome":
+        """Check what the row of the job, or of a node, says in the end."""
+        if status is not Status.ERROR:
+            self._check_no_error()
+        row = self.row if node is None else self.row_of(node)
+        if row.status is not status:
+            raise AssertionError(f"{self.rule} is {row.status.value}{_on(node)}, not {status.value}. {self._said()}")
+        return self
+
+    def assert_error(self, text: str) -> "Outcome":
+        """Check that the rule is in ERROR, for a reason that contains ``text``."""
+        reasons = [row.reason for row in self.rows if row.status is Status.ERROR]
+        if not any(text in reason for reason in reasons):
+            found = f"its errors: {reasons}" if reasons else f"it has no error. {self._said()}"
+            raise AssertionError(f"{self.rule} is not in ERROR for {text!r}; {found}")
+        return self
+
+    def _check_no_error(self) -> None:
+        failed = next((row for row in self.rows if row.status is Status.ERROR), None)
+        if failed is not None:
+            cause = self.raised[0] if self.raised else None
+            raise AssertionError(f"{self.rule} is in ERROR{_on(failed.node)}: {failed.reason}") from cause
+
+    def _said(self) -> str:
+        rows = (f"{row.node or 'the job'}: {row.status.value}, {row.reason}" for row in self.rows)
+        return "It says of " + " Of ".join(rows)
+
+
+def _on(node: str | None) -> str:
+    return "" if node is None else f" on {node}"
