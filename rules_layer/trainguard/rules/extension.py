@@ -48,6 +48,7 @@ _PLAIN = (
     msgspec.inspect.LiteralType,
 )
 _INTERVAL_S = 0.5
+_IMPORTABLE = "a class that can be imported from the working folder or Python's path, and made without arguments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def rule_named(place: str) -> AnyRule:
         rule = found() if isinstance(found, type) else found
     except (Exception, SystemExit) as fault:
         told = f"{type(fault).__name__}: {fault}"
-        raise RuleLoadError(place, "rule", told, "a class that can be imported and made without arguments") from fault
+        raise RuleLoadError(place, "rule", told, _IMPORTABLE) from fault
     check_rule(rule)
     return rule  # type: ignore[no-any-return]  # what a person names can be anything; it was checked
 
