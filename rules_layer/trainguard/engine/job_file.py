@@ -13,6 +13,7 @@ from trainguard.engine.registration import NAMESPACE, STOP_TAG
 from trainguard.errors import JobFileError, ObjectMissingError
 from trainguard.ports import Services, TrainingJobDescription
 from trainguard.records import OUTSIDE_ARN, JobStatus
+from trainguard.telemetry.assemble import SHORTEST_CONFIGURED_MS
 from trainguard.telemetry.keys import ProfileRoot
 
 MAX_BYTES = 64 * 1024
@@ -39,7 +40,7 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     instance_count: _Count | None = None
     started_at: _Time | None = None
     ended_at: _Time | None = None
-    profiling_interval_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] | None = None
+    profiling_interval_ms: Annotated[int, msgspec.Meta(ge=SHORTEST_CONFIGURED_MS, le=3_600_000)] | None = None
     framework_metrics: bool = False
     settings: dict[_Name, _Value] = msgspec.field(default_factory=dict)
     tags: dict[_Name, _Text] = msgspec.field(default_factory=dict)

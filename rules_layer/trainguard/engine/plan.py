@@ -22,6 +22,7 @@ from trainguard.rules.protocol import (
     SystemRule,
 )
 from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, RULE_NAMES, SYSTEM_RULES
+from trainguard.telemetry.assemble import SHORTEST_CONFIGURED_MS
 
 DEFAULT_INTERVAL_S = 0.5
 
@@ -80,7 +81,7 @@ def plan_rules(job: JobRecord, *, defaults: Defaults = "documented", prices: Pri
         parameters=parameters,
         faults=faults,
         episodes=job.episodes,
-        interval_s=DEFAULT_INTERVAL_S if interval_ms is None else interval_ms / 1_000.0,
+        interval_s=DEFAULT_INTERVAL_S if interval_ms is None else max(interval_ms, SHORTEST_CONFIGURED_MS) / 1_000.0,
         disabled=tuple(rule for rule in RULE_NAMES if rule not in invoked),
         prices=prices,
     )

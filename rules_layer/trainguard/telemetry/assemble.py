@@ -11,11 +11,13 @@ import msgspec
 import numpy as np
 
 from trainguard.telemetry.snapshots import FloatArray, IntArray, Snapshots
-from trainguard.telemetry.system import MAX_SERIES, Samples, Series, series_order
+from trainguard.telemetry.system import MAX_SERIES, SHORTEST_INTERVAL_S, Samples, Series, series_order
 
 SAMPLING_INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
+SHORTEST_CONFIGURED_MS = 100
+"""SageMaker takes no shorter interval; what a file or an item of an older version says below it counts as this."""
+
 _SNAP = 0.2
-_MIN_INTERVAL_S = 0.05
 _MAX_INTERVAL_S = 120.0
 
 
@@ -60,7 +62,7 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
     for interval_s in SAMPLING_INTERVALS_S:
         if abs(distance - interval_s) <= _SNAP * interval_s:
             return interval_s
-    return min(max(distance, _MIN_INTERVAL_S), _MAX_INTERVAL_S)
+    return min(max(distance, SHORTEST_INTERVAL_S), _MAX_INTERVAL_S)
 
 
 def extend_gpu_names(known: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
@@ -86,6 +88,7 @@ def assemble(
     gpu_names : tuple of str
         The node's GPUs: the columns of the result; must contain those of ``samples``.
     interval_s : float
+        A shorter one than ``SHORTEST_INTERVAL_S`` counts as that: it bounds how many snapshots an object can hold.
 
     Returns
     -------
@@ -94,7 +97,8 @@ def assemble(
     """
     if samples.times.size == 0:
         return complete([], gpu_names), open_snapshot
-    starts = _snapshot_starts(np.sort(samples.times, kind="stable"), open_snapshot, interval_s / 2.0)
+    half_s = max(interval_s, SHORTEST_INTERVAL_S) / 2.0
+    starts = _snapshot_starts(np.sort(samples.times, kind="stable"), open_snapshot, half_s)
     rows = np.maximum(np.searchsorted(starts, samples.times, side="right") - 1, 0)
     columns = _Columns.of(samples, rows, starts, gpu_names)
     if open_snapshot is not None:

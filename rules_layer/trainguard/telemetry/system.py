@@ -1,12 +1,14 @@
 """System metrics: JSON lines to samples.
 
-A fast path decodes the whole object at once, and is fastest where it has only dimensions that are known: those are not
+A fast path decodes many lines at once, and is fastest where they have only dimensions that are known: those are not
 made into new strings. Where that fails, each line is decoded alone, so that one bad line costs itself and no other.
-Whatever is not used is counted under the name of its fault.
+Whatever is not used is counted under the name of its fault. However an object was made, reading it takes little more
+memory than its text: pieces of it are decoded one after the other, names that have no place are not kept, and what
+would be too large a matrix of snapshots is refused.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -14,6 +16,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from trainguard.errors import TelemetryFormatError
 from trainguard.telemetry.snapshots import FloatArray, IntArray
 from trainguard.telemetry.unpack import UNREADABLE, printable, unpack
 
@@ -24,6 +27,18 @@ PERCENT_ROUNDING = 1.0
 
 MAX_SERIES = {"cpu": 1_024, "io_wait": 1_024, "gpu": 64, "gpu_memory": 64, "host_memory": 1, "network": 64}
 """No node has more; a hostile object must not grow the state of its node without bound."""
+
+SHORTEST_INTERVAL_S = 0.05
+"""Half of what the shortest configured interval is: no grid of snapshots is finer."""
+
+MAX_CELLS = 2_000_000
+"""Snapshots times series of one object: four times those of 192 cores and 16 GPUs in a minute at 100 ms."""
+
+_PIECE_BYTES = 4 * 1024 * 1024
+"""So much text is decoded at once: decoded, lines take many times their bytes."""
+
+_MOST_DIMENSIONS, _MOST_NAMES = 64, 4_096
+"""So many that have no place are remembered as such; any further one is looked at each time."""
 
 _DIMENSIONS = {
     "CPUUtilization": "cpu",
@@ -116,13 +131,14 @@ def read_system_object(key: str, body: bytes, *, node: str, minute: int) -> Samp
     Raises
     ------
     TelemetryFormatError
-        When nothing can be read of the object: it is larger than 64 MiB or a broken gzip stream.
+        When nothing can be read of the object: it is larger than 64 MiB or a broken gzip stream, or its samples have so
+        many series and times that they are no node's minute.
     """
     tally: Counter[str] = Counter()
     text = unpack(key, body, tally, mark=b"\n")
-    lines = _decode(text, tally)
-    tally["lines"] += len(lines)
-    return _columns(lines, node=node, minute=minute, tally=tally)
+    samples = _columns(text, node=node, minute=minute, tally=tally)
+    _check_size(key, samples)
+    return samples
 
 
 _DECODER = msgspec.json.Decoder(SystemLine)
@@ -151,16 +167,31 @@ def _decode_line_by_line(text: bytes, tally: Counter[str]) -> list[SystemLine]:
     return lines
 
 
-def _columns(lines: Sequence[SystemLine], *, node: str, minute: int, tally: Counter[str]) -> Samples:
-    foreign = len(lines) - [line.NodeId for line in lines].count(node)
-    if foreign:
-        lines = [line for line in lines if line.NodeId == node]
-        tally["wrong_node"] += foreign
+def _pieces(text: bytes) -> Iterator[bytes]:
+    """Yield the text in pieces that end where a line does."""
+    start = 0
+    while len(text) - start > _PIECE_BYTES and (end := text.find(b"\n", start + _PIECE_BYTES) + 1):
+        yield text[start:end]
+        start = end
+    yield text[start:] if start else text
+
+
+def _check_size(key: str, samples: Samples) -> None:
+    """Refuse samples that would make more snapshots of more series than a node's minute has."""
+    series = len(samples.table)
+    if samples.times.size * series <= MAX_CELLS:
+        return
+    most = np.unique(np.floor(samples.times / (SHORTEST_INTERVAL_S / 2.0))).size
+    if most * series > MAX_CELLS:
+        found = f"{series:,} series at {most:,} times"
+        raise TelemetryFormatError(key, f"{found}, expected one node's minute with at most {MAX_CELLS:,} values")
+
+
+def _columns(text: bytes, *, node: str, minute: int, tally: Counter[str]) -> Samples:
     columns = _SeriesColumns()
-    count = len(lines)
-    ids = np.fromiter([columns[line.Dimension][line.Name] for line in lines], np.int64, count)
-    times = np.fromiter([line.Timestamp for line in lines], np.float64, count)
-    values = np.fromiter([line.Value for line in lines], np.float64, count)
+    parts = [_arrays(_decode(piece, tally), columns, node, tally) for piece in _pieces(text)]
+    ids = np.concatenate([part[0] for part in parts])
+    times, values = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
     known = ids >= 0
     timely = (times >= minute - MINUTE_BEFORE_S) & (times <= minute + MINUTE_AFTER_S)
     largest = columns.largest()[ids]
@@ -177,6 +208,23 @@ def _columns(lines: Sequence[SystemLine], *, node: str, minute: int, tally: Coun
     return Samples(times, values, rank[ids], table, +tally)
 
 
+def _arrays(
+    lines: Sequence[SystemLine], columns: "_SeriesColumns", node: str, tally: Counter[str]
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return column, time and value of the node's lines, N each."""
+    tally["lines"] += len(lines)
+    foreign = len(lines) - [line.NodeId for line in lines].count(node)
+    if foreign:
+        lines = [line for line in lines if line.NodeId == node]
+        tally["wrong_node"] += foreign
+    count = len(lines)
+    return (
+        np.fromiter([columns[line.Dimension][line.Name] for line in lines], np.int64, count),
+        np.fromiter([line.Timestamp for line in lines], np.float64, count),
+        np.fromiter([line.Value for line in lines], np.float64, count),
+    )
+
+
 class _SeriesColumns(dict[str, "_DeviceColumns"]):
     """Gives each dimension of the lines, and then each device, its column; dicts, so that known ones cost a look-up."""
 
@@ -187,7 +235,8 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
 
     def __missing__(self, dimension: str) -> "_DeviceColumns":
         devices = _DeviceColumns(dimension, self)
-        self[dimension] = devices
+        if dimension in _DIMENSIONS or len(self) < _MOST_DIMENSIONS:
+            self[dimension] = devices
         return devices
 
     def admit(self, dimension: str, name: str | None) -> int:
@@ -225,7 +274,8 @@ class _DeviceColumns(dict[str | None, int]):
 
     def __missing__(self, name: str | None) -> int:
         column = self._columns.admit(self._dimension, name)
-        self[name] = column
+        if column >= 0 or len(self) < _MOST_NAMES:
+            self[name] = column
         return column
 
 

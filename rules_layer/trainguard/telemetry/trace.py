@@ -2,6 +2,9 @@
 
 The writer appends events as they end and closes the array on rotation, so an object may lack its closing bracket or end
 in the middle of an event: what is whole before that is used, and the rest counted.
+
+Where a number or a text belongs, a list or an object is not read: decoded it could take twenty times its bytes, and a
+small object could hold many. It counts as not there, in an event that is small enough to be looked at alone.
 """
 
 from collections import Counter
@@ -12,19 +15,24 @@ import msgspec
 from trainguard.errors import TelemetryFormatError
 from trainguard.telemetry.unpack import UNREADABLE
 
+MAX_EVENT_BYTES = 64 * 1024
+"""An event with lists or objects where none belong is looked at up to this size; a larger one is bad."""
+
+Scalar = int | float | str | bool | None
+
 
 class TraceArgs(msgspec.Struct, gc=False):
     """The arguments of an event that are used; their types vary from writer to writer."""
 
-    pid: Any = None
-    tid: Any = None
-    thread_id: Any = None
-    worker_id: Any = None
-    step_num: Any = None
-    num_workers: Any = None
-    pin_memory: Any = None
-    name: Any = None
-    start_time_since_epoch_in_micros: Any = None
+    pid: Scalar = None
+    tid: Scalar = None
+    thread_id: Scalar = None
+    worker_id: Scalar = None
+    step_num: Scalar = None
+    num_workers: Scalar = None
+    pin_memory: Scalar = None
+    name: Scalar = None
+    start_time_since_epoch_in_micros: Scalar = None
 
 
 class TraceEvent(msgspec.Struct, gc=False):
@@ -33,7 +41,7 @@ class TraceEvent(msgspec.Struct, gc=False):
     ph: str = ""
     name: str = ""
     pid: int | str = 0
-    tid: Any = None
+    tid: Scalar = None
     ts: float = 0.0
     dur: float = 0.0
     args: TraceArgs | None = None
@@ -50,6 +58,7 @@ class _RawTraceFile(msgspec.Struct):
 _ARRAY = msgspec.json.Decoder(list[TraceEvent])
 _RAW_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT = msgspec.json.Decoder(TraceEvent)
+_ANYTHING = msgspec.json.Decoder(dict[str, Any])
 _FILE = msgspec.json.Decoder(_TraceFile)
 _RAW_FILE = msgspec.json.Decoder(_RawTraceFile)
 _LIST_KEY = b'"traceEvents"'
@@ -88,7 +97,22 @@ def _decode_one_by_one(events: list[msgspec.Raw | bytes], tally: Counter[str]) -
     decoded: list[TraceEvent] = []
     for event in events:
         try:
-            decoded.append(_EVENT.decode(event))
+            decoded.append(_decode_event(event))
         except UNREADABLE:
             tally["bad_events"] += 1
     return decoded
+
+
+def _decode_event(event: msgspec.Raw | bytes) -> TraceEvent:
+    """Decode one event, without the lists and objects that stand where a number or a text belongs."""
+    try:
+        return _EVENT.decode(event)
+    except msgspec.ValidationError:
+        if len(memoryview(event)) > MAX_EVENT_BYTES:
+            raise
+    fields = _ANYTHING.decode(event)
+    if not isinstance(fields.get("tid"), Scalar):
+        del fields["tid"]
+    if isinstance(args := fields.get("args"), dict):
+        fields["args"] = {name: value for name, value in args.items() if isinstance(value, Scalar)}
+    return msgspec.convert(fields, TraceEvent)

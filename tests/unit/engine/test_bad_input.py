@@ -55,6 +55,17 @@ CASES = {
     "another minute": (VICTIM.body + line(Timestamp=MINUTE + 4_000.0), "times_outside_minute"),
     "a hundred GPUs": (VICTIM.body + b"".join(line(Name=f"gpu{each}") for each in range(100)), "too_many_series"),
     "lines without end": (b"{}\n" * 200_000, "bad_lines"),
+    "a grid without end": (
+        b"".join(
+            line(
+                Name=f"cpu{each}",
+                Dimension=("CPUUtilization", "I/OWaitPercentage")[each % 2],
+                Timestamp=MINUTE + each / 40,
+            )
+            for each in range(2_048)
+        ),
+        "bad_objects",
+    ),
 }
 
 

@@ -1,0 +1,158 @@
+"""A small object that was made to fill the evaluator: what reading and applying it takes stays bounded."""
+
+import gzip
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.errors import TelemetryFormatError
+from trainguard.records import JobRecord
+from trainguard.telemetry.assemble import assemble
+from trainguard.telemetry.framework import read_framework_object
+from trainguard.telemetry.system import Samples, Series, read_system_object
+from trainguard.timeline.axis import axis_for
+from trainguard.timeline.digest import NodeDigest
+
+MINUTE = 1_795_248_000
+MEGABYTE = 1_000_000
+MOST = 150 * MEGABYTE
+"""An evaluator has 1 GB, and reads one object at a time."""
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Return the most memory that was in use at once, in bytes, whether the work refuses or not."""
+    tracemalloc.start()
+    try:
+        work()
+    except TelemetryFormatError:
+        pass
+    finally:
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return most
+
+
+def sample(name: str, second: float, dimension: str = "CPUUtilization") -> bytes:
+    return b'{"Name":"%s","Dimension":"%s","Value":1,"NodeId":"algo-1","Timestamp":%.4f}\n' % (
+        name.encode(),
+        dimension.encode(),
+        MINUTE + second,
+    )
+
+
+def many_samples(count: int, series: int, dimensions: int = 1) -> bytes:
+    """Return samples 0.4 ms apart, each of the next series and dimension in turn."""
+    named = [f"CPUUtilization{number or ''}" for number in range(dimensions)]
+    return b"".join(
+        sample(f"cpu{number % series}", number * 0.0004, named[number % dimensions]) for number in range(count)
+    )
+
+
+def apply(body: bytes, interval_ms: int = 1) -> SystemStream:
+    """Read an object and apply it as the evaluator does, for a job that says how often it samples."""
+    job = JobRecord("job", "unknown:job", "profiles", "", profiling_interval_ms=interval_ms)
+    stream = SystemStream("algo-1", SystemState(), plan_rules(job))
+    stream.apply(read_system_object("the/key", body, node="algo-1", minute=MINUTE))
+    return stream
+
+
+ATTACKS = {
+    "as large a grid as is taken": lambda: many_samples(400_000, 250),
+    "no interval but the claimed one": lambda: sample("cpu0", 1.0) * 100_000 + many_samples(200_000, 400),
+    "the same in as large a grid as is taken": lambda: sample("cpu0", 1.0) * 100_000 + many_samples(200_000, 250),
+    "as many names": lambda: many_samples(200_000, 200_000),
+    "as many dimensions": lambda: many_samples(200_000, 1, 200_000),
+}
+
+
+@pytest.mark.parametrize("make", ATTACKS.values(), ids=ATTACKS.keys())
+def test_given_a_small_object_of_samples_without_end_when_applied_then_memory_stays_bounded(
+    make: Callable[[], bytes],
+) -> None:
+    packed = gzip.compress(make())
+    assert len(packed) < 4 * MEGABYTE
+    assert peak(lambda: apply(packed)) < MOST
+
+
+def test_given_few_samples_of_many_series_at_as_many_times_when_read_then_the_object_is_refused_with_its_size() -> None:
+    body = b"".join(sample(f"cpu{number}", number * 0.025) for number in range(1_024))
+    body += b"".join(sample(f"cpu{number}", number * 0.025, "I/OWaitPercentage") for number in range(1_024, 2_048))
+    with pytest.raises(
+        TelemetryFormatError, match=r"the/key.*2,048 series at 1,\d+ times, expected .* 2,000,000 values"
+    ):
+        read_system_object("the/key", body, node="algo-1", minute=MINUTE)
+
+
+def test_given_a_minute_of_the_largest_node_at_the_shortest_interval_when_applied_then_all_of_it_is_used() -> None:
+    times = [tick * 0.1 + jitter for tick in range(600) for jitter in (0.0, 0.012)]
+    body = b"".join(
+        sample(f"cpu{core}", times[2 * tick + core % 2], dimension)
+        for tick in range(0, 600, 2)
+        for core in range(192)
+        for dimension in ("CPUUtilization", "I/OWaitPercentage")
+    )
+    samples = read_system_object("the/key", body, node="algo-1", minute=MINUTE)
+    assert (samples.times.size, len(samples.table), +samples.tally) == (115_200, 384, {"lines": 115_200})
+
+
+def test_given_an_interval_of_a_microsecond_when_assembled_then_the_grid_is_no_finer_than_half_the_shortest() -> None:
+    times = np.linspace(0.0, 180.0, 100_000)
+    samples = Samples(times, np.ones(times.size), np.zeros(times.size, np.int64), (Series("gpu", "gpu0"),))
+    snapshots, _ = assemble(samples, None, gpu_names=("gpu0",), interval_s=1e-6)
+    assert 7_000 < len(snapshots) <= 7_200
+
+
+@pytest.mark.parametrize(("interval_ms", "interval_s"), [(-5, 0.1), (0, 0.1), (1, 0.1), (100, 0.1), (60_000, 60.0)])
+def test_given_any_stored_interval_when_rules_are_planned_then_it_is_at_least_the_shortest_that_sagemaker_takes(
+    interval_ms: int, interval_s: float
+) -> None:
+    job = JobRecord("job", "unknown:job", "profiles", "", profiling_interval_ms=interval_ms)
+    assert plan_rules(job).interval_s == interval_s
+
+
+def test_given_names_without_end_when_read_then_those_that_have_a_place_are_read_right() -> None:
+    refused = b"".join(sample(f"cpu{number}", 1.0) for number in range(10_000))
+    known = sample("cpu7", 2.0) + sample("MemoryUsedPercent", 2.0) + sample("MemoryUsedPercent", 3.0)
+    samples = read_system_object("the/key", refused + known, node="algo-1", minute=MINUTE)
+    assert samples.tally == {"lines": 10_003, "too_many_series": 10_000 - 1_024}
+    assert [series.kind for series in samples.table].count("host_memory") == 1
+    assert np.count_nonzero(samples.times == MINUTE + 2.0) == 2
+
+
+def test_given_an_object_of_several_pieces_when_read_then_it_is_as_if_it_were_one() -> None:
+    lines = [sample(f"cpu{number % 64}", number / 5_000) for number in range(100_000)]
+    lines[50_000] = b"no json\n"
+    samples = read_system_object("the/key", b"".join(lines), node="algo-1", minute=MINUTE)
+    assert samples.tally == {"lines": 99_999, "bad_lines": 1}
+    expected = [number / 5_000 for number in range(100_000) if number != 50_000]
+    np.testing.assert_allclose(samples.times - MINUTE, expected, atol=1e-3)
+
+
+TRACES = {
+    "lists where a number belongs": b'[{"ph":"X","name":"a","tid":[' + b"[]," * 8_000_000 + b"1]}]",
+    "many lists": b"[" + b'{"ph":"X","name":"a","args":{"pid":[%s1]}},' % (b"[]," * 2_000) * 2_000 + b"{}]",
+    "steps of as many names": b"["
+    + b",".join(b'{"ph":"X","name":"Step:ModeKeys%d","ts":%d,"dur":1}' % (number, number) for number in range(250_000))
+    + b"]",
+}
+
+
+@pytest.mark.parametrize("text", TRACES.values(), ids=TRACES.keys())
+def test_given_a_trace_made_to_fill_memory_when_read_then_it_stays_bounded(text: bytes) -> None:
+    packed = gzip.compress(text, 1)
+    assert len(packed) < 4 * MEGABYTE
+    assert peak(lambda: read_framework_object("the/key", packed, process="algo-1-7", end_us=MINUTE * 1_000_000)) < MOST
+
+
+def test_given_samples_made_to_fill_memory_when_digested_for_a_report_then_it_stays_bounded() -> None:
+    packed = gzip.compress(many_samples(200_000, 250))
+    axis = axis_for(MINUTE - 86_400.0, MINUTE + 86_400.0, 64)
+
+    def digest() -> None:
+        NodeDigest("algo-1", axis).add_samples(read_system_object("the/key", packed, node="algo-1", minute=MINUTE))
+
+    assert peak(digest) < MOST
