@@ -183,6 +183,8 @@ class NodeRecord:
 class RuleRow:
     """One item of RuleState: what a person reads about a rule on a job, or on one node of it.
 
+    ``quantity`` and ``unit`` say what ``measured`` and ``threshold`` are; None where nothing was measured, where a
+    number has no dimension, and in rows of earlier versions.
     ``severity``, ``advice``, ``affected_percent`` (of the judged time, or of the evaluations) and ``cost_lost`` are
     there while the rule has fired. ``wasted_percent``, the share of the paid time that the finding cost, all nodes
     together, stays when it is over; None where the rule cannot say. ``generation`` is that of the job's registration.
@@ -195,6 +197,8 @@ class RuleRow:
     reason: str
     measured: float | None = None
     threshold: float | None = None
+    quantity: str | None = None
+    unit: str | None = None
     worst: str | None = None
     data_points: int = 0
     patience: str | None = None

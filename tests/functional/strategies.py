@@ -98,6 +98,8 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
         reason=draw(texts),
         measured=draw(st.none() | floats),
         threshold=draw(st.none() | floats),
+        quantity=draw(st.none() | texts),
+        unit=draw(st.none() | texts),
         worst=draw(st.none() | texts),
         data_points=draw(integers),
         patience=draw(st.none() | texts),

@@ -227,8 +227,14 @@ def test_given_no_rows_when_listed_then_there_are_none(world: World) -> None:
 def test_given_a_published_row_when_read_in_the_console_then_a_person_understands_it(
     moto_world: MotoUnderTest,
 ) -> None:
-    row = replace(_row(1_700_000_000.25), measured=0.1 + 0.2, threshold=70, parameters={"patience": 500, "dry": True})
-    row = replace(row, severity=Severity.HIGH, advice="Prefetch.", affected_percent=75.5)
+    row = replace(
+        _row(1_700_000_000.25),
+        measured=0.1 + 0.2,
+        threshold=70,
+        quantity="p95",
+        parameters={"patience": 500, "dry": True},
+    )
+    row = replace(row, unit="%", severity=Severity.HIGH, advice="Prefetch.", affected_percent=75.5)
     moto_world.rows.publish([replace(row, cost_lost="about USD 12.40 of 20.10 so far", wasted_percent=61.7)])
     assert moto_world.row("job", RULE) == {
         "TrainingJobName": {"S": "job"},
@@ -238,6 +244,8 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
         "Reason": {"S": "p95 is 23 %."},
         "Measured": {"N": "0.30000000000000004"},
         "Threshold": {"N": "70"},
+        "Quantity": {"S": "p95"},
+        "Unit": {"S": "%"},
         "Severity": {"S": "high"},
         "Advice": {"S": "Prefetch."},
         "AffectedPercent": {"N": "75.5"},

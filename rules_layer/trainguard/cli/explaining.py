@@ -15,7 +15,6 @@ from trainguard.engine.replays import replayed_job
 from trainguard.errors import UnknownNameError
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Severity, Status
-from trainguard.rules.low_gpu_utilization import IDLE_FINDING_S
 from trainguard.rules.registry import spec_of
 
 _MEANINGS = {
@@ -178,7 +177,7 @@ def explain(
         **{name: getattr(row, name) for name in _OF_ROW},
         meaning=_OVER if row.status is Status.OK and has_fired(row) else _MEANINGS[row.status],
         fires_when=condition(rule, values),
-        comparison=comparison(row, values),
+        comparison=comparison(row),
         patience=patience_of(row, plan.interval_s if known.active else None),
         evaluated_through=iso(row.evaluated_through),
         fired_at=iso(row.fired_at),
@@ -223,11 +222,11 @@ def condition(rule: str, values: Mapping[str, Value]) -> str:
     return spec.condition.format_map(shown)
 
 
-def comparison(row: RuleRow, values: Mapping[str, Value]) -> str | None:
+def comparison(row: RuleRow) -> str | None:
     """Say what was measured, against what; None where nothing was."""
     if row.measured is None:
         return None
-    what, unit = measured_as(row, values)
+    what, unit = _measured_as(row)
     written = _FIXED_UNITS.get(unit, f" {unit}")
     said = f"{told_number(row.measured)}{written}" + (f" ({what})" if what else "")
     if row.threshold is None:
@@ -236,18 +235,12 @@ def comparison(row: RuleRow, values: Mapping[str, Value]) -> str | None:
     return f"{said}, {side} the threshold of {told_number(row.threshold)}{written}"
 
 
-def measured_as(row: RuleRow, values: Mapping[str, Value]) -> tuple[str | None, str]:
-    """Say what a rule's measure is, and its unit; two rules measure one thing or another, told by the threshold."""
-    if row.rule == "LowGPUUtilization" and row.threshold != values.get("threshold_p95"):
-        if row.threshold == values.get("threshold_p5"):
-            return "5th percentile of GPU utilization", "%"
-        if row.threshold == IDLE_FINDING_S / 60.0:
-            return "time without a GPU in use", "min"
-    by_time = row.measured is not None and not row.measured.is_integer()
-    if row.rule == "StepOutlier" and by_time and row.threshold == values.get("slow_share"):
-        return "time lost in slow steps", "%"
+def _measured_as(row: RuleRow) -> tuple[str | None, str]:
+    """Return what a row's measure is, and its unit; a row of an earlier version says it if its rule has but one."""
     measures = spec_of(row.rule).measures
-    return (measures[0].what, measures[0].unit) if measures else (None, "")
+    if row.quantity is None and row.unit is None and len(measures) == 1:
+        return measures[0].what, measures[0].unit
+    return row.quantity, row.unit or ""
 
 
 def _done(of_job: StoredRow | None) -> Done | None:

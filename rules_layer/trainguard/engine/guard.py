@@ -16,7 +16,7 @@ import numpy as np
 from trainguard.errors import RuleLoadError
 from trainguard.records import Status
 from trainguard.rules.extension import is_custom
-from trainguard.rules.judgement import IdleNode, Judgement
+from trainguard.rules.judgement import IdleNode, Judgement, Measure
 from trainguard.rules.protocol import Rule
 
 TEXT_LENGTH = 1_000
@@ -62,6 +62,7 @@ def admitted(rule: str, judgement: Any) -> Judgement:
         patience=_text(rule, "patience", judgement.patience, NAME_LENGTH),
         measured=_number(rule, "measured", judgement.measured),
         threshold=_number(rule, "threshold", judgement.threshold),
+        measure=_measure(rule, judgement.measure),
         affected_share=_share(rule, "affected_share", judgement.affected_share),
         wasted_share=_share(rule, "wasted_share", judgement.wasted_share),
         confidence=_share(rule, "confidence", judgement.confidence),
@@ -75,6 +76,15 @@ def _text(rule: str, field: str, value: Any, longest: int) -> str | None:
     if value is not None and not isinstance(value, str):
         raise RuleLoadError(rule, field, value, "a text")
     return None if value is None else value[:longest]
+
+
+def _measure(rule: str, value: Any) -> Measure | None:
+    if value is None:
+        return None
+    if not isinstance(value, Measure):
+        raise RuleLoadError(rule, "measure", value, "a Measure or None")
+    what, unit = (_text(rule, "measure", each, NAME_LENGTH) or "" for each in (value.what, value.unit))
+    return Measure(what, unit)
 
 
 def _number(rule: str, field: str, value: Any) -> float | None:

@@ -12,6 +12,7 @@ from trainguard.engine.slots import Verdict, shown_status
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.pricing.cost import Account
 from trainguard.records import RuleRow, Status
+from trainguard.rules.registry import spec_of
 
 LONGEST_NAME = 200
 
@@ -41,6 +42,7 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
     a row must not flap under the reader's eyes.
     """
     judgement, episode = verdict.judgement, verdict.episode
+    measure = spec_of(verdict.rule).measure_of(judgement)
     status, reason = shown_status(verdict), judgement.reason
     if finding is None and (episode.times_fired or status is Status.FIRED):
         finding = finding_of(verdict, context.account)
@@ -57,6 +59,8 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         reason=one_line(reason, LONGEST_SENTENCE),
         measured=judgement.measured,
         threshold=judgement.threshold,
+        quantity=None if measure is None else _plain(measure.what, LONGEST_NAME),
+        unit=None if measure is None else _plain(measure.unit or None, LONGEST_NAME),
         worst=_plain(judgement.worst, LONGEST_NAME),
         data_points=judgement.data_points,
         patience=_plain(judgement.patience, LONGEST_NAME),

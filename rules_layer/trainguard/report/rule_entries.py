@@ -12,11 +12,8 @@ from trainguard.report.document import Parameter, RuleEntry
 from trainguard.report.judged import JudgedJob
 from trainguard.report.recommendations import recommendation
 from trainguard.report.words import shown_time
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.registry import ALL_RULES, spec_of
-from trainguard.rules.step_outlier import StepOutlier
 
-PERCENT, MINUTES = "%", "min"
 DECIMALS = 6
 """Of the numbers shown: microseconds of a time; what lies beyond is rounding of the clocks."""
 
@@ -34,19 +31,6 @@ def rule_entries(judged: JudgedJob) -> list[RuleEntry]:
     return [_entry(verdict, severities.get(verdict.rule), judged) for verdict in sorted(judged.verdicts, key=place)]
 
 
-def unit_of(verdict: Verdict) -> str | None:
-    """Return the unit of what a rule measured; two rules measure either of two things."""
-    if verdict.judgement.measured is None:
-        return None
-    details = _details_of_worst(verdict)
-    if verdict.rule == LowGPUUtilization.name and "finding" in details:
-        return MINUTES
-    if verdict.rule == StepOutlier.name and _by_time(details):
-        return PERCENT
-    measure = spec_of(verdict.rule).measure_of(verdict.judgement)
-    return (measure.unit or None) if measure is not None else None
-
-
 def changed_parameters(plan: RulePlan, rule: str) -> list[str]:
     """Return the names of the parameters that are not the documented default."""
     parameters, default = plan.parameters.get(rule), _DEFAULTS.get(rule)
@@ -58,6 +42,7 @@ def changed_parameters(plan: RulePlan, rule: str) -> list[str]:
 
 def _entry(verdict: Verdict, severity: str | None, judged: JudgedJob) -> RuleEntry:
     judgement, episode = verdict.judgement, verdict.episode
+    measure = spec_of(verdict.rule).measure_of(judgement)
     parameters: dict[str, Parameter] = parameters_shown(judged.plan, verdict.rule)
     return RuleEntry(
         rule=verdict.rule,
@@ -67,7 +52,7 @@ def _entry(verdict: Verdict, severity: str | None, judged: JudgedJob) -> RuleEnt
         recommendation=recommendation(verdict, judged),
         measured=_rounded(judgement.measured),
         threshold=_rounded(judgement.threshold),
-        unit=unit_of(verdict),
+        unit=(measure.unit or None) if measure is not None else None,
         worst=judgement.worst,
         times_fired=episode.times_fired,
         violations=episode.violations,
@@ -77,19 +62,6 @@ def _entry(verdict: Verdict, severity: str | None, judged: JudgedJob) -> RuleEnt
         changed=changed_parameters(judged.plan, verdict.rule),
         details=_rounded(judgement.details),
     )
-
-
-def _details_of_worst(verdict: Verdict) -> Mapping[str, Any]:
-    details = verdict.judgement.details
-    of_node = details.get((verdict.judgement.worst or "").partition("/")[0])
-    return of_node if isinstance(of_node, Mapping) else details
-
-
-def _by_time(details: Mapping[str, Any]) -> bool:
-    """Tell whether slow steps fire for the time that they cost and not for their number."""
-    series = details.get("series") or [{}]
-    worst = series[0]
-    return bool(worst.get("fired")) and worst["number_of_outliers"] <= worst["plausible_outliers"]
 
 
 def _rounded(value: Any) -> Any:

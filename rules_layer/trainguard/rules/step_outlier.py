@@ -158,6 +158,7 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
             f"{reason}.",
             measured=worst.slow_share if by_time else float(worst.outliers),
             threshold=parameters.slow_share if by_time else float(worst.plausible),
+            measure=LOST_TIME if by_time else OUTLIERS,
             worst=worst.label,
             data_points=sum(verdict.series.steps for verdict in verdicts),
             advice=_advice(worst, state) if worst.fired else None,

@@ -14,9 +14,13 @@ from trainguard.cli.names import ALL_RULE_NAMES
 from trainguard.errors import UnknownNameError
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, Status
+from trainguard.rules.judgement import Measure
+from trainguard.rules.low_gpu_utilization import IDLE_TIME, P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
+from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
 
 __all__ = ["deployed"]
+LOW = "LowGPUUtilization"
 READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
 
@@ -169,21 +173,24 @@ def test_given_a_replay_when_explained_then_its_settings_are_no_tags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "measured", "threshold", "said"),
+    ("rule", "measure", "measured", "threshold", "said"),
     [
-        ("LowGPUUtilization", 4.0, 10.0, "4 % (5th percentile of GPU utilization), below the threshold of 10 %"),
-        ("LowGPUUtilization", 31.5, 20.0, "31.5 min (time without a GPU in use), above the threshold of 20 min"),
-        ("StepOutlier", 16.7, 10.0, "16.7 % (time lost in slow steps), above the threshold of 10 %"),
-        ("StepOutlier", 11.0, 10.0, "11 steps (beyond the limit), above the threshold of 10 steps"),
-        ("LoadBalancing", 0.5, 0.5, "0.5 (Jensen-Shannon distance), at the threshold of 0.5"),
-        ("LoadBalancing", 0.31, 0.5, "0.31 (Jensen-Shannon distance), below the threshold of 0.5"),
-        ("ProfilerReport", 2.0, None, "2 (rules that have fired)"),
+        (LOW, P5, 4.0, 10.0, "4 % (5th percentile of GPU utilization), below the threshold of 10 %"),
+        (LOW, IDLE_TIME, 31.5, 20.0, "31.5 min (time without a GPU in use), above the threshold of 20 min"),
+        ("StepOutlier", LOST_TIME, 16.7, 10.0, "16.7 % (time lost in slow steps), above the threshold of 10 %"),
+        ("StepOutlier", OUTLIERS, 11.0, 10.0, "11 steps (beyond the limit), above the threshold of 10 steps"),
+        ("StepOutlier", None, 11.0, 10.0, "11, above the threshold of 10"),
+        ("Dataloader", None, 75.0, 70.0, "75 % (data loaders of the node's cores), above the threshold of 70 %"),
+        ("LoadBalancing", None, 0.5, 0.5, "0.5 (Jensen-Shannon distance), at the threshold of 0.5"),
+        ("LoadBalancing", None, 0.31, 0.5, "0.31 (Jensen-Shannon distance), below the threshold of 0.5"),
+        ("ProfilerReport", None, 2.0, None, "2 (rules that have fired)"),
     ],
 )
-def test_given_a_rule_with_its_measure_when_explained_then_the_unit_and_the_side_are_right(
-    rule: str, measured: float, threshold: float | None, said: str
+def test_given_a_row_that_says_its_measure_or_is_of_an_earlier_version_when_explained_then_no_unit_is_guessed(
+    rule: str, measure: Measure | None, measured: float, threshold: float | None, said: str
 ) -> None:
-    assert of_row(row(rule, measured=measured, threshold=threshold)).comparison == said
+    told: dict[str, Any] = {} if measure is None else {"quantity": measure.what, "unit": measure.unit}
+    assert of_row(row(rule, measured=measured, threshold=threshold, **told)).comparison == said
 
 
 def test_given_a_node_when_explained_then_its_row_is_told_with_the_fire_of_the_job() -> None:

@@ -148,8 +148,10 @@ def test_given_rules_that_explain_each_other_when_ranked_then_no_one_explains_it
 
 
 def own(name: str, *explains: Symptom, symptom: Symptom | None = None) -> RuleSpec:
-    said = {"looks_at": "a fan", "fires_when": "it stands", "condition": "it stands"}
-    return RuleSpec(name=name, explains=explains, symptom=symptom, **said)
+    stands = "it stands"
+    return RuleSpec(
+        name=name, looks_at="a fan", fires_when=stands, condition=stands, explains=explains, symptom=symptom
+    )
 
 
 def test_given_a_rule_of_ones_own_that_names_a_reason_when_ranked_then_the_symptoms_rule_need_not_know_it(

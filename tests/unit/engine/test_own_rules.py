@@ -16,6 +16,7 @@ from trainguard.engine.session import ITEM_CAP_BYTES
 from trainguard.engine.system_stream import SystemState
 from trainguard.records import JobRecord, JobStatus, NodeKey, RuleRow, Status
 from trainguard.rules.extension import STATE_CAP_BYTES
+from trainguard.rules.judgement import Measure
 from trainguard.state.codec import decode_state, encode_state
 
 UPLOADS = uploads()
@@ -99,6 +100,8 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
         (OwnRule(judging=saying(status="FINE")), "status is 'FINE'"),
         (OwnRule(judging=saying(idle_node="sometimes")), "idle_node is 'sometimes'"),
         (OwnRule(judging=saying(pooled=(1, 2, 3))), "pooled is (1, 2, 3)"),
+        (OwnRule(judging=saying(measured=3.0, measure="rpm")), "a Measure or None"),
+        (OwnRule(judging=saying(measured=3.0, measure=Measure("speed", cast(str, 7)))), "measure is 7"),
         (OwnRule(judging=saying(details={"a": object()})), "what JSON can hold"),
         (OwnRule(judging=saying(details={"a": "b" * 9_000})), "at most 8,192"),
         (OwnRule(clear=fail), "gpu9"),
@@ -165,12 +168,17 @@ def test_given_rules_at_their_limit_when_the_job_runs_then_its_items_stay_under_
     assert not [name for name in record.counters if name.startswith("degraded")]
 
 
+LONG = Measure("q" * 500, "u" * 500)
+
+
 def test_given_long_sentences_when_told_then_the_row_has_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
-    deploy(monkeypatch, OwnRule(judging=saying(reason="r" * 5_000, worst="w" * 500, patience="p" * 500)))
+    texts = {"reason": "r" * 5_000, "worst": "w" * 500, "patience": "p" * 500}
+    deploy(monkeypatch, OwnRule(judging=saying(**texts, measured=1.0, measure=LONG)))
     told = row(deliver(Network(), UPLOADS[:20]), "OwnRule#algo-1")
     assert told.reason.startswith("r" * 1_000)
     assert len(told.reason) < 1_100
     assert (told.worst, told.patience) == ("w" * 120, "p" * 120)
+    assert (told.quantity, told.unit) == ("q" * 120, "u" * 120)
 
 
 def changed(network: Network, edit: Callable[[SystemState], None]) -> None:

@@ -12,6 +12,9 @@ from trainguard.engine.slots import Verdict
 from trainguard.records import JobRecord, Status
 from trainguard.report.document import RuleEntry
 from trainguard.report.rule_entries import rule_entries
+from trainguard.rules.judgement import Measure
+from trainguard.rules.low_gpu_utilization import IDLE_TIME, P5
+from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
 
 
 def entry(verdict: Verdict, job: JobRecord = JOB, node: Node | None = None, **settings: str) -> RuleEntry:
@@ -52,27 +55,23 @@ def test_given_verdicts_when_listed_then_findings_are_first_by_rank_and_the_othe
 
 
 @pytest.mark.parametrize(
-    ("rule", "details", "unit"),
+    ("rule", "measure", "unit"),
     [
-        ("LowGPUUtilization", {"algo-1": {"gpus": {}}}, "%"),
-        ("LowGPUUtilization", {"algo-1": {"finding": "idle"}}, "min"),
-        ("LowGPUUtilization", {"algo-1": {}, "algo-2": {"finding": "idle"}}, "%"),
-        ("MaxInitializationTime", {}, "min"),
-        ("GPUMemoryIncrease", {}, "percentage points"),
-        ("LoadBalancing", {}, None),
-        ("Dataloader", {}, "%"),
-        ("StepOutlier", {"algo-1": {"series": []}}, "steps"),
-        ("StepOutlier", {"algo-1": {"series": [(True, 30, 10)]}}, "steps"),
-        ("StepOutlier", {"algo-1": {"series": [(True, 3, 10)]}}, "%"),
-        ("StepOutlier", {"algo-1": {"series": [(False, 3, 10)]}}, "steps"),
+        ("LowGPUUtilization", None, "%"),
+        ("LowGPUUtilization", P5, "%"),
+        ("LowGPUUtilization", IDLE_TIME, "min"),
+        ("MaxInitializationTime", None, "min"),
+        ("GPUMemoryIncrease", None, "percentage points"),
+        ("LoadBalancing", None, None),
+        ("Dataloader", None, "%"),
+        ("StepOutlier", OUTLIERS, "steps"),
+        ("StepOutlier", LOST_TIME, "%"),
+        ("OwnRule", None, None),
+        ("OwnRule", Measure("speed of the fan", "rpm"), "rpm"),
     ],
 )
-def test_given_a_measure_when_listed_then_it_has_its_unit(rule: str, details: dict[str, Any], unit: str | None) -> None:
-    names = ("fired", "number_of_outliers", "plausible_outliers")
-    for node in details.values():
-        if "series" in node:
-            node["series"] = [dict(zip(names, each, strict=True)) for each in node["series"]]
-    verdict = fired(rule, measured=5.0, threshold=10.0, worst="algo-1/gpu0", details=details)
+def test_given_a_measure_when_listed_then_it_has_its_unit(rule: str, measure: Measure | None, unit: str | None) -> None:
+    verdict = fired(rule, measured=5.0, threshold=10.0, worst="algo-1/gpu0", measure=measure)
     assert entry(verdict).unit == unit
     assert entry(saying(verdict, measured=None)).unit is None
 

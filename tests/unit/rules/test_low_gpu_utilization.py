@@ -6,7 +6,7 @@ import pytest
 from tests.unit.rules.node_replay import NODE, NodeSeries, Replay, node_minutes, replay, series
 from trainguard.errors import RuleConfigError
 from trainguard.records import Status
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.low_gpu_utilization import IDLE_TIME, P5, P95, LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.telemetry.snapshots import FloatArray
 
 RULE = LowGPUUtilization()
@@ -86,13 +86,13 @@ def test_given_one_low_gpu_of_four_when_it_fires_then_the_reason_has_its_numbers
         "gpu2 on algo-1: 95 % of the last 500 points (250 s) are at or below 31 % (threshold 70 %), "
         "for 1,080 points (9 min)."
     )
-    assert (fire.worst, fire.measured, fire.threshold) == ("gpu2", 31.0, 70.0)
+    assert (fire.worst, fire.measured, fire.threshold, fire.measure) == ("gpu2", 31.0, 70.0, P95)
 
 
 def test_given_fluctuation_when_it_fires_then_measured_is_the_fifth_percentile() -> None:
     result = judge(series(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0)), closed=False)
 
-    assert (result.last.measured, result.last.threshold) == (0.0, 10.0)
+    assert (result.last.measured, result.last.threshold, result.last.measure) == (0.0, 10.0, P5)
     assert "idlest 5 % at or below 0 % (threshold 10 %)" in result.last.reason
 
 
@@ -345,6 +345,7 @@ def test_given_a_node_that_hangs_when_it_fires_then_the_idle_time_is_the_waste()
     assert hung.wasted_share == hung.affected_share == pytest.approx(29.0 / 60.0)
     assert unused.wasted_share == pytest.approx(29.0 / 30.0)
     assert (hung.idle_node, unused.idle_node) == ("idle", "never used")
+    assert (hung.measure, unused.measure) == (IDLE_TIME, IDLE_TIME)
     assert (
         hung.advice
         == "Check whether the job hangs on algo-1, and stop it if it does: 29 min were paid for without use."

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, TRAIN, VIEW, batches, folded, judge, slow_every, steady
 from trainguard.records import Status
-from trainguard.rules.step_outlier import StepOutlierParameters
+from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS, StepOutlierParameters
 from trainguard.rules.step_series import MAX_SERIES
 from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.steps import StepBatch
@@ -39,6 +39,7 @@ def test_given_one_slow_step_in_60_when_judged_then_its_outliers_are_too_many(co
     assert judgement.measured is not None
     assert judgement.threshold is not None
     assert judgement.measured > judgement.threshold
+    assert judgement.measure == OUTLIERS
     assert judgement.worst == "algo-1-905 TRAIN"
 
 
@@ -48,6 +49,7 @@ def test_given_one_slow_step_in_20_when_none_can_be_an_outlier_then_the_time_the
     assert judgement.status is Status.FIRED
     assert judgement.details["series"][0]["number_of_outliers"] == 0
     assert judgement.measured == pytest.approx(16.7, abs=0.7)
+    assert judgement.measure == LOST_TIME
     assert judgement.threshold == 10.0
 
 
