@@ -101,7 +101,7 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
         (OwnRule(judging=saying(idle_node="sometimes")), "idle_node is 'sometimes'"),
         (OwnRule(judging=saying(pooled=(1, 2, 3))), "pooled is (1, 2, 3)"),
         (OwnRule(judging=saying(measured=3.0, measure="rpm")), "a Measure or None"),
-        (OwnRule(judging=saying(measured=3.0, measure=Measure("speed", cast(str, 7)))), "measure is 7"),
+        (OwnRule(judging=saying(measured=3.0, measure=Measure("speed", cast("str", 7)))), "measure is 7"),
         (OwnRule(judging=saying(details={"a": object()})), "what JSON can hold"),
         (OwnRule(judging=saying(details={"a": "b" * 9_000})), "at most 8,192"),
         (OwnRule(clear=fail), "gpu9"),
