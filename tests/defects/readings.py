@@ -70,7 +70,7 @@ class Documented:
 
     def details(self, rule: str, node: str | None = None) -> Any:
         """Return the rule's details, of one node where that is given."""
-        details = self.verdicts[rule].judgement.details
+        details = self.verdicts[rule].judgement.plain_details
         return details if node is None else details[node]
 
     def counters(self, node: str, stream: Stream) -> Mapping[str, int]:

@@ -69,7 +69,7 @@ def test_given_any_node_when_the_state_is_stored_after_every_minute_then_nothing
         assert stored == msgspec.msgpack.encode(held)
         assert rule.judge(restored, minute.view, parameters) == judgement
         assert stored == msgspec.msgpack.encode(held), "judging must not change the state"
-        assert b"NaN" not in msgspec.json.encode(judgement.details)
+        assert b"NaN" not in msgspec.json.encode(judgement.plain_details)
 
 
 process_steps = st.lists(st.lists(st.integers(1_000, 3_000_000), min_size=1, max_size=60), min_size=1, max_size=8)

@@ -34,7 +34,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         worst=_worst(node, worst.judgement.worst),
         data_points=sum(each.judgement.data_points for each in verdicts.values()),
         affected_share=worst.affected_share,
-        details={name: dict(verdicts[name].judgement.details) for name in sorted(verdicts)},
+        details={name: verdicts[name].judgement.details for name in sorted(verdicts)},
     )
     reach = Reach(_affected(verdicts, len(nodes)), len(nodes), _wasted_nodes(verdicts, len(nodes)))
     episode = _episode([each.episode for each in verdicts.values()])

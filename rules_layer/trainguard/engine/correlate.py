@@ -123,7 +123,7 @@ def _with_framework(verdict: Verdict, compared: dict[str, Any]) -> Verdict:
     advice = judgement.advice
     if judgement.status is Status.FIRED and (grown := _most_grown(compared)):
         advice = f"{advice} {grown}" if advice else grown
-    details = {**judgement.details, "framework": compared}
+    details = {**judgement.plain_details, "framework": compared}
     return replace(verdict, judgement=replace(judgement, details=details, advice=advice))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from trainguard.errors import RuleLoadError
 from trainguard.records import Status
+from trainguard.rules.details import Details
 from trainguard.rules.extension import is_custom
 from trainguard.rules.judgement import IdleNode, Judgement, Measure
 from trainguard.rules.protocol import Rule
@@ -119,7 +120,7 @@ def _pooled(rule: str, value: Any) -> tuple[int, int] | None:
 def _details(rule: str, details: Any) -> Mapping[str, Any]:
     """Return details as JSON has them: what cannot be written there would keep the whole report from being made."""
     try:
-        body = msgspec.json.encode(details)
+        body = msgspec.json.encode(details.plain() if isinstance(details, Details) else details)
     except (TypeError, ValueError, OverflowError, RecursionError) as fault:
         raise RuleLoadError(rule, "details", f"{type(fault).__name__}: {fault}", "what JSON can hold") from fault
     if len(body) > DETAILS_BYTES:

@@ -31,7 +31,7 @@ def _managed(verdict: Verdict, plan: RulePlan) -> dict[str, Any]:
     return {
         "RuleTriggered": verdict.episode.times_fired,
         "Violations": verdict.episode.violations,
-        "Details": verdict.judgement.details,
+        "Details": verdict.judgement.plain_details,
         "Datapoints": verdict.judgement.data_points,
         "RuleParameters": parameters_text(verdict.rule, parameters_shown(plan, verdict.rule)),
     }

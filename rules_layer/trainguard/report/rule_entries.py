@@ -60,7 +60,7 @@ def _entry(verdict: Verdict, severity: str | None, judged: JudgedJob) -> RuleEnt
         fired_at=shown_time(episode.fired_at),
         parameters=parameters,
         changed=changed_parameters(judged.plan, verdict.rule),
-        details=_rounded(judgement.details),
+        details=_rounded(judgement.plain_details),
     )
 
 

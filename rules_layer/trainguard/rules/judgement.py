@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trainguard.records import Status
+from trainguard.rules.details import Details, plain
 
 IdleNode = Literal["never used", "idle"]
 
@@ -25,7 +26,8 @@ class Judgement:
     ``reason`` is one sentence with the job's own numbers, and ``advice`` one on what to do about it, with them too;
     a judgement that has not fired needs none. ``worst`` names the series or process that is worst, for example
     ``gpu3``. ``measure`` says what ``measured`` and ``threshold`` are where that is not the first of the rule's
-    measures. ``details`` goes into the report's JSON as it is (finite numbers, strings, lists, dicts).
+    measures. ``details`` goes into the report's JSON: of one node, or of a job that of nodes by their names; a rule of
+    a deployment's own may give finite numbers, strings, lists and dicts as they are.
 
     ``affected_share`` is the share, 0 to 1, of the judged time in which the condition was seen; None leaves it to the
     share of evaluations in violation. ``wasted_share`` is the share, 0 to 1, of the node's paid time since the job's
@@ -49,4 +51,9 @@ class Judgement:
     pooled: tuple[int, int] | None = None
     confidence: float | None = None
     idle_node: IdleNode | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Details | Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def plain_details(self) -> dict[str, Any]:
+        """The details as JSON has them."""
+        return plain(self.details)

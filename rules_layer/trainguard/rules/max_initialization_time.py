@@ -40,7 +40,7 @@ class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True)
 
 def _loss_from_now(judgement: Judgement) -> Loss | None:
     """Return that no node does anything until the first step; nothing once it was seen."""
-    return None if judgement.details.get("step_seen") else Loss(1.0, "until the first step")
+    return None if judgement.plain_details.get("step_seen") else Loss(1.0, "until the first step")
 
 
 SPEC = RuleSpec(

@@ -89,8 +89,8 @@ def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> Judg
 def test_given_a_fired_bottleneck_when_a_phase_grows_with_it_then_details_and_advice_say_so() -> None:
     judgement = correlated([120, 0], verdict(Status.FIRED), plan())
 
-    assert judgement.details["judged"] == 240
-    assert judgement.details["framework"]["minutes_with_bottlenecks"] == 1
+    assert judgement.plain_details["judged"] == 240
+    assert judgement.plain_details["framework"]["minutes_with_bottlenecks"] == 1
     assert judgement.advice == (
         "Add workers. DataLoaderIter takes 90 % of the processes' time in minutes with bottlenecks and 5 % in those "
         "without."
@@ -101,7 +101,7 @@ def test_given_a_rule_that_has_not_fired_when_correlated_then_it_gets_details_an
     judgement = correlated([120, 0], verdict(Status.OK, None), plan())
 
     assert judgement.advice is None
-    assert "framework" in judgement.details
+    assert "framework" in judgement.plain_details
 
 
 @pytest.mark.parametrize("bottlenecked", [[0, 120], [120, 120]])
@@ -113,4 +113,4 @@ def test_given_another_rule_alone_when_the_overview_does_not_run_then_nothing_is
     alone = plan(ProfilerReport_rule_to_invoke="CPUBottleneck")
     assert "OverallFrameworkMetrics" not in alone.node_rules
 
-    assert "framework" not in correlated([120, 0], verdict(Status.FIRED), alone).details
+    assert "framework" not in correlated([120, 0], verdict(Status.FIRED), alone).plain_details

@@ -41,7 +41,7 @@ class Played:
         return [at for at, said in zip(self.points, self.judgements, strict=True) if said.status is Status.FIRED]
 
     def kinds(self, gpu: str = "gpu0") -> set[str | None]:
-        said = (each.details[gpu]["kind"] for each in self.judgements if gpu in each.details)
+        said = (each.plain_details[gpu]["kind"] for each in self.judgements if gpu in each.plain_details)
         return {kind for kind in said if kind is not None}
 
 

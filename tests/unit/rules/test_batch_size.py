@@ -96,7 +96,7 @@ def test_given_a_gpu_that_was_never_active_when_judged_then_it_does_not_count() 
     result = judge(series(gpu, gpu_memory=np.full((90, 2), 90.0) * [0.2, 1.0], interval_s=60.0), A_POINT_A_MINUTE)
 
     assert result.first_fire is not None
-    assert "gpu1" not in result.last.details
+    assert "gpu1" not in result.last.plain_details
 
 
 def test_given_points_about_patience_when_judged_then_it_warms_up_until_there_are_more() -> None:
@@ -160,7 +160,7 @@ def test_given_a_late_onset_when_it_fires_then_the_affected_share_is_that_of_the
 def test_given_kept_points_when_judged_then_the_boxes_whiskers_lie_within_their_own_data() -> None:
     memory = training(30.0, 20.0, seed=5)
 
-    details = judge(series(training(30.0, 60.0), gpu_memory=memory), closed=False).last.details
+    details = judge(series(training(30.0, 60.0), gpu_memory=memory), closed=False).last.plain_details
 
     newest = memory[-500:]
     p25, p50, p75, p95 = np.quantile(newest, [0.25, 0.5, 0.75, 0.95])
@@ -175,7 +175,7 @@ def test_given_kept_points_when_judged_then_the_boxes_whiskers_lie_within_their_
 def test_given_utilization_that_changed_when_judged_then_its_box_is_of_all_kept_points() -> None:
     values = np.concatenate([training(30.0, LARGE), training(6.0, SMALL)])
 
-    box = judge(series(values), closed=False).last.details["gpu0"]
+    box = judge(series(values), closed=False).last.plain_details["gpu0"]
 
     assert box["p50"] == np.quantile(values, 0.5)
     assert box["window_p95"] == pytest.approx(np.quantile(values[-500:], 0.95))

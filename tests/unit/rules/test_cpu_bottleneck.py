@@ -46,7 +46,7 @@ def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(
 
     result = judge(series(gpu, cpu=HOT, interval_s=60.0), closed=False)
 
-    assert (result.last.details["bottlenecked"], result.last.details["judged"]) == (60 + more_hits, 120)
+    assert (result.last.plain_details["bottlenecked"], result.last.plain_details["judged"]) == (60 + more_hits, 120)
     assert result.last.status is status
 
 
@@ -60,7 +60,7 @@ def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck
 ) -> None:
     phases = node((1.0, BUSY, COOL), (10.0, utilization, cpu), (1.0, BUSY, COOL), interval_s=60.0)
 
-    assert judge(phases).last.details["bottlenecked"] == hits
+    assert judge(phases).last.plain_details["bottlenecked"] == hits
 
 
 def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_patience() -> None:
@@ -74,8 +74,8 @@ def test_given_start_up_and_tail_with_a_hot_cpu_when_judged_then_they_are_left_o
     result = judge(node((15.5, 0.0, HOT), (10.0, BUSY, COOL), (15.0, 0.0, HOT)))
 
     assert result.first_fire is None
-    assert result.last.details["judged"] == 120
-    assert result.last.details["bottlenecked"] == 0
+    assert result.last.plain_details["judged"] == 120
+    assert result.last.plain_details["bottlenecked"] == 0
 
 
 def test_given_a_stalled_loader_when_the_gpu_resumes_then_the_pause_counts_and_not_before() -> None:
@@ -83,8 +83,8 @@ def test_given_a_stalled_loader_when_the_gpu_resumes_then_the_pause_counts_and_n
     resumed = judge(node((10.0, BUSY, COOL), (15.0, 0.0, HOT), (1.0, BUSY, COOL)), closed=False)
 
     assert stalled.first_fire is None
-    assert stalled.last.details["bottlenecked"] == 0
-    assert resumed.last.details["bottlenecked"] == 180
+    assert stalled.last.plain_details["bottlenecked"] == 0
+    assert resumed.last.plain_details["bottlenecked"] == 180
     assert resumed.last.status is Status.FIRED
 
 
@@ -92,7 +92,7 @@ def test_given_pauses_with_a_calm_cpu_when_judged_then_they_are_no_bottleneck() 
     result = judge(node((10.0, BUSY, COOL), (15.0, 0.0, COOL), (5.0, BUSY, COOL)))
 
     assert result.last.status is Status.OK
-    assert result.last.details["low_gpu_utilization"] == 180
+    assert result.last.plain_details["low_gpu_utilization"] == 180
 
 
 def test_given_a_fault_late_in_a_long_job_when_it_has_lasted_16_minutes_then_the_recent_window_fires() -> None:
@@ -105,8 +105,8 @@ def test_given_a_fault_late_in_a_long_job_when_it_has_lasted_16_minutes_then_the
     assert result.first_fire is not None
     assert result.first_fire > healthy + 15.0
     assert "points of the last 30 min on algo-1" in result.last.reason
-    assert result.last.details["share_percent"] < 10.0
-    assert result.last.affected_share == result.last.details["share_percent"] / 100.0
+    assert result.last.plain_details["share_percent"] < 10.0
+    assert result.last.affected_share == result.last.plain_details["share_percent"] / 100.0
 
 
 def test_given_few_points_after_a_gap_when_they_are_all_bottlenecks_then_the_recent_window_stays_silent() -> None:
@@ -117,7 +117,7 @@ def test_given_few_points_after_a_gap_when_they_are_all_bottlenecks_then_the_rec
 
     result = judge(series(gpu, cpu=cpu, interval_s=5.0))
 
-    assert result.last.details["recent_share_percent"] > 50.0
+    assert result.last.plain_details["recent_share_percent"] > 50.0
     assert result.first_fire is None
 
 
@@ -126,7 +126,7 @@ def test_given_eight_gpus_when_half_of_them_are_low_then_it_is_a_bottleneck(low_
     gpu = np.full((21, 8), BUSY)
     gpu[1:, :low_gpus] = 0.0
 
-    assert judge(series(gpu, cpu=HOT, interval_s=60.0)).last.details["bottlenecked"] == hits
+    assert judge(series(gpu, cpu=HOT, interval_s=60.0)).last.plain_details["bottlenecked"] == hits
 
 
 def test_given_gpus_that_were_never_active_when_the_fraction_is_taken_then_they_do_not_count() -> None:
@@ -134,7 +134,7 @@ def test_given_gpus_that_were_never_active_when_the_fraction_is_taken_then_they_
     gpu[:, :4] = BUSY
     gpu[1:, 0] = 0.0
 
-    assert judge(series(gpu, cpu=HOT, interval_s=60.0)).last.details["bottlenecked"] == 0
+    assert judge(series(gpu, cpu=HOT, interval_s=60.0)).last.plain_details["bottlenecked"] == 0
 
 
 def test_given_snapshots_without_cpu_or_gpu_samples_when_counted_then_they_are_not_judged() -> None:
@@ -142,7 +142,7 @@ def test_given_snapshots_without_cpu_or_gpu_samples_when_counted_then_they_are_n
     gpu[10:14] = np.nan
     cpu[20:23] = np.nan
 
-    assert judge(series(gpu, cpu=cpu, interval_s=60.0)).last.details["judged"] == 30 - 4 - 3
+    assert judge(series(gpu, cpu=cpu, interval_s=60.0)).last.plain_details["judged"] == 30 - 4 - 3
 
 
 def test_given_a_gpu_that_appears_later_when_counted_then_it_joins_the_fraction() -> None:
@@ -152,8 +152,8 @@ def test_given_a_gpu_that_appears_later_when_counted_then_it_joins_the_fraction(
 
     result = judge(series(gpu, cpu=HOT, interval_s=60.0), CPUBottleneckParameters(gpu_fraction=1.0))
 
-    assert result.last.details["bottlenecked"] == 0
-    assert result.last.details["judged"] == 20
+    assert result.last.plain_details["bottlenecked"] == 0
+    assert result.last.plain_details["judged"] == 20
 
 
 def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
@@ -178,7 +178,7 @@ def test_given_a_fire_when_read_then_the_reason_has_the_jobs_own_numbers() -> No
 def test_given_more_bottlenecks_than_are_kept_when_listed_then_the_newest_32_remain() -> None:
     result = judge(starved(60.0, 0.6), closed=False)
 
-    listed = result.last.details["bottlenecks"]
+    listed = result.last.plain_details["bottlenecks"]
     assert len(listed) == 32
     assert [item["time"] for item in listed] == sorted(item["time"] for item in listed)
     assert listed[-1]["time"] > JOB_START + 58 * 60.0

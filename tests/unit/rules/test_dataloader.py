@@ -81,7 +81,7 @@ def test_given_loaders_about_the_thresholds_when_judged_then_only_beyond_them_it
 
     assert judgement.status is status
     assert judgement.measured == pytest.approx(100.0 * loaders / cores)
-    assert judgement.details["algo-1"]["dataloaders"] == loaders
+    assert judgement.plain_details["algo-1"]["dataloaders"] == loaders
 
 
 @pytest.mark.parametrize(("count", "status"), [(9, Status.WARMING_UP), (10, Status.WARMING_UP), (11, Status.FIRED)])
@@ -106,14 +106,14 @@ def test_given_an_even_number_of_seconds_when_the_median_lies_between_two_counts
 
     judgement = judge(read(events))
 
-    assert judgement.details["algo-1"]["dataloaders"] == 5.5
+    assert judgement.plain_details["algo-1"]["dataloaders"] == 5.5
     assert judgement.status is Status.FIRED
 
 
 def test_given_loaders_that_take_turns_when_all_were_set_up_then_all_count() -> None:
     events = [setup(8), *(each for second in range(20) for each in fetches(second, [second % 8]))]
 
-    assert judge(read(events)).details["algo-1"]["dataloaders"] == 8
+    assert judge(read(events)).plain_details["algo-1"]["dataloaders"] == 8
 
 
 def test_given_fetches_of_the_training_process_when_counted_then_it_is_no_loader() -> None:
@@ -150,7 +150,7 @@ def test_given_fetches_by_the_training_process_when_they_name_their_workers_then
         events.insert(0, setup(None))
 
     process = "algo-1-905" if known_by == "key" else "algo-1-0"
-    assert judge(read(events, process=process)).details["algo-1"]["dataloaders"] == 6
+    assert judge(read(events, process=process)).plain_details["algo-1"]["dataloaders"] == 6
 
 
 def test_given_a_workers_own_timeline_when_read_then_it_is_no_training_process_and_its_life_no_fetch() -> None:
@@ -160,7 +160,7 @@ def test_given_a_workers_own_timeline_when_read_then_it_is_no_training_process_a
 
     judgement = judge(read(seconds_of(6)), life)
 
-    details = judgement.details["algo-1"]
+    details = judgement.plain_details["algo-1"]
     assert (details["dataloaders"], details["training_processes"]) == (6, 1)
     assert details["dataloading_time"]["p95"] == pytest.approx(0.01, rel=0.01)
     assert details["dataloading_time"]["count"] == 66
@@ -185,7 +185,7 @@ def test_given_two_nodes_when_judged_then_each_against_its_own_cores_and_the_wor
     judgement = RULE.judge(job(states), DEFAULTS)
 
     assert (judgement.status, judgement.worst, judgement.measured) == (Status.FIRED, "algo-2", 25.0)
-    assert set(judgement.details) == {"algo-1", "algo-2"}
+    assert set(judgement.plain_details) == {"algo-1", "algo-2"}
 
 
 def test_given_a_training_process_that_has_ended_when_another_goes_on_then_it_no_longer_counts() -> None:
@@ -193,7 +193,7 @@ def test_given_a_training_process_that_has_ended_when_another_goes_on_then_it_no
 
     judgement = judge(read(seconds_of(6), process="algo-1-1"), read(later, process="algo-1-2"))
 
-    assert judgement.details["algo-1"]["dataloaders"] == 6
+    assert judgement.plain_details["algo-1"]["dataloaders"] == 6
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 6), (6, 4)])
@@ -221,7 +221,10 @@ def test_given_too_few_when_it_fires_then_the_advice_has_the_jobs_own_numbers() 
     )
     assert judgement.affected_share == 1.0
     assert judgement.wasted_share is None
-    assert (judgement.details["algo-1"]["num_workers"], judgement.details["algo-1"]["pin_memory"]) == (2, False)
+    assert (judgement.plain_details["algo-1"]["num_workers"], judgement.plain_details["algo-1"]["pin_memory"]) == (
+        2,
+        False,
+    )
 
 
 def test_given_too_many_when_it_fires_then_the_advice_is_to_lower_them() -> None:
@@ -246,9 +249,9 @@ def test_given_tensorflow_iterators_when_judged_then_times_are_given_and_nothing
         "count; its pipeline does not prefetch."
     )
     assert plain.advice == "End the tf.data pipeline with prefetch(tf.data.AUTOTUNE)."
-    assert plain.details["algo-1"]["prefetch"] is False
-    assert plain.details["algo-1"]["tensorflow_time"]["p50"] == pytest.approx(0.2, rel=0.01)
-    assert prefetching.details["algo-1"]["prefetch"] is True
+    assert plain.plain_details["algo-1"]["prefetch"] is False
+    assert plain.plain_details["algo-1"]["tensorflow_time"]["p50"] == pytest.approx(0.2, rel=0.01)
+    assert prefetching.plain_details["algo-1"]["prefetch"] is True
     assert prefetching.advice is None
 
 

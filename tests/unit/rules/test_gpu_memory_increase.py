@@ -72,7 +72,7 @@ def test_given_memory_that_increases_when_replayed_then_it_fires_soon_after_and_
 
     assert begins_h * HOUR < result.fired_at[0] <= (begins_h + within_h) * HOUR
     first = result.judgements[result.points.index(result.fired_at[0])]
-    assert first.details["gpu0"]["kind"] == kind
+    assert first.plain_details["gpu0"]["kind"] == kind
 
 
 def test_given_a_jump_when_it_fires_then_reason_and_advice_have_its_numbers() -> None:
@@ -93,7 +93,7 @@ def test_given_a_jump_when_it_fires_then_reason_and_advice_have_its_numbers() ->
 def test_given_a_steep_ramp_when_it_fires_then_it_is_told_as_growth_and_not_as_a_jump() -> None:
     result = play(windows(20, 32, 44, 56, 68), interval_s=9.0)
 
-    assert result.last.details["gpu0"]["kind"] == "jump"
+    assert result.last.plain_details["gpu0"]["kind"] == "jump"
     assert result.last.reason == (
         "gpu0 on algo-1: memory activity grows from window to window: over the last window of 180 s its floor is 68 %, "
         "24 percentage points (threshold 10) above the highest mean of any window before, 44 %."
@@ -151,7 +151,7 @@ def test_given_a_late_rise_when_it_fires_then_the_reason_says_since_when() -> No
     levels = [30.0] * 60 + [32.0, 34.0, 36.0, 38.0, 39.0, 40.0, 41.0]
     result = play(windows(*levels, parameters=hourly), hourly, interval_s=180.0, a_minute=1)
 
-    assert result.last.details["gpu0"]["kind"] == "late"
+    assert result.last.plain_details["gpu0"]["kind"] == "late"
     assert result.last.reason == (
         "gpu0 on algo-1: memory activity grows: its floor of 41 % is 11 percentage points (threshold 10) above the "
         "highest until 19 h ago."
@@ -235,7 +235,7 @@ def test_given_several_gpus_that_jump_when_judged_then_the_worst_speaks_and_all_
 
     assert (result.last.worst, result.last.measured) == ("gpu1", 35.0)
     assert result.last.reason.endswith("2 GPUs of algo-1 show an increase.")
-    assert {gpu: each["kind"] for gpu, each in result.last.details.items()} == {
+    assert {gpu: each["kind"] for gpu, each in result.last.plain_details.items()} == {
         "gpu0": "jump",
         "gpu1": "jump",
         "gpu2": None,
@@ -253,7 +253,7 @@ def test_given_details_when_judged_then_quantiles_are_of_the_newest_window_and_t
     newest = np.arange(20.0) + 30.0
     memory = np.concatenate([np.full(20, 95.0), windows(40, 40, 40, 40)[20:], newest])
 
-    details = play(memory).last.details["gpu0"]
+    details = play(memory).last.plain_details["gpu0"]
 
     p25, p50, p75 = np.quantile(newest, (0.25, 0.5, 0.75))
     assert details["gpu_max"] == 95.0

@@ -45,7 +45,7 @@ def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck
 ) -> None:
     phases = node((1.0, BUSY, 0.0), (10.0, utilization, wait), (1.0, BUSY, 0.0), interval_s=60.0)
 
-    assert judge(phases).last.details["bottlenecked"] == hits
+    assert judge(phases).last.plain_details["bottlenecked"] == hits
 
 
 @pytest.mark.parametrize(("hits", "status"), [(500, Status.OK), (501, Status.FIRED)])
@@ -69,11 +69,11 @@ def test_given_a_download_before_training_and_an_upload_after_it_when_judged_the
     result = judge(node((15.5, 0.0, READING), (10.0, BUSY, 1.0), (15.0, 0.0, READING)))
 
     assert result.first_fire is None
-    assert (result.last.details["judged"], result.last.details["bottlenecked"]) == (1_200, 0)
+    assert (result.last.plain_details["judged"], result.last.plain_details["bottlenecked"]) == (1_200, 0)
 
 
 def test_given_minutes_without_io_wait_samples_when_counted_then_they_are_not_judged() -> None:
-    assert judge(node((2.0, 20.0, 1.0), (20.0, 20.0, np.nan))).last.details["judged"] == 240
+    assert judge(node((2.0, 20.0, 1.0), (20.0, 20.0, np.nan))).last.plain_details["judged"] == 240
 
 
 def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -> None:
@@ -90,5 +90,5 @@ def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -
     assert result.last.affected_share == pytest.approx(0.6)
     assert result.last.pooled == (1_800, 3_000)
     assert result.last.wasted_share == pytest.approx(0.6 * (1.0 - WAITING / 100.0))
-    listed = result.last.details["bottlenecks"]
+    listed = result.last.plain_details["bottlenecks"]
     assert (len(listed), listed[-1]["io_wait_max"], listed[-1]["gpus_low"]) == (32, READING, 1)

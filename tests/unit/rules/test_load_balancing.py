@@ -83,8 +83,8 @@ def test_given_a_gpu_always_at_100_and_one_at_0_when_judged_then_nothing_is_lost
     result = judge(node_of(np.full(500, 100.0), np.full(500, 0.0)))
 
     assert result.last.measured == pytest.approx(MAX_DISTANCE)
-    assert result.last.details["workloads"]["gpu0"] == [0] * 50 + [500]
-    assert result.last.details["means"] == {"gpu0": 100.0, "gpu1": 0.0}
+    assert result.last.plain_details["workloads"]["gpu0"] == [0] * 50 + [500]
+    assert result.last.plain_details["means"] == {"gpu0": 100.0, "gpu1": 0.0}
 
 
 @pytest.mark.parametrize(("gap", "fires"), [(9.0, False), (10.0, True)])
@@ -134,8 +134,8 @@ def test_given_a_gpu_that_appears_late_when_it_has_too_few_points_then_the_other
     result = judge(node_of(work(900, 90.0), work(900, 90.0, seed=1), late))
 
     assert result.last.status is Status.OK
-    assert sorted(result.last.details["means"]) == ["gpu0", "gpu1"]
-    assert sum(result.last.details["workloads"]["gpu2"]) == 400
+    assert sorted(result.last.plain_details["means"]) == ["gpu0", "gpu1"]
+    assert sum(result.last.plain_details["workloads"]["gpu2"]) == 400
 
 
 def test_given_one_gpu_when_judged_then_it_does_not_apply_and_says_why() -> None:
@@ -157,8 +157,8 @@ def test_given_many_gpus_when_judged_then_only_the_pairs_that_are_apart_and_the_
     equal = judge(node_of(*(work(500, 90.0, seed=seed) for seed in range(4))))
     one_low = judge(node_of(work(500, 90.0), work(500, 20.0), work(500, 90.0, seed=1)))
 
-    assert sum(len(row) for row in equal.last.details["distances"].values()) == 1
-    assert {first: set(row) for first, row in one_low.last.details["distances"].items()} == {
+    assert sum(len(row) for row in equal.last.plain_details["distances"].values()) == 1
+    assert {first: set(row) for first, row in one_low.last.plain_details["distances"].items()} == {
         "gpu0": {"gpu1"},
         "gpu1": {"gpu2"},
     }

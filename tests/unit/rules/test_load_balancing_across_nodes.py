@@ -44,9 +44,9 @@ def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_na
     assert said.worst == "algo-2"
     assert said.advice is not None
     assert "look at what is different on algo-2: its share of the data, its network" in said.advice
-    assert said.details["distances"]["algo-2"] == pytest.approx(MAX_DISTANCE)
-    assert said.details["distances"]["algo-3"] < 0.5
-    assert said.details["means"] == {"algo-1": 90.0, "algo-2": 30.0, "algo-3": 90.0}
+    assert said.plain_details["distances"]["algo-2"] == pytest.approx(MAX_DISTANCE)
+    assert said.plain_details["distances"]["algo-3"] < 0.5
+    assert said.plain_details["means"] == {"algo-1": 90.0, "algo-2": 30.0, "algo-3": 90.0}
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
     assert "which cost 22.2 % of the time paid for the job: look at" in said.advice
 
@@ -77,7 +77,7 @@ def test_given_a_node_that_was_never_used_when_it_has_idled_for_over_20_minutes_
 
     assert short.status is Status.WARMING_UP
     assert long.status is Status.FIRED
-    assert (long.worst, long.details["means"]["algo-2"]) == ("algo-2", 0.0)
+    assert (long.worst, long.plain_details["means"]["algo-2"]) == ("algo-2", 0.0)
     assert long.wasted_share == pytest.approx(0.5)
 
 
@@ -93,7 +93,7 @@ def test_given_nodes_without_gpus_or_points_when_compared_then_they_are_left_out
     assert few.reason == "algo-2 has 200 of the 500 points that a comparison takes; about 150 s left."
     assert across(view_of("algo-3")).reason == "the job has no node with GPUs, and so none to compare."
     assert three.status is Status.FIRED
-    assert set(three.details["means"]) == {"algo-1", "algo-2"}
+    assert set(three.plain_details["means"]) == {"algo-1", "algo-2"}
     assert JOB_RULE.judge(JobView(0.0, None, None, True, True, False, {}), DEFAULTS).status is Status.NOT_APPLICABLE
 
 

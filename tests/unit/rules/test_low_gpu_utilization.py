@@ -63,7 +63,7 @@ def test_given_a_fault_from_the_start_when_replayed_then_it_fires_by_minute_20(v
 
     assert result.first_fire is not None
     assert result.first_fire <= 20.0
-    assert result.last.details["gpus"]["gpu0"]["kind"] == kind
+    assert result.last.plain_details["gpus"]["gpu0"]["kind"] == kind
 
 
 @pytest.mark.parametrize("level", [20.0, 45.0, 60.0])
@@ -163,7 +163,7 @@ def test_given_an_idle_node_when_20_minutes_have_passed_then_it_is_a_finding_onl
     assert result.statuses[30 + 20] is Status.WARMING_UP
     assert result.statuses[30 + 21] is Status.FIRED
     assert result.last.reason == "idle: every GPU of algo-1 has been idle for 21 min (allowed 20 min)."
-    assert result.last.details["finding"] == "idle"
+    assert result.last.plain_details["finding"] == "idle"
 
 
 def test_given_an_idle_node_when_it_works_again_then_the_finding_is_over() -> None:
@@ -203,7 +203,7 @@ def test_given_a_gpu_with_every_other_sample_missing_when_judged_then_the_missin
 
     assert result.first_fire is not None
     assert result.last.worst == "gpu1"
-    assert result.last.details["gpus"]["gpu0"]["kind"] is None
+    assert result.last.plain_details["gpus"]["gpu0"]["kind"] is None
 
 
 def test_given_a_gpu_that_is_hardly_sampled_when_judged_then_it_is_left_undecided() -> None:
@@ -214,7 +214,7 @@ def test_given_a_gpu_that_is_hardly_sampled_when_judged_then_it_is_left_undecide
     result = judge(series(np.column_stack([training(50.0), rare])), closed=False)
 
     assert result.last.status is Status.OK
-    assert result.last.details["gpus"]["gpu1"]["gpu_95"] is None
+    assert result.last.plain_details["gpus"]["gpu1"]["gpu_95"] is None
 
 
 def test_given_a_gpu_that_appears_later_when_it_is_low_then_it_has_its_own_patience() -> None:
@@ -231,7 +231,7 @@ def test_given_a_gpu_that_is_never_active_beside_a_working_one_when_judged_then_
     result = judge(series(np.column_stack([training(25.0), idle(25.0)])), closed=False)
 
     assert result.first_fire is None
-    assert result.last.details["never_active"] == ["gpu1"]
+    assert result.last.plain_details["never_active"] == ["gpu1"]
 
 
 def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
@@ -364,7 +364,7 @@ def test_given_a_healthy_node_when_judged_then_nothing_is_wasted() -> None:
 def test_given_kept_points_when_judged_then_the_details_hold_the_box_of_the_whole_history() -> None:
     values = np.concatenate([training(12.0), idle(5.0), training(12.0, level=80.0, seed=9)])
 
-    details = judge(series(values), closed=False).last.details["gpus"]["gpu0"]
+    details = judge(series(values), closed=False).last.plain_details["gpus"]["gpu0"]
 
     kept = values[values > 0.0]
     p25, p50, p75, p95 = np.quantile(kept, [0.25, 0.5, 0.75, 0.95])

@@ -68,7 +68,7 @@ def test_given_nested_operators_when_summed_then_each_has_its_own_time_only() ->
                 event("cpu_functions", "aten::inner", 0.0, 4.0, tid=2),
             ]
         )
-    ).details
+    ).plain_details
 
     assert details["CPU_total"] == {"aten::inner": 5 * SECOND, "aten::outer": 3 * SECOND}
     assert details["CPU"] == {"aten::inner": 62.5, "aten::outer": 37.5}
@@ -77,7 +77,7 @@ def test_given_nested_operators_when_summed_then_each_has_its_own_time_only() ->
 def test_given_operators_of_both_kinds_when_summed_then_ratio_names_their_phases() -> None:
     details = judge(
         read([event("cpu_functions", "a", 0.0, 1.0, tid=1), event("gpu_functions-dev:1", "b", 0.0, 3.0, tid=0)])
-    ).details
+    ).plain_details
 
     assert details["ratio"] == {"gpu_functions-dev:1": 75.0, "cpu_functions": 25.0}
     assert details["GPU_total"] == {"b": 3 * SECOND}
@@ -86,12 +86,12 @@ def test_given_operators_of_both_kinds_when_summed_then_ratio_names_their_phases
 def test_given_gaps_between_steps_when_judged_then_others_is_the_loop_less_its_steps() -> None:
     judgement = judge(read([step(0, 0.0, 2.0), step(1, 3.0, 4.0), step(2, 9.0, 1.0, "Step:ModeKeys.EVAL")]))
 
-    assert judgement.details["phase_time"] == {
+    assert judgement.plain_details["phase_time"] == {
         "Step:ModeKeys.TRAIN": 6 * SECOND,
         "Step:ModeKeys.EVAL": 1 * SECOND,
         "others": 3 * SECOND,
     }
-    assert judgement.details["phase"]["others"] == pytest.approx(30.0)
+    assert judgement.plain_details["phase"]["others"] == pytest.approx(30.0)
     assert judgement.reason == (
         "1 process of algo-1 spent 70 % of the 10 s of training loop in steps and 30 % between them."
     )
@@ -113,8 +113,8 @@ def test_given_two_processes_when_judged_then_each_has_its_own_loop() -> None:
 
     judgement = judge(early, late)
 
-    assert judgement.details["phase_time"]["others"] == 2 * SECOND
-    assert judgement.details["processes"] == 2
+    assert judgement.plain_details["phase_time"]["others"] == 2 * SECOND
+    assert judgement.plain_details["processes"] == 2
     assert judgement.reason == (
         "2 processes of algo-1 spent, on average, 66.7 % of the 3 s of training loop in steps and 33.3 % between them."
     )
@@ -145,7 +145,7 @@ def test_given_passes_and_horovod_when_judged_then_they_stand_under_the_managed_
         ),
         read([event("grad_0", "ALLREDUCE", 1.0, 2.0)], kind="horovod_timeline"),
         read([event("all", "reduce", 1.0, 2.0)], kind="smdataparallel_timeline"),
-    ).details
+    ).plain_details
 
     assert details["forward_backward"] == {"Forward pass": 25.0, "Backward pass": 75.0}
     assert details["general"] == {"Forward": 100.0}
@@ -154,14 +154,14 @@ def test_given_passes_and_horovod_when_judged_then_they_stand_under_the_managed_
 
 
 def test_given_one_pass_alone_when_judged_then_there_is_nothing_to_compare() -> None:
-    assert "forward_backward" not in judge(read([event("Forward-SubModuleInternal", "fc", 0.0, 1.0)])).details
+    assert "forward_backward" not in judge(read([event("Forward-SubModuleInternal", "fc", 0.0, 1.0)])).plain_details
 
 
 def test_given_more_operators_than_are_reported_when_judged_then_the_rest_is_other_and_nothing_is_lost() -> None:
     count = KEPT_NAMES + 40
     events = [event("cpu_functions", f"op{number}", number, 0.1 + number / 1e4, tid=1) for number in range(count)]
 
-    totals = judge(read(events)).details["CPU_total"]
+    totals = judge(read(events)).plain_details["CPU_total"]
 
     assert len(totals) == TOP_OPERATORS + 1
     assert list(totals)[:2] == [f"op{count - 1}", f"op{count - 2}"]
@@ -179,7 +179,7 @@ def test_given_events_without_steps_when_judged_then_it_says_so_and_never_fires(
 
     assert judgement.status is Status.OK
     assert judgement.reason == "algo-1 wrote 1 framework events and no training step."
-    assert judgement.details["phase"] == {}
+    assert judgement.plain_details["phase"] == {}
 
 
 def test_given_an_event_over_several_minutes_when_kept_by_minute_then_each_has_its_part() -> None:

@@ -54,24 +54,24 @@ def test_given_a_node_when_judged_then_the_six_metrics_have_their_statistics_in_
     said, _ = judge([snapshots(gpu, cpu_mean=cpu, io_wait_mean=wait, network=network, host_memory=31.25)])
 
     assert said.status is Status.OK
-    assert list(said.details) == ["Network", "GPU", "CPU", "CPU memory", "GPU memory", "I/O"]
-    assert all(list(statistics) == ["max", "p99", "p95", "p50", "min"] for statistics in said.details.values())
-    assert said.details["CPU memory"] == dict.fromkeys(("max", "p99", "p95", "p50", "min"), 31.25)
+    assert list(said.plain_details) == ["Network", "GPU", "CPU", "CPU memory", "GPU memory", "I/O"]
+    assert all(list(statistics) == ["max", "p99", "p95", "p50", "min"] for statistics in said.plain_details.values())
+    assert said.plain_details["CPU memory"] == dict.fromkeys(("max", "p99", "p95", "p50", "min"), 31.25)
     expected = {"GPU": gpu.mean(axis=1), "CPU": cpu, "GPU memory": gpu.mean(axis=1) / 2.0, "I/O": wait}
     for metric, values in expected.items():
-        shown = said.details[metric]
+        shown = said.plain_details[metric]
         assert (shown["max"], shown["min"]) == pytest.approx((values.max(), values.min()), abs=0.005)
         for name, quantile in (("p99", 0.99), ("p95", 0.95), ("p50", 0.5)):
             assert shown[name] == pytest.approx(np.quantile(values, quantile), abs=0.5)
-    assert said.details["Network"]["p95"] == pytest.approx(np.quantile(network, 0.95), rel=0.01)
-    assert said.details["Network"]["max"] == np.rint(network.max())
+    assert said.plain_details["Network"]["p95"] == pytest.approx(np.quantile(network, 0.95), rel=0.01)
+    assert said.plain_details["Network"]["max"] == np.rint(network.max())
     assert said.data_points == 5_000
 
 
 def test_given_whole_percents_of_one_gpu_when_judged_then_the_quantiles_are_exact() -> None:
     values = np.random.default_rng(8).integers(0, 101, 999).astype(np.float64)
 
-    shown = judge([snapshots(values[:, np.newaxis])])[0].details["GPU"]
+    shown = judge([snapshots(values[:, np.newaxis])])[0].plain_details["GPU"]
 
     assert [shown[name] for name in ("p99", "p95", "p50")] == np.quantile(values, [0.99, 0.95, 0.5]).round(2).tolist()
 
@@ -84,13 +84,13 @@ def test_given_start_up_and_tail_when_judged_then_they_count() -> None:
 
     said = RULE.judge(state, minute.view, NONE_OF_ITS_OWN)
 
-    assert (said.data_points, said.details["GPU"]["p50"]) == (120, 0.0)
+    assert (said.data_points, said.plain_details["GPU"]["p50"]) == (120, 0.0)
 
 
 def test_given_snapshots_in_which_gpus_are_missing_when_counted_then_the_mean_is_of_those_that_are_there() -> None:
     gpu = np.array([[80.0, np.nan], [np.nan, np.nan], [60.0, 20.0]])
 
-    shown = judge([snapshots(gpu)])[0].details["GPU"]
+    shown = judge([snapshots(gpu)])[0].plain_details["GPU"]
 
     assert (shown["max"], shown["min"]) == (80.0, 40.0)
 
@@ -100,7 +100,7 @@ def test_given_metrics_without_samples_when_judged_then_they_are_absent_and_not_
 
     said, _ = judge([bare])
 
-    assert list(said.details) == ["CPU", "I/O"]
+    assert list(said.plain_details) == ["CPU", "I/O"]
     assert said.reason == "algo-1 uses, in the median, 20 % of CPU, 0.5 % of I/O."
 
 
@@ -124,7 +124,7 @@ def test_given_nothing_yet_when_judged_then_it_waits_for_data() -> None:
     said, _ = judge([snapshots(np.empty((0, 1)))])
 
     assert said.status is Status.WAITING_FOR_DATA
-    assert said.details == {}
+    assert said.plain_details == {}
 
 
 @given(
@@ -162,7 +162,7 @@ def test_given_a_long_job_of_every_value_when_counted_then_the_state_is_bounded(
 
     assert len(msgspec.msgpack.encode(state)) < 3_000
     assert len(state.traffic.histogram.bins) <= 64
-    assert said.details["Network"]["p50"] == pytest.approx(1e6, rel=0.35)
+    assert said.plain_details["Network"]["p50"] == pytest.approx(1e6, rel=0.35)
 
 
 @pytest.mark.parametrize(("network", "said"), [(1e6, "its network alone"), (np.nan, "no metric that is summed up")])

@@ -47,7 +47,7 @@ def test_given_one_slow_step_in_20_when_none_can_be_an_outlier_then_the_time_the
     judgement = judge(batches(slow_every(steady(3_000), 20, 5.0)))
 
     assert judgement.status is Status.FIRED
-    assert judgement.details["series"][0]["number_of_outliers"] == 0
+    assert judgement.plain_details["series"][0]["number_of_outliers"] == 0
     assert judgement.measured == pytest.approx(16.7, abs=0.7)
     assert judgement.measure == LOST_TIME
     assert judgement.threshold == 10.0
@@ -68,7 +68,7 @@ def test_given_outliers_about_n_outliers_when_judged_then_only_more_fire(outlier
 
     judgement = judge(batches(seconds))
 
-    assert judgement.details["series"][0]["number_of_outliers"] == outliers
+    assert judgement.plain_details["series"][0]["number_of_outliers"] == outliers
     assert judgement.status is status
 
 
@@ -91,7 +91,7 @@ def test_given_slow_steps_at_the_start_when_judged_then_the_first_100_are_left_o
     judgement = judge(batches(seconds, size=33))
 
     assert judgement.status is Status.OK
-    assert judgement.details["series"][0]["step_stats"]["max"] < 0.6
+    assert judgement.plain_details["series"][0]["step_stats"]["max"] < 0.6
 
 
 def test_given_a_stream_that_ends_early_when_judged_then_it_says_that_there_is_no_verdict() -> None:
@@ -127,14 +127,14 @@ def test_given_a_mode_when_steps_are_observed_then_only_that_mode_is_judged(mode
 
     judgement = judge(*streams, parameters=parameters)
 
-    assert {item["mode"] for item in judgement.details["series"]} == judged
+    assert {item["mode"] for item in judgement.plain_details["series"]} == judged
 
 
 def test_given_two_modes_of_different_pace_when_judged_then_neither_makes_outliers_of_the_other() -> None:
     judgement = judge(batches(steady(2_000)), batches(steady(300) / 20.0, mode=EVAL))
 
     assert judgement.status is Status.OK
-    assert judgement.details["series_judged"] == 2
+    assert judgement.plain_details["series_judged"] == 2
 
 
 def test_given_one_slow_process_of_two_when_judged_then_it_is_named() -> None:
@@ -150,14 +150,14 @@ def test_given_shorter_steps_when_judged_then_they_are_reported_and_do_not_fire(
     judgement = judge(batches(seconds))
 
     assert judgement.status is Status.OK
-    assert judgement.details["series"][0]["short_steps"] == 40
+    assert judgement.plain_details["series"][0]["short_steps"] == 40
 
 
 def test_given_steps_of_equal_length_when_judged_then_none_is_an_outlier() -> None:
     judgement = judge(batches(np.full(1_000, 0.25)))
 
     assert judgement.status is Status.OK
-    assert (judgement.measured, judgement.details["series"][0]["stddev"]) == (0.0, 0.0)
+    assert (judgement.measured, judgement.plain_details["series"][0]["stddev"]) == (0.0, 0.0)
 
 
 def test_given_steps_of_no_length_when_judged_then_nothing_is_divided_by_it() -> None:
@@ -178,7 +178,7 @@ def test_given_durations_whose_squares_outgrow_64_bits_when_summed_then_the_devi
 def test_given_step_statistics_when_reported_then_they_match_numpy() -> None:
     seconds = np.random.default_rng(5).lognormal(-1.0, 0.2, 5_000)
 
-    details = judge(batches(seconds)).details["series"][0]
+    details = judge(batches(seconds)).plain_details["series"][0]
 
     rest = np.rint(seconds[100:] * 1e6) / 1e6
     assert details["step_stats"]["mean"] == pytest.approx(rest.mean(), rel=1e-12)
@@ -191,7 +191,7 @@ def test_given_step_statistics_when_reported_then_they_match_numpy() -> None:
 def test_given_slow_steps_when_listed_then_the_newest_32_of_all_processes_remain() -> None:
     streams = [batches(slow_every(steady(4_000, seed=seed), 60, 4.0), process=f"algo-1-{seed}") for seed in (901, 902)]
 
-    slow = judge(*streams).details["slow_steps"]
+    slow = judge(*streams).plain_details["slow_steps"]
 
     assert len(slow) == 32
     assert {item["process"] for item in slow} == {"algo-1-901", "algo-1-902"}
@@ -209,7 +209,7 @@ def test_given_more_processes_than_there_is_room_for_when_judged_then_the_rest_i
 
     judgement = RULE.judge(forwards, VIEW, DEFAULTS)
     assert "3 series not judged: a node has room for 128" in judgement.reason
-    assert judgement.details["steps_not_judged"] == 900
+    assert judgement.plain_details["steps_not_judged"] == 900
     assert msgspec.msgpack.encode(forwards) == msgspec.msgpack.encode(backwards)
 
 
@@ -289,8 +289,8 @@ def test_given_slow_steps_of_a_mode_that_takes_little_time_when_judged_then_they
 
     assert alone.status is Status.FIRED
     assert beside.status is Status.OK
-    assert beside.details["series"][0]["mode"] == EVAL
-    assert beside.details["series"][0]["slow_share_percent"] == pytest.approx(
+    assert beside.plain_details["series"][0]["mode"] == EVAL
+    assert beside.plain_details["series"][0]["slow_share_percent"] == pytest.approx(
         100.0 * 33 * 2.0 / (19_900 * 0.4 + 367 * 0.4 + 33 * 2.4), rel=0.02
     )
 

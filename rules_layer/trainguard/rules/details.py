@@ -1,0 +1,68 @@
+"""What a rule shows of its numbers: typed where they are made and where they are drawn, plain in JSON."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from trainguard.state.histogram import DurationHistogram
+
+D = TypeVar("D", bound="Details")
+
+
+class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Numbers of a rule on a node, or on a job.
+
+    Its fields are the report's JSON, in their order: public names. A field that has a default is left out where it has
+    just that. A number that is none (NaN) is null in JSON, and None in what is read back.
+    """
+
+    def plain(self) -> dict[str, Any]:
+        """Return the details as JSON has them."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def read(cls: type[D], held: Mapping[str, Any]) -> D:
+        """Return details that were plain; raises msgspec.ValidationError when they are of another shape."""
+        return msgspec.json.decode(msgspec.json.encode(held), type=cls, strict=False)
+
+
+class SeriesDetails(Details, frozen=True, omit_defaults=True):
+    """Details of one series each, by name, which in JSON stand beside the other fields.
+
+    A subclass declares ``series``: a mapping of str to a struct.
+    """
+
+    def plain(self) -> dict[str, Any]:
+        """Return the series by their names, and then the other fields."""
+        plain = msgspec.to_builtins(self)
+        return {**plain.pop("series"), **plain}
+
+    @classmethod
+    def read(cls: type[D], held: Mapping[str, Any]) -> D:
+        """Return details that were plain; raises msgspec.ValidationError when they are of another shape."""
+        others = {name: held[name] for name in cls.__struct_fields__ if name in held}
+        series = {name: each for name, each in held.items() if name not in others}
+        return msgspec.json.decode(msgspec.json.encode({"series": series, **others}), type=cls, strict=False)
+
+
+class Durations(msgspec.Struct, frozen=True):
+    """A histogram of durations in microseconds."""
+
+    lower_us: list[float]
+    upper_us: list[float]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, histogram: DurationHistogram) -> "Durations":
+        """Return the bins of a histogram."""
+        lower, upper = histogram.edges()
+        return cls(lower.tolist(), upper.tolist(), list(histogram.counts))
+
+
+def plain(details: Details | Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule's details, or those of several nodes by their names, as JSON has them."""
+    if isinstance(details, Details):
+        return details.plain()
+    return {name: each.plain() if isinstance(each, Details) else each for name, each in details.items()}
