@@ -11,8 +11,8 @@ from trainguard.report.words import clause
 from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
-from trainguard.rules.spans import patience_in_points
 from trainguard.rules.units import show_duration
+from trainguard.rules.windowing import patience_in_points
 
 
 def recommendation(verdict: Verdict, judged: JudgedJob) -> str | None:

@@ -18,19 +18,12 @@ from trainguard.rules.paid_time import idle_share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule, WindowPoints
 from trainguard.rules.quantiles import Box, column_boxes, column_quantiles, counted_boxes
-from trainguard.rules.spans import (
-    LASTING_WINDOWS,
-    never_collected,
-    patience_in_points,
-    progress_of,
-    sampled_enough,
-    warming_up_reason,
-    window_in_points,
-)
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import counted, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.rules.warm_up import never_collected, progress_of, warming_up_reason
+from trainguard.rules.windowing import LASTING_WINDOWS, patience_in_points, sampled_enough, window_in_points
 from trainguard.telemetry.snapshots import FloatArray
 
 MEMORY_NOTE = (

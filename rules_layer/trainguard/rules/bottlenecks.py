@@ -20,10 +20,11 @@ from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
-from trainguard.rules.spans import never_collected, patience_in_points, progress_of, warming_up_reason
 from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import counted, points_in, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.rules.warm_up import never_collected, progress_of, warming_up_reason
+from trainguard.rules.windowing import patience_in_points
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
 RECENT_MINUTES = 30

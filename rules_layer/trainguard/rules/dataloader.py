@@ -18,11 +18,11 @@ from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.loader_series import DataloaderState, LoadingProcess
 from trainguard.rules.parameter_help import LOADER_SECONDS, WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive, RuleParameters
-from trainguard.rules.spans import patience_in_points
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import counted, show_number, show_percent
 from trainguard.rules.views import JobView, NodeView
+from trainguard.rules.windowing import patience_in_points
 from trainguard.state.histogram import DurationHistogram
 from trainguard.telemetry.events import UNKNOWN
 from trainguard.telemetry.framework import FrameworkEvents

@@ -27,18 +27,12 @@ from trainguard.rules.protocol import (
     WindowPoints,
 )
 from trainguard.rules.quantiles import column_boxes, column_quantiles
-from trainguard.rules.spans import (
-    never_active_reason,
-    never_collected,
-    patience_in_points,
-    progress_of,
-    sampled_enough,
-    window_in_points,
-)
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.trend import mann_kendall_z, theil_sen_slope
 from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.rules.warm_up import never_active_reason, never_collected, progress_of
+from trainguard.rules.windowing import patience_in_points, sampled_enough, window_in_points
 
 Kind = Literal["jump", "trend", "late"]
 

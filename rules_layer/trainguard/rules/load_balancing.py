@@ -18,11 +18,12 @@ from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JobRule, NonNegativeInt, Percent, Positive, RuleParameters, SystemRule
-from trainguard.rules.spans import never_active_reason, patience_in_points
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_duration, show_number, show_percent
 from trainguard.rules.views import JobView, NodeMinute, NodeView
+from trainguard.rules.warm_up import never_active_reason
+from trainguard.rules.windowing import patience_in_points
 from trainguard.telemetry.snapshots import BoolArray, IntArray
 
 MIN_POINTS = 500

@@ -5,39 +5,30 @@ it, a 5th quantile below threshold_p5 says that it fluctuates). What is added: t
 on by twice its length, pauses are left out, and a node that idles is a finding of its own.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
 from trainguard.records import Status
+from trainguard.rules import low_gpu_output as output
 from trainguard.rules.judgement import IdleNode, Judgement, Measure
+from trainguard.rules.low_gpu_output import Kind, LowGpuDetails, Usage
 from trainguard.rules.paid_time import idle_share_of_paid, share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
-from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule, WindowPoints
-from trainguard.rules.quantiles import column_quantiles, counted_boxes
-from trainguard.rules.spans import (
-    LASTING_WINDOWS,
-    patience_in_points,
-    progress_of,
-    sampled_enough,
-    warming_up_reason,
-    window_in_points,
-)
+from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
+from trainguard.rules.quantiles import column_quantiles
 from trainguard.rules.spec import SYSTEM, RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
-from trainguard.rules.units import counted, show_duration, show_percent
+from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.views import NodeMinute, NodeView
-from trainguard.telemetry.snapshots import BoolArray
-
-Kind = Literal["under", "fluctuating"]
+from trainguard.rules.warm_up import warming_up
+from trainguard.rules.windowing import LASTING_WINDOWS, WindowedRule, WindowParameters, sampled_enough
 
 IDLE_FINDING_S = 1_200.0
 """A node that is idle for longer is a finding of its own; up to here it is start-up, a pause or the tail."""
 
 
-class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
+class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
     """Thresholds in percent; ``window`` and ``patience`` in points, or in seconds as ``window_s``, ``patience_s``."""
 
     threshold_p95: Percent = 70.0
@@ -51,15 +42,6 @@ class LowGPUUtilizationParameters(RuleParameters, frozen=True, kw_only=True):
 P95 = Measure("95th percentile of GPU utilization", "%")
 P5 = Measure("5th percentile of GPU utilization", "%")
 IDLE_TIME = Measure("time without a GPU in use", "min")
-
-
-def _clause(judgement: Judgement, _: int) -> str:
-    node = "a node" if judgement.worst is None else judgement.worst.partition("/")[0]
-    if judgement.idle_node == "never used":
-        return f"the GPUs of {node} were never used"
-    if judgement.idle_node == "idle":
-        return f"the GPUs of {node} stopped working"
-    return f"the GPUs were not kept busy, {NO_REASON}"
 
 
 SPEC = RuleSpec(
@@ -81,7 +63,8 @@ SPEC = RuleSpec(
     managed_parameters=("threshold_p95", "threshold_p5", "window", "patience"),
     inputs=SYSTEM,
     symptom=LOW_GPUS,
-    clause=_clause,
+    clause=output.clause_of,
+    details=LowGpuDetails,
     section="trainguard.report.html.sections.low_gpu_utilization:blocks",
 )
 
@@ -105,32 +88,12 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     low: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Usage:
-    """What one ever-active GPU did over the newest window; ``kind`` is None while nothing is wrong or not judged."""
-
-    gpu: str
-    points: int
-    judged: bool
-    p95: float
-    p5: float
-    kind: Kind | None
-
-
-class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
+class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
     """Fires for a GPU that is under-utilised or fluctuates for long, and for a node that idles or was never used."""
 
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = LowGPUUtilizationParameters
     state_type = LowGPUUtilizationState
-
-    def clear_after_s(self, parameters: LowGPUUtilizationParameters, interval_s: float) -> float:
-        """Three windows."""
-        return 3.0 * self.window_points(parameters, interval_s) * interval_s
-
-    def window_points(self, parameters: LowGPUUtilizationParameters, interval_s: float) -> int:
-        """``window``, or ``window_s`` in points, at least 20; RuleConfigError over 2,000."""
-        return window_in_points(self.name, parameters.window, parameters.window_s, interval_s)
 
     def observe(
         self, state: LowGPUUtilizationState, minute: NodeMinute, parameters: LowGPUUtilizationParameters
@@ -150,27 +113,24 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
         state.judged += minute.fresh if any(usage.judged for usage in usages) else 0
         state.low += minute.fresh if streaks else 0
 
-    def judge(
+    def judge_samples(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
     ) -> Judgement:
         """Say FIRED for a streak over two windows, or for a node idle over 20 minutes."""
-        if view.through is None:
-            return Judgement(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
-        if not view.gpu_names:
-            return Judgement(Status.NOT_APPLICABLE, f"{view.node} has no GPU.")
         usages = self._usages(view, parameters)
-        details = _details(view, usages)
+        details = output.details_of(view, usages)
         if view.idle_run_s > IDLE_FINDING_S:
             return _judge_idle(view, details)
         if not any(usage.judged for usage in usages):
-            return _warming_up(view, usages, parameters, details)
+            points = max((usage.points for usage in usages), default=0)
+            return warming_up(points, parameters.patience_points(view.interval_s), view, details)
         return self._judge_streaks(state, view, usages, parameters, details)
 
-    def _usages(self, view: NodeView, parameters: LowGPUUtilizationParameters) -> list[_Usage]:
+    def _usages(self, view: NodeView, parameters: LowGPUUtilizationParameters) -> list[Usage]:
         """Evaluate each ever-active GPU over the last window of kept points, once it has more than ``patience``."""
         if not view.gpu_names:
             return []
-        patience = patience_in_points(parameters.patience, parameters.patience_s, view.interval_s)
+        patience = parameters.patience_points(view.interval_s)
         values = view.kept_gpu_utilization[-self.window_points(parameters, view.interval_s) :]
         sampled = sampled_enough(values).tolist()
         points = view.gpu_histogram.sum(axis=1).tolist()
@@ -184,16 +144,16 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
                 kind = "under"
             elif judged and p5 < parameters.threshold_p5:
                 kind = "fluctuating"
-            usages.append(_Usage(view.gpu_names[index], points[index], judged, p95, p5, kind))
+            usages.append(Usage(view.gpu_names[index], points[index], judged, p95, p5, kind))
         return usages
 
     def _judge_streaks(
         self,
         state: LowGPUUtilizationState,
         view: NodeView,
-        usages: list[_Usage],
+        usages: list[Usage],
         parameters: LowGPUUtilizationParameters,
-        details: dict[str, Any],
+        details: LowGpuDetails,
     ) -> Judgement:
         window = self.window_points(parameters, view.interval_s)
         lasting = {gpu: view.kept_total - streak.since for gpu, streak in state.streaks.items()}
@@ -201,17 +161,15 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
         fired = [usage for usage in judged if lasting.get(usage.gpu, 0) >= LASTING_WINDOWS * window]
         low = [usage for usage in judged if usage.kind is not None]
         worst = min(fired or low or judged, key=lambda usage: (usage.p95, usage.p5))
-        sentence = _sentence(worst, view, min(window, len(view.kept_times)), parameters)
+        thresholds = parameters.threshold_p95, parameters.threshold_p5
+        sentence = output.sentence_of(worst, view, min(window, len(view.kept_times)), thresholds)
         if worst.gpu in lasting:
-            points = lasting[worst.gpu]
-            lasted = f"for {counted(points, 'point')} ({show_duration(points * view.interval_s)})"
-            sentence += f", {lasted if points else 'just now'}"
-            if not fired:
-                sentence += f"; that counts from {counted(LASTING_WINDOWS * window, 'point')} on"
+            sentence += output.lasting_of(lasting[worst.gpu], view, None if fired else LASTING_WINDOWS * window)
         if len(fired) > 1:
             sentence += f"; {len(fired)} GPUs of {view.node} are low"
         fluctuating = worst.kind == "fluctuating"
         seen = state.low / state.judged if state.judged else None
+        chosen = np.isin(view.gpu_names, [usage.gpu for usage in fired])
         return Judgement(
             Status.FIRED if fired else Status.OK,
             f"{sentence}.",
@@ -220,98 +178,26 @@ class LowGPUUtilization(SystemRule[LowGPUUtilizationParameters, LowGPUUtilizatio
             measure=P5 if fluctuating else P95,
             worst=worst.gpu,
             data_points=view.kept_total,
-            advice=_advice(worst, view) if fired else None,
+            advice=output.advice_on(worst, view) if fired else None,
             affected_share=seen,
-            wasted_share=idle_share_of_paid(view, _chosen(view, fired), seen or 0.0) if fired else None,
+            wasted_share=idle_share_of_paid(view, chosen, seen or 0.0) if fired else None,
             details=details,
         )
 
 
-def _chosen(view: NodeView, usages: list[_Usage]) -> BoolArray:
-    """Tell which of the node's GPUs ``usages`` speak of: bool[G]."""
-    return np.isin(view.gpu_names, [usage.gpu for usage in usages])
-
-
-def _advice(worst: _Usage, view: NodeView) -> str:
-    if worst.kind == "fluctuating":
-        return (
-            f"Look for what {worst.gpu} on {view.node} waits for again and again, idle at {show_percent(worst.p5)} and "
-            f"then busy at {show_percent(worst.p95)}: data, checkpoints, other workers or blocking calls between steps."
-        )
-    return (
-        f"Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
-        f"nothing more to do, take a smaller instance: {worst.gpu} on {view.node} leaves "
-        f"{show_percent(100.0 - worst.p95)} or more unused in 95 % of the newest points."
-    )
-
-
-def _warming_up(
-    view: NodeView, usages: list[_Usage], parameters: LowGPUUtilizationParameters, details: dict[str, Any]
-) -> Judgement:
-    patience = patience_in_points(parameters.patience, parameters.patience_s, view.interval_s)
-    points = max((usage.points for usage in usages), default=0)
-    reason = warming_up_reason(points, patience, view)
-    progress = progress_of(points, patience)
-    return Judgement(Status.WARMING_UP, reason, data_points=points, patience=progress, details=details)
-
-
-def _judge_idle(view: NodeView, details: dict[str, Any]) -> Judgement:
-    idle = show_duration(view.idle_run_s)
-    kind: IdleNode
-    if view.first_active_at is None:
-        kind, reason = "never used", f"no GPU of {view.node} was used in the {idle} since its first sample"
-        advice = f"Check that the script places the model on the GPUs of {view.node}: {idle} were paid for without use."
-    else:
-        kind, reason = "idle", f"every GPU of {view.node} has been idle for {idle}"
-        advice = (
-            f"Check whether the job hangs on {view.node}, and stop it if it does: {idle} were paid for without use."
-        )
+def _judge_idle(view: NodeView, details: LowGpuDetails) -> Judgement:
+    kind: IdleNode = "never used" if view.first_active_at is None else "idle"
     idle_share = share_of_paid(view, view.idle_run_s)
     return Judgement(
         Status.FIRED,
-        f"{kind}: {reason} (allowed {show_duration(IDLE_FINDING_S)}).",
+        output.idle_sentence(kind, view, IDLE_FINDING_S),
         measured=view.idle_run_s / 60.0,
         threshold=IDLE_FINDING_S / 60.0,
         measure=IDLE_TIME,
         data_points=view.kept_total,
-        advice=advice,
+        advice=output.idle_advice(kind, view),
         affected_share=idle_share,
         wasted_share=idle_share,
         idle_node=kind,
-        details={**details, "finding": kind},
+        details=msgspec.structs.replace(details, finding=kind),
     )
-
-
-def _sentence(usage: _Usage, view: NodeView, window: int, parameters: LowGPUUtilizationParameters) -> str:
-    span = f"the last {window:,} points ({show_duration(window * view.interval_s)})"
-    high = f"{show_percent(usage.p95)} (threshold {show_percent(parameters.threshold_p95)})"
-    low = f"{show_percent(usage.p5)} (threshold {show_percent(parameters.threshold_p5)})"
-    where = f"{usage.gpu} on {view.node}"
-    if usage.kind == "under":
-        return f"{where}: 95 % of {span} are at or below {high}"
-    if usage.kind == "fluctuating":
-        return f"{where}: of {span} the busiest 5 % are at or above {high}, but the idlest 5 % at or below {low}"
-    return f"{where}, the least busy GPU: over {span} the 95th percentile is {high} and the 5th {low}"
-
-
-def _details(view: NodeView, usages: list[_Usage]) -> dict[str, Any]:
-    """Numbers for the report: quantiles of the newest window, and the box of all kept points."""
-    boxes = dict(zip(view.gpu_names, counted_boxes(view.gpu_histogram), strict=True))
-    gpus = {}
-    for usage in usages:
-        if not usage.points:
-            continue
-        box = boxes[usage.gpu]
-        newest = (usage.p95, usage.p5) if usage.judged else (None, None)
-        gpus[usage.gpu] = {
-            "gpu_max": box.largest,
-            **dict(zip(("gpu_95", "gpu_5"), newest, strict=True)),
-            **{name: getattr(box, name) for name in ("p25", "p50", "p75", "p95", "upper", "lower")},
-            "kind": usage.kind,
-        }
-    active = {usage.gpu for usage in usages}
-    return {
-        "gpus": gpus,
-        "never_active": [gpu for gpu in view.gpu_names if gpu not in active],
-        "last_timestamp": None if view.through is None else round(view.through * 1e6),
-    }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from trainguard.rules.details import Details
 from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.parameter_help import POINTS, ParameterHelp
 from trainguard.rules.symptoms import Symptom
@@ -74,6 +75,8 @@ class RuleSpec:
         goes on to waste the share that it has wasted so far.
     too_short : str or None
         What to say about a job that was too short, where no patience can be lowered.
+    details : type or None
+        The class of its details; None of a rule that shows none.
     section : str or None
         The report's section, as ``module:function``: text, as who evaluates must not import reports.
     """
@@ -100,6 +103,7 @@ class RuleSpec:
     clause: Clause | None = None
     loss_from_now: Callable[[Judgement], Loss | None] | None = None
     too_short: str | None = None
+    details: type[Details] | None = None
     section: str | None = None
 
     def measure_of(self, judgement: Judgement) -> Measure | None:

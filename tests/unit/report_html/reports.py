@@ -143,7 +143,9 @@ def low_gpu(nodes: int, gpus: int, *, name: str = "") -> dict[str, Any]:
     return {
         f"algo-{node}{name}": {
             "gpus": {
-                f"gpu{gpu}{name}": box(20.0 + node % 60, gpu_95=30.0 + node % 60, gpu_5=14.0, kind="under")
+                f"gpu{gpu}{name}": box(
+                    20.0 + node % 60, gpu_max=60.0 + node % 40, gpu_95=30.0 + node % 60, gpu_5=14.0, kind="under"
+                )
                 for gpu in range(gpus)
             },
             "never_active": [f"gpu9{name}"],

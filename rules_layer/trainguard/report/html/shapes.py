@@ -24,22 +24,6 @@ class Distribution(msgspec.Struct, frozen=True):
     window_p95: Maybe = None
 
 
-class GpuUsage(Distribution, frozen=True):
-    """A GPU of LowGPUUtilization: ``gpu_95`` and ``gpu_5`` are of the newest window."""
-
-    gpu_95: Maybe = None
-    gpu_5: Maybe = None
-    kind: str | None = None
-
-
-class LowGpuNode(msgspec.Struct, frozen=True):
-    """A node of LowGPUUtilization."""
-
-    gpus: dict[str, GpuUsage]
-    never_active: list[str] = []
-    finding: str | None = None
-
-
 class MemoryGpu(Distribution, frozen=True):
     """A GPU of GPUMemoryIncrease: ``floors`` (percent) of windows of ``floor_s`` seconds each."""
 

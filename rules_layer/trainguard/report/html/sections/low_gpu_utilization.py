@@ -6,9 +6,9 @@ from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import percent
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT
-from trainguard.report.html.sections.nodes import Picked, folded_rest, label, least, pick
+from trainguard.report.html.sections.nodes import Picked, folded_rest, label, least, nodes_of, pick
 from trainguard.report.html.sections.settings import limit_of
-from trainguard.report.html.shapes import GpuUsage, LowGpuNode, read
+from trainguard.rules.low_gpu_output import GpuUsage, LowGpuDetails
 
 KINDS = {None: "steady", "under": "under-used", "fluctuating": "fluctuates"}
 LEGEND = (
@@ -22,7 +22,7 @@ LEGEND = (
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
-    nodes = read(entry.details, dict[str, LowGpuNode])
+    nodes = nodes_of(entry, LowGpuDetails)
     picked = pick(nodes, worst=entry.worst, badness=_badness)
     limits = [*limit_of(entry, "threshold_p5", "p5"), *limit_of(entry, "threshold_p95", "p95")]
     columns = [
@@ -46,7 +46,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
 
 
 def _row(
-    node: str, gpu: str, usage: GpuUsage, picked: Picked[LowGpuNode], limits: list[strips.Limit]
+    node: str, gpu: str, usage: GpuUsage, picked: Picked[LowGpuDetails], limits: list[strips.Limit]
 ) -> tuple[str, ...]:
     shown = label(node, gpu, picked)
     box = strips.Box(usage.lower, usage.p25, usage.p50, usage.p75, usage.upper, (usage.gpu_95, usage.gpu_5))
@@ -56,7 +56,7 @@ def _row(
     return shown, drawn, percent(usage.p50), percent(usage.gpu_95), percent(usage.gpu_5), kind
 
 
-def _never_used(picked: Picked[LowGpuNode]) -> list[Note]:
+def _never_used(picked: Picked[LowGpuDetails]) -> list[Note]:
     notes = []
     for node, held in picked.full:
         if held.never_active:
@@ -65,15 +65,15 @@ def _never_used(picked: Picked[LowGpuNode]) -> list[Note]:
     return notes
 
 
-def _least_busy(held: LowGpuNode) -> float | None:
+def _least_busy(held: LowGpuDetails) -> float | None:
     return least([usage.gpu_95 for usage in held.gpus.values()])
 
 
-def _kinds(held: LowGpuNode) -> str:
+def _kinds(held: LowGpuDetails) -> str:
     kinds = sorted({KINDS.get(usage.kind, str(usage.kind)) for usage in held.gpus.values() if usage.kind})
     return held.finding or ", ".join(kinds) or "steady"
 
 
-def _badness(held: LowGpuNode) -> float:
+def _badness(held: LowGpuDetails) -> float:
     low = sum(usage.kind is not None for usage in held.gpus.values()) + 2.0 * (held.finding is not None)
     return 100.0 * low - (_least_busy(held) or 0.0)

@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from trainguard.report.document import RuleEntry
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Note, Table
 from trainguard.report.html.names import shown_name
+from trainguard.rules.details import Details
 from trainguard.rules.units import counted
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Details)
 NODES_IN_FULL = 8
 ROWS_AT_MOST = 512
 
@@ -24,6 +27,11 @@ class Picked(Generic[T]):
     def single(self) -> bool:
         """Whether there is one node only, which then need not be named everywhere."""
         return len(self.full) + len(self.rest) == 1
+
+
+def nodes_of(entry: RuleEntry, shape: type[D]) -> dict[str, D]:
+    """Return a rule's details by node; raises msgspec.ValidationError when they are of another shape."""
+    return {node: shape.read(held) for node, held in entry.details.items()}
 
 
 def pick(nodes: Mapping[str, T], *, worst: str | None, badness: Callable[[T], float]) -> Picked[T]:

@@ -1,51 +1,29 @@
-"""Patience and window: given in points or in seconds, counted in points, and told while they last."""
+"""What rules over samples say before their first verdict: what is missing, how far they are, how long it takes."""
 
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
-from trainguard.errors import RuleConfigError
 from trainguard.records import Status
+from trainguard.rules.details import Details
 from trainguard.rules.judgement import Judgement
-from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS
-from trainguard.rules.units import counted, points_in, show_duration
+from trainguard.rules.units import counted, show_duration
 from trainguard.rules.views import NodeView
-from trainguard.telemetry.snapshots import BoolArray, FloatArray
-
-MIN_SAMPLED_SHARE = 0.25
-"""A series with samples at fewer of the window's points is not judged on it."""
-
-LASTING_WINDOWS = 2
-"""What is seen in one window must hold while the window moves on by so many windows."""
 
 LONG_PATIENCE_S = 3_600.0
 """Where patience in points lasts longer than this, seconds are the better choice, and the reason says so."""
 
 
-def patience_in_points(patience: int, patience_s: float | None, interval_s: float) -> int:
-    """``patience_s`` in points where it is given, else ``patience``."""
-    return patience if patience_s is None else points_in(patience_s, interval_s)
-
-
-def window_in_points(rule: str, window: int, window_s: float | None, interval_s: float) -> int:
-    """``window_s`` in points where it is given, else ``window``; 20 points where it is fewer.
-
-    Raises RuleConfigError where ``window_s`` is more than 2,000 points.
-    """
-    points = window if window_s is None else points_in(window_s, interval_s)
-    if points > MAX_WINDOW_POINTS:
-        expected = (
-            f"at most {MAX_WINDOW_POINTS * interval_s:g} s, which are {MAX_WINDOW_POINTS:,} points at the sampling "
-            f"interval of {interval_s:g} s"
-        )
-        raise RuleConfigError(rule, "window_s", window_s, expected)
-    return max(points, MIN_WINDOW_POINTS)
-
-
-def sampled_enough(window: FloatArray) -> BoolArray:
-    """Tell which columns of a window (float64[K, G]) can be judged: numbers at 20 and at a quarter of the points."""
-    enough: BoolArray = np.count_nonzero(~np.isnan(window), axis=0) >= max(
-        MIN_WINDOW_POINTS, MIN_SAMPLED_SHARE * len(window)
+def warming_up(
+    points: int, needed: int, view: NodeView, details: Details | Mapping[str, Any], reason: str | None = None
+) -> Judgement:
+    """Return the judgement of a node with ``points`` of the ``needed`` ones; ``reason`` None stands for the usual."""
+    return Judgement(
+        Status.WARMING_UP,
+        warming_up_reason(points, needed, view) if reason is None else reason,
+        data_points=points,
+        patience=progress_of(points, needed),
+        details=details,
     )
-    return enough
 
 
 def never_active_reason(view: NodeView) -> str:

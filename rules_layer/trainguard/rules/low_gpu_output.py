@@ -1,0 +1,140 @@
+"""What is said of GPUs that are low, and of nodes that idle: sentences, advice, and the report's details."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from trainguard.rules.details import Details
+from trainguard.rules.judgement import IdleNode, Judgement
+from trainguard.rules.quantiles import counted_boxes
+from trainguard.rules.symptoms import NO_REASON
+from trainguard.rules.units import counted, show_duration, show_percent
+from trainguard.rules.views import NodeView
+
+Kind = Literal["under", "fluctuating"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one ever-active GPU did over the newest window; ``kind`` is None while nothing is wrong or not judged."""
+
+    gpu: str
+    points: int
+    judged: bool
+    p95: float
+    p5: float
+    kind: Kind | None
+
+
+class GpuUsage(msgspec.Struct, frozen=True):
+    """A GPU: ``gpu_95`` and ``gpu_5`` are of the newest window, None until it is judged; the rest of all points."""
+
+    gpu_max: float
+    gpu_95: float | None
+    gpu_5: float | None
+    p25: float | None
+    p50: float | None
+    p75: float | None
+    p95: float | None
+    upper: float | None
+    lower: float | None
+    kind: str | None
+
+
+class LowGpuDetails(Details, frozen=True, kw_only=True):
+    """A node's GPUs; ``last_timestamp`` is the watermark, epoch microseconds, ``finding`` that of an idle node."""
+
+    gpus: dict[str, GpuUsage]
+    never_active: list[str]
+    last_timestamp: int | None
+    finding: str | None = None
+
+
+def details_of(view: NodeView, usages: Sequence[Usage]) -> LowGpuDetails:
+    """Return quantiles of the newest window, and the box of all kept points, of each GPU that has some."""
+    boxes = dict(zip(view.gpu_names, counted_boxes(view.gpu_histogram), strict=True))
+    gpus = {}
+    for usage in usages:
+        if not usage.points:
+            continue
+        box = boxes[usage.gpu]
+        gpus[usage.gpu] = GpuUsage(
+            gpu_max=box.largest,
+            gpu_95=usage.p95 if usage.judged else None,
+            gpu_5=usage.p5 if usage.judged else None,
+            p25=box.p25,
+            p50=box.p50,
+            p75=box.p75,
+            p95=box.p95,
+            upper=box.upper,
+            lower=box.lower,
+            kind=usage.kind,
+        )
+    active = {usage.gpu for usage in usages}
+    return LowGpuDetails(
+        gpus=gpus,
+        never_active=[gpu for gpu in view.gpu_names if gpu not in active],
+        last_timestamp=None if view.through is None else round(view.through * 1e6),
+    )
+
+
+def sentence_of(usage: Usage, view: NodeView, window: int, thresholds: tuple[float, float]) -> str:
+    """Say what a GPU did over a window of so many points, against the thresholds of the 95th and 5th percentile."""
+    span = f"the last {window:,} points ({show_duration(window * view.interval_s)})"
+    high = f"{show_percent(usage.p95)} (threshold {show_percent(thresholds[0])})"
+    low = f"{show_percent(usage.p5)} (threshold {show_percent(thresholds[1])})"
+    where = f"{usage.gpu} on {view.node}"
+    if usage.kind == "under":
+        return f"{where}: 95 % of {span} are at or below {high}"
+    if usage.kind == "fluctuating":
+        return f"{where}: of {span} the busiest 5 % are at or above {high}, but the idlest 5 % at or below {low}"
+    return f"{where}, the least busy GPU: over {span} the 95th percentile is {high} and the 5th {low}"
+
+
+def lasting_of(points: int, view: NodeView, needed: int | None) -> str:
+    """Say for how many points a GPU has been low; ``needed`` is from how many on it counts, None where it does."""
+    lasted = f", for {counted(points, 'point')} ({show_duration(points * view.interval_s)})" if points else ", just now"
+    return lasted if needed is None else f"{lasted}; that counts from {counted(needed, 'point')} on"
+
+
+def advice_on(worst: Usage, view: NodeView) -> str:
+    """Say what to do about a GPU that is low for long."""
+    if worst.kind == "fluctuating":
+        return (
+            f"Look for what {worst.gpu} on {view.node} waits for again and again, idle at {show_percent(worst.p5)} and "
+            f"then busy at {show_percent(worst.p95)}: data, checkpoints, other workers or blocking calls between steps."
+        )
+    return (
+        f"Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
+        f"nothing more to do, take a smaller instance: {worst.gpu} on {view.node} leaves "
+        f"{show_percent(100.0 - worst.p95)} or more unused in 95 % of the newest points."
+    )
+
+
+def idle_sentence(kind: IdleNode, view: NodeView, allowed_s: float) -> str:
+    """Say for how long no GPU of a node works."""
+    idle = show_duration(view.idle_run_s)
+    reason = f"every GPU of {view.node} has been idle for {idle}"
+    if kind == "never used":
+        reason = f"no GPU of {view.node} was used in the {idle} since its first sample"
+    return f"{kind}: {reason} (allowed {show_duration(allowed_s)})."
+
+
+def idle_advice(kind: IdleNode, view: NodeView) -> str:
+    """Say what to do about a node that idles."""
+    cost = f"{show_duration(view.idle_run_s)} were paid for without use."
+    if kind == "never used":
+        return f"Check that the script places the model on the GPUs of {view.node}: {cost}"
+    return f"Check whether the job hangs on {view.node}, and stop it if it does: {cost}"
+
+
+def clause_of(judgement: Judgement, _: int) -> str:
+    """Say what was found on a job."""
+    node = "a node" if judgement.worst is None else judgement.worst.partition("/")[0]
+    if judgement.idle_node == "never used":
+        return f"the GPUs of {node} were never used"
+    if judgement.idle_node == "idle":
+        return f"the GPUs of {node} stopped working"
+    return f"the GPUs were not kept busy, {NO_REASON}"
