@@ -5,34 +5,27 @@ GPU memory utilization are all below their thresholds over the window). What is 
 left out, all of a node's used GPUs must be low, and this must last while the window moves on by twice its length.
 """
 
-import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
 from trainguard.records import Status
+from trainguard.rules import batch_output as output
+from trainguard.rules.batch_output import BatchDetails, Usage
 from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import idle_share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
-from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, RuleParameters, SystemRule, WindowPoints
-from trainguard.rules.quantiles import Box, column_boxes, column_quantiles, counted_boxes
+from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
+from trainguard.rules.quantiles import column_quantiles
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
-from trainguard.rules.units import counted, show_duration, show_percent
 from trainguard.rules.views import NodeMinute, NodeView
-from trainguard.rules.warm_up import never_collected, progress_of, warming_up_reason
-from trainguard.rules.windowing import LASTING_WINDOWS, patience_in_points, sampled_enough, window_in_points
-from trainguard.telemetry.snapshots import FloatArray
-
-MEMORY_NOTE = (
-    "GPUMemoryUtilization is how busy the memory controller was, not how much memory was in use: a larger batch may "
-    "need more memory than it suggests."
-)
+from trainguard.rules.warm_up import never_collected, warming_up
+from trainguard.rules.windowing import LASTING_WINDOWS, WindowedRule, WindowParameters, sampled_enough
 
 
-class BatchSizeParameters(RuleParameters, frozen=True, kw_only=True):
+class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
     """Thresholds in percent; ``window`` and ``patience`` in points, or in seconds as ``window_s``, ``patience_s``."""
 
     cpu_threshold_p95: Percent = 70.0
@@ -42,6 +35,11 @@ class BatchSizeParameters(RuleParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
     window: WindowPoints = 500
     window_s: Positive | None = None
+
+    @property
+    def thresholds(self) -> tuple[float, float, float]:
+        """Those of CPU, GPUs and GPU memory."""
+        return self.cpu_threshold_p95, self.gpu_threshold_p95, self.gpu_memory_threshold_p95
 
 
 SPEC = RuleSpec(
@@ -69,6 +67,7 @@ SPEC = RuleSpec(
     explains=(LOW_GPUS,),
     seen_with=(LOW_GPUS,),
     clause="the batches, or the whole job, were too small for the instance",
+    details=BatchDetails,
     section="trainguard.report.html.sections.batch_size:blocks",
 )
 
@@ -81,58 +80,17 @@ class BatchSizeState(msgspec.Struct, array_like=True):
     low: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Usage:
-    """What a node did over the newest window of W points.
-
-    ``window`` is float64[W, 1 + 2 A]: mean CPU, then utilization and memory activity of the A ever-active ``gpus``;
-    the 95th quantiles are of its columns, NaN where a series has no sample.
-    """
-
-    window: FloatArray
-    gpus: tuple[str, ...]
-    judged: bool
-    cpu: float
-    gpu: list[float]
-    memory: list[float]
-
-    def is_low(self, parameters: BatchSizeParameters) -> bool:
-        """Tell whether every 95th quantile is below its threshold."""
-        return (
-            self.judged
-            and self.cpu < parameters.cpu_threshold_p95
-            and max(self.gpu) < parameters.gpu_threshold_p95
-            and max(self.memory) < parameters.gpu_memory_threshold_p95
-        )
-
-    def room(self, parameters: BatchSizeParameters) -> float:
-        """Return which share of its threshold the fullest of the three leaves unused: how sure it is the batch."""
-        return min(
-            1.0 - self.cpu / parameters.cpu_threshold_p95,
-            1.0 - max(self.gpu) / parameters.gpu_threshold_p95,
-            1.0 - max(self.memory) / parameters.gpu_memory_threshold_p95,
-        )
-
-
-class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
+class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
     """Fires when neither the CPU nor any used GPU of a node is put to use for long."""
 
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = BatchSizeParameters
     state_type = BatchSizeState
 
-    def clear_after_s(self, parameters: BatchSizeParameters, interval_s: float) -> float:
-        """Three windows."""
-        return 3.0 * self.window_points(parameters, interval_s) * interval_s
-
-    def window_points(self, parameters: BatchSizeParameters, interval_s: float) -> int:
-        """``window``, or ``window_s`` in points, at least 20; RuleConfigError over 2,000."""
-        return window_in_points(self.name, parameters.window, parameters.window_s, interval_s)
-
     def observe(self, state: BatchSizeState, minute: NodeMinute, parameters: BatchSizeParameters) -> None:
         """Evaluate the node once: a streak goes on while everything is low, and ends at any other answer."""
         usage = self._usage(minute.view, parameters)
-        low = usage.is_low(parameters)
+        low = _is_low(usage, parameters)
         if usage.judged:
             state.judged += minute.fresh
         if not low:
@@ -142,26 +100,19 @@ class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
         if state.since is None:
             state.since = minute.view.kept_total
 
-    def judge(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> Judgement:
+    def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> Judgement:
         """Say FIRED for a streak over two windows."""
-        if view.through is None:
-            return Judgement(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
-        if not view.gpu_names:
-            return Judgement(Status.NOT_APPLICABLE, f"{view.node} has no GPU.")
         usage = self._usage(view, parameters)
-        details = _details(view, usage)
+        details = output.details_of(view, usage)
         if not usage.judged:
             return _undecided(state, view, usage, parameters, details)
-        window = self.window_points(parameters, view.interval_s)
+        needed = LASTING_WINDOWS * self.window_points(parameters, view.interval_s)
         lasting = 0 if state.since is None else view.kept_total - state.since
-        fired = usage.is_low(parameters) and lasting >= LASTING_WINDOWS * window
+        fired = _is_low(usage, parameters) and lasting >= needed
         busiest = int(np.argmax(usage.gpu))
-        sentence = _sentence(usage, view, parameters)
+        sentence = output.sentence_of(usage, view, parameters.thresholds)
         if state.since is not None:
-            lasted = f"lasted for {counted(lasting, 'point')} ({show_duration(lasting * view.interval_s)})"
-            sentence += f"; this has {lasted if lasting else 'just begun'}"
-            if not fired:
-                sentence += f", and counts from {counted(LASTING_WINDOWS * window, 'point')} on"
+            sentence += output.lasting_of(lasting, view, None if fired else needed)
         seen = state.low / state.judged if state.judged else None
         return Judgement(
             Status.FIRED if fired else Status.OK,
@@ -170,14 +121,14 @@ class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
             threshold=parameters.gpu_threshold_p95,
             worst=usage.gpus[busiest],
             data_points=view.kept_total,
-            advice=_advice(usage, view) if fired else None,
+            advice=output.advice_on(usage, view) if fired else None,
             affected_share=seen,
             wasted_share=idle_share_of_paid(view, view.ever_active, seen or 0.0) if fired else None,
-            confidence=usage.room(parameters) if fired else None,
+            confidence=_room(usage, parameters) if fired else None,
             details=details,
         )
 
-    def _usage(self, view: NodeView, parameters: BatchSizeParameters) -> _Usage:
+    def _usage(self, view: NodeView, parameters: BatchSizeParameters) -> Usage:
         """Evaluate a node's mean CPU and ever-active GPUs over the newest window, after ``patience`` points."""
         points = self.window_points(parameters, view.interval_s)
         active = np.flatnonzero(view.ever_active)
@@ -188,84 +139,33 @@ class BatchSize(SystemRule[BatchSizeParameters, BatchSizeState]):
                 view.kept_gpu_memory[-points:, active],
             ]
         )
-        patience = patience_in_points(parameters.patience, parameters.patience_s, view.interval_s)
+        patience = parameters.patience_points(view.interval_s)
         judged = view.kept_total > patience and bool(active.size) and bool(sampled_enough(window).all())
         cpu, *devices = column_quantiles(window, (0.95,))[0].tolist()
         gpus = tuple(view.gpu_names[index] for index in active.tolist())
-        return _Usage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
+        return Usage(window, gpus, judged, cpu, devices[: len(gpus)], devices[len(gpus) :])
+
+
+def _is_low(usage: Usage, parameters: BatchSizeParameters) -> bool:
+    """Tell whether every 95th quantile is below its threshold."""
+    if not usage.judged:
+        return False
+    highest = usage.cpu, max(usage.gpu), max(usage.memory)
+    return all(high < threshold for high, threshold in zip(highest, parameters.thresholds, strict=True))
+
+
+def _room(usage: Usage, parameters: BatchSizeParameters) -> float:
+    """Return which share of its threshold the fullest of the three leaves unused: how sure it is the batch."""
+    highest = usage.cpu, max(usage.gpu), max(usage.memory)
+    return min(1.0 - high / threshold for high, threshold in zip(highest, parameters.thresholds, strict=True))
 
 
 def _undecided(
-    state: BatchSizeState,
-    view: NodeView,
-    usage: _Usage,
-    parameters: BatchSizeParameters,
-    details: dict[str, Any],
+    state: BatchSizeState, view: NodeView, usage: Usage, parameters: BatchSizeParameters, details: BatchDetails
 ) -> Judgement:
-    patience = patience_in_points(parameters.patience, parameters.patience_s, view.interval_s)
-    metric = _never_seen(usage)
+    patience = parameters.patience_points(view.interval_s)
+    metric = usage.never_seen
     if metric and not state.judged and view.kept_total > (0 if view.closed else patience):
         return never_collected(metric, view)
-    reason = warming_up_reason(view.kept_total, patience, view)
-    if view.kept_total > patience:
-        reason = (
-            f"too few of the newest points of {view.node} have samples of the CPU and of every used GPU's utilization "
-            "and memory activity."
-        )
-    return Judgement(
-        Status.WARMING_UP,
-        reason,
-        data_points=view.kept_total,
-        patience=progress_of(view.kept_total, patience),
-        details=details,
-    )
-
-
-def _never_seen(usage: _Usage) -> str | None:
-    """Name the metric of which the window has no sample; that a GPU was used says that utilization has some."""
-    sampled = ~np.isnan(usage.window)
-    if not sampled[:, 0].any():
-        return "CPU utilization"
-    return None if sampled[:, 1 + len(usage.gpus) :].any() else "GPU memory activity"
-
-
-def _sentence(usage: _Usage, view: NodeView, parameters: BatchSizeParameters) -> str:
-    points = len(usage.window)
-    gpu, memory = max(usage.gpu), max(usage.memory)
-    busiest, busiest_memory = usage.gpus[usage.gpu.index(gpu)], usage.gpus[usage.memory.index(memory)]
-    return (
-        f"over the last {points:,} points ({show_duration(points * view.interval_s)}) the 95th percentiles on "
-        f"{view.node} are {show_percent(usage.cpu)} of CPU (threshold {show_percent(parameters.cpu_threshold_p95)}), "
-        f"at most {show_percent(gpu)} of GPU utilization ({busiest}, threshold "
-        f"{show_percent(parameters.gpu_threshold_p95)}) and at most {show_percent(memory)} of GPU memory activity "
-        f"({busiest_memory}, threshold {show_percent(parameters.gpu_memory_threshold_p95)})"
-    )
-
-
-def _advice(usage: _Usage, view: NodeView) -> str:
-    high = max(usage.gpu)
-    return (
-        f"Raise the batch size, or take a smaller instance: even the busiest GPU, {usage.gpus[usage.gpu.index(high)]}, "
-        f"is at or below {show_percent(high)} in 95 % of the newest points of {view.node}."
-    )
-
-
-def _details(view: NodeView, usage: _Usage) -> dict[str, Any]:
-    """Boxes: utilization over all kept points, CPU and memory activity over the newest window."""
-    gpus = len(usage.gpus)
-    cpu, *memory = column_boxes(usage.window[:, [0, *range(1 + gpus, 1 + 2 * gpus)]])
-    utilization = counted_boxes(view.gpu_histogram[view.ever_active])
-    boxes = {"cpu": (cpu, usage.cpu)}
-    for index, name in enumerate(usage.gpus):
-        boxes[name] = (utilization[index], usage.gpu[index])
-        boxes[f"{name}_memory"] = (memory[index], usage.memory[index])
-    return {
-        **{name: _shown(box, newest) for name, (box, newest) in boxes.items() if box is not None},
-        "memory_note": MEMORY_NOTE,
-        "last_timestamp": None if view.through is None else round(view.through * 1e6),
-    }
-
-
-def _shown(box: Box, newest: float) -> dict[str, float | None]:
-    shown = {name: getattr(box, name) for name in ("p25", "p50", "p75", "p95", "upper", "lower")}
-    return {**shown, "window_p95": None if math.isnan(newest) else newest}
+    reason = output.too_few_samples(view) if view.kept_total > patience else None
+    return warming_up(view.kept_total, patience, view, details, reason)

@@ -1,19 +1,15 @@
 """BatchSize: boxes for a node's CPU, and for each GPU and its memory."""
 
-from typing import Any
-
 from trainguard.report.document import RuleEntry
 from trainguard.report.html.blocks import Block, Column, Key, Note, Table, plot_column
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import percent
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT
-from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, pick
+from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, nodes_of, pick
 from trainguard.report.html.sections.settings import limit_of
-from trainguard.report.html.shapes import Distribution, read
+from trainguard.rules.batch_output import BatchDetails, SeriesUsage
 
-_MEMORY_NOTE = "memory_note"
-_NOT_SERIES = frozenset({_MEMORY_NOTE, "last_timestamp"})
 _MEMORY = "_memory"
 LEGEND = (
     Key("box", "middle half"),
@@ -21,13 +17,13 @@ LEGEND = (
     Key("mark", "95th percentile of the newest window"),
     Key("limit", "threshold"),
 )
-Series = dict[str, Distribution]
+Series = dict[str, SeriesUsage]
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
-    details = read(entry.details, dict[str, dict[str, Any]])
-    nodes = {node: read(_series(held), Series) for node, held in details.items() if _series(held)}
+    details = nodes_of(entry, BatchDetails)
+    nodes = {node: dict(held.series) for node, held in details.items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=_badness)
     columns = [
         Column("Series"),
@@ -40,17 +36,13 @@ def blocks(entry: RuleEntry) -> list[Block]:
     shown: list[Block] = []
     if rows:
         shown.append(Table("CPU, GPUs and their memory", columns, rows, LEGEND))
-        shown.extend(Note(str(note)) for note in [held.get(_MEMORY_NOTE) for held in details.values()][:1] if note)
+        shown.extend(Note(held.memory_note) for held in [*details.values()][:1])
     rest = [(shown_name(node), *(percent(value) for value in _highest(held))) for node, held in picked.rest]
     heads = [Column("Node"), *(Column(f"p95 {what}", "number") for what in ("CPU", "GPU", "GPU memory"))]
     return [*shown, *folded_rest("Highest 95th percentiles", heads, rest)]
 
 
-def _series(held: dict[str, Any]) -> dict[str, Any]:
-    return {series: box for series, box in held.items() if series not in _NOT_SERIES}
-
-
-def _row(entry: RuleEntry, node: str, series: str, box: Distribution, picked: Picked[Series]) -> tuple[str, ...]:
+def _row(entry: RuleEntry, node: str, series: str, box: SeriesUsage, picked: Picked[Series]) -> tuple[str, ...]:
     memory = series.endswith(_MEMORY)
     shown = label(node, f"{series.removesuffix(_MEMORY)} memory" if memory else series.replace("cpu", "CPU"), picked)
     parameter = (

@@ -1,0 +1,120 @@
+"""What is said of work that is too small for its instance: sentences, advice, and the report's details."""
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from trainguard.rules.details import SeriesDetails
+from trainguard.rules.quantiles import Box, column_boxes, counted_boxes
+from trainguard.rules.units import counted, show_duration, show_percent
+from trainguard.rules.views import NodeView
+from trainguard.telemetry.snapshots import FloatArray
+
+MEMORY_NOTE = (
+    "GPUMemoryUtilization is how busy the memory controller was, not how much memory was in use: a larger batch may "
+    "need more memory than it suggests."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a node did over the newest window of W points.
+
+    ``window`` is float64[W, 1 + 2 A]: mean CPU, then utilization and memory activity of the A ever-active ``gpus``;
+    the 95th quantiles are of its columns, NaN where a series has no sample.
+    """
+
+    window: FloatArray
+    gpus: tuple[str, ...]
+    judged: bool
+    cpu: float
+    gpu: list[float]
+    memory: list[float]
+
+    @property
+    def never_seen(self) -> str | None:
+        """The metric of which the window has no sample; that a GPU was used says that utilization has some."""
+        sampled = ~np.isnan(self.window)
+        if not sampled[:, 0].any():
+            return "CPU utilization"
+        return None if sampled[:, 1 + len(self.gpus) :].any() else "GPU memory activity"
+
+
+class SeriesUsage(msgspec.Struct, frozen=True):
+    """The CPU, a GPU or its memory; ``window_p95`` is of the newest window, None where that has no sample."""
+
+    p25: float | None
+    p50: float | None
+    p75: float | None
+    p95: float | None
+    upper: float | None
+    lower: float | None
+    window_p95: float | None
+
+
+class BatchDetails(SeriesDetails, frozen=True, kw_only=True):
+    """A node's ``cpu``, ``gpu0``, ``gpu0_memory`` and so on; ``last_timestamp`` in epoch microseconds."""
+
+    series: dict[str, SeriesUsage]
+    memory_note: str
+    last_timestamp: int | None
+
+
+def details_of(view: NodeView, usage: Usage) -> BatchDetails:
+    """Return boxes: of utilization over all kept points, of CPU and memory activity over the newest window."""
+    gpus = len(usage.gpus)
+    cpu, *memory = column_boxes(usage.window[:, [0, *range(1 + gpus, 1 + 2 * gpus)]])
+    utilization = counted_boxes(view.gpu_histogram[view.ever_active])
+    boxes = {"cpu": (cpu, usage.cpu)}
+    for index, name in enumerate(usage.gpus):
+        boxes[name] = (utilization[index], usage.gpu[index])
+        boxes[f"{name}_memory"] = (memory[index], usage.memory[index])
+    return BatchDetails(
+        series={name: _series(box, newest) for name, (box, newest) in boxes.items() if box is not None},
+        memory_note=MEMORY_NOTE,
+        last_timestamp=None if view.through is None else round(view.through * 1e6),
+    )
+
+
+def _series(box: Box, newest: float) -> SeriesUsage:
+    return SeriesUsage(box.p25, box.p50, box.p75, box.p95, box.upper, box.lower, None if math.isnan(newest) else newest)
+
+
+def sentence_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> str:
+    """Say what a node did over the newest window, against the thresholds of CPU, GPUs and GPU memory."""
+    points = len(usage.window)
+    gpu, memory = max(usage.gpu), max(usage.memory)
+    busiest, busiest_memory = usage.gpus[usage.gpu.index(gpu)], usage.gpus[usage.memory.index(memory)]
+    of_cpu, of_gpu, of_memory = (show_percent(threshold) for threshold in thresholds)
+    return (
+        f"over the last {points:,} points ({show_duration(points * view.interval_s)}) the 95th percentiles on "
+        f"{view.node} are {show_percent(usage.cpu)} of CPU (threshold {of_cpu}), at most {show_percent(gpu)} of GPU "
+        f"utilization ({busiest}, threshold {of_gpu}) and at most {show_percent(memory)} of GPU memory activity "
+        f"({busiest_memory}, threshold {of_memory})"
+    )
+
+
+def lasting_of(points: int, view: NodeView, needed: int | None) -> str:
+    """Say for how many points that has lasted; ``needed`` is from how many on it counts, None where it does."""
+    lasted = f"lasted for {counted(points, 'point')} ({show_duration(points * view.interval_s)})"
+    said = f"; this has {lasted if points else 'just begun'}"
+    return said if needed is None else f"{said}, and counts from {counted(needed, 'point')} on"
+
+
+def advice_on(usage: Usage, view: NodeView) -> str:
+    """Say what to do about it."""
+    high = max(usage.gpu)
+    return (
+        f"Raise the batch size, or take a smaller instance: even the busiest GPU, {usage.gpus[usage.gpu.index(high)]}, "
+        f"is at or below {show_percent(high)} in 95 % of the newest points of {view.node}."
+    )
+
+
+def too_few_samples(view: NodeView) -> str:
+    """Say why a node with points enough cannot be judged."""
+    return (
+        f"too few of the newest points of {view.node} have samples of the CPU and of every used GPU's utilization "
+        "and memory activity."
+    )
