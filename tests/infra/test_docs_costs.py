@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainguard.cli.cost import money, shown_amount
+from trainguard.cli.commands.cost.run import money, shown_amount
 from trainguard.pricing.operating import ALARM_METRICS, DASHBOARDS, CostLine, Workload, estimate, total
 from trainguard.pricing.table import packaged_prices
 from trainguard.pricing.unit_prices import packaged_unit_prices

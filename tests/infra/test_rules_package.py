@@ -102,7 +102,7 @@ def test_given_a_changed_package_when_asked_then_another_layer_is_built(tmp_path
         ("ours", {"__init__.py": "x" * 5_000_001}, "at most 5,000,000"),
         ("ours", {"__init__.py": "import pandas\n"}, "No module named 'pandas' in the layer"),
         ("ours", {"__init__.py": "import boto3\n"}, "No module named 'boto3' in the layer"),
-        ("ours", {"__init__.py": "from trainguard.cli import table\n"}, "No module named 'trainguard.cli'"),
+        ("ours", {"__init__.py": "from trainguard.cli import main\n"}, "No module named 'trainguard.cli'"),
         ("ours", {"__init__.py": "import tests.support\n"}, "No module named 'tests"),
         ("ours", {"__init__.py": "RULES = ("}, "SyntaxError"),
         ("ours", {"__init__.py": "import sys\nsys.exit(0)\n"}, "SystemExit"),

@@ -14,7 +14,7 @@ from moto import mock_aws
 
 from infra import teardown
 from infra.teardown import MARK, OVERRIDE, BucketNotEmptiedError, Fate, Resource, empty, main, read_fate
-from trainguard.cli.deployment import Deployment
+from trainguard.cli.services.deployment import Deployment
 from trainguard.errors import PortUnavailableError
 
 if TYPE_CHECKING:

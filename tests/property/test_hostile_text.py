@@ -14,8 +14,8 @@ from tests.support.hostile_text import PHRASES, hostile, links, unseen
 from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.alert import Alert, compose_alert, publishable
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
-from trainguard.cli.outcome import Outcome, RuleLine
-from trainguard.cli.table import show
+from trainguard.cli.commands.analyze.outcome import Outcome, RuleLine
+from trainguard.cli.output.terminal import show
 from trainguard.engine.episodes import Episode
 from trainguard.engine.fires import with_entries
 from trainguard.engine.plan import plan_rules

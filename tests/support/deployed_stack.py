@@ -20,8 +20,8 @@ from tests.support.small_job import BUCKET, SETTINGS, Upload, describe, uploads
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.cli import deployment
-from trainguard.cli.deployment import Connection, Stores, Where, connect
+from trainguard.cli.services import deployment
+from trainguard.cli.services.deployment import Connection, Stores, Where, connect
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.registrar import describe_record
 from trainguard.local.bucket import open_bucket

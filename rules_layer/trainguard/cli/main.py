@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.commands.analyze import analyze
-from trainguard.cli.commands.cost import cost
-from trainguard.cli.commands.doctor import doctor
-from trainguard.cli.commands.explain import explain
-from trainguard.cli.commands.jobs import jobs
-from trainguard.cli.commands.open import open_report
-from trainguard.cli.commands.params import params
-from trainguard.cli.commands.replay import replay
-from trainguard.cli.commands.report import report
-from trainguard.cli.commands.status import status
-from trainguard.cli.commands.stops import stops
-from trainguard.cli.examples import list_examples
+from trainguard.cli.commands.analyze.command import analyze
+from trainguard.cli.commands.cost.command import cost
+from trainguard.cli.commands.doctor.command import doctor
+from trainguard.cli.commands.explain.command import explain
+from trainguard.cli.commands.jobs.command import jobs
+from trainguard.cli.commands.open.command import open_report
+from trainguard.cli.commands.params.command import params
+from trainguard.cli.commands.replay.command import replay
+from trainguard.cli.commands.report.command import report
+from trainguard.cli.commands.status.command import status
+from trainguard.cli.commands.stops.command import stops
+from trainguard.cli.help_examples import list_examples
 
 _OWN_FAULT = 70
 """As ``sysexits.h`` has it for faults of the program; Python's own 1 would say that a rule has fired."""

@@ -14,8 +14,8 @@ from tests.functional.worlds import offline_clients
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, uploads
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.cli.deployment import Deployment, Stores
 from trainguard.cli.main import app
+from trainguard.cli.services.deployment import Deployment, Stores
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -94,10 +94,10 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Deployed:
         account="111122223333",
         outputs={},
     )
-    monkeypatch.setattr("trainguard.cli.deployment.find_deployment", lambda *_: (place, offline_clients()))
-    monkeypatch.setattr("trainguard.cli.deployment.open_stores", lambda *_: found.stores)
+    monkeypatch.setattr("trainguard.cli.services.deployment.find_deployment", lambda *_: (place, offline_clients()))
+    monkeypatch.setattr("trainguard.cli.services.deployment.open_stores", lambda *_: found.stores)
     for module in CLOCKS:
-        monkeypatch.setattr(f"trainguard.cli.{module}.time", SimpleNamespace(time=lambda: now))
+        monkeypatch.setattr(f"trainguard.cli.commands.{module}.run.time", SimpleNamespace(time=lambda: now))
     return found
 
 

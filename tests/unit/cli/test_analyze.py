@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from tests.support.small_job import JOB, uploads
 from tests.unit.local.places import write
-from trainguard.cli import files
 from trainguard.cli.main import app
+from trainguard.cli.output import files
 from trainguard.compatible.step_outlier import StepOutlier
 from trainguard.rules.registry import RULE_NAMES
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trainguard.cli.answer import Answer, Cell, Column, Facts, Grid, Heading, Line, give, print_json, show
+from trainguard.cli.output.rendering import Answer, Cell, Column, Facts, Grid, Heading, Line, give, print_json, show
 from trainguard.errors import RequestError
 from trainguard.plain_text import one_line
 

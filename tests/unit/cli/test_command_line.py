@@ -15,17 +15,17 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from tests.unit.cli.test_process import shown
-from trainguard.cli.cost import CostDocument
-from trainguard.cli.examples import list_examples, split_docstring
-from trainguard.cli.explaining import Explanation
-from trainguard.cli.job_status import JobDocument
-from trainguard.cli.jobs import JobsDocument
+from trainguard.cli.commands.cost.run import CostDocument
+from trainguard.cli.commands.explain.explanation import Explanation
+from trainguard.cli.commands.jobs.run import JobsDocument
+from trainguard.cli.commands.open.run import Link
+from trainguard.cli.commands.params.run import ParametersDocument, RulesDocument
+from trainguard.cli.commands.status.job_status import JobDocument
+from trainguard.cli.commands.status.run import ActiveDocument
+from trainguard.cli.commands.stops.run import SwitchDocument
+from trainguard.cli.help_examples import list_examples, split_docstring
 from trainguard.cli.main import app
-from trainguard.cli.open import Link
 from trainguard.cli.options import StatusOf
-from trainguard.cli.params import ParametersDocument, RulesDocument
-from trainguard.cli.status import ActiveDocument
-from trainguard.cli.stops import SwitchDocument
 from trainguard.records import JobStatus
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from trainguard.cli.cost import CostDocument, money
+from trainguard.cli.commands.cost.run import CostDocument, money
 from trainguard.cli.main import app
 from trainguard.pricing.operating import Workload, estimate, total
 from trainguard.pricing.unit_prices import packaged_unit_prices

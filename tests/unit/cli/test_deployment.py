@@ -15,9 +15,9 @@ from tests.functional.tables import create_tables
 from tests.functional.worlds import offline_session
 from tests.unit.cli.cloudformation import ACCOUNT, OUTPUTS, REGION, CloudFormation, Refusal, Stack, serving
 from tests.unit.cli.seen import judged
-from trainguard.cli.deployment import Where, advised, connect, find_deployment, look_up, open_stores
 from trainguard.cli.main import app
-from trainguard.cli.names import ALL_RULE_NAMES
+from trainguard.cli.services.deployment import Where, advised, connect, find_deployment, look_up, open_stores
+from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import (
     AccessDeniedError,
     CredentialsError,
@@ -51,7 +51,7 @@ def cloudformation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setattr("trainguard.cli.deployment.Session", _session)
+    monkeypatch.setattr("trainguard.cli.services.deployment.Session", _session)
     with serving() as service:
         monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", service.url)
         yield service

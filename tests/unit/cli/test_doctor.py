@@ -20,7 +20,7 @@ JOB_ONLY = {finding.check for finding, _ in JOB_CHECKS}
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
     doctor_account.install(account)
-    monkeypatch.setattr("trainguard.cli.deployment.Session", lambda **_: doctor_account.session())
+    monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())
     monkeypatch.delenv("TRAINGUARD_STACK", raising=False)
     return account
 

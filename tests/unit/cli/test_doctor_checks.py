@@ -20,11 +20,11 @@ from tests.unit.cli.doctor_account import (
     named,
     outputs,
 )
-from trainguard.cli.deployment import find_deployment
 from trainguard.cli.doctor import stack
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
 from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.site import Site
+from trainguard.cli.services.deployment import find_deployment
 
 Change = Callable[[dict[str, Any], Given], object]
 
@@ -33,7 +33,7 @@ Change = Callable[[dict[str, Any], Given], object]
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
     doctor_account.install(account)
-    monkeypatch.setattr("trainguard.cli.deployment.Session", lambda **_: doctor_account.session())
+    monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())
     return account
 
 

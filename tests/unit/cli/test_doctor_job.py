@@ -16,13 +16,13 @@ from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clien
 from trainguard.actions.stop import StopDecision
 from trainguard.actions.stop_switch import StopSwitch
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
-from trainguard.cli.deployment import Deployment
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
 from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.job import judge_profiler, judge_settings, judge_stop
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.cli.doctor.job_profile import judge_evaluation, judge_nodes, judge_objects, judge_rows
 from trainguard.cli.doctor.site import Site
+from trainguard.cli.services.deployment import Deployment
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow, Status
 from trainguard.settings.policy import JobPolicy, StopPolicy
 from trainguard.telemetry.keys import ProfileRoot, system_key

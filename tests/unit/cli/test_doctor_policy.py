@@ -16,8 +16,8 @@ from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clien
 from tests.unit.cli import doctor_account
 from tests.unit.cli.doctor_account import Account
 from trainguard.adapters.clients import Clients
-from trainguard.cli.deployment import Deployment
 from trainguard.cli.main import app
+from trainguard.cli.services.deployment import Deployment
 from trainguard.engine.system_stream import SystemState
 from trainguard.records import JobRecord, NodeKey, NodeRecord, RuleRow, Status
 from trainguard.state.codec import CODEC, encode_state
@@ -84,7 +84,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def found(*_: object) -> tuple[Deployment, Clients]:
         return deployment, offline_clients()
 
-    monkeypatch.setattr("trainguard.cli.deployment.find_deployment", found)
+    monkeypatch.setattr("trainguard.cli.services.deployment.find_deployment", found)
     with mock_aws():
         world = MotoUnderTest(offline_clients())
         world.jobs.register(JobRecord(job=JOB, arn="arn", bucket=BUCKET, prefix=""))
@@ -130,7 +130,7 @@ def test_given_the_policy_when_the_doctor_examines_a_stack_and_a_job_then_it_use
     account = Account()
     account.encrypt_bucket(doctor_account.KEY)
     doctor_account.install(account)
-    monkeypatch.setattr("trainguard.cli.deployment.Session", lambda **_: doctor_account.session())
+    monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())
     result = CliRunner().invoke(app, ["doctor", "--region", doctor_account.REGION, "--job", JOB])
     assert result.exit_code == 0, result.output
     named_on_failure = {"cloudformation:ListStacks"}

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, judged, many_nodes, row
-from trainguard.cli.explaining import Explanation, explain
-from trainguard.cli.names import ALL_RULE_NAMES
+from trainguard.cli.commands.explain.explanation import Explanation, explain
+from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import UnknownNameError
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, Status

@@ -13,9 +13,9 @@ from tests.support.deployed_stack import DeployedStack, deployed_stack
 from tests.support.fleets import found, job, quiet, with_rows
 from tests.support.small_job import JOB
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.cli.deployment import Stores
-from trainguard.cli.fleet import read_jobs
+from trainguard.cli.commands.report.fleet import read_jobs
 from trainguard.cli.main import app
+from trainguard.cli.services.deployment import Stores
 from trainguard.ports import StoredRow
 from trainguard.report.fleet import Fleet
 

@@ -10,7 +10,7 @@ from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job
 from tests.unit.test_docs_parameters import table
 from trainguard.cli.main import app
-from trainguard.cli.names import ALL_RULE_NAMES
+from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.rules.parameter_help import SCAN_INTERVAL_HELP
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT

@@ -188,7 +188,7 @@ def test_given_a_fault_that_nobody_thought_of_when_a_job_is_analysed_then_the_ex
     tmp_path: Path,
 ) -> None:
     code = (
-        "import sys, trainguard.cli.analyze as analyze, trainguard.cli.main as main\n"
+        "import sys, trainguard.cli.commands.analyze.run as analyze, trainguard.cli.main as main\n"
         "analyze.analyze_command = lambda request: request.nothing\n"
         f"sys.argv = ['trainguard', 'analyze', '.', '--out', {str(tmp_path)!r}, '--fail-on-fire']\n"
         "main.run()"

@@ -18,11 +18,11 @@ from tests.unit.local.places import write
 from trainguard.adapters.memory.faults import Crash
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.adapters.stored_form import stored_job, stored_row
-from trainguard.cli.changes import changes
-from trainguard.cli.deployment import Stores
+from trainguard.cli.commands.replay.changes import changes
+from trainguard.cli.commands.replay.stored_replay import REPLAYED, REPLAYING, Replay, Subject, Ways, judge, store
 from trainguard.cli.main import app
-from trainguard.cli.progress import stderr_progress
-from trainguard.cli.replaying import REPLAYED, REPLAYING, Replay, Subject, Ways, judge, store
+from trainguard.cli.output.progress import stderr_progress
+from trainguard.cli.services.deployment import Stores
 from trainguard.engine.evaluate import RETENTION_S
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
 from trainguard.engine.tick import Tick
@@ -139,7 +139,7 @@ def test_given_a_replay_that_fires_when_made_then_only_tables_and_the_bucket_are
 
 
 def test_given_the_command_when_imported_then_nothing_that_could_act_is_there() -> None:
-    script = "import sys, trainguard.cli.replay; print(*sys.modules)"
+    script = "import sys, trainguard.cli.commands.replay.run; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
     assert "trainguard.adapters.dynamodb_rule_states" in loaded

@@ -17,9 +17,9 @@ from demo.recording import Recording
 from tests.support.deployed_stack import PREFIX, REGION, STACK, DeployedStack, deployed_stack
 from tests.support.small_job import BUCKET, JOB, START, Upload
 from tests.unit.local.places import write
-from trainguard.cli.deployment import Where
-from trainguard.cli.in_stack import in_stack_command
+from trainguard.cli.commands.report.remote_report import in_stack_command
 from trainguard.cli.main import app
+from trainguard.cli.services.deployment import Where
 from trainguard.records import NodeKey, NodeRecord
 from trainguard.report.schema import report_schema
 from trainguard.rules.registry import RULE_NAMES

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import NOT_STOPPED, Deployed, deployed, firing, job, judged, many_nodes, row
-from trainguard.cli.answer import Answer, Line
-from trainguard.cli.names import ALL_RULE_NAMES
-from trainguard.cli.watch import watch
+from trainguard.cli.output.rendering import Answer, Line
+from trainguard.cli.output.watch import watch
+from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import PortUnavailableError
 from trainguard.records import JobStatus, Severity, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from tests.unit.local.places import write
 from trainguard.cli.main import app
-from trainguard.cli.names import ALL_RULE_NAMES
+from trainguard.cli.services.names import ALL_RULE_NAMES
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 

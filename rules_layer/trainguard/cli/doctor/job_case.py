@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.ssm_settings import SsmSettingDocuments
-from trainguard.cli.deployment import Stores, open_stores
 from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.site import Site
+from trainguard.cli.services.deployment import Stores, open_stores
 from trainguard.engine.items import items_of
 from trainguard.engine.registrar import describe_record
 from trainguard.errors import ForeignKeyError

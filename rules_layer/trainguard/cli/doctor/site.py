@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from trainguard.adapters.clients import Clients
-from trainguard.cli.deployment import Deployment
 from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.clients import DoctorClients
+from trainguard.cli.services.deployment import Deployment
 
 if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import DescribeRuleResponseTypeDef

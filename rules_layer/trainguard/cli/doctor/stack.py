@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainguard.cli.deployment import Deployment
 from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.site import Site
+from trainguard.cli.services.deployment import Deployment
 from trainguard.cli.version import own_version
 
 CREDENTIALS = Findings("credentials")

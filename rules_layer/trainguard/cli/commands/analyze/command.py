@@ -1,0 +1,73 @@
+"""``trainguard analyze``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import (
+    AsJson,
+    DefaultsOf,
+    FrameworkExpected,
+    InstanceType,
+    OwnRules,
+    Params,
+    Prices,
+    Reading,
+    Source,
+)
+
+
+def analyze(
+    source: Source,
+    *,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="Folder for profiler-reports/<Rule>.json.", show_default=False),
+    ],
+    reading: Annotated[
+        Reading, typer.Option("--reading", help="What the documentation promises, or what the managed service does.")
+    ] = Reading.DOCUMENTED,
+    defaults: Annotated[
+        DefaultsOf | None,
+        typer.Option("--defaults", help="Defaults of parameters; each reading has its own.", show_default=False),
+    ] = None,
+    params: Params = None,
+    instance_type: InstanceType = None,
+    prices: Prices = None,
+    framework_expected: FrameworkExpected = False,
+    rule: Annotated[
+        str | None,
+        typer.Option("--rule", metavar="MODULE:CLASS", help="Run this rule of your own alone.", show_default=False),
+    ] = None,
+    rules_package: OwnRules = None,
+    fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the profile of a job that has ended by all rules, and write their reports.
+
+    Exit code 0: the analysis ran, whatever it found. 1: a rule fired and --fail-on-fire was given. 2: it could not run.
+
+    Examples: `trainguard analyze ./my-job --out report`, `trainguard analyze s3://my-profiles/my-job --out report`,
+    `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,
+    `trainguard analyze ./my-job --out report --rule my_rules.host_memory:HostMemory`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(package=rules_package)
+    from trainguard.cli.commands.analyze.run import Request, analyze_command
+
+    request = Request(
+        source=source,
+        out=out,
+        reading=reading.value,
+        defaults=None if defaults is None else defaults.value,
+        params=params,
+        instance_type=instance_type,
+        prices=prices,
+        framework_expected=framework_expected,
+        rule=rule,
+        fail_on_fire=fail_on_fire,
+        as_json=as_json,
+    )
+    raise typer.Exit(analyze_command(request))

@@ -1,0 +1,85 @@
+"""The ``compatible`` reading over a profile: what the managed service would have written."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainguard.cli.commands.analyze.debugger_settings import settings_by_rule
+from trainguard.cli.commands.analyze.outcome import Outcome, RuleLine
+from trainguard.cli.output.files import read_body
+from trainguard.cli.output.progress import Progress
+from trainguard.compatible.parameters import resolve_compatible_parameters, resolve_scan_interval_us
+from trainguard.compatible.replay import replay
+from trainguard.errors import EmptyProfileError, NoProfileError, RuleFailedError
+from trainguard.local.pool import WorkerPool, workers_for
+from trainguard.local.sources import ProfileSource
+from trainguard.records import Status
+from trainguard.report.encode import encode_report
+from trainguard.rules.defaults import Defaults
+
+_US_PER_S = 1_000_000
+
+
+class Compatible:
+    """The reading with a person's settings.
+
+    Parameters
+    ----------
+    params : Path or None
+        File of parameters.
+    defaults : {"documented", "shipped"}
+
+    Raises
+    ------
+    ParameterFileError, RuleConfigError
+        When the file cannot be used.
+    """
+
+    def __init__(self, *, params: Path | None, defaults: Defaults) -> None:
+        self._settings = {} if params is None else settings_by_rule(str(params), read_body(params))
+        self._documented = defaults == "documented"
+        resolve_compatible_parameters(self._settings, documented=self._documented)
+
+    def analyze(self, source: ProfileSource, progress: Progress) -> Outcome:
+        """Replay a profile; raises NoProfileError for one without system metrics, which the original waits for."""
+        names = source.names()
+        interval_s = resolve_scan_interval_us(self._settings) / _US_PER_S
+        try:
+            with WorkerPool(workers_for(len(names))) as pool, progress.of_windows(interval_s):
+                replayed = replay(
+                    source,
+                    self._settings,
+                    documented_defaults=self._documented,
+                    progress=progress.replayed,
+                    file_map=pool.map,
+                )
+        except EmptyProfileError as fault:
+            raise NoProfileError(source.place) from fault
+        reports = replayed.reports
+        lines = [_line(rule, report) for rule, report in reports.items()]
+        return Outcome(
+            rules=sorted(lines, key=lambda line: not line.fired) + [_failed(*each) for each in replayed.failed.items()],
+            files={f"profiler-reports/{rule}.json": encode_report(report) for rule, report in reports.items()},
+            unread=dict(sorted(replayed.skipped.items())),
+        )
+
+
+def _line(rule: str, report: Mapping[str, Any]) -> RuleLine:
+    triggered, violations, points = (report[name] for name in ("RuleTriggered", "Violations", "Datapoints"))
+    return RuleLine(
+        rule=rule,
+        status=Status.FIRED if triggered else Status.OK,
+        reason=f"triggered {triggered:,} times, {violations:,} violations in {points:,} data points.",
+        times_fired=triggered,
+        violations=violations,
+        data_points=points,
+        parameters=report["RuleParameters"],
+    )
+
+
+def _failed(rule: str, fault: str) -> RuleLine:
+    """Return the line of a rule that raised; it has no report."""
+    why = str(RuleFailedError(rule, fault))
+    return RuleLine(
+        rule=rule, status=Status.ERROR, reason=why, times_fired=0, violations=0, data_points=0, parameters=""
+    )

@@ -1,0 +1,50 @@
+"""``trainguard cost``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import AsJson
+
+
+def cost(
+    *,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=100_000, help="Nodes of the job.")] = 1,
+    hours: Annotated[float, typer.Option("--hours", metavar="H", min=0.01, max=8_760, help="Its length.")] = 24.0,
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=0, max=64, help="GPUs of a node.")] = 8,
+    interval_ms: Annotated[
+        int, typer.Option("--interval-ms", metavar="MS", min=100, max=60_000, help="ProfilingIntervalInMilliseconds.")
+    ] = 500,
+    framework: Annotated[bool, typer.Option("--framework", help="The job writes framework metrics, too.")] = False,
+    retention_days: Annotated[
+        int, typer.Option("--retention-days", metavar="DAYS", min=1, max=3_650, help="profile_retention_days.")
+    ] = 30,
+    region: Annotated[
+        str, typer.Option("--region", metavar="REGION", help="Whose prices to take; no network is asked.")
+    ] = "us-east-1",
+    unit_prices: Annotated[
+        Path | None,
+        typer.Option(
+            "--unit-prices", metavar="FILE", help="Unit prices in place of those that come along.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate what TrainGuard costs for a job of some size: an hour, the job, a month, and when idle.
+
+    Examples: `trainguard cost --nodes 128 --hours 24`, `trainguard cost --framework --interval-ms 1000 --json`
+    """
+    from trainguard.cli.commands.cost.run import Request, cost_command
+    from trainguard.pricing.operating import Workload
+
+    workload = Workload(
+        nodes=nodes,
+        hours=hours,
+        gpus=gpus,
+        interval_ms=interval_ms,
+        framework=framework,
+        retention_days=retention_days,
+    )
+    request = Request(workload=workload, region=region, unit_prices=unit_prices, as_json=as_json)
+    raise typer.Exit(cost_command(request))

@@ -1,0 +1,38 @@
+"""``trainguard doctor``."""
+
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import DEFAULT_STACK, AsJson, OwnRules, Profile, Region, Stack
+
+
+def doctor(
+    *,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="JOB", help="Examine this training job too.", show_default=False),
+    ] = None,
+    bucket: Annotated[
+        str | None,
+        typer.Option("--bucket", metavar="NAME", help="A bucket; else the stack's own.", show_default=False),
+    ] = None,
+    rules_package: OwnRules = None,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Examine the deployed stack: what works, what does not, and what to do about it.
+
+    It only reads. Exit code 0: nothing failed, whatever it warns of. 1: something failed. 2: it could not examine.
+
+    Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(package=rules_package)
+    from trainguard.cli.commands.doctor.run import Request, doctor_command
+
+    request = Request(stack=stack, region=region, profile=profile, job=job, bucket=bucket, as_json=as_json)
+    raise typer.Exit(doctor_command(request))

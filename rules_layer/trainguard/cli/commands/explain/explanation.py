@@ -1,0 +1,270 @@
+"""Why a rule is in the state in which it is: from rows to a typed document, in words with numbers. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from trainguard.cli.commands.explain.next_steps import Patience, outlook, patience_of
+from trainguard.cli.output.rendering import SCHEMA_VERSION
+from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, stop_entry, told_number
+from trainguard.cli.services.effective_parameters import ParameterInForce, Value, in_force, told_value
+from trainguard.cli.services.names import similar
+from trainguard.engine.plan import RulePlan, plan_rules
+from trainguard.engine.replays import replayed_job
+from trainguard.errors import UnknownNameError
+from trainguard.ports import StoredRow
+from trainguard.records import JobRecord, RuleRow, Severity, Status
+from trainguard.rules.registry import spec_of
+
+_MEANINGS = {
+    Status.FIRED: "Its condition holds, or has held in the episode that is still open.",
+    Status.OK: "It has judged, and its condition does not hold.",
+    Status.WARMING_UP: "There is data, but less than it waits for: it has not judged yet.",
+    Status.WAITING_FOR_DATA: "Nothing was seen yet that it could judge.",
+    Status.NOT_APPLICABLE: "It cannot judge this: what it looks at is not there.",
+    Status.DISABLED: "It does not run, because another rule alone was asked for.",
+    Status.ERROR: "It does not judge: a setting of it is wrong, or it has failed.",
+}
+_OVER = "It has fired, and is over: judged again, its condition does not hold."
+_NOTHING_READ = "No profile object of the job was read yet."
+_FIXED_UNITS = {"%": " %", "": ""}
+_OF_ROW = (
+    "status",
+    "severity",
+    "reason",
+    "measured",
+    "threshold",
+    "worst",
+    "data_points",
+    "times_fired",
+    "violations",
+    "affected_percent",
+    "wasted_percent",
+    "cost_lost",
+    "advice",
+)
+"""What an explanation has as the row has it."""
+
+
+class NodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """The rule on one node."""
+
+    node: str
+    status: Status
+    measured: float | None
+    threshold: float | None
+    worst: str | None
+    data_points: int
+    patience: str | None
+    times_fired: int
+    fired_at: str | None
+    reason: str
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the newest fire: what was done about the job, whether people were alerted, the report."""
+
+    fire_id: str | None
+    action: str | None
+    action_at: str | None
+    alert_id: str | None
+    report_uri: str | None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule's state on a job, or on one node of it.
+
+    Attributes
+    ----------
+    meaning : str
+        What the status means.
+    reason : str
+        The rule's own sentence, with the job's numbers.
+    fires_when : str
+        The condition with the parameters in force.
+    comparison : str or None
+        What was measured, against what threshold.
+    times_fired, episodes_ended, violations : int
+        How often it fired on the job, how many of these episodes are over, and at how many evaluations it was seen.
+    outlook : list of str
+        What would make it judge, fire or clear.
+    nodes : list of NodeState
+        The worst first.
+    """
+
+    schema_version: str = SCHEMA_VERSION
+    generated_at: str
+    job: str
+    rule: str
+    node: str | None
+    status: Status
+    severity: Severity | None
+    meaning: str
+    reason: str
+    fires_when: str
+    measured: float | None
+    threshold: float | None
+    comparison: str | None
+    worst: str | None
+    data_points: int
+    patience: Patience | None
+    evaluated_through: str | None
+    fired_at: str | None
+    times_fired: int
+    episodes_ended: int
+    violations: int
+    affected_percent: float | None
+    wasted_percent: float | None
+    cost_lost: str | None
+    done: Done | None
+    stop: StopEntry | None
+    evaluated: bool | None
+    evaluated_because: str | None
+    is_staged: bool
+    is_muted: bool
+    setting_faults: list[str]
+    rules_elsewhere: dict[str, str]
+    outlook: list[str]
+    advice: str | None
+    nodes: list[NodeState]
+    parameters: list[ParameterInForce]
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The row that is explained, the row of the whole job, and the rows of the nodes."""
+
+    row: RuleRow
+    of_job: StoredRow | None
+    nodes: Sequence[StoredRow]
+
+
+def explain(
+    job: str, record: JobRecord | None, rows: Sequence[StoredRow], *, rule: str, node: str | None, now: float
+) -> Explanation:
+    """Explain a rule's state.
+
+    Parameters
+    ----------
+    job, rule : str
+    record : JobRecord or None
+        The job's item; None when it has expired.
+    rows : sequence of StoredRow
+        All rows of the job.
+    node : str or None
+        A node, or None for the job as a whole.
+    now : float
+        Epoch seconds.
+
+    Raises
+    ------
+    UnknownNameError
+        When the rule has said nothing of such a node.
+    """
+    subject = _subject(job, rows, rule, node)
+    row = subject.row
+    known = record or JobRecord(job=job, arn="", bucket="", prefix="", active=False)
+    plan = plan_rules(known)
+    values = row.parameters or _planned(plan, rule)
+    tagged = replayed_job(job) is None
+    alerts = known.policy.alerts
+    return Explanation(
+        generated_at=str(iso(now)),
+        job=job,
+        rule=rule,
+        node=node,
+        **{name: getattr(row, name) for name in _OF_ROW},
+        meaning=_OVER if row.status is Status.OK and has_fired(row) else _MEANINGS[row.status],
+        fires_when=condition(rule, values),
+        comparison=comparison(row),
+        patience=patience_of(row, plan.interval_s if known.active else None),
+        evaluated_through=iso(row.evaluated_through),
+        fired_at=iso(row.fired_at),
+        episodes_ended=known.episodes.get(rule, 0),
+        done=_done(subject.of_job),
+        stop=None if subject.of_job is None else stop_entry(subject.of_job),
+        evaluated=None if record is None else record.policy.evaluated,
+        evaluated_because=None if record is None else record.policy.why,
+        is_staged=alerts.is_staged(rule),
+        is_muted=alerts.is_muted(rule),
+        setting_faults=list(known.faults),
+        rules_elsewhere=dict(known.rules_elsewhere),
+        outlook=outlook(row, plan, record),
+        nodes=[_node_state(stored.row) for stored in subject.nodes],
+        parameters=in_force(rule, values, known.rule_settings, tagged=tagged, sources=known.setting_sources),
+    )
+
+
+def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None) -> _Subject:
+    nodes = by_node(rows).get(rule, [])
+    of_job = next((each for each in rows if each.row.rule == rule and each.row.node is None), None)
+    if node is None:
+        row = RuleRow(job, rule, None, Status.WAITING_FOR_DATA, _NOTHING_READ) if of_job is None else of_job.row
+        return _Subject(row, of_job, nodes)
+    of_node = next((each for each in nodes if each.row.node == node), None)
+    if of_node is None:
+        names = [str(each.row.node) for each in nodes]
+        place = f"what {rule} says of job {job}" + ("" if names else ", which it judges as a whole")
+        raise UnknownNameError("node", node, place, similar(node, names) or names[:3])
+    return _Subject(of_node.row, of_job, [])
+
+
+def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
+    parameters = plan.parameters.get(rule)
+    return {} if parameters is None else msgspec.structs.asdict(parameters)
+
+
+def condition(rule: str, values: Mapping[str, Value]) -> str:
+    """Say when a rule fires, with the parameters' values; with their names where they are not known."""
+    spec = spec_of(rule)
+    shown = {name: told_value(values[name]) if name in values else name for name in spec.parameters}
+    return spec.condition.format_map(shown)
+
+
+def comparison(row: RuleRow) -> str | None:
+    """Say what was measured, against what; None where nothing was."""
+    if row.measured is None:
+        return None
+    what, unit = _measured_as(row)
+    written = _FIXED_UNITS.get(unit, f" {unit}")
+    said = f"{told_number(row.measured)}{written}" + (f" ({what})" if what else "")
+    if row.threshold is None:
+        return said
+    side = "at" if row.measured == row.threshold else "below" if row.measured < row.threshold else "above"
+    return f"{said}, {side} the threshold of {told_number(row.threshold)}{written}"
+
+
+def _measured_as(row: RuleRow) -> tuple[str | None, str]:
+    """Return what a row's measure is, and its unit; a row of an earlier version says it if its rule has but one."""
+    measures = spec_of(row.rule).measures
+    if row.quantity is None and row.unit is None and len(measures) == 1:
+        return measures[0].what, measures[0].unit
+    return row.quantity, row.unit or ""
+
+
+def _done(of_job: StoredRow | None) -> Done | None:
+    if of_job is None or of_job.fire_id is None:
+        return None
+    return Done(
+        fire_id=of_job.fire_id,
+        action=of_job.action,
+        action_at=iso(of_job.action_at),
+        alert_id=of_job.alert_id,
+        report_uri=of_job.report_uri,
+    )
+
+
+def _node_state(row: RuleRow) -> NodeState:
+    return NodeState(
+        node=str(row.node),
+        status=row.status,
+        measured=row.measured,
+        threshold=row.threshold,
+        worst=row.worst,
+        data_points=row.data_points,
+        patience=row.patience,
+        times_fired=row.times_fired,
+        fired_at=iso(row.fired_at),
+        reason=row.reason,
+    )

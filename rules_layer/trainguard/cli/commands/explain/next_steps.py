@@ -1,0 +1,137 @@
+"""What a rule waits for, and what would make it fire or clear."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from trainguard.cli.services.effective_parameters import setting_of
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
+from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.rules.parameter_help import LOADER_SECONDS, POINTS
+from trainguard.rules.parameters import PARAMETERS_TYPES
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import ALL_RULES, spec_of
+from trainguard.rules.units import show_duration
+
+_ENDED = "The job has ended, so this is its last word."
+_SETTINGS_ARE_READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a rule's patience is.
+
+    ``counts`` says what is counted. ``left`` is how much more a verdict takes, ``left_s`` how long that is at the
+    sampling interval; None where that is not known or the job has ended.
+    """
+
+    seen: int
+    needed: int
+    counts: str
+    left: int
+    left_s: float | None
+
+
+def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
+    """Read how far patience is; None of a row that has none, which is one that was judged."""
+    seen, separator, needed = (row.patience or "").partition("/")
+    if not (separator and seen.isdecimal() and needed.isdecimal()):
+        return None
+    spec = spec_of(row.rule)
+    left = max(int(needed) - int(seen) + (not spec.at_patience), 0)
+    spacing = {POINTS: interval_s, LOADER_SECONDS: 1.0}.get(spec.counts)
+    return Patience(
+        seen=int(seen),
+        needed=int(needed),
+        counts=spec.counts,
+        left=left,
+        left_s=None if spacing is None or interval_s is None else left * spacing,
+    )
+
+
+def outlook(row: RuleRow, plan: RulePlan, record: JobRecord | None) -> list[str]:
+    """Say what would make a rule judge, fire or clear, one sentence each; ``record`` is None of an expired job."""
+    if row.status is Status.ERROR:
+        return _of_error(row, plan)
+    if row.status is Status.DISABLED:
+        return _of_disabled({} if record is None else record.rule_settings)
+    if record is None or not record.active:
+        return [_ENDED]
+    if row.status is Status.NOT_APPLICABLE:
+        return _of_missing(row, record)
+    return _BY_STATUS[row.status](row, plan)
+
+
+def _of_disabled(settings: Mapping[str, str]) -> list[str]:
+    setting = setting_of(PROFILER_REPORT, "rule_to_invoke", settings)
+    tag = f"the tag {NAMESPACE}{setting}" if setting else "the setting rule_to_invoke"
+    return [f"It runs where {tag} is not set.", _SETTINGS_ARE_READ_ONCE]
+
+
+def _of_error(row: RuleRow, plan: RulePlan) -> list[str]:
+    # Of a rule that is not known here, every setting seems to be wrong.
+    fault = plan.faults.get(row.rule) if row.rule in PARAMETERS_TYPES else None
+    if fault is None:
+        return ["A rule that has failed is not run there again; the other rules go on."]
+    where = f" from the {fault.source}" if fault.source else ""
+    return [f"Set {NAMESPACE}{fault.field} to {fault.expected}, or remove it{where}.", _SETTINGS_ARE_READ_ONCE]
+
+
+def _of_fire(row: RuleRow, plan: RulePlan) -> list[str]:
+    if row.rule == PROFILER_REPORT:
+        return ["It clears when the episodes of all rules have ended."]
+    parameters = plan.parameters.get(row.rule)
+    if parameters is None:
+        return []
+    spans = [rule.clear_after_s(parameters, plan.interval_s) for rule in ALL_RULES if rule.name == row.rule]
+    return [
+        f"It clears after {show_duration(max(spans))} of profile in which no evaluation finds its condition.",
+        "What it finds after that is a new fire, with an alert of its own.",
+    ]
+
+
+def _of_patience(row: RuleRow, plan: RulePlan) -> list[str]:
+    patience = patience_of(row, plan.interval_s)
+    if patience is None or patience.left == 0:
+        return ["A verdict comes when enough of the newest points have samples of GPUs in use."]
+    said = f"A verdict needs {patience.left:,} more {patience.counts}"
+    if patience.counts == POINTS and patience.left_s is not None:
+        at = f"{plan.interval_s:g} s" if plan.interval_s >= 1.0 else f"{plan.interval_s * 1_000.0:g} ms"
+        said += f" ({show_duration(patience.left_s)} at {at}); they count while GPUs are in use"
+    return [f"{said}."]
+
+
+def _of_awaited(row: RuleRow, _: RulePlan) -> list[str]:
+    inputs = spec_of(row.rule).inputs
+    if "framework" in inputs:
+        return ["It waits for framework events: training steps, or fetches of data loaders."]
+    if "system" in inputs:
+        return ["It waits for system metrics, which a profiled job uploads once a minute."]
+    if row.rule == PROFILER_REPORT:
+        return ["It waits for the first verdict of another rule."]
+    return ["It waits for what it looks at."]
+
+
+def _of_missing(row: RuleRow, record: JobRecord) -> list[str]:
+    if "framework" not in spec_of(row.rule).inputs or record.framework_expected:
+        return []
+    return [
+        "It judges jobs that write framework metrics.",
+        f"Where a job should write them, tag it {FRAMEWORK_TAG}={FRAMEWORK_EXPECTED}: then it waits for them.",
+    ]
+
+
+def _of_quiet(row: RuleRow, _: RulePlan) -> list[str]:
+    if spec_of(row.rule).informs_only:
+        return ["It never fires: it sums up."]
+    if row.rule == PROFILER_REPORT:
+        return ["It fires when one of the other rules does."]
+    return ["It fires once its condition holds; each episode is one alert."]
+
+
+_BY_STATUS: Mapping[Status, Callable[[RuleRow, RulePlan], list[str]]] = {
+    Status.FIRED: _of_fire,
+    Status.OK: _of_quiet,
+    Status.WARMING_UP: _of_patience,
+    Status.WAITING_FOR_DATA: _of_awaited,
+}

@@ -1,0 +1,42 @@
+"""``trainguard jobs``."""
+
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack, StatusOf, span
+
+
+def jobs(
+    *,
+    active: Annotated[bool, typer.Option("--active", help="Jobs that are judged still.")] = False,
+    status: Annotated[
+        StatusOf | None,
+        typer.Option("--status", help="Jobs of that status.", case_sensitive=False, show_default=False),
+    ] = None,
+    since: Annotated[
+        float | None,
+        typer.Option("--since", metavar="SPAN", parser=span, help="Begun in the last 12h, 7d, …", show_default=False),
+    ] = None,
+    fired: Annotated[bool, typer.Option("--fired", help="Jobs on which a rule has fired.")] = False,
+    tuning: Annotated[
+        str | None, typer.Option("--tuning", metavar="NAME", help="Jobs of that tuning job.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many, the newest.")] = 50,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs that the deployed stack has seen, the newest first, with what was found on them.
+
+    Examples: `trainguard jobs --fired --since 7d`, `trainguard jobs --active`, `trainguard jobs --status failed --json`
+    """
+    from trainguard.cli.commands.jobs.run import Wanted, jobs_command
+    from trainguard.cli.services.deployment import Where
+    from trainguard.records import JobStatus
+
+    wanted_status = None if status is None else JobStatus(status.value)
+    wanted = Wanted(active=active, status=wanted_status, since_s=since, fired=fired, tuning_job=tuning, limit=limit)
+    where = Where(stack=stack, region=region, profile=profile)
+    raise typer.Exit(jobs_command(where, wanted, as_json=as_json))

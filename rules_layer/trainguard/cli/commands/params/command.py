@@ -1,0 +1,100 @@
+"""``trainguard params``: a group, so that a word for another command may stand where a rule does."""
+
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from trainguard.cli.options import DEFAULT_STACK, AsJson, DefaultsOf, OwnRule, OwnRules, Profile, Region, Stack
+
+_SHOW = "show"
+
+
+class _ShowsByDefault(TyperGroup):
+    """A group in which ``show`` may be left out: what is no command's name is a rule, or an option of it."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # click's own
+        asks_help = len(args) == 1 and args[0] in ctx.help_option_names
+        if not asks_help and (not args or args[0] not in self.commands):
+            args = [_SHOW, *args]
+        return super().parse_args(ctx, args)
+
+
+params = typer.Typer(
+    name="params",
+    cls=_ShowsByDefault,
+    help="Show the rules, or what a rule's parameters mean, accept, default to, and are on a job.",
+)
+
+
+@params.command(_SHOW)
+def show(
+    rule: Annotated[
+        str | None,
+        typer.Argument(metavar="RULE", help="A rule in any case, or its beginning; else all.", show_default=False),
+    ] = None,
+    *,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="JOB", help="Show what that job runs with, and why.", show_default=False),
+    ] = None,
+    defaults: Annotated[
+        DefaultsOf | None, typer.Option("--defaults", help="Show these defaults alone.", show_default=False)
+    ] = None,
+    own_rule: OwnRule = None,
+    rules_package: OwnRules = None,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rules in a line each, or the parameters of one. The word show may be left out.
+
+    Examples: `trainguard params`, `trainguard params lowgpu`, `trainguard params StepOutlier --job my-job`,
+    `trainguard params HostMemory --rules-package examples/example_rules`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(rule=own_rule, package=rules_package)
+    from trainguard.cli.commands.params.run import Request, params_command
+    from trainguard.cli.services.deployment import Where
+
+    request = Request(
+        where=Where(stack=stack, region=region, profile=profile),
+        rule=rule,
+        job=job,
+        defaults=None if defaults is None else defaults.value,
+        as_json=as_json,
+    )
+    raise typer.Exit(params_command(request))
+
+
+@params.command()
+def validate(
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|TAG...",
+            help="A JSON file (settings, tags, or a CreateTrainingJob request), or trainguard:NAME=VALUE.",
+            show_default=False,
+        ),
+    ],
+    *,
+    own_rule: OwnRule = None,
+    rules_package: OwnRules = None,
+    stack: Stack = DEFAULT_STACK,
+    as_json: AsJson = False,
+) -> None:
+    """Check settings before a job starts with them: all that is wrong, at once. It asks no deployment.
+
+    The exit code is 1 when anything is wrong, and 2 when a file cannot be read.
+
+    Examples: `trainguard params validate settings.json`,
+    `trainguard params validate trainguard:LowGPUUtilization_patience=500 trainguard:stop-grace=10m`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(rule=own_rule, package=rules_package)
+    from trainguard.cli.commands.params.validation import Request, validate_command
+
+    raise typer.Exit(validate_command(Request(given=given, stack=stack, as_json=as_json)))

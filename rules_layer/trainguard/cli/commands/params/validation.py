@@ -1,0 +1,217 @@
+"""``trainguard params validate``: what is wrong with settings, before a job starts with them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trainguard.cli.output.files import read_body
+from trainguard.cli.output.rendering import SCHEMA_VERSION, Answer, Block, Column, Grid, Line, give
+from trainguard.cli.services.names import OWN_RULES
+from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
+from trainguard.errors import ParameterFileError
+from trainguard.ports import RuleConfiguration
+from trainguard.rules.parameters import canonical_rule
+from trainguard.rules.units import counted
+from trainguard.settings.document import read_document
+from trainguard.settings.faults import NO_PLACE, SettingFault
+from trainguard.settings.resolve import resolve
+from trainguard.settings.rule_configurations import configured
+from trainguard.settings.source import Source
+from trainguard.settings.tag_names import NAMESPACE, PROFILE_TAG, STOP_ALLOWED, STOP_TAG
+from trainguard.settings.tags import settings_name, tag_source
+
+_A_TAG = f"{NAMESPACE}<Rule>_<parameter>=<value>, or an existing file"
+_TAG_TEXT = "letters, digits, spaces and . : / = + - _ @, and not aws: at the beginning"
+_REQUEST = frozenset({"Tags", "ProfilerRuleConfigurations", "DebugRuleConfigurations"})
+_DOCUMENT_SIZE = 4_096
+"""What a standard SSM parameter holds, in bytes; an advanced one holds twice as much, and costs money."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked for; ``given`` are files and tags as written."""
+
+    given: Sequence[str]
+    stack: str
+    as_json: bool = False
+
+
+class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that cannot be used; ``setting`` is empty where all of its source cannot."""
+
+    source: str
+    setting: str
+    value: str
+    expected: str
+
+
+class ValidationDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What was checked, and all that is wrong with it."""
+
+    schema_version: str = SCHEMA_VERSION
+    valid: bool
+    settings: int
+    faults: list[FaultEntry]
+    elsewhere: dict[str, str]
+
+
+class _Tag(msgspec.Struct, rename="pascal"):
+    key: str
+    value: str = ""
+
+
+class _Rule(msgspec.Struct, rename="pascal"):
+    rule_configuration_name: str
+    rule_evaluator_image: str = ""
+    rule_parameters: dict[str, str] = {}
+
+
+class _Profiler(msgspec.Struct):
+    s3_output_path: str = msgspec.field(default="", name="S3OutputPath")
+
+
+class _Job(msgspec.Struct, rename="pascal"):
+    tags: list[_Tag] = []
+    profiler_config: _Profiler = msgspec.field(default_factory=_Profiler)
+    profiler_rule_configurations: list[_Rule] = []
+    debug_rule_configurations: list[_Rule] = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was given, by kind; ``faults`` is what is neither a tag nor a document."""
+
+    tags: list[tuple[str, str]]
+    sources: list[Source]
+    faults: list[SettingFault]
+    elsewhere: dict[str, str]
+
+
+def validate_command(request: Request) -> int:
+    """Check settings; return the exit code, which is 1 when anything is wrong with them."""
+    return give(lambda: validated(request), as_json=request.as_json, fail_on_fire=True)
+
+
+def validated(request: Request) -> Answer:
+    """Return all that is wrong with the settings; raises ParameterFileError for a file that cannot be read."""
+    read = _Read([], [], [], {})
+    for word in request.given:
+        if not word or (word.lower().startswith(NAMESPACE) and "=" not in word and not _is_there(word)):
+            read.faults.append(SettingFault("command line", "tag", word, _A_TAG))
+        elif "=" in word and not _is_there(word):
+            key, _, value = word.partition("=")
+            read.tags.append((key, value))
+            if not key.lower().startswith(NAMESPACE):
+                read.faults.append(SettingFault("command line", "tag", word, _A_TAG))
+        else:
+            _read_file(read, word)
+    tags = dict(read.tags)
+    sources = [*read.sources, tag_source(tags)]
+    # Each by itself: what another one would override is wrong all the same.
+    faults = [*read.faults, *_tag_faults(read.tags, request.stack)]
+    faults += [fault for source in sources for fault in resolve("", [source], asked=True).faults]
+    settings = sum(len(source.parameters) + len(source.choices) for source in sources)
+    return Answer(
+        document=ValidationDocument(
+            valid=not faults, settings=settings, faults=[_entry(fault) for fault in faults], elsewhere=read.elsewhere
+        ),
+        blocks=_blocks(faults, settings, read.elsewhere),
+        notes=[OWN_RULES] if any(_names_no_rule(fault) for fault in faults) else [],
+        fired=bool(faults),
+    )
+
+
+def _names_no_rule(fault: SettingFault) -> bool:
+    rule, separator, _ = fault.setting.partition("_")
+    return bool(separator) and canonical_rule(rule) is None
+
+
+def _read_file(read: _Read, name: str) -> None:
+    body = read_body(Path(name))
+    document = _decoded(body)
+    if isinstance(document, list):
+        return _read_job(read, name, {"Tags": document})
+    if isinstance(document, dict) and _REQUEST & set(document):
+        return _read_job(read, name, document)
+    if len(body) > _DOCUMENT_SIZE:
+        expected = f"at most {_DOCUMENT_SIZE:,}, or an SSM parameter of the advanced tier"
+        read.faults.append(SettingFault(f"file {name}", "size in bytes", f"{len(body):,}", expected))
+    read.sources.append(read_document(f"file {name}", body))
+    return None
+
+
+def _is_there(word: str) -> bool:
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):
+        return False  # too long for the name of a file, or no name at all
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _read_job(read: _Read, name: str, document: Mapping[str, Any]) -> None:
+    """Take tags and rule configurations as CreateTrainingJob takes them."""
+    try:
+        job = msgspec.convert(document, _Job)
+    except msgspec.ValidationError as fault:
+        raise ParameterFileError(name, f"{fault}, as CreateTrainingJob has it") from fault
+    read.tags.extend((tag.key, tag.value) for tag in job.tags)
+    if (
+        "TrainingJobName" in document
+        and (STOP_TAG, STOP_ALLOWED) in read.tags
+        and not job.profiler_config.s3_output_path
+        and PROFILE_TAG not in dict(read.tags)
+    ):
+        read.faults.append(NO_PLACE)
+    rules = configured(_rules(job.profiler_rule_configurations), _rules(job.debug_rule_configurations))
+    read.elsewhere.update(rules.elsewhere)
+    if job.profiler_rule_configurations:
+        read.sources.append(rules.source)
+
+
+def _rules(rules: Sequence[_Rule]) -> list[RuleConfiguration]:
+    return [
+        RuleConfiguration(each.rule_configuration_name, each.rule_evaluator_image, each.rule_parameters)
+        for each in rules
+    ]
+
+
+def _tag_faults(tags: Sequence[tuple[str, str]], stack: str) -> list[SettingFault]:
+    """Return what SageMaker would refuse, what TrainGuard would not read, and a name that leads nowhere."""
+    faults = []
+    for key, value in tags:
+        source = f"tag {key}"
+        for what, text, longest in (("key", key, LONGEST_KEY), ("value", value, LONGEST_VALUE)):
+            if len(text) > longest or not ALLOWED.fullmatch(text):
+                faults.append(SettingFault(source, what, text, f"at most {longest} {_TAG_TEXT}"))
+        if key.lower().startswith(NAMESPACE) and not key.startswith(NAMESPACE):
+            faults.append(SettingFault(source, "key", key, f"{NAMESPACE} in lower case"))
+    twice = [key for key, times in Counter(key for key, _ in tags).items() if times > 1]
+    faults += [SettingFault(f"tag {key}", "key", key, "each key once") for key in twice]
+    if len(tags) > MOST_TAGS:
+        faults.append(SettingFault("tags", "number of tags", str(len(tags)), f"at most {MOST_TAGS}"))
+    named = settings_name(dict(tags), f"/{stack}/settings/")
+    return [*faults, named] if isinstance(named, SettingFault) else faults
+
+
+def _entry(fault: SettingFault) -> FaultEntry:
+    return FaultEntry(source=fault.source, setting=fault.setting, value=fault.value, expected=fault.expected)
+
+
+def _blocks(faults: Sequence[SettingFault], settings: int, elsewhere: Mapping[str, str]) -> list[Block]:
+    columns = [Column(title, folds=title != "setting") for title in ("given by", "setting", "is", "expected")]
+    blocks: list[Block] = []
+    if faults:
+        blocks.append(Grid(columns, [[each.source, each.setting, each.value, each.expected] for each in faults]))
+    else:
+        blocks.append(Line(f"{counted(settings, 'setting')}, nothing wrong.", style="green"))
+    return [*blocks, *(Line(f"Rule configuration {name} is not evaluated: {why}.") for name, why in elsewhere.items())]

@@ -1,0 +1,61 @@
+"""``trainguard replay``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import DEFAULT_STACK, AsJson, OwnRules, Params, Prices, Profile, Region, Stack
+
+
+def replay(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB",
+            help="A training job's name, s3://bucket/prefix/<job>, or a folder with its profile.",
+            show_default=False,
+        ),
+    ],
+    *,
+    params: Params = None,
+    prices: Prices = None,
+    rules_package: OwnRules = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Call it <job>@replay-NAME; else by the time.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder for its report; else ./<name>-report.", show_default=False),
+    ] = None,
+    report: Annotated[bool, typer.Option("--report", help="Write its report into the bucket too.")] = False,
+    fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
+    as_json: AsJson = False,
+    stack: Stack = DEFAULT_STACK,
+    region: Region = None,
+    profile: Profile = None,
+) -> None:
+    """Judge an old job again by today's rules and parameters, and say what would have changed.
+
+    Its rows stand beside the live job's under the name <job>@replay-<time>. No alert is sent and nothing is stopped.
+
+    Examples: `trainguard replay my-job`, `trainguard replay my-job --params stricter.json --as stricter`,
+    `trainguard replay s3://my-profiles/jobs/my-job --report --json`
+    """
+    from trainguard.cli.services.own_rules import know
+
+    know(package=rules_package)
+    from trainguard.cli.commands.replay.run import Request, replay_command
+    from trainguard.cli.services.deployment import Where
+
+    request = Request(
+        source=source,
+        params=params,
+        prices=prices,
+        label=label,
+        out=out,
+        publish=report,
+        where=Where(stack=stack, region=region, profile=profile),
+    )
+    raise typer.Exit(replay_command(request, as_json=as_json, fail_on_fire=fail_on_fire))

@@ -1,0 +1,205 @@
+"""``trainguard report``: from a person's request to a report on this machine, and its verdict on the terminal."""
+
+import time
+import webbrowser
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from botocore.session import Session
+
+from trainguard.adapters.clients import Clients
+from trainguard.cli.output.output_path import ReportPlace, report_place
+from trainguard.cli.output.progress import Progress, stderr_progress
+from trainguard.cli.output.rendering import Answer, Block, Heading, Line, give
+from trainguard.cli.services.deployment import Connection, Where, connect
+from trainguard.cli.services.input_files import prices_from, settings_from
+from trainguard.cli.services.profile_evaluation import digest, judge_profile, open_place
+from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place, target_of
+from trainguard.engine.items import items_of
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.replays import replayed_job
+from trainguard.errors import ProfileSourceError, RequestError
+from trainguard.local.profile import Profile, read_profile
+from trainguard.pricing.table import PriceTable
+from trainguard.records import JOB_NODE, JobRecord
+from trainguard.report.build import BuiltReport, build_report
+
+if TYPE_CHECKING:
+    from trainguard.timeline.digest import NodeDigest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Whose report is wanted, where to, and what is known beside the profile."""
+
+    source: str
+    where: Where
+    out: Path | None = None
+    params: Path | None = None
+    prices: Path | None = None
+    instance_type: str | None = None
+    framework_expected: bool = False
+    open_page: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A report, and what it was made from: the rules' stored state, or the profile judged again."""
+
+    job: str
+    built: BuiltReport
+    source: str
+    made_from: Literal["state", "profile"]
+    notes: Sequence[str] = field(default=())
+
+
+def report_command(request: Request, *, as_json: bool, fail_on_fire: bool) -> int:
+    """Make a report; return the exit code."""
+    return give(lambda: _answer(request, shown=not as_json), as_json=as_json, fail_on_fire=fail_on_fire)
+
+
+def _answer(request: Request, *, shown: bool) -> Answer:
+    place = None if request.out is None else report_place(request.out, "")
+    if place is not None:
+        place.prepare()
+    drawn = draw(request, stderr_progress(shown=shown))
+    if place is None:
+        place = report_place(None, drawn.job)
+        place.prepare()
+    files = place.write(drawn.built)
+    notes = list(drawn.notes)
+    if request.open_page and not webbrowser.open(place.shown.resolve().as_uri()):
+        notes.append("No browser could be opened.")
+    return Answer(
+        document=_document(drawn, place, files, notes),
+        blocks=verdict_blocks(drawn.job, drawn.built, [f"Report: {place.shown}"]),
+        notes=notes,
+        fired=bool(drawn.built.report.fired),
+    )
+
+
+def _document(drawn: Drawn, place: ReportPlace, files: Mapping[str, bytes], notes: Sequence[str]) -> dict[str, Any]:
+    report = drawn.built.report
+    return {
+        "schema_version": "1",
+        "job": drawn.job,
+        "source": drawn.source,
+        "made_from": drawn.made_from,
+        "scope": report.scope,
+        "final": report.final,
+        "healthy": report.healthy,
+        "verdict": report.verdict,
+        "fired": report.fired,
+        "page": str(place.shown),
+        "files": place.names(files),
+        "notes": notes,
+    }
+
+
+def verdict_blocks(job: str, built: BuiltReport, places: Sequence[str]) -> list[Block]:
+    """Return a report's verdict for people, and where it lies."""
+    verdict = built.report.verdict
+    sentences = (verdict.health, verdict.change, verdict.cost)
+    return [Heading(job), *(Line(text) for text in (*sentences, *places) if text)]
+
+
+def draw(request: Request, progress: Progress) -> Drawn:
+    """Make the report that was asked for.
+
+    Raises
+    ------
+    ProfileSourceError, NoProfileError
+        When no single profile is there.
+    RequestError
+        When the stack does not know the job, or an option has no meaning for it.
+    ParameterFileError, RuleConfigError, PriceTableError
+        When a file cannot be used.
+    DeploymentError, PortUnavailableError, StateCodecError, WorkerDiedError
+        As the stack, its stores and `evaluate_profile` raise them.
+    """
+    target = target_of(request.source)
+    prices = prices_from(request.prices)
+    if isinstance(target, StackJob):
+        if request.params is not None:
+            raise RequestError(
+                f"--params has no meaning for job {target.name}: its verdicts are those that its alerts told",
+                f"Call `trainguard replay {target.name} --params {request.params}`.",
+            )
+        return _of_job(target.name, connect(request.where), request, prices, progress)
+    return _of_place(target, request, prices, progress)
+
+
+def _of_place(place: Place, request: Request, prices: PriceTable | None, progress: Progress) -> Drawn:
+    known = _known(
+        JobRecord(job="", arn="", bucket="", prefix="", rule_settings=settings_from(request.params)), request
+    )
+    profile = read_profile(open_place(place, _clients(request.where) if place.in_s3 else None))
+    name = profile.root.job
+    built = _judged(profile, replace(known, job=name, arn=f"unknown:{name}"), prices, progress)
+    notes = [] if place.note is None else [place.note]
+    return Drawn(job=name, built=built, source=profile.source.place, made_from="profile", notes=notes)
+
+
+def _of_job(
+    name: str, connection: Connection, request: Request, prices: PriceTable | None, progress: Progress
+) -> Drawn:
+    """Take the verdicts from the job's stored state, and the time lines from its profile."""
+    stores = connection.stores
+    stored = stores.jobs.load(name)
+    if stored is None:
+        raise job_not_known(name, stores.jobs)
+    job = _known(stored, request)
+    records = items_of(stored, stores.nodes)
+    if all(record.key.node == JOB_NODE for record in records):
+        return _of_expired(job, connection, prices, progress)
+    place = job_place(job)
+    digests: Sequence[NodeDigest] = ()
+    missing = []
+    try:
+        profile = read_profile(open_place(place, connection.clients))
+    except ProfileSourceError as fault:
+        missing.append(f"The report is without time lines: {fault}.")
+    else:
+        digests = digest(profile, job, progress)
+    plan = plan_rules(job, prices=prices)
+    built = build_report(job, records, now=time.time(), plan=plan, digests=digests, missing=missing)
+    return Drawn(job=name, built=built, source=place.text, made_from="state", notes=missing)
+
+
+def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | None, progress: Progress) -> Drawn:
+    """Judge the profile of a job again, of whose rules no state is there."""
+    if not job.bucket:
+        raise RequestError(
+            f"job {job.job} has no state, and its profile lies in no bucket",
+            "Call `trainguard report` with the folder that its profile lies in.",
+        )
+    profile = read_profile(open_place(job_place(job), connection.clients))
+    why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
+    note = f"The state of its rules {why}: its profile was judged again, by the job's own settings."
+    built = _judged(profile, replace(job, episodes={}, closing=False), prices, progress)
+    return Drawn(job=job.job, built=built, source=profile.source.place, made_from="profile", notes=[note])
+
+
+def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progress: Progress) -> BuiltReport:
+    judged = judge_profile(profile, job, plan_rules(job, prices=prices), progress)
+    evaluation = judged.evaluation
+    return build_report(
+        evaluation.job, evaluation.records, now=time.time(), plan=evaluation.plan, digests=judged.digests
+    )
+
+
+def _known(job: JobRecord, request: Request) -> JobRecord:
+    return replace(
+        job,
+        instance_type=request.instance_type or job.instance_type,
+        framework_expected=request.framework_expected or job.framework_expected,
+    )
+
+
+def _clients(where: Where) -> Clients | None:
+    """Return clients as a person asked for; None for those of the environment."""
+    if where.region is None and where.profile is None:
+        return None
+    return Clients(session=Session(profile=where.profile), region=where.region)

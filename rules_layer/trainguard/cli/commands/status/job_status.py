@@ -1,0 +1,215 @@
+"""What ``trainguard status`` says of one job: every rule of it, and on its nodes."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from trainguard.cli.commands.jobs.run import instances, status_of_job
+from trainguard.cli.output.rendering import (
+    SCHEMA_VERSION,
+    Answer,
+    Block,
+    Cell,
+    Column,
+    Facts,
+    Grid,
+    Heading,
+    Line,
+    Shown,
+    status_cell,
+)
+from trainguard.cli.output.rows import (
+    RuleLine,
+    age,
+    by_node,
+    has_fired,
+    iso,
+    of_whole_job,
+    report_row,
+    rule_line,
+    stop_entry,
+    told_number,
+    told_time,
+)
+from trainguard.cli.services.deployment import Stores
+from trainguard.cli.services.job_rows import configuration_of, read_job, shown_nodes, told_configuration, told_stop
+from trainguard.ports import StoredRow
+from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+
+class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One job with its rules; ``nodes`` are the rules' rows by node, empty where they were not asked for.
+
+    ``job`` has no more than a name where rows are left of a job whose own item has expired.
+    """
+
+    schema_version: str = SCHEMA_VERSION
+    generated_at: str
+    job: str
+    status: str | None
+    secondary_status: str | None
+    active: bool
+    instance_type: str | None
+    instance_count: int | None
+    started_at: str | None
+    ended_at: str | None
+    evaluated_through: str | None
+    verdict: str | None
+    fired: list[str]
+    rules: list[RuleLine]
+    nodes: list[RuleLine]
+    evaluated: bool | None
+    evaluated_because: str | None
+    setting_faults: list[str]
+    rules_elsewhere: dict[str, str]
+    rule_places: dict[str, str]
+    staged: list[str]
+    muted: list[str]
+    tuning_job: str | None
+
+
+def job_answer(stores: Stores, job: str, *, nodes: bool, now: float) -> Answer:
+    """Return every rule's state on one job; raises UnknownNameError and UnknownJobError."""
+    record, rows = read_job(stores, job)
+    configuration = configuration_of(record)
+    whole, of_nodes = of_whole_job(rows), by_node(rows)
+    report = report_row(stored.row for stored in rows)
+    fired = [stored.row.rule for stored in whole if has_fired(stored.row) and stored.row.rule != PROFILER_REPORT]
+    document = JobDocument(
+        generated_at=str(iso(now)),
+        job=job,
+        status=None if record is None else record.status.value,
+        secondary_status=None if record is None else record.secondary_status,
+        active=record is not None and record.active,
+        instance_type=None if record is None else record.instance_type,
+        instance_count=None if record is None else record.instance_count,
+        started_at=None if record is None else iso(record.started_at),
+        ended_at=None if record is None else iso(record.ended_at),
+        evaluated_through=None if report is None else iso(report.evaluated_through),
+        verdict=None if report is None else report.reason,
+        fired=fired,
+        rules=[rule_line(stored) for stored in whole],
+        nodes=[rule_line(stored) for of_rule in of_nodes.values() for stored in of_rule] if nodes else [],
+        evaluated=None if record is None else record.policy.evaluated,
+        evaluated_because=None if record is None else record.policy.why,
+        **msgspec.structs.asdict(configuration),
+        staged=[] if record is None else list(record.policy.alerts.staged),
+        muted=[] if record is None else list(record.policy.alerts.muted),
+        tuning_job=None if record is None else record.tuning_job,
+    )
+    blocks: list[Block] = [Heading(job), Facts(_facts(record, report, now))]
+    rules = [stored for stored in whole if stored.row.rule != PROFILER_REPORT]
+    if rules:
+        blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(stored, of_nodes, now) for stored in rules])]
+    blocks += _told_fires(rules, now)
+    blocks += told_configuration(configuration)
+    if nodes:
+        blocks += _node_blocks(of_nodes, [stored.row.rule for stored in rules], now)
+    notes = [] if rules else ["No rule has said anything about it yet: its first profile object has not been read."]
+    over = record is not None and not record.active
+    return Answer(document=document, blocks=blocks, notes=notes, fired=bool(fired), final=over)
+
+
+_COLUMNS = (
+    Column("rule"),
+    Column("status"),
+    Column("measured", right=True),
+    Column("threshold", right=True),
+    Column("patience", right=True, drops=1),
+    Column("points", right=True, drops=3),
+    Column("worst", folds=True, drops=2),
+    Column("judged", right=True, drops=4),
+    Column("fired", folds=True),
+)
+
+
+def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list[tuple[str, Shown]]:
+    facts: list[tuple[str, Shown]] = []
+    if record is not None:
+        more = record.secondary_status not in {None, "", record.status.value}
+        secondary = f", {record.secondary_status}" if more else ""
+        judged = "judged still" if record.active else "judged to its end"
+        style = status_of_job(record.status, active=record.active).style
+        facts.append(("status", Cell(f"{record.status.value}{secondary}; {judged}", style)))
+        if not record.policy.evaluated:
+            facts.append(("not evaluated", Cell(record.policy.why, "bold yellow")))
+        facts += [
+            ("staged", _named(record.policy.alerts.staged, "recorded, and nothing else comes of them")),
+            ("muted", _named(record.policy.alerts.muted, "nobody is told of them")),
+            ("tuning job", record.tuning_job or ""),
+        ]
+        facts += [("instances", instances(record)), ("started", told_time(record.started_at, now))]
+        facts.append(("ended", told_time(record.ended_at, now)))
+    if report is not None:
+        facts += [("judged through", told_time(report.evaluated_through, now)), ("verdict", report.reason)]
+    return [(name, value) for name, value in facts if value]
+
+
+def _named(rules: Sequence[str], meaning: str) -> str:
+    return f"{', '.join(rules)}: {meaning}" if rules else ""
+
+
+def _rule_row(stored: StoredRow, of_nodes: Mapping[str, Sequence[StoredRow]], now: float) -> list[Shown]:
+    row = stored.row
+    return [row.rule, *_state_cells(row, now), _fired_cell(row, of_nodes.get(row.rule, []), now)]
+
+
+def _state_cells(row: RuleRow, now: float) -> list[Shown]:
+    return [
+        status_cell(row.status),
+        told_number(row.measured),
+        told_number(row.threshold),
+        row.patience or "",
+        f"{row.data_points:,}",
+        row.worst or "",
+        age(row.evaluated_through, now),
+    ]
+
+
+def _fired_cell(row: RuleRow, nodes: Sequence[StoredRow], now: float) -> str:
+    if not has_fired(row):
+        return ""
+    firing = sum(stored.row.status is Status.FIRED for stored in nodes)
+    on = f", on {firing} of {len(nodes)} nodes" if firing and len(nodes) > 1 else ""
+    ago = f", {age(row.fired_at, now)} ago" if row.fired_at is not None else ""
+    return f"{row.times_fired} x{ago}{on}"
+
+
+def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
+    """Tell of each rule that has fired, and of each in error, why, what to do, and what was done."""
+    blocks: list[Block] = []
+    for stored in rules:
+        row = stored.row
+        if not has_fired(row) and row.status is not Status.ERROR:
+            continue
+        severity = f" ({row.severity.value})" if row.severity is not None else ""
+        blocks += [Heading(f"{row.rule}{severity}"), Line(row.reason, indent=2)]
+        if row.advice:
+            blocks.append(Line(f"To do: {row.advice}", indent=2))
+        if row.cost_lost:
+            blocks.append(Line(f"It has cost {row.cost_lost}.", indent=2))
+        if stored.action:
+            when = f" ({told_time(stored.action_at, now)})" if stored.action_at is not None else ""
+            blocks.append(Line(f"Done: {stored.action}{when}", indent=2))
+        if stop := told_stop(stop_entry(stored), stored.fire_id, now):
+            blocks.append(Line(stop, indent=2))
+    return blocks
+
+
+def _node_blocks(of_nodes: Mapping[str, Sequence[StoredRow]], rules: Sequence[str], now: float) -> list[Block]:
+    """Return a table of nodes a rule: the worst one by one, the others counted where there are many."""
+    blocks: list[Block] = []
+    for rule in rules:
+        nodes = of_nodes.get(rule, [])
+        if not nodes:
+            continue
+        shown, counted = shown_nodes(nodes)
+        columns = (Column("node", folds=True), *_COLUMNS[1:])
+        rows = [
+            [str(stored.row.node), *_state_cells(stored.row, now), _fired_cell(stored.row, [], now)] for stored in shown
+        ]
+        blocks += [Heading(f"{rule} on {len(nodes)} nodes"), Grid(columns, rows)]
+        if counted:
+            blocks.append(Line(counted, style="dim"))
+    return blocks

@@ -1,0 +1,50 @@
+"""Looking again and again: a terminal's page that is drawn anew until a person interrupts it."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from rich.console import Console
+from rich.live import Live
+
+from trainguard.cli.output.rendering import FIRED, RAN, REFUSED, Answer, Block, Line, advised_fault, complain, rendered
+from trainguard.errors import RequestError, TrainGuardError
+
+_CLOCK = "%Y-%m-%d %H:%M:%SZ"
+
+
+def watch(
+    look: Callable[[], Answer],
+    *,
+    console: Console,
+    every_s: float,
+    fail_on_fire: bool,
+    pause: Callable[[float], None] = time.sleep,
+) -> int:
+    """Draw what a look answers every ``every_s`` seconds, until it is final or interrupted; return the exit code.
+
+    The first look must succeed. A later one that fails is told on the page, over what was seen last.
+    """
+    try:
+        if not console.is_terminal:
+            raise RequestError("--watch needs a terminal", "Leave it out, and call the command again instead.")
+        answer, fault = look(), ""
+    except TrainGuardError as refused:
+        complain(refused)
+        return REFUSED
+    with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
+        while not answer.final:
+            live.update(rendered(_page(answer, fault, every_s)), refresh=True)
+            pause(every_s)
+            try:
+                answer, fault = look(), ""
+            except TrainGuardError as failed:
+                fault = str(advised_fault(failed))
+    console.print(rendered(answer.blocks))
+    return FIRED if fail_on_fire and answer.fired else RAN
+
+
+def _page(answer: Answer, fault: str, every_s: float) -> Sequence[Block]:
+    head = f"{time.strftime(_CLOCK, time.gmtime())}, every {every_s:g} s; Ctrl-C ends"
+    told = [Line(f"Not brought up to date: {fault}", style="bold magenta")] if fault else []
+    return [Line(head, style="dim"), *told, *answer.blocks, *(Line(note) for note in answer.notes)]

@@ -1,0 +1,83 @@
+"""Rules of a deployment's own on the command line: made known as the layer makes them known to the functions.
+
+Which rules there are is decided when the registry is imported, by the module MARKER. So a command calls `know` before
+it imports anything that asks for rules, and from there on its own rules are rules like any other.
+"""
+
+import importlib
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import typer
+
+from trainguard.cli.output.rendering import REFUSED, complain
+from trainguard.errors import RequestError, RuleLoadError, TrainGuardError
+from trainguard.rules.extension import MARKER, RULES, AnyRule, rule_named, rules_of
+
+_REGISTRY = "trainguard.rules.registry"
+_FOLDER = "folder"
+_GIVEN = "trainguard_rule_given"
+"""Name of the package that is made for a single rule."""
+
+
+def know(*, rule: str | None = None, package: Path | None = None) -> None:
+    """Make the rules of a package known, or the one rule at ``module:Class`` in place of them.
+
+    Ends the command with a sentence on stderr and the exit code 2 when they cannot be used.
+    """
+    if rule is None and package is None:
+        return
+    try:
+        module = _package_of(rule_at(rule)) if rule is not None else _imported(Path(str(package)))
+        rules_of(module, ())
+        _install(module)
+    except TrainGuardError as fault:
+        complain(fault)
+        raise typer.Exit(REFUSED) from fault
+
+
+def rule_at(place: str) -> AnyRule:
+    """Return the rule at ``module:Class``, found from the working folder too; raises RuleLoadError."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    return rule_named(place)
+
+
+def _package_of(rule: AnyRule) -> ModuleType:
+    module = ModuleType(_GIVEN)
+    setattr(module, RULES, (rule,))
+    return module
+
+
+def _imported(folder: Path) -> ModuleType:
+    """Import a package from its folder, under the folder's name; raises RuleLoadError."""
+    folder = folder.expanduser().resolve()
+    name, source = folder.name, folder / "__init__.py"
+    if not source.is_file():
+        raise RuleLoadError("--rules-package", _FOLDER, str(folder), "a folder with an __init__.py in it")
+    if not name.isidentifier() or name in sys.modules or name in sys.stdlib_module_names:
+        raise RuleLoadError("--rules-package", _FOLDER, str(folder), "a name that is a module's, and no other's")
+    spec = spec_from_file_location(name, source, submodule_search_locations=[str(folder)])
+    if spec is None or spec.loader is None:
+        raise RuleLoadError("--rules-package", _FOLDER, str(folder), "a package of Python")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as fault:
+        told = f"{type(fault).__name__}: {fault}"
+        raise RuleLoadError(name, "package", told, "one that can be imported") from fault
+    return module
+
+
+def _install(module: ModuleType) -> None:
+    """Let the registry find the package's rules; raises RuleLoadError when it refuses them."""
+    if _REGISTRY in sys.modules:
+        raise RequestError("rules of one's own were given too late", "A process can be given them once.")
+    marker = ModuleType(MARKER)
+    vars(marker).update(PACKAGE=module.__name__, RULES=(module.__name__,))
+    sys.modules.update({MARKER: marker, module.__name__: module})
+    registry = importlib.import_module(_REGISTRY)
+    for fault in registry.EXTENSION.faults.values():
+        raise fault
