@@ -19,7 +19,8 @@ from botocore.exceptions import ClientError
 from infra.bundling import PROJECT_ROOT
 from infra.config import DeploymentConfig, DeploymentConfigError
 from trainguard.adapters.aws_errors import error_code, translated
-from trainguard.cli.services.deployment import Deployment, advised, look_up
+from trainguard.cli.output.aws_advice import advised
+from trainguard.cli.services.deployment import Deployment, look_up
 from trainguard.errors import CredentialsError, OutputMissingError, PortUnavailableError, TrainGuardError
 
 if TYPE_CHECKING:

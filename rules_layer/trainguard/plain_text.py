@@ -8,7 +8,7 @@ rows and the outbox   `one_line`, where they are made (`engine.rows`, `engine.fi
 mail                  `mail_line` and `mail_place` (`actions.wording`)
 chat                  `chat_line` (`actions.chat`)
 event bus and queues  `plain_document` (`actions.alert`)
-terminal              `one_line` (`cli.answer`, `cli.table`); in JSON, JSON's own escapes
+terminal              `one_line` (`cli.output`); in JSON, JSON's own escapes
 page                  the templates escape markup, `report.html.names` replaces what is not seen
 ===================== ================================================================================
 """

@@ -15,7 +15,7 @@ from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.alert import Alert, compose_alert, publishable
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
 from trainguard.cli.commands.analyze.outcome import Outcome, RuleLine
-from trainguard.cli.output.terminal import show
+from trainguard.cli.output.rendering import show
 from trainguard.engine.episodes import Episode
 from trainguard.engine.fires import with_entries
 from trainguard.engine.plan import plan_rules

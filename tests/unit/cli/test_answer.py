@@ -4,13 +4,18 @@ import json
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trainguard.cli.output.rendering import Answer, Cell, Column, Facts, Grid, Heading, Line, give, print_json, show
+from trainguard.cli.output.answer import Answer, give
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Item, Line
+from trainguard.cli.output.rendering import print_json, show
 from trainguard.errors import RequestError
 from trainguard.plain_text import one_line
 
@@ -54,8 +59,61 @@ def test_given_any_text_in_any_block_when_shown_on_a_terminal_then_only_the_cons
     console = Console(force_terminal=True, color_system=None, width=columns, highlight=False)
     grid = Grid((Column("a"), Column("b", folds=True), Column("c", drops=1)), [[text, Cell(text, "red"), text]])
     with console.capture() as shown:
-        show(console, [Heading(text), Line(text), Facts([(text, text)]), grid, Line(text, whole=True)])
+        item = Item([(text, 4), (Cell(text), 18)], text, text, text)
+        stacked = replace(grid, stacks_below=100)
+        show(console, [Heading(text), Line(text), Facts([(text, text)]), grid, stacked, item, Line(text, whole=True)])
     assert not steers(shown.get().replace("\n", ""))
+
+
+def shown_on(width: int, block: Block) -> list[str]:
+    """Return the lines that a terminal of so many columns shows of a block."""
+    console = Console(force_terminal=True, color_system=None, no_color=True, width=width, highlight=False)
+    with console.capture() as shown:
+        show(console, [block])
+    return [line.rstrip() for line in shown.get().splitlines()]
+
+
+def test_given_a_grid_that_stacks_when_the_terminal_is_too_narrow_then_the_last_cell_stands_below_the_others() -> None:
+    columns = (Column("status"), Column("severity"), Column("why", folds=True))
+    grid = Grid(columns, [["FIRED", "high", "one two three four five"], ["OK", "", "well"]], stacks_below=40)
+    assert shown_on(40, grid)[0].split() == ["status", "severity", "why"]
+    assert shown_on(20, grid) == ["FIRED high", "  one two three four", "  five", "OK", "  well"]
+
+
+ITEM = Item([(Cell("FAIL"), 4), ("queue", 8)], "one two three", "Do this and that.", "aws sqs " + "x" * 40)
+
+
+def test_given_an_item_on_a_narrow_terminal_when_shown_then_its_command_is_one_line_below_the_advice() -> None:
+    assert shown_on(27, ITEM) == [
+        "FAIL queue    one two three",
+        "              Do this and",
+        "              that.",
+        "    " + str(ITEM.command),
+    ]
+
+
+def test_given_items_in_a_pipe_when_shown_then_each_is_a_line_without_what_it_lacks() -> None:
+    console = Console(force_terminal=False, width=10, highlight=False)
+    with console.capture() as shown:
+        show(console, [ITEM, Item([("OK", 4), ("stack", 8)], "it\tstands")])
+    first, second = shown.get().splitlines()
+    assert first.split("\t") == ["FAIL", "queue", "one two three", "Do this and that.", ITEM.command]
+    assert second.split("\t") == ["OK", "stack", "it stands"]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_given_blocks_that_take_time_when_shown_then_each_is_printed_before_the_next_is_asked_for(
+    is_terminal: bool,
+) -> None:
+    console = Console(file=StringIO(), force_terminal=is_terminal, width=80, highlight=False)
+
+    def slow() -> Iterator[Block]:
+        yield Item([("OK", 4)], "first")
+        assert isinstance(console.file, StringIO)
+        assert "first" in console.file.getvalue()
+        yield Line("second")
+
+    show(console, slow())
 
 
 def test_given_a_grid_when_the_terminal_is_too_narrow_then_columns_go_in_order_and_the_others_stay_whole() -> None:

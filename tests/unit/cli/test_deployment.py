@@ -16,7 +16,8 @@ from tests.functional.worlds import offline_session
 from tests.unit.cli.cloudformation import ACCOUNT, OUTPUTS, REGION, CloudFormation, Refusal, Stack, serving
 from tests.unit.cli.seen import judged
 from trainguard.cli.main import app
-from trainguard.cli.services.deployment import Where, advised, connect, find_deployment, look_up, open_stores
+from trainguard.cli.output.aws_advice import advised
+from trainguard.cli.services.deployment import Where, connect, find_deployment, look_up, open_stores
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import (
     AccessDeniedError,

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import NOT_STOPPED, Deployed, deployed, firing, job, judged, many_nodes, row
-from trainguard.cli.output.rendering import Answer, Line
+from trainguard.cli.output.answer import Answer
+from trainguard.cli.output.blocks import Line
 from trainguard.cli.output.watch import watch
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import PortUnavailableError

@@ -22,7 +22,7 @@ from trainguard.cli.doctor.asking import UnansweredError, Why
 from trainguard.cli.doctor.finding import Finding, Findings
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.cli.doctor.site import Site
-from trainguard.cli.services.deployment import advised
+from trainguard.cli.output.aws_advice import advised
 from trainguard.errors import DeploymentError, OutputMissingError, PortUnavailableError
 
 _POLICY = "It is not checked. Ask for the policy in docs/cli.md, section Permissions."

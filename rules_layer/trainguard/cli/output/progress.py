@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from trainguard.cli.output.terminal import stderr_console
+
 _REDRAW_S = 0.1
 _MB = 1e6
 
@@ -77,7 +79,7 @@ class Progress:
 
 def stderr_progress(*, shown: bool) -> Progress:
     """Return a line on stderr, if ``shown`` and both streams are a terminal."""
-    stderr = Console(stderr=True, highlight=False)
+    stderr = stderr_console()
     return Progress(stderr, shown=shown and stderr.is_terminal and sys.stdout.isatty())
 
 

@@ -1,185 +1,52 @@
-"""One room for answers: tables and words on a terminal, tabs elsewhere, one JSON document, and an exit code.
+"""Renders blocks: tables and words on a terminal, tabs elsewhere; and prints one JSON document for machines.
 
-A command makes an Answer; how it looks is decided here. What was stored is text that anybody may have written: it is
-shown with its control characters spelled out, and never read as markup.
+What was stored is text that anybody may have written: it is shown with its control characters spelled out, and never
+read as markup.
 """
 
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment, Segments
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from trainguard.cli.output.terminal import print_tabbed, stdout_console
-from trainguard.errors import PortUnavailableError, TrainGuardError
+from trainguard.cli.output.blocks import Block, Cell, Facts, Grid, Heading, Item, Line, Shown
+from trainguard.cli.output.terminal import leave_pipe
 from trainguard.plain_text import one_line, terminal_json
-from trainguard.records import Severity, Status
 
-SCHEMA_VERSION = "1"
-RAN, FIRED, REFUSED = 0, 1, 2
-
-_STATUS_STYLES = {
-    Status.FIRED: "bold red",
-    Status.ERROR: "bold magenta",
-    Status.OK: "green",
-    Status.WARMING_UP: "yellow",
-    Status.WAITING_FOR_DATA: "yellow",
-}
-_SEVERITY_STYLES = {Severity.CRITICAL: "bold red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
 _GAP = 2
 _FOLDED = 20
+_COMMAND_INDENT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A text with a style, which a terminal shows."""
-
-    text: str
-    style: str = ""
-
-
-Shown = str | Cell
-
-
-def status_cell(status: Status) -> Cell:
-    """Return a rule's status in its colour."""
-    return Cell(status.value, _STATUS_STYLES.get(status, "dim"))
-
-
-def severity_cell(severity: Severity | None) -> Shown:
-    """Return a finding's severity in its colour."""
-    return "" if severity is None else Cell(severity.value, _SEVERITY_STYLES.get(severity, ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column.
-
-    ``folds`` says that a long text goes on below instead of widening the table. On a terminal that is too narrow for
-    all columns those with a ``drops`` are left out, the highest first.
-    """
-
-    title: str
-    right: bool = False
-    folds: bool = False
-    drops: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Rows below headings; headings are for terminals only, so that what is piped has one shape."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Shown]]
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Names with values."""
-
-    rows: Sequence[tuple[str, Shown]]
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """The beginning of a section."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A sentence or several; ``indent`` columns in on a terminal. ``whole`` is never wrapped: it can be copied."""
-
-    text: str
-    style: str = ""
-    indent: int = 0
-    whole: bool = False
-
-
-Block = Grid | Facts | Heading | Line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a command found out.
-
-    Attributes
-    ----------
-    document : msgspec.Struct or mapping
-        For machines; it begins with ``schema_version``.
-    blocks : sequence
-        For people.
-    notes : sequence of str
-        What is no part of the answer itself; goes to stderr.
-    fired : bool
-        Whether a rule has fired, for `--fail-on-fire`.
-    final : bool
-        Whether another look will find the same.
-    """
-
-    document: msgspec.Struct | Mapping[str, Any]
-    blocks: Sequence[Block]
-    notes: Sequence[str] = field(default=())
-    fired: bool = False
-    final: bool = False
-
-
-def give(make: Callable[[], Answer], *, as_json: bool, fail_on_fire: bool = False) -> int:
-    """Make an answer and print it; return the exit code."""
-    try:
-        answer = make()
-    except TrainGuardError as fault:
-        complain(fault)
-        return REFUSED
-    if as_json:
-        print_json(answer.document)
-    else:
-        show(stdout_console(), answer.blocks)
-    for note in answer.notes:
-        say(note)
-    return FIRED if fail_on_fire and answer.fired else RAN
-
-
-def say(text: str) -> None:
-    """Print a line for people to stderr."""
-    Console(stderr=True, highlight=False).print(Text(one_line(text)), soft_wrap=True)
-
-
-def complain(fault: TrainGuardError) -> None:
-    """Print a fault to stderr, with what to do about it where AWS's answer is behind it."""
-    say(f"trainguard: {advised_fault(fault)}")
-
-
-def advised_fault(fault: TrainGuardError) -> TrainGuardError:
-    """Return the fault, or one that says what to do where AWS's answer is behind it."""
-    behind: BaseException | None = fault
-    while behind is not None and not isinstance(behind, PortUnavailableError):
-        behind = behind.__cause__
-    if behind is None:
-        return fault
-    # The AWS client library takes long to import, and has been where such a fault comes from.
-    from trainguard.cli.services.deployment import advised
-
-    told = advised(behind)
-    return fault if told is behind else told
-
-
-def show(console: Console, blocks: Sequence[Block]) -> None:
-    """Print blocks: laid out on a terminal, with tabs elsewhere."""
+def show(console: Console, blocks: Iterable[Block]) -> None:
+    """Print blocks, each when it is there: laid out on a terminal, with tabs elsewhere."""
     for place, block in enumerate(blocks):
-        if console.is_terminal and not (isinstance(block, Line) and block.whole):
+        if not console.is_terminal:
+            for line in _plain(block):
+                _print_tabbed(console, line)
+        elif isinstance(block, Line) and block.whole:
+            _print_whole(console, block.text, block.style)
+        else:
             console.print(_rich(block, first=place == 0))
-            continue
-        for line in _plain(block):
-            print_tabbed(console, [line])
+        if console.is_terminal and isinstance(block, Item) and block.command:
+            _print_whole(console, " " * _COMMAND_INDENT + block.command, "bold")
+
+
+def _print_tabbed(console: Console, cells: Sequence[str]) -> None:
+    """Print one line with tabs between its cells; `Console.print` and `Console.out` would make spaces of them."""
+    console.print(Segments([Segment("\t".join(cells) + "\n")]), end="", soft_wrap=True)
+
+
+def _print_whole(console: Console, text: str, style: str) -> None:
+    """Print a line that no console wraps, so that it can be copied."""
+    console.print(Text(one_line(text), style=style), soft_wrap=True)
 
 
 def rendered(blocks: Sequence[Block]) -> RenderableType:
@@ -194,15 +61,20 @@ def print_json(document: msgspec.Struct | Mapping[str, Any]) -> None:
         sys.stdout.write(encoded + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has gone; without this, Python would complain once more when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_pipe(sys.stdout.fileno())
 
 
-def _plain(block: Block) -> list[str]:
+def _plain(block: Block) -> Iterator[list[str]]:
+    """Yield the lines of a block where there is no terminal, as cells."""
     if isinstance(block, Heading | Line):
-        return [one_line(block.text)]
-    rows: Sequence[Sequence[Shown]] = block.rows
-    return ["\t".join(one_line(_text(cell)) or "-" for cell in row) for row in rows]
+        yield [one_line(block.text)]
+    elif isinstance(block, Item):
+        cells = [*(_text(label) for label, _ in block.labels), block.text, block.advice, block.command]
+        yield [one_line(cell) for cell in cells if cell]
+    else:
+        rows: Sequence[Sequence[Shown]] = block.rows
+        for row in rows:
+            yield [one_line(_text(cell)) or "-" for cell in row]
 
 
 def _rich(block: Block, *, first: bool) -> RenderableType:
@@ -212,12 +84,27 @@ def _rich(block: Block, *, first: bool) -> RenderableType:
         return Padding(Text(one_line(block.text), style=block.style), (0, 0, 0, block.indent))
     if isinstance(block, Grid):
         return _Fitting(block)
+    return _facts(block) if isinstance(block, Facts) else _item(block)
+
+
+def _facts(block: Facts) -> RichTable:
     facts = RichTable(box=None, pad_edge=False, show_header=False)
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column(overflow="fold")
     for name, value in block.rows:
         facts.add_row(Text(one_line(name)), _styled(value))
     return facts
+
+
+def _item(block: Item) -> RichTable:
+    item = RichTable.grid(padding=(0, 1))
+    for _, width in block.labels:
+        item.add_column(width=width)
+    item.add_column(overflow="fold")
+    item.add_row(*(_styled(label) for label, _ in block.labels), Text(one_line(block.text)))
+    if block.advice:
+        item.add_row(*("" for _ in block.labels), Text(one_line(block.advice), style="italic"))
+    return item
 
 
 class _Fitting:
@@ -228,6 +115,9 @@ class _Fitting:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table; a column that folds takes what the others leave, at least `_FOLDED` characters."""
+        if options.max_width < self._grid.stacks_below:
+            yield from self._stacked()
+            return
         columns = list(self._grid.columns)
         widths = [self._width(place) for place in range(len(columns))]
         kept = list(range(len(columns)))
@@ -249,6 +139,12 @@ class _Fitting:
         for row in self._grid.rows:
             table.add_row(*(_styled(row[place]) for place in kept))
         yield table
+
+    def _stacked(self) -> Iterator[RenderableType]:
+        """Yield the rows where there is no room for columns: all cells on one line, and the last one below."""
+        for *heading, last in self._grid.rows:
+            yield Text(" ").join(_styled(cell) for cell in heading if _text(cell))
+            yield Padding(_styled(last), (0, 0, 0, _GAP))
 
     def _width(self, place: int) -> int:
         column = self._grid.columns[place]

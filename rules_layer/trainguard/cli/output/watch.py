@@ -7,7 +7,10 @@ from contextlib import suppress
 from rich.console import Console
 from rich.live import Live
 
-from trainguard.cli.output.rendering import FIRED, RAN, REFUSED, Answer, Block, Line, advised_fault, complain, rendered
+from trainguard.cli.output.answer import FIRED, RAN, REFUSED, Answer
+from trainguard.cli.output.blocks import Block, Line
+from trainguard.cli.output.faults import advised_fault, complain
+from trainguard.cli.output.rendering import rendered
 from trainguard.errors import RequestError, TrainGuardError
 
 _CLOCK = "%Y-%m-%d %H:%M:%SZ"

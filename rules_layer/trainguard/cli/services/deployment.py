@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    CredentialRetrievalError,
-    EndpointConnectionError,
-    InvalidRegionError,
-    LoginError,
-    NoCredentialsError,
     NoRegionError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
-    TokenRetrievalError,
 )
 from botocore.session import Session
 
@@ -30,16 +21,12 @@ from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
 from trainguard.adapters.frozen import frozen_mapping
 from trainguard.adapters.s3_objects import S3ProfileObjects
+from trainguard.cli.output.aws_advice import advised
 from trainguard.errors import (
-    AccessDeniedError,
-    CredentialsError,
-    DeploymentError,
     OutputMissingError,
     PortUnavailableError,
-    RegionError,
     StackNotFoundError,
     StackStateError,
-    TrainGuardError,
 )
 from trainguard.ports import Jobs, NodeStates, ProfileObjects, RuleStates
 
@@ -48,38 +35,6 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "TrainGuard"
 _UNUSABLE = re.compile(r"CREATE_(?!COMPLETE).*|ROLLBACK_.*|DELETE_.*|REVIEW_.*")
-_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
-_REFUSED = frozenset(
-    {"InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
-    | {"AuthFailure", "IncompleteSignature", "MissingAuthenticationToken", "InvalidToken"}
-)
-_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
-_ACTION = re.compile(r"perform:?\s+([a-z0-9-]+:[A-Za-z*]+)")
-_LOG_IN = "Log in again, for example with `aws sso login`, or set new AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-_SET_UP = "Run `aws configure` or `aws sso login`, set AWS_PROFILE, or pass --profile."
-
-_FAULTS: tuple[tuple[tuple[type[BotoCoreError], ...], type[DeploymentError], str, str], ...] = (
-    ((ProfileNotFound,), CredentialsError, "{}", "Pass --profile with one of `aws configure list-profiles`."),
-    ((NoCredentialsError, PartialCredentialsError), CredentialsError, "no AWS credentials were found ({})", _SET_UP),
-    (
-        (SSOError, TokenRetrievalError, CredentialRetrievalError, LoginError),
-        CredentialsError,
-        "AWS credentials cannot be had: {}",
-        _LOG_IN,
-    ),
-    (
-        (NoRegionError,),
-        RegionError,
-        "no Region is set",
-        "Pass --region, or set AWS_REGION or the profile's region, for example to us-east-1.",
-    ),
-    (
-        (InvalidRegionError, EndpointConnectionError),
-        RegionError,
-        "{}",
-        "Is the Region's name right, is there a network, and is AWS_ENDPOINT_URL right if it is set?",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,13 +165,6 @@ def open_stores(deployment: Deployment, clients: Clients) -> Stores:
     )
 
 
-def advised(fault: TrainGuardError) -> TrainGuardError:
-    """Return the fault, or where AWS's answer is behind it one that says what to do about it."""
-    if isinstance(fault, PortUnavailableError) and isinstance(fault.__cause__, (ClientError, BotoCoreError)):
-        return _advice(fault.__cause__) or fault
-    return fault
-
-
 @contextmanager
 def _advised() -> Iterator[None]:
     try:
@@ -255,28 +203,3 @@ def _others(clients: Clients) -> str:
     if not alike:
         return elsewhere
     return f"Perhaps you mean {' or '.join(sorted(alike))}: pass --stack or set TRAINGUARD_STACK. {elsewhere}"
-
-
-def _advice(error: ClientError | BotoCoreError) -> TrainGuardError | None:
-    if isinstance(error, ClientError):
-        return _advice_on_answer(error)
-    for kinds, fault, what, remedy in _FAULTS:
-        if isinstance(error, kinds):
-            return fault(what.format(str(error).rstrip(".")), remedy)
-    return None
-
-
-def _advice_on_answer(error: ClientError) -> TrainGuardError | None:
-    code = error_code(error)
-    message = error.response.get("Error", {}).get("Message", "no message").rstrip(".")
-    if code in _EXPIRED:
-        return CredentialsError(f"the AWS credentials have expired ({code}: {message})", _LOG_IN)
-    if code in _REFUSED:
-        return CredentialsError(f"AWS does not accept the credentials ({code}: {message})", _LOG_IN)
-    if code in _DENIED:
-        named = _ACTION.search(message)
-        action = named[1] if named else error.operation_name
-        return AccessDeniedError(
-            f"access denied to {action} ({message})", f"Ask for a policy that allows {action}, or pass --profile."
-        )
-    return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainguard.adapters.timestamps import epoch_from_iso
-from trainguard.cli.output.rendering import Block, Facts, Heading, Line
+from trainguard.cli.output.blocks import Block, Facts, Heading, Line
 from trainguard.cli.output.rows import StopEntry, has_fired, told_time
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.names import unknown_job

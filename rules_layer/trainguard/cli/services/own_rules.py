@@ -12,7 +12,8 @@ from types import ModuleType
 
 import typer
 
-from trainguard.cli.output.rendering import REFUSED, complain
+from trainguard.cli.output.answer import REFUSED
+from trainguard.cli.output.faults import complain
 from trainguard.errors import RequestError, RuleLoadError, TrainGuardError
 from trainguard.rules.extension import MARKER, RULES, AnyRule, rule_named, rules_of
 

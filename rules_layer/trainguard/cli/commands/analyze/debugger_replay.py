@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from trainguard.cli.commands.analyze.debugger_settings import settings_by_rule
-from trainguard.cli.commands.analyze.outcome import Outcome, RuleLine
+from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict
 from trainguard.cli.output.files import read_body
 from trainguard.cli.output.progress import Progress
 from trainguard.compatible.parameters import resolve_compatible_parameters, resolve_scan_interval_us
@@ -64,9 +64,9 @@ class Compatible:
         )
 
 
-def _line(rule: str, report: Mapping[str, Any]) -> RuleLine:
+def _line(rule: str, report: Mapping[str, Any]) -> RuleVerdict:
     triggered, violations, points = (report[name] for name in ("RuleTriggered", "Violations", "Datapoints"))
-    return RuleLine(
+    return RuleVerdict(
         rule=rule,
         status=Status.FIRED if triggered else Status.OK,
         reason=f"triggered {triggered:,} times, {violations:,} violations in {points:,} data points.",
@@ -77,9 +77,9 @@ def _line(rule: str, report: Mapping[str, Any]) -> RuleLine:
     )
 
 
-def _failed(rule: str, fault: str) -> RuleLine:
+def _failed(rule: str, fault: str) -> RuleVerdict:
     """Return the line of a rule that raised; it has no report."""
     why = str(RuleFailedError(rule, fault))
-    return RuleLine(
+    return RuleVerdict(
         rule=rule, status=Status.ERROR, reason=why, times_fired=0, violations=0, data_points=0, parameters=""
     )

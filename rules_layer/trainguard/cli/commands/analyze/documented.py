@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleLine
+from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.services.input_files import prices_from, rule_from, settings_from
 from trainguard.engine.plan import only, plan_rules
@@ -98,8 +98,8 @@ def _outcome(profile: Profile, built: BuiltReport) -> Outcome:
     )
 
 
-def _line(rule: RuleEntry, finding: FindingEntry | None) -> RuleLine:
-    return RuleLine(
+def _line(rule: RuleEntry, finding: FindingEntry | None) -> RuleVerdict:
+    return RuleVerdict(
         rule=rule.rule,
         status=rule.status,
         reason=rule.reason,

@@ -1,11 +1,10 @@
-"""What an analysis came to: the same shape for both readings, and its JSON document for machines."""
+"""What an analysis came to: the same shape for both readings, for people and for machines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import msgspec
-
+from trainguard.cli.output.blocks import Block, Column, Grid, Line, status_cell
 from trainguard.records import Status
 from trainguard.report.document import Verdict
 
@@ -13,9 +12,13 @@ SCHEMA_VERSION = "2"
 FOREIGN = "files_of_other_kinds"
 """How files that are no profile objects are counted."""
 
+_COLUMNS = (Column("status"), Column("rule"), Column("severity"), Column("reason and advice", folds=True))
+_NARROW = 72
+"""On fewer columns the reasons would be cut to nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleLine:
+class RuleVerdict:
     """One rule's verdict; a share is from 0 to 1, ``cost`` a sentence. None is what a reading does not say."""
 
     rule: str
@@ -46,7 +49,7 @@ class Outcome:
 
     Attributes
     ----------
-    rules : sequence of RuleLine
+    rules : sequence of RuleVerdict
         Findings first, the gravest on top.
     files : mapping of str to bytes
         Reports by their names below the output folder.
@@ -60,7 +63,7 @@ class Outcome:
         The findings in one sentence, and what the job has cost.
     """
 
-    rules: Sequence[RuleLine]
+    rules: Sequence[RuleVerdict]
     files: Mapping[str, bytes]
     unread: Mapping[str, int] = field(default_factory=dict)
     healthy: bool | None = None
@@ -71,12 +74,12 @@ class Outcome:
     @property
     def fired(self) -> list[str]:
         """Names of the rules that have fired."""
-        return [line.rule for line in self.rules if line.fired]
+        return [rule.rule for rule in self.rules if rule.fired]
 
 
-def json_document(outcome: Outcome, **about: Any) -> bytes:
-    """Return the outcome as one JSON document; ``about`` says what was analysed and how."""
-    document = {
+def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
+    """Return the outcome for machines; ``about`` says what was analysed and how."""
+    return {
         "schema_version": SCHEMA_VERSION,
         **about,
         "healthy": not outcome.fired if outcome.healthy is None else outcome.healthy,
@@ -84,8 +87,27 @@ def json_document(outcome: Outcome, **about: Any) -> bytes:
         "verdict": outcome.verdict,
         "summary": outcome.summary,
         "cost": outcome.cost,
-        "rules": [asdict(line) for line in outcome.rules],
+        "rules": [asdict(rule) for rule in outcome.rules],
         "unread": dict(outcome.unread),
         "files": list(outcome.files),
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+
+
+def blocks_of(outcome: Outcome) -> list[Block]:
+    """Return the rules' verdicts for people, then what was not read, and what the job has cost."""
+    rows = [
+        [status_cell(Status(rule.status)), rule.rule, rule.severity or "", _sentences(rule)] for rule in outcome.rules
+    ]
+    verdict = outcome.verdict
+    whole = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
+    texts = [*whole, *([] if outcome.cost is None else [outcome.cost])]
+    if outcome.unread:
+        counted = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in outcome.unread.items())
+        texts.append(f"Not used: {counted}.")
+    return [Grid(_COLUMNS, rows, stacks_below=_NARROW), *(Line(text, whole=True) for text in texts)]
+
+
+def _sentences(rule: RuleVerdict) -> str:
+    """Return the reason, the advice and the cost of one rule's verdict."""
+    cost = None if rule.cost is None else f"It has cost {rule.cost}."
+    return " ".join(part for part in (rule.reason, rule.advice, cost) if part)

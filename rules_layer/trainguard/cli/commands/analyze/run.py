@@ -1,23 +1,18 @@
 """``trainguard analyze``: from a person's request to reports on disk, a table or JSON, and an exit code."""
 
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from rich.console import Console
-
-from trainguard.cli.commands.analyze.outcome import Outcome, json_document
+from trainguard.cli.commands.analyze.outcome import Outcome, blocks_of, document_of
+from trainguard.cli.output.answer import Answer, give
+from trainguard.cli.output.blocks import Line
 from trainguard.cli.output.files import prepare, write_files
-from trainguard.cli.output.progress import Progress
-from trainguard.cli.output.terminal import show, stdout_console
-from trainguard.errors import RequestError, TrainGuardError
+from trainguard.cli.output.progress import Progress, stderr_progress
+from trainguard.errors import RequestError
 from trainguard.local.sources import ProfileSource, open_folder
-from trainguard.plain_text import one_line, terminal_json
 from trainguard.rules.defaults import Defaults
 
-RAN, FIRED, REFUSED = 0, 1, 2
 _BUCKET = "s3://"
 ReadingName = Literal["documented", "compatible"]
 
@@ -39,8 +34,8 @@ class Request:
     as_json: bool = False
 
 
-class Reading(Protocol):
-    """A reading with a person's settings."""
+class Analysis(Protocol):
+    """A reading of the rules with a person's settings."""
 
     def analyze(self, source: ProfileSource, progress: Progress) -> Outcome:
         """Judge a profile."""
@@ -49,30 +44,21 @@ class Reading(Protocol):
 
 def analyze_command(request: Request) -> int:
     """Run an analysis; return the exit code."""
-    stderr = Console(stderr=True, highlight=False)
-    try:
-        outcome, place = _analyze(request, stderr)
-    except TrainGuardError as fault:
-        stderr.print(one_line(f"trainguard: {fault}"), markup=False, soft_wrap=True)
-        return REFUSED
-    if request.as_json:
-        places = {"source": _text(place), "out": _text(str(request.out))}
-        _print_bytes(json_document(outcome, reading=request.reading, defaults=_defaults(request), **places))
-    else:
-        console = stdout_console()
-        show(console, outcome)
-        console.print(one_line(f"Reports: {request.out}"), markup=False, soft_wrap=True)
-    return FIRED if request.fail_on_fire and outcome.fired else RAN
+    return give(lambda: _answer(request), as_json=request.as_json, fail_on_fire=request.fail_on_fire)
 
 
-def _analyze(request: Request, stderr: Console) -> tuple[Outcome, str]:
-    reading = _reading(request)
+def _answer(request: Request) -> Answer:
+    analysis = _analysis(request)
     source = _open(request.source)
     prepare(request.out)
-    watched = stderr.is_terminal and sys.stdout.isatty() and not request.as_json
-    outcome = reading.analyze(source, Progress(stderr, shown=watched))
+    outcome = analysis.analyze(source, stderr_progress(shown=not request.as_json))
     write_files(request.out, outcome.files)
-    return outcome, source.place
+    places = {"source": _text(source.place), "out": _text(str(request.out))}
+    return Answer(
+        document=document_of(outcome, reading=request.reading, defaults=_defaults(request), **places),
+        blocks=[*blocks_of(outcome), Line(f"Reports: {request.out}", whole=True)],
+        fired=bool(outcome.fired),
+    )
 
 
 def _defaults(request: Request) -> Defaults:
@@ -80,7 +66,7 @@ def _defaults(request: Request) -> Defaults:
     return own if request.defaults is None else request.defaults
 
 
-def _reading(request: Request) -> Reading:
+def _analysis(request: Request) -> Analysis:
     if request.reading == "compatible":
         if request.rule is not None:
             raise RequestError(
@@ -112,12 +98,3 @@ def _open(place: str) -> ProfileSource:
 def _text(path: str) -> str:
     """Return a path as text; a question mark for each byte of it that is none."""
     return path.encode("utf-8", "replace").decode()
-
-
-def _print_bytes(document: bytes) -> None:
-    try:
-        sys.stdout.write(terminal_json(document.decode()) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has gone; without this, Python would complain once more when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,18 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from trainguard.cli.output.rendering import (
-    SCHEMA_VERSION,
-    Answer,
-    Block,
-    Cell,
-    Column,
-    Facts,
-    Grid,
-    Heading,
-    Line,
-    give,
-)
+from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
 from trainguard.errors import PriceTableError
 from trainguard.pricing.operating import CostLine, Estimate, Workload, estimate, total
 from trainguard.pricing.unit_prices import PACKAGED_NAME, UnitPriceTable, packaged_unit_prices, read_unit_prices

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from trainguard.cli.commands.explain.next_steps import Patience, outlook, patience_of
-from trainguard.cli.output.rendering import SCHEMA_VERSION
+from trainguard.cli.output.answer import SCHEMA_VERSION
 from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, stop_entry, told_number
 from trainguard.cli.services.effective_parameters import ParameterInForce, Value, in_force, told_value
 from trainguard.cli.services.names import similar

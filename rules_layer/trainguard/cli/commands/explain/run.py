@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from trainguard.adapters.timestamps import epoch_from_iso
 from trainguard.cli.commands.explain.explanation import Explanation, NodeState, explain
 from trainguard.cli.commands.explain.next_steps import Patience
-from trainguard.cli.output.rendering import (
-    Answer,
+from trainguard.cli.output.answer import Answer, give
+from trainguard.cli.output.blocks import (
     Block,
     Cell,
     Column,
@@ -17,7 +17,6 @@ from trainguard.cli.output.rendering import (
     Heading,
     Line,
     Shown,
-    give,
     severity_cell,
     status_cell,
 )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trainguard.adapters.aws_errors import translated
-from trainguard.cli.output.rendering import SCHEMA_VERSION, Answer, Line, give
+from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
+from trainguard.cli.output.blocks import Line
 from trainguard.cli.output.rows import iso
 from trainguard.cli.output.terminal import stdout_console
 from trainguard.cli.services.deployment import Connection, Where, connect

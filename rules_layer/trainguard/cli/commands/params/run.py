@@ -6,18 +6,8 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.rendering import (
-    SCHEMA_VERSION,
-    Answer,
-    Block,
-    Cell,
-    Column,
-    Facts,
-    Grid,
-    Heading,
-    Line,
-    give,
-)
+from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
 from trainguard.cli.services.deployment import Where, connect
 from trainguard.cli.services.effective_parameters import SCAN_INTERVAL_US, ParameterInForce, in_force, told_value
 from trainguard.cli.services.names import ALL_RULE_NAMES, OWN_RULES, rule_named, unknown_job

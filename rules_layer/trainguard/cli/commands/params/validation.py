@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
+from trainguard.cli.output.blocks import Block, Column, Grid, Line
 from trainguard.cli.output.files import read_body
-from trainguard.cli.output.rendering import SCHEMA_VERSION, Answer, Block, Column, Grid, Line, give
 from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
 from trainguard.errors import ParameterFileError

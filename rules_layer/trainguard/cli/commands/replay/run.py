@@ -16,9 +16,10 @@ from trainguard.cli.commands.replay.stored_replay import (
     refuse_taken,
     store,
 )
+from trainguard.cli.output.answer import Answer, give
+from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
 from trainguard.cli.output.output_path import report_place
 from trainguard.cli.output.progress import stderr_progress
-from trainguard.cli.output.rendering import Answer, Block, Cell, Column, Grid, Heading, Line, Shown, give, status_cell
 from trainguard.cli.services.deployment import Where, connect
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.engine.replays import replay_label, replay_name, replayed_job

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainguard.cli.output.answer import Answer, give
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown
 from trainguard.cli.output.files import prepare, write_files
-from trainguard.cli.output.rendering import Answer, Block, Cell, Column, Facts, Grid, Heading, Line, Shown, give
 from trainguard.cli.services.deployment import Stores, Where, connect
 from trainguard.cli.services.input_files import prices_from
 from trainguard.cli.services.job_rows import read_whole_job

@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
-
 from trainguard.adapters.aws_errors import translated
-from trainguard.cli.output.rendering import Answer, Heading, Line, give
+from trainguard.cli.output.answer import Answer, give
+from trainguard.cli.output.blocks import Heading, Line
+from trainguard.cli.output.terminal import stderr_console
 from trainguard.cli.services.deployment import Connection, Where, connect
 from trainguard.cli.services.target import job_not_known
 from trainguard.engine.replays import JOB_NAME
@@ -60,7 +60,7 @@ def _start(name: str, connection: Connection) -> str:
 
 def _wait(execution: str, connection: Connection, pause: Pause) -> str:
     """Wait for an execution to end; who interrupts it leaves it running. Raises ReportRunFailedError."""
-    stderr = Console(stderr=True, highlight=False)
+    stderr = stderr_console()
     begun = time.monotonic()
     with stderr.status("The stack makes the report …") as line:
         while (described := _describe(execution, connection))["status"] == _RUNNING:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from botocore.session import Session
 
 from trainguard.adapters.clients import Clients
+from trainguard.cli.output.answer import Answer, give
+from trainguard.cli.output.blocks import Block, Heading, Line
 from trainguard.cli.output.output_path import ReportPlace, report_place
 from trainguard.cli.output.progress import Progress, stderr_progress
-from trainguard.cli.output.rendering import Answer, Block, Heading, Line, give
 from trainguard.cli.services.deployment import Connection, Where, connect
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.cli.services.profile_evaluation import digest, judge_profile, open_place

@@ -4,20 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainguard.cli.commands.jobs.run import instances, status_of_job
-from trainguard.cli.output.rendering import (
-    SCHEMA_VERSION,
-    Answer,
-    Block,
-    Cell,
-    Column,
-    Facts,
-    Grid,
-    Heading,
-    Line,
-    Shown,
-    status_cell,
-)
+from trainguard.cli.output.answer import SCHEMA_VERSION, Answer
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, status_cell
 from trainguard.cli.output.rows import (
     RuleLine,
     age,
@@ -32,6 +20,7 @@ from trainguard.cli.output.rows import (
     told_time,
 )
 from trainguard.cli.services.deployment import Stores
+from trainguard.cli.services.job_list import instances, status_of_job
 from trainguard.cli.services.job_rows import configuration_of, read_job, shown_nodes, told_configuration, told_stop
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Status

@@ -7,18 +7,25 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.cli.commands.jobs.run import JobLine, active_records, instances, job_lines, status_of_job, told
 from trainguard.cli.commands.status.job_status import job_answer
 from trainguard.cli.commands.status.tuning_status import tuning_answer
-from trainguard.cli.output.rendering import SCHEMA_VERSION, Answer, Column, Grid, Shown, give, severity_cell
+from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
+from trainguard.cli.output.blocks import Column, Grid, Shown, severity_cell
 from trainguard.cli.output.rows import age, iso
 from trainguard.cli.output.terminal import stdout_console
 from trainguard.cli.output.watch import watch
 from trainguard.cli.services.deployment import Stores, Where, connect
+from trainguard.cli.services.job_list import (
+    AT_ONCE,
+    JobLine,
+    active_records,
+    finding_text,
+    instances,
+    read_lines,
+    status_of_job,
+)
 from trainguard.records import JobRecord, TuningJobRecord, severity_rank
 from trainguard.rules.units import show_duration
-
-_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +79,9 @@ def _tuning_job(stores: Stores, name: str) -> TuningJobRecord | None:
 
 def active_answer(stores: Stores, *, now: float) -> Answer:
     """Return what rings on the active jobs."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         records = active_records(stores, pool)
-    lines = sorted(job_lines(stores, records, now=now), key=_gravest_first)
+        lines = sorted(read_lines(stores, records, now, pool), key=_gravest_first)
     columns = (
         Column("job", folds=True),
         Column("status"),
@@ -110,5 +117,5 @@ def _active_row(line: JobLine, record: JobRecord, now: float) -> list[Shown]:
         "" if line.duration_s is None else show_duration(line.duration_s),
         f"{age(record.last_object_at, now)} ago" if record.last_object_at is not None else "",
         severity_cell(line.severity),
-        told(line),
+        finding_text(line),
     ]

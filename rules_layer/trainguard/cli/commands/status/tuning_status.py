@@ -2,18 +2,8 @@
 
 import msgspec
 
-from trainguard.cli.output.rendering import (
-    SCHEMA_VERSION,
-    Answer,
-    Block,
-    Cell,
-    Column,
-    Facts,
-    Grid,
-    Heading,
-    Shown,
-    severity_cell,
-)
+from trainguard.cli.output.answer import SCHEMA_VERSION, Answer
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Shown, severity_cell
 from trainguard.cli.output.rows import iso
 from trainguard.records import MOST_TUNED_JOBS, JobStatus, Severity, TunedJob, TuningJobRecord
 

@@ -8,8 +8,10 @@ from trainguard.actions.stop_switch import StopSwitch, StopSwitches
 from trainguard.adapters.aws_errors import translated
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
-from trainguard.cli.output.rendering import SCHEMA_VERSION, Answer, Block, Facts, Line, give
-from trainguard.cli.services.deployment import Deployment, Where, advised, look_up
+from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
+from trainguard.cli.output.aws_advice import advised
+from trainguard.cli.output.blocks import Block, Facts, Line
+from trainguard.cli.services.deployment import Deployment, Where, look_up
 from trainguard.errors import PortUnavailableError
 
 OWN_OUTPUT = "StopSwitchParameter"
