@@ -1,18 +1,66 @@
-"""Options that several commands have, said once."""
+"""Options that several commands have, each written once.
+
+What means the same to every command is a type of its parameter, such as ``AsJson``. What a command explains in its own
+words is a function of those words, such as ``job_option``.
+"""
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output.",
-        show_default=False,
-    ),
+DEFAULT_STACK = "TrainGuard"
+
+
+class DefaultsOf(StrEnum):
+    """Whose defaults parameters have that are not given."""
+
+    DOCUMENTED = "documented"
+    SHIPPED = "shipped"
+
+
+def span(written: str) -> float:
+    """Read a span of time such as ``90m`` or ``7d`` as seconds."""
+    units = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+    number, unit = written.strip()[:-1], written.strip()[-1:].lower()
+    if unit not in units or not number.replace(".", "", 1).isdecimal():
+        raise typer.BadParameter(f"{written!r} is no span of time, expected for example 90s, 30m, 12h, 7d or 2w")
+    return float(number) * units[unit]
+
+
+def rule_option(meaning: str) -> Any:
+    """Return ``--rule``, a rule of one's own; ``meaning`` is its help."""
+    return typer.Option("--rule", metavar="MODULE:CLASS", help=meaning, show_default=False)
+
+
+def region_option(meaning: str, *, show_default: bool = False) -> Any:
+    """Return ``--region``; ``meaning`` is its help."""
+    return typer.Option("--region", metavar="REGION", help=meaning, show_default=show_default)
+
+
+def job_option(meaning: str) -> Any:
+    """Return ``--job``, the name of a training job; ``meaning`` is its help."""
+    return typer.Option("--job", metavar="JOB", help=meaning, show_default=False)
+
+
+def out_option(meaning: str, *, metavar: str = "DIR") -> Any:
+    """Return ``--out``, where a command writes; ``meaning`` is its help."""
+    return typer.Option("--out", metavar=metavar, help=meaning, show_default=False)
+
+
+def defaults_option(meaning: str) -> Any:
+    """Return ``--defaults``, whose defaults parameters have; ``meaning`` is its help."""
+    return typer.Option("--defaults", help=meaning, show_default=False)
+
+
+def since_option(meaning: str) -> Any:
+    """Return ``--since``, a span of time up to now, in seconds; ``meaning`` is its help."""
+    return typer.Option("--since", metavar="SPAN", parser=span, help=meaning, show_default=False)
+
+
+Job = Annotated[
+    str, typer.Argument(metavar="JOB", help="The training job's name, as SageMaker has it.", show_default=False)
 ]
 Params = Annotated[
     Path | None,
@@ -41,10 +89,7 @@ Prices = Annotated[
 FrameworkExpected = Annotated[
     bool, typer.Option("--framework-expected", help="The job should have written framework metrics.")
 ]
-OwnRule = Annotated[
-    str | None,
-    typer.Option("--rule", metavar="MODULE:CLASS", help="Know this rule of your own too.", show_default=False),
-]
+OwnRule = Annotated[str | None, rule_option("Know this rule of your own too.")]
 OwnRules = Annotated[
     Path | None,
     typer.Option(
@@ -55,54 +100,11 @@ OwnRules = Annotated[
         show_default=False,
     ),
 ]
+FailOnFire = Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule has fired.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
 Stack = Annotated[str, typer.Option("--stack", envvar="TRAINGUARD_STACK", help="The deployed CloudFormation stack.")]
-Region = Annotated[
-    str | None,
-    typer.Option("--region", metavar="REGION", help="Its Region; else that of the credentials.", show_default=False),
-]
+Region = Annotated[str | None, region_option("Its Region; else that of the credentials.")]
 Profile = Annotated[
     str | None,
     typer.Option("--profile", metavar="NAME", help="The credentials' profile; else the usual.", show_default=False),
 ]
-
-DEFAULT_STACK = "TrainGuard"
-
-
-class Reading(StrEnum):
-    """How the rules are read: as the documentation promises, or as the managed service computes."""
-
-    DOCUMENTED = "documented"
-    COMPATIBLE = "compatible"
-
-
-class DefaultsOf(StrEnum):
-    """Whose defaults parameters have that are not given."""
-
-    DOCUMENTED = "documented"
-    SHIPPED = "shipped"
-
-
-def span(written: str) -> float:
-    """Read a span of time such as ``90m`` or ``7d`` as seconds."""
-    units = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-    number, unit = written.strip()[:-1], written.strip()[-1:].lower()
-    if unit not in units or not number.replace(".", "", 1).isdecimal():
-        raise typer.BadParameter(f"{written!r} is no span of time, expected for example 90s, 30m, 12h, 7d or 2w")
-    return float(number) * units[unit]
-
-
-Job = Annotated[
-    str, typer.Argument(metavar="JOB", help="The training job's name, as SageMaker has it.", show_default=False)
-]
-
-
-class StatusOf(StrEnum):
-    """The statuses of `trainguard.records.JobStatus`, which takes time to import."""
-
-    IN_PROGRESS = "InProgress"
-    STOPPING = "Stopping"
-    STOPPED = "Stopped"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    UNKNOWN = "Unknown"

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from tests.unit.cli.test_process import shown
 from trainguard.cli.commands.cost.run import CostDocument
 from trainguard.cli.commands.explain.explanation import Explanation
+from trainguard.cli.commands.jobs.command import StatusOf
 from trainguard.cli.commands.jobs.run import JobsDocument
 from trainguard.cli.commands.open.run import Link
 from trainguard.cli.commands.params.run import ParametersDocument, RulesDocument
@@ -25,7 +26,6 @@ from trainguard.cli.commands.status.run import ActiveDocument
 from trainguard.cli.commands.stops.run import SwitchDocument
 from trainguard.cli.help_examples import list_examples, split_docstring
 from trainguard.cli.main import app
-from trainguard.cli.options import StatusOf
 from trainguard.records import JobStatus
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")

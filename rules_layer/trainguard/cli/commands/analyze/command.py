@@ -1,5 +1,6 @@
 """``trainguard analyze``."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -8,40 +9,47 @@ import typer
 from trainguard.cli.options import (
     AsJson,
     DefaultsOf,
+    FailOnFire,
     FrameworkExpected,
     InstanceType,
     OwnRules,
     Params,
     Prices,
-    Reading,
-    Source,
+    defaults_option,
+    out_option,
+    rule_option,
 )
 
 
+class Reading(StrEnum):
+    """How the rules are read: as the documentation promises, or as the managed service computes."""
+
+    DOCUMENTED = "documented"
+    COMPATIBLE = "compatible"
+
+
 def analyze(
-    source: Source,
-    *,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="DIR", help="Folder for profiler-reports/<Rule>.json.", show_default=False),
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output.",
+            show_default=False,
+        ),
     ],
+    *,
+    out: Annotated[Path, out_option("Folder for profiler-reports/<Rule>.json.")],
     reading: Annotated[
         Reading, typer.Option("--reading", help="What the documentation promises, or what the managed service does.")
     ] = Reading.DOCUMENTED,
-    defaults: Annotated[
-        DefaultsOf | None,
-        typer.Option("--defaults", help="Defaults of parameters; each reading has its own.", show_default=False),
-    ] = None,
+    defaults: Annotated[DefaultsOf | None, defaults_option("Defaults of parameters; each reading has its own.")] = None,
     params: Params = None,
     instance_type: InstanceType = None,
     prices: Prices = None,
     framework_expected: FrameworkExpected = False,
-    rule: Annotated[
-        str | None,
-        typer.Option("--rule", metavar="MODULE:CLASS", help="Run this rule of your own alone.", show_default=False),
-    ] = None,
+    rule: Annotated[str | None, rule_option("Run this rule of your own alone.")] = None,
     rules_package: OwnRules = None,
-    fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
+    fail_on_fire: FailOnFire = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge the profile of a job that has ended by all rules, and write their reports.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import AsJson
+from trainguard.cli.options import AsJson, region_option
 
 
 def cost(
@@ -21,7 +21,7 @@ def cost(
         int, typer.Option("--retention-days", metavar="DAYS", min=1, max=3_650, help="profile_retention_days.")
     ] = 30,
     region: Annotated[
-        str, typer.Option("--region", metavar="REGION", help="Whose prices to take; no network is asked.")
+        str, region_option("Whose prices to take; no network is asked.", show_default=True)
     ] = "us-east-1",
     unit_prices: Annotated[
         Path | None,

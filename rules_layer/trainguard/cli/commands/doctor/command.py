@@ -4,15 +4,12 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, OwnRules, Profile, Region, Stack
+from trainguard.cli.options import DEFAULT_STACK, AsJson, OwnRules, Profile, Region, Stack, job_option
 
 
 def doctor(
     *,
-    job: Annotated[
-        str | None,
-        typer.Option("--job", metavar="JOB", help="Examine this training job too.", show_default=False),
-    ] = None,
+    job: Annotated[str | None, job_option("Examine this training job too.")] = None,
     bucket: Annotated[
         str | None,
         typer.Option("--bucket", metavar="NAME", help="A bucket; else the stack's own.", show_default=False),

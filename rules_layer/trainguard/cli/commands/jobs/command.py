@@ -1,10 +1,22 @@
 """``trainguard jobs``."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack, StatusOf, span
+from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack, since_option
+
+
+class StatusOf(StrEnum):
+    """The statuses of `trainguard.records.JobStatus`, which takes time to import."""
+
+    IN_PROGRESS = "InProgress"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
 
 
 def jobs(
@@ -14,10 +26,7 @@ def jobs(
         StatusOf | None,
         typer.Option("--status", help="Jobs of that status.", case_sensitive=False, show_default=False),
     ] = None,
-    since: Annotated[
-        float | None,
-        typer.Option("--since", metavar="SPAN", parser=span, help="Begun in the last 12h, 7d, …", show_default=False),
-    ] = None,
+    since: Annotated[float | None, since_option("Begun in the last 12h, 7d, …")] = None,
     fired: Annotated[bool, typer.Option("--fired", help="Jobs on which a rule has fired.")] = False,
     tuning: Annotated[
         str | None, typer.Option("--tuning", metavar="NAME", help="Jobs of that tuning job.", show_default=False)

@@ -5,7 +5,18 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, DefaultsOf, OwnRule, OwnRules, Profile, Region, Stack
+from trainguard.cli.options import (
+    DEFAULT_STACK,
+    AsJson,
+    DefaultsOf,
+    OwnRule,
+    OwnRules,
+    Profile,
+    Region,
+    Stack,
+    defaults_option,
+    job_option,
+)
 
 _SHOW = "show"
 
@@ -34,13 +45,8 @@ def show(
         typer.Argument(metavar="RULE", help="A rule in any case, or its beginning; else all.", show_default=False),
     ] = None,
     *,
-    job: Annotated[
-        str | None,
-        typer.Option("--job", metavar="JOB", help="Show what that job runs with, and why.", show_default=False),
-    ] = None,
-    defaults: Annotated[
-        DefaultsOf | None, typer.Option("--defaults", help="Show these defaults alone.", show_default=False)
-    ] = None,
+    job: Annotated[str | None, job_option("Show what that job runs with, and why.")] = None,
+    defaults: Annotated[DefaultsOf | None, defaults_option("Show these defaults alone.")] = None,
     own_rule: OwnRule = None,
     rules_package: OwnRules = None,
     stack: Stack = DEFAULT_STACK,

@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, OwnRules, Params, Prices, Profile, Region, Stack
+from trainguard.cli.options import (
+    DEFAULT_STACK,
+    AsJson,
+    FailOnFire,
+    OwnRules,
+    Params,
+    Prices,
+    Profile,
+    Region,
+    Stack,
+    out_option,
+)
 
 
 def replay(
@@ -25,12 +36,9 @@ def replay(
         str | None,
         typer.Option("--as", metavar="NAME", help="Call it <job>@replay-NAME; else by the time.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder for its report; else ./<name>-report.", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, out_option("Folder for its report; else ./<name>-report.")] = None,
     report: Annotated[bool, typer.Option("--report", help="Write its report into the bucket too.")] = False,
-    fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
+    fail_on_fire: FailOnFire = False,
     as_json: AsJson = False,
     stack: Stack = DEFAULT_STACK,
     region: Region = None,

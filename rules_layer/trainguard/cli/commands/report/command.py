@@ -9,6 +9,7 @@ import typer
 from trainguard.cli.options import (
     DEFAULT_STACK,
     AsJson,
+    FailOnFire,
     FrameworkExpected,
     InstanceType,
     OwnRules,
@@ -17,7 +18,8 @@ from trainguard.cli.options import (
     Profile,
     Region,
     Stack,
-    span,
+    out_option,
+    since_option,
 )
 
 if TYPE_CHECKING:
@@ -31,20 +33,10 @@ _Source = Annotated[
         show_default=False,
     ),
 ]
-_Since = Annotated[
-    float | None,
-    typer.Option(
-        "--since", metavar="SPAN", parser=span, help="With --fleet: jobs of the last 30d, …", show_default=False
-    ),
-]
+_Since = Annotated[float | None, since_option("With --fleet: jobs of the last 30d, …")]
 _Out = Annotated[
     Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR|FILE",
-        help="A folder, or an .html file for the page alone; else ./<job>-report, ./fleet.html.",
-        show_default=False,
-    ),
+    out_option("A folder, or an .html file for the page alone; else ./<job>-report, ./fleet.html.", metavar="DIR|FILE"),
 ]
 
 
@@ -61,7 +53,7 @@ def report(
     rules_package: OwnRules = None,
     in_stack: Annotated[bool, typer.Option("--in-stack", help="Have the stack make it, beside the profile.")] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule fired.")] = False,
+    fail_on_fire: FailOnFire = False,
     as_json: AsJson = False,
     stack: Stack = DEFAULT_STACK,
     region: Region = None,

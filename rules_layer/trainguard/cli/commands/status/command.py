@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack
+from trainguard.cli.options import DEFAULT_STACK, AsJson, FailOnFire, Profile, Region, Stack
 
 
 def status(
@@ -18,7 +18,7 @@ def status(
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Time between two looks of --watch.")
     ] = 10.0,
-    fail_on_fire: Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule has fired.")] = False,
+    fail_on_fire: FailOnFire = False,
     stack: Stack = DEFAULT_STACK,
     region: Region = None,
     profile: Profile = None,
