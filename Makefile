@@ -22,7 +22,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format test bench thorough snapshot docs demo emulator synth deploy destroy clean
+.PHONY: help install lint format test bench thorough snapshot reference docs demo emulator synth deploy destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench: install  ## Measure what takes time: evaluation, reports, the page in a b
 
 snapshot: install  ## Accept the template, and the report's pictures, as they are now
 	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py
+
+reference: install  ## Write the reference of the command line, docs/reference/cli.md, from its help
+	$(VENV)/python -m docs.site.reference
 
 docs: install  ## Build the documents as a site into build/docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict

@@ -102,7 +102,10 @@ OwnRules = Annotated[
 ]
 FailOnFire = Annotated[bool, typer.Option("--fail-on-fire", help="Exit with 1 when a rule has fired.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-Stack = Annotated[str, typer.Option("--stack", envvar="TRAINGUARD_STACK", help="The deployed CloudFormation stack.")]
+Stack = Annotated[
+    str,
+    typer.Option("--stack", metavar="NAME", envvar="TRAINGUARD_STACK", help="The deployed CloudFormation stack."),
+]
 Region = Annotated[str | None, region_option("Its Region; else that of the credentials.")]
 Profile = Annotated[
     str | None,

@@ -1,0 +1,77 @@
+"""Writes the reference of the command line from what ``--help`` shows: ``python -m docs.site.reference``.
+
+The texts are those of the commands and options themselves, in their order. Nothing of a terminal is in them, neither
+width nor colour, so the page is the same wherever it is written.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from trainguard.cli.main import app
+
+PAGE = Path(__file__).parents[1] / "reference" / "cli.md"
+
+_PROGRAM = "trainguard"
+_HEAD = """\
+# Command line reference
+
+Every command with its arguments and options, as its `--help` shows them; [the command line](../cli.md) says what they
+are for. `make reference` writes this page from the commands: change their help, not the page.
+"""
+
+
+def reference() -> str:
+    """Return the page."""
+    whole = typer.main.get_command(app)
+    if not isinstance(whole, TyperGroup):
+        raise TypeError(f"the command line is a {type(whole).__name__}, expected a group of commands")
+    context = typer.Context(whole, info_name=_PROGRAM)
+    sections = [_section(_PROGRAM, whole, context), *_sections(whole, context)]
+    return "\n".join([_HEAD, *sections]).rstrip() + "\n"
+
+
+def _sections(group: TyperGroup, above: typer.Context) -> Iterator[str]:
+    """Yield a section for each command of a group, and below a group for each of its own."""
+    for name, command in group.commands.items():
+        if not isinstance(command, TyperCommand | TyperGroup):
+            raise TypeError(f"{name} is a {type(command).__name__}, expected a command or a group")
+        context = typer.Context(command, info_name=name, parent=above)
+        yield _section(context.command_path.removeprefix(f"{_PROGRAM} "), command, context)
+        if isinstance(command, TyperGroup):
+            yield from _sections(command, context)
+
+
+def _section(title: str, command: TyperCommand | TyperGroup, context: typer.Context) -> str:
+    # Braces stand around arguments that are required; so do none around those that are not.
+    usage = [piece.strip("{}") for piece in command.collect_usage_pieces(context)]
+    lines = [f"## {title}", "", _plain(command.help or ""), ""]
+    lines += ["```text", " ".join([context.command_path, *usage]), "```", ""]
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None and (parameter.name != "help" or context.parent is None):
+            name, meaning = record
+            shown = parameter.metavar or name if parameter.param_type_name == "argument" else name
+            lines.append(f"- `{shown}`: {_plain(' '.join(meaning.split()))}")
+    lines.append("")
+    heading, *examples = (command.epilog or "").split("\n")
+    if examples and not isinstance(command, TyperGroup):
+        lines += [heading, "", "```console", *(f"$ {each.strip()}" for each in examples), "```", ""]
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return text in which Markdown sees no HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(reference(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
