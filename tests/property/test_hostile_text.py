@@ -14,7 +14,7 @@ from tests.support.hostile_text import PHRASES, hostile, links, unseen
 from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.alert import Alert, compose_alert, publishable
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
-from trainguard.cli.commands.analyze.outcome import Outcome, RuleLine
+from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict, blocks_of
 from trainguard.cli.output.rendering import show
 from trainguard.engine.episodes import Episode
 from trainguard.engine.fires import with_entries
@@ -143,7 +143,7 @@ def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_o
 def test_given_hostile_text_when_an_analysis_is_printed_then_nothing_steers_the_terminal(
     text: str, terminal: bool, width: int
 ) -> None:
-    line = RuleLine(
+    line = RuleVerdict(
         rule="StepOutlier",
         status="FIRED",
         reason=text,
@@ -157,7 +157,7 @@ def test_given_hostile_text_when_an_analysis_is_printed_then_nothing_steers_the_
     outcome = Outcome(rules=[line], files={}, unread={}, cost=text)
     console = Console(file=io.StringIO(), force_terminal=terminal, color_system=None, width=width, highlight=False)
     with console.capture() as printed:
-        show(console, outcome)
+        show(console, blocks_of(outcome))
     assert unseen(printed.get().replace("\n", "").replace("\t", "")) == []
     if not terminal:
         assert printed.get().count("\n") == 2
