@@ -1,5 +1,7 @@
-"""The command line ``trainguard``, in ``main`` and ``commands``; no function of the deployed stack imports it.
+"""The command line ``trainguard``; no function of the deployed stack imports it.
 
-A command is a typer function in ``commands/``, which imports its work when it runs, over a module of its own name
-here. That makes an `Answer`; how it is shown is decided in ``answer``. What is deployed is found by ``deployment``.
+A command is a package in ``commands``: ``command`` is what typer reads, and imports its work, ``run``, when it runs. That
+makes an `Answer`, which ``output`` prints: tables on a terminal, tabs in a pipe, one JSON document with ``--json``. What
+several commands share is in ``services``, and their common options in ``options``. Imports lead down alone: commands,
+services, output.
 """

@@ -1,1 +1,1 @@
-"""The commands as typer sees them: options and help, and nothing that takes time to import."""
+"""A package a command: ``command`` has options and help, and imports nothing that takes time; ``run`` does the work."""

@@ -14,7 +14,7 @@ from tests.unit.local.places import write
 from trainguard.records import Status
 
 __all__ = ["deployed"]
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 PACKAGE = EXAMPLES / "example_rules"
 RULE = "example_rules.host_memory:HostMemory"
 TAG = "trainguard:HostMemory_threshold"

@@ -24,7 +24,7 @@ from trainguard.records import NodeKey, NodeRecord
 from trainguard.report.schema import report_schema
 from trainguard.rules.registry import RULE_NAMES
 
-RECORDINGS = Path(__file__).parents[3] / "events" / "jobs"
+RECORDINGS = Path(__file__).parents[4] / "events" / "jobs"
 LOW = {"LowGPUUtilization": {"window": 20, "patience": 20}}
 MANAGED = sorted(f"profiler-reports/{rule}.json" for rule in RULE_NAMES)
 MOST_BYTES = 3_000_000

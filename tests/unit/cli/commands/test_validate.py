@@ -11,7 +11,7 @@ from trainguard.cli.main import app
 from trainguard.config import rule_configs, tags
 
 LOW_GPU = "trainguard:LowGPUUtilization_threshold_p95"
-REPO = Path(__file__).parents[3]
+REPO = Path(__file__).parents[4]
 
 
 def run(*words: str) -> Result:

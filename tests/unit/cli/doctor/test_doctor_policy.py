@@ -22,7 +22,7 @@ from trainguard.engine.system_stream import SystemState
 from trainguard.records import JobRecord, NodeKey, NodeRecord, RuleRow, Status
 from trainguard.state.codec import CODEC, encode_state
 
-PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[4] / "docs" / "cli.md"
 JOB = "resnet50"
 ACTIONS = {
     "s3:HeadBucket": "s3:ListBucket",
