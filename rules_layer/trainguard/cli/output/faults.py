@@ -1,12 +1,12 @@
 """Faults on stderr: one sentence with what to do, also where AWS's answer is behind it."""
 
-from trainguard.cli.output.terminal import say
+from trainguard.cli.output.terminal import print_note
 from trainguard.errors import PortUnavailableError, TrainGuardError
 
 
-def complain(fault: TrainGuardError) -> None:
+def print_fault(fault: TrainGuardError) -> None:
     """Print a fault to stderr, with what to do about it where AWS's answer is behind it."""
-    say(f"trainguard: {advised_fault(fault)}")
+    print_note(f"trainguard: {advised_fault(fault)}")
 
 
 def advised_fault(fault: TrainGuardError) -> TrainGuardError:

@@ -14,7 +14,7 @@ _PAGE_SUFFIXES = frozenset({".html", ".htm"})
 
 
 @dataclass(frozen=True, slots=True)
-class ReportPlace:
+class OutputPath:
     """A folder, or with ``page`` the one file in it that is wanted."""
 
     folder: Path
@@ -53,10 +53,10 @@ class ReportPlace:
         return files
 
 
-def report_place(out: Path | None, name: str) -> ReportPlace:
+def output_path(out: Path | None, name: str) -> OutputPath:
     """Return where ``out`` says: a file if it is called as one, else a folder; ``./<name>-report`` by default."""
     if out is None:
-        return ReportPlace(Path(f"{name}-report"))
+        return OutputPath(Path(f"{name}-report"))
     if out.suffix.lower() in _PAGE_SUFFIXES and not out.is_dir():
-        return ReportPlace(out.parent, out.name)
-    return ReportPlace(out)
+        return OutputPath(out.parent, out.name)
+    return OutputPath(out)

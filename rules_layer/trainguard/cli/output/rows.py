@@ -25,7 +25,7 @@ class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
     made: bool | None
 
 
-class RuleLine(msgspec.Struct, frozen=True, kw_only=True):
+class RuleRowEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A row for machines; times are ISO 8601 in UTC."""
 
     rule: str
@@ -56,10 +56,10 @@ class RuleLine(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, float | int | str | None]
 
 
-_AS_STORED = frozenset(RuleLine.__struct_fields__) & {field.name for field in fields(RuleRow)}
+_AS_STORED = frozenset(RuleRowEntry.__struct_fields__) & {field.name for field in fields(RuleRow)}
 
 
-def rule_line(stored: StoredRow) -> RuleLine:
+def rule_row_entry(stored: StoredRow) -> RuleRowEntry:
     """Return a row for machines."""
     row = stored.row
     values = {name: getattr(row, name) for name in _AS_STORED}
@@ -71,7 +71,7 @@ def rule_line(stored: StoredRow) -> RuleLine:
         "action_at": iso(stored.action_at),
     }
     fire_path = {name: getattr(stored, name) for name in ("fire_id", "action", "alert_id", "report_uri")}
-    return RuleLine(**values, **fire_path, stop=stop_entry(stored))
+    return RuleRowEntry(**values, **fire_path, stop=stop_entry(stored))
 
 
 def stop_entry(stored: StoredRow) -> StopEntry | None:

@@ -32,6 +32,6 @@ def stderr_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def say(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a line for people to stderr."""
     stderr_console().print(Text(one_line(text)), soft_wrap=True)

@@ -7,47 +7,47 @@ from contextlib import suppress
 from rich.console import Console
 from rich.live import Live
 
-from trainguard.cli.output.answer import FIRED, RAN, REFUSED, Answer
 from trainguard.cli.output.blocks import Block, Line
-from trainguard.cli.output.faults import advised_fault, complain
+from trainguard.cli.output.faults import advised_fault, print_fault
 from trainguard.cli.output.rendering import rendered
+from trainguard.cli.output.result import FIRED, RAN, REFUSED, CommandResult
 from trainguard.errors import RequestError, TrainGuardError
 
 _CLOCK = "%Y-%m-%d %H:%M:%SZ"
 
 
 def watch(
-    look: Callable[[], Answer],
+    look: Callable[[], CommandResult],
     *,
     console: Console,
     every_s: float,
     fail_on_fire: bool,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Draw what a look answers every ``every_s`` seconds, until it is final or interrupted; return the exit code.
+    """Draw what a look finds every ``every_s`` seconds, until it is final or interrupted; return the exit code.
 
     The first look must succeed. A later one that fails is told on the page, over what was seen last.
     """
     try:
         if not console.is_terminal:
             raise RequestError("--watch needs a terminal", "Leave it out, and call the command again instead.")
-        answer, fault = look(), ""
+        result, fault = look(), ""
     except TrainGuardError as refused:
-        complain(refused)
+        print_fault(refused)
         return REFUSED
     with suppress(KeyboardInterrupt), Live(console=console, screen=True, auto_refresh=False) as live:
-        while not answer.final:
-            live.update(rendered(_page(answer, fault, every_s)), refresh=True)
+        while not result.final:
+            live.update(rendered(_page(result, fault, every_s)), refresh=True)
             pause(every_s)
             try:
-                answer, fault = look(), ""
+                result, fault = look(), ""
             except TrainGuardError as failed:
                 fault = str(advised_fault(failed))
-    console.print(rendered(answer.blocks))
-    return FIRED if fail_on_fire and answer.fired else RAN
+    console.print(rendered(result.blocks))
+    return FIRED if fail_on_fire and result.fired else RAN
 
 
-def _page(answer: Answer, fault: str, every_s: float) -> Sequence[Block]:
+def _page(result: CommandResult, fault: str, every_s: float) -> Sequence[Block]:
     head = f"{time.strftime(_CLOCK, time.gmtime())}, every {every_s:g} s; Ctrl-C ends"
     told = [Line(f"Not brought up to date: {fault}", style="bold magenta")] if fault else []
-    return [Line(head, style="dim"), *told, *answer.blocks, *(Line(note) for note in answer.notes)]
+    return [Line(head, style="dim"), *told, *result.blocks, *(Line(note) for note in result.notes)]

@@ -15,7 +15,7 @@ SCAN_INTERVAL_US = "scan_interval_us"
 """Accepted by every rule and of little interest, so it stands last."""
 
 
-class ParameterInForce(msgspec.Struct, frozen=True, kw_only=True):
+class EffectiveParameter(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter's value; ``source`` is ``default``, the tag or setting that gave it, or what has replaced it."""
 
     name: str
@@ -27,14 +27,14 @@ class ParameterInForce(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
 
 
-def in_force(
+def effective_parameters(
     rule: str,
     values: Mapping[str, Value],
     settings: Mapping[str, str],
     *,
     tagged: bool = True,
     sources: Mapping[str, str] | None = None,
-) -> list[ParameterInForce]:
+) -> list[EffectiveParameter]:
     """Return a rule's parameters, those that were changed first.
 
     Of a rule that is not known here, a parameter's default is its value where nobody has set it, and else not known.
@@ -53,7 +53,7 @@ def in_force(
     """
     defaults = _defaults(rule, values, settings)
     found = [
-        ParameterInForce(
+        EffectiveParameter(
             name=name,
             value=values[name],
             unit=help_of(rule, name).unit,

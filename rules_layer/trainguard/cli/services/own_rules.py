@@ -12,8 +12,8 @@ from types import ModuleType
 
 import typer
 
-from trainguard.cli.output.answer import REFUSED
-from trainguard.cli.output.faults import complain
+from trainguard.cli.output.faults import print_fault
+from trainguard.cli.output.result import REFUSED
 from trainguard.errors import RequestError, RuleLoadError, TrainGuardError
 from trainguard.rules.extension import MARKER, RULES, AnyRule, rule_named, rules_of
 
@@ -35,7 +35,7 @@ def know(*, rule: str | None = None, package: Path | None = None) -> None:
         rules_of(module, ())
         _install(module)
     except TrainGuardError as fault:
-        complain(fault)
+        print_fault(fault)
         raise typer.Exit(REFUSED) from fault
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class EvaluatedProfile:
     """A profile that was judged: the evaluation, and its time lines by node."""
 
     evaluation: Evaluation
@@ -33,7 +33,7 @@ def open_place(place: "Place", clients: Clients | None = None) -> ProfileSource:
     return open_bucket(place.text, clients) if place.in_s3 else open_folder(place.text)
 
 
-def judge_profile(profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress) -> Judged:
+def judge_profile(profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress) -> EvaluatedProfile:
     """Judge a profile by all rules and put it over time, in one pass.
 
     Raises
@@ -45,7 +45,7 @@ def judge_profile(profile: Profile, job: JobRecord, plan: RulePlan, progress: Pr
     with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
         tap = TimelineTap(_axis(profile, known))
         evaluation = evaluate_profile(known, plan, profile, pool, progress.applied, tap=tap)
-    return Judged(evaluation, tuple(tap.digests))
+    return EvaluatedProfile(evaluation, tuple(tap.digests))
 
 
 def digest(profile: Profile, job: JobRecord, progress: Progress) -> tuple[NodeDigest, ...]:

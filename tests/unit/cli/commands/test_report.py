@@ -17,7 +17,7 @@ from demo.recording import Recording
 from tests.support.deployed_stack import PREFIX, REGION, STACK, DeployedStack, deployed_stack
 from tests.support.small_job import BUCKET, JOB, START, Upload
 from tests.unit.local.places import write
-from trainguard.cli.commands.report.remote_report import in_stack_command
+from trainguard.cli.commands.report.remote_report import remote_report_command
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Where
 from trainguard.records import NodeKey, NodeRecord
@@ -314,7 +314,7 @@ def ended(stack: DeployedStack, status: str, cause: str | None = None) -> list[f
             execution.status, execution.cause = status, cause
 
     where = Where(stack=STACK, region=REGION)
-    assert in_stack_command(JOB, where, as_json=False, pause=pause) == (0 if status == "SUCCEEDED" else 2)
+    assert remote_report_command(JOB, where, as_json=False, pause=pause) == (0 if status == "SUCCEEDED" else 2)
     return waited
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import NOT_STOPPED, Deployed, deployed, firing, job, judged, many_nodes, row
-from trainguard.cli.output.answer import Answer
 from trainguard.cli.output.blocks import Line
+from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.watch import watch
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import PortUnavailableError
@@ -166,7 +166,9 @@ def _terminal() -> tuple[Console, StringIO]:
 
 def test_given_a_terminal_when_watched_then_each_look_is_drawn_until_the_job_is_over() -> None:
     console, shown = _terminal()
-    answers = iter([Answer(document={}, blocks=[Line(f"look {n}")], final=n == 3, fired=n == 3) for n in (1, 2, 3)])
+    answers = iter(
+        [CommandResult(document={}, blocks=[Line(f"look {n}")], final=n == 3, fired=n == 3) for n in (1, 2, 3)]
+    )
     pauses: list[float] = []
     code = watch(lambda: next(answers), console=console, every_s=5.0, fail_on_fire=True, pause=pauses.append)
     assert (code, pauses) == (1, [5.0, 5.0])
@@ -175,14 +177,20 @@ def test_given_a_terminal_when_watched_then_each_look_is_drawn_until_the_job_is_
 
 def test_given_a_look_that_fails_when_watched_then_it_is_told_over_what_was_seen_last_and_the_next_is_awaited() -> None:
     console, shown = _terminal()
-    looks: list[Any] = [Answer(document={}, blocks=[Line("before")]), PortUnavailableError("DynamoDB", "Query", "slow")]
-    looks += [Answer(document={}, blocks=[Line("after")]), Answer(document={}, blocks=[Line("end")], final=True)]
+    looks: list[Any] = [
+        CommandResult(document={}, blocks=[Line("before")]),
+        PortUnavailableError("DynamoDB", "Query", "slow"),
+    ]
+    looks += [
+        CommandResult(document={}, blocks=[Line("after")]),
+        CommandResult(document={}, blocks=[Line("end")], final=True),
+    ]
 
-    def look() -> Answer:
+    def look() -> CommandResult:
         found = looks.pop(0)
         if isinstance(found, Exception):
             raise found
-        assert isinstance(found, Answer)
+        assert isinstance(found, CommandResult)
         return found
 
     assert watch(look, console=console, every_s=1.0, fail_on_fire=False, pause=lambda _: None) == 0
@@ -197,6 +205,6 @@ def test_given_an_interrupt_when_watched_then_it_ends_with_what_was_seen_last() 
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    answer = Answer(document={}, blocks=[Line("last seen")], fired=True)
-    assert watch(lambda: answer, console=console, every_s=1.0, fail_on_fire=False, pause=interrupt) == 0
+    result = CommandResult(document={}, blocks=[Line("last seen")], fired=True)
+    assert watch(lambda: result, console=console, every_s=1.0, fail_on_fire=False, pause=interrupt) == 0
     assert shown.getvalue().rstrip().endswith("last seen")

@@ -1,4 +1,4 @@
-"""The one room for answers: what is stored cannot steer a terminal, and every shape is printed in full."""
+"""The one renderer: what is stored cannot steer a terminal, and every shape is printed in full."""
 
 import json
 import subprocess
@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trainguard.cli.output.answer import Answer, give
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Item, Line
 from trainguard.cli.output.rendering import print_json, show
+from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.errors import RequestError
 from trainguard.plain_text import one_line
 
@@ -143,11 +143,11 @@ def test_given_no_terminal_when_a_grid_is_shown_then_tabs_part_its_cells_and_a_d
 
 
 @pytest.mark.parametrize(("fail", "fired", "code"), [(False, True, 0), (True, True, 1), (True, False, 0)])
-def test_given_an_answer_when_given_then_the_exit_code_is_that_of_analyze(
+def test_given_a_result_when_printed_then_the_exit_code_is_that_of_analyze(
     capsys: pytest.CaptureFixture[str], fail: bool, fired: bool, code: int
 ) -> None:
-    answer = Answer(document={"schema_version": "1"}, blocks=[Line("said")], notes=["noted"], fired=fired)
-    assert give(lambda: answer, as_json=False, fail_on_fire=fail) == code
+    result = CommandResult(document={"schema_version": "1"}, blocks=[Line("said")], notes=["noted"], fired=fired)
+    assert print_result(lambda: result, as_json=False, fail_on_fire=fail) == code
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("said\n", "noted\n")
 
@@ -155,10 +155,10 @@ def test_given_an_answer_when_given_then_the_exit_code_is_that_of_analyze(
 def test_given_a_fault_when_made_then_it_is_told_on_stderr_alone_and_the_exit_code_is_2(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def refuse() -> Answer:
+    def refuse() -> CommandResult:
         raise RequestError("[red]no\x1b[2J", "Do not.")
 
-    assert give(refuse, as_json=True) == 2
+    assert print_result(refuse, as_json=True) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "trainguard: [red]no\\x1b[2J. Do not.\n")
 

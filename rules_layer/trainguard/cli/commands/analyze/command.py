@@ -63,9 +63,9 @@ def analyze(
     from trainguard.cli.services.own_rules import know
 
     know(package=rules_package)
-    from trainguard.cli.commands.analyze.run import Request, analyze_command
+    from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
 
-    request = Request(
+    request = AnalyzeRequest(
         source=source,
         out=out,
         reading=reading.value,

@@ -20,7 +20,7 @@ from trainguard.rules.defaults import Defaults
 _US_PER_S = 1_000_000
 
 
-class Compatible:
+class DebuggerReplay:
     """The reading with a person's settings.
 
     Parameters

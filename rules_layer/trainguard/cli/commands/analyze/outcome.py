@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trainguard.cli.output.blocks import Block, Column, Grid, Line, status_cell
+from trainguard.cli.output.blocks import Block, Column, Grid, Line, Shown, status_cell
 from trainguard.records import Status
 from trainguard.report.document import Verdict
 
@@ -95,9 +95,7 @@ def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
 
 def blocks_of(outcome: Outcome) -> list[Block]:
     """Return the rules' verdicts for people, then what was not read, and what the job has cost."""
-    rows = [
-        [status_cell(Status(rule.status)), rule.rule, rule.severity or "", _sentences(rule)] for rule in outcome.rules
-    ]
+    rows = [_row(rule) for rule in outcome.rules]
     verdict = outcome.verdict
     whole = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
     texts = [*whole, *([] if outcome.cost is None else [outcome.cost])]
@@ -105,6 +103,10 @@ def blocks_of(outcome: Outcome) -> list[Block]:
         counted = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in outcome.unread.items())
         texts.append(f"Not used: {counted}.")
     return [Grid(_COLUMNS, rows, stacks_below=_NARROW), *(Line(text, whole=True) for text in texts)]
+
+
+def _row(rule: RuleVerdict) -> list[Shown]:
+    return [status_cell(Status(rule.status)), rule.rule, rule.severity or "", _sentences(rule)]
 
 
 def _sentences(rule: RuleVerdict) -> str:

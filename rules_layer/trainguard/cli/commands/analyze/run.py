@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from trainguard.cli.commands.analyze.outcome import Outcome, blocks_of, document_of
-from trainguard.cli.output.answer import Answer, give
 from trainguard.cli.output.blocks import Line
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress, stderr_progress
+from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.errors import RequestError
 from trainguard.local.sources import ProfileSource, open_folder
 from trainguard.rules.defaults import Defaults
@@ -18,7 +18,7 @@ ReadingName = Literal["documented", "compatible"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AnalyzeRequest:
     """What was asked for on the command line; ``defaults`` None stands for the reading's own."""
 
     source: str
@@ -42,39 +42,39 @@ class Analysis(Protocol):
         ...
 
 
-def analyze_command(request: Request) -> int:
+def analyze_command(request: AnalyzeRequest) -> int:
     """Run an analysis; return the exit code."""
-    return give(lambda: _answer(request), as_json=request.as_json, fail_on_fire=request.fail_on_fire)
+    return print_result(lambda: _result(request), as_json=request.as_json, fail_on_fire=request.fail_on_fire)
 
 
-def _answer(request: Request) -> Answer:
+def _result(request: AnalyzeRequest) -> CommandResult:
     analysis = _analysis(request)
     source = _open(request.source)
     prepare(request.out)
     outcome = analysis.analyze(source, stderr_progress(shown=not request.as_json))
     write_files(request.out, outcome.files)
     places = {"source": _text(source.place), "out": _text(str(request.out))}
-    return Answer(
+    return CommandResult(
         document=document_of(outcome, reading=request.reading, defaults=_defaults(request), **places),
         blocks=[*blocks_of(outcome), Line(f"Reports: {request.out}", whole=True)],
         fired=bool(outcome.fired),
     )
 
 
-def _defaults(request: Request) -> Defaults:
+def _defaults(request: AnalyzeRequest) -> Defaults:
     own: Defaults = "documented" if request.reading == "documented" else "shipped"
     return own if request.defaults is None else request.defaults
 
 
-def _analysis(request: Request) -> Analysis:
+def _analysis(request: AnalyzeRequest) -> Analysis:
     if request.reading == "compatible":
         if request.rule is not None:
             raise RequestError(
                 "--rule was given with --reading compatible", "A rule of your own has one reading alone."
             )
-        from trainguard.cli.commands.analyze.debugger_replay import Compatible
+        from trainguard.cli.commands.analyze.debugger_replay import DebuggerReplay
 
-        return Compatible(params=request.params, defaults=_defaults(request))
+        return DebuggerReplay(params=request.params, defaults=_defaults(request))
     from trainguard.cli.commands.analyze.documented import Documented
 
     return Documented(

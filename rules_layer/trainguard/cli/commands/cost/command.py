@@ -35,7 +35,7 @@ def cost(
 
     Examples: `trainguard cost --nodes 128 --hours 24`, `trainguard cost --framework --interval-ms 1000 --json`
     """
-    from trainguard.cli.commands.cost.run import Request, cost_command
+    from trainguard.cli.commands.cost.run import CostRequest, cost_command
     from trainguard.pricing.operating import Workload
 
     workload = Workload(
@@ -46,5 +46,5 @@ def cost(
         framework=framework,
         retention_days=retention_days,
     )
-    request = Request(workload=workload, region=region, unit_prices=unit_prices, as_json=as_json)
+    request = CostRequest(workload=workload, region=region, unit_prices=unit_prices, as_json=as_json)
     raise typer.Exit(cost_command(request))

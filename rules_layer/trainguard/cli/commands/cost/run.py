@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
 from trainguard.errors import PriceTableError
 from trainguard.pricing.operating import CostLine, Estimate, Workload, estimate, total
 from trainguard.pricing.unit_prices import PACKAGED_NAME, UnitPriceTable, packaged_unit_prices, read_unit_prices
@@ -23,7 +23,7 @@ _SECTIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CostRequest:
     """What was asked for; ``unit_prices`` is a file in place of the packaged table."""
 
     workload: Workload
@@ -64,12 +64,12 @@ class CostDocument(msgspec.Struct, frozen=True, kw_only=True):
     lines: dict[str, list[LineEntry]]
 
 
-def cost_command(request: Request) -> int:
+def cost_command(request: CostRequest) -> int:
     """Estimate and print; return the exit code."""
-    return give(lambda: cost_answer(request), as_json=request.as_json)
+    return print_result(lambda: cost_result(request), as_json=request.as_json)
 
 
-def cost_answer(request: Request) -> Answer:
+def cost_result(request: CostRequest) -> CommandResult:
     """Return the estimate.
 
     Raises
@@ -95,7 +95,7 @@ def cost_answer(request: Request) -> Answer:
     for field, title in _SECTIONS.items():
         blocks += [Heading(title), _grid(getattr(found, field))]
     blocks.append(Line(f"{table.currency}. A model: {document.origin}.", style="dim"))
-    return Answer(document=document, blocks=blocks)
+    return CommandResult(document=document, blocks=blocks)
 
 
 def money(amount: float) -> str:

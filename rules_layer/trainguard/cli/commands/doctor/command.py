@@ -29,7 +29,7 @@ def doctor(
     from trainguard.cli.services.own_rules import know
 
     know(package=rules_package)
-    from trainguard.cli.commands.doctor.run import Request, doctor_command
+    from trainguard.cli.commands.doctor.run import DoctorRequest, doctor_command
 
-    request = Request(stack=stack, region=region, profile=profile, job=job, bucket=bucket, as_json=as_json)
+    request = DoctorRequest(stack=stack, region=region, profile=profile, job=job, bucket=bucket, as_json=as_json)
     raise typer.Exit(doctor_command(request))

@@ -9,10 +9,10 @@ from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.doctor.stack import CREDENTIALS, STACK
-from trainguard.cli.output.answer import RAN, REFUSED, SCHEMA_VERSION
 from trainguard.cli.output.blocks import Block, Cell, Item, Line
-from trainguard.cli.output.faults import complain
+from trainguard.cli.output.faults import print_fault
 from trainguard.cli.output.rendering import print_json, show
+from trainguard.cli.output.result import RAN, REFUSED, SCHEMA_VERSION
 from trainguard.cli.output.terminal import stdout_console
 from trainguard.cli.services.deployment import Deployment, find_deployment
 from trainguard.engine.replays import JOB_NAME, replayed_job
@@ -24,7 +24,7 @@ _LEVEL_WIDTH, _CHECK_WIDTH = 4, 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class DoctorRequest:
     """What was asked for on the command line."""
 
     stack: str
@@ -35,12 +35,12 @@ class Request:
     as_json: bool = False
 
 
-def doctor_command(request: Request, *, now: Callable[[], float] = time.time) -> int:
+def doctor_command(request: DoctorRequest, *, now: Callable[[], float] = time.time) -> int:
     """Examine a deployment; return 0 when nothing failed, 1 when something did, 2 when it could not be examined."""
     if request.job is not None and not JOB_NAME.fullmatch(request.job):
         of = replayed_job(request.job)
         remedy = "Give its name as SageMaker has it." if of is None else f"It is a replay: examine {of}."
-        complain(RequestError(f"{request.job!r} is no name of a training job", remedy))
+        print_fault(RequestError(f"{request.job!r} is no name of a training job", remedy))
         return REFUSED
     try:
         deployment, clients = find_deployment(request.stack, request.region, request.profile)
@@ -52,7 +52,7 @@ def doctor_command(request: Request, *, now: Callable[[], float] = time.time) ->
     return FAILED if any(finding.level is Level.FAIL for finding in found) else RAN
 
 
-def _print(request: Request, findings: Iterable[Finding], deployment: Deployment | None) -> Sequence[Finding]:
+def _print(request: DoctorRequest, findings: Iterable[Finding], deployment: Deployment | None) -> Sequence[Finding]:
     """Print findings, for people each when it is found; return them."""
     found: list[Finding] = []
     if request.as_json:
@@ -82,7 +82,7 @@ def _unfound(fault: TrainGuardError) -> Finding:
     return findings.fail(str(fault), "Try again.")
 
 
-def _document(request: Request, found: Sequence[Finding], deployment: Deployment | None) -> dict[str, object]:
+def _document(request: DoctorRequest, found: Sequence[Finding], deployment: Deployment | None) -> dict[str, object]:
     levels = Counter(finding.level for finding in found)
     return {
         "schema_version": SCHEMA_VERSION,

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.cli.commands.explain.next_steps import Patience, outlook, patience_of
-from trainguard.cli.output.answer import SCHEMA_VERSION
+from trainguard.cli.commands.explain.next_steps import Patience, next_steps, patience_of
+from trainguard.cli.output.result import SCHEMA_VERSION
 from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, stop_entry, told_number
-from trainguard.cli.services.effective_parameters import ParameterInForce, Value, in_force, told_value
+from trainguard.cli.services.effective_parameters import EffectiveParameter, Value, effective_parameters, told_value
 from trainguard.cli.services.names import similar
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.replays import replayed_job
@@ -128,7 +128,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     outlook: list[str]
     advice: str | None
     nodes: list[NodeState]
-    parameters: list[ParameterInForce]
+    parameters: list[EffectiveParameter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +190,11 @@ def explain(
         is_muted=alerts.is_muted(rule),
         setting_faults=list(known.faults),
         rules_elsewhere=dict(known.rules_elsewhere),
-        outlook=outlook(row, plan, record),
+        outlook=next_steps(row, plan, record),
         nodes=[_node_state(stored.row) for stored in subject.nodes],
-        parameters=in_force(rule, values, known.rule_settings, tagged=tagged, sources=known.setting_sources),
+        parameters=effective_parameters(
+            rule, values, known.rule_settings, tagged=tagged, sources=known.setting_sources
+        ),
     )
 
 

@@ -49,7 +49,7 @@ def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
     )
 
 
-def outlook(row: RuleRow, plan: RulePlan, record: JobRecord | None) -> list[str]:
+def next_steps(row: RuleRow, plan: RulePlan, record: JobRecord | None) -> list[str]:
     """Say what would make a rule judge, fire or clear, one sentence each; ``record`` is None of an expired job."""
     if row.status is Status.ERROR:
         return _of_error(row, plan)

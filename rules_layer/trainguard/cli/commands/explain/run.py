@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from trainguard.adapters.timestamps import epoch_from_iso
 from trainguard.cli.commands.explain.explanation import Explanation, NodeState, explain
 from trainguard.cli.commands.explain.next_steps import Patience
-from trainguard.cli.output.answer import Answer, give
 from trainguard.cli.output.blocks import (
     Block,
     Cell,
@@ -20,9 +19,10 @@ from trainguard.cli.output.blocks import (
     severity_cell,
     status_cell,
 )
+from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.output.rows import told_number, told_time
 from trainguard.cli.services.deployment import Where, connect
-from trainguard.cli.services.effective_parameters import ParameterInForce, told_value
+from trainguard.cli.services.effective_parameters import EffectiveParameter, told_value
 from trainguard.cli.services.job_rows import NODES_SHOWN, Configuration, read_job, told_configuration, told_stop
 from trainguard.cli.services.names import ALL_RULE_NAMES, rule_named
 from trainguard.rules.units import counted, show_duration, show_percent
@@ -36,15 +36,15 @@ _FOREIGN = (
 def explain_command(where: Where, job: str, rule: str, *, node: str | None, as_json: bool) -> int:
     """Explain a rule's state; return the exit code."""
 
-    def make() -> Answer:
+    def make() -> CommandResult:
         record, rows = read_job(connect(where).stores, job)
         name = rule_named(rule, [stored.row.rule for stored in rows])
         now = time.time()
         explained = explain(job, record, rows, rule=name, node=node, now=now)
         notes = [] if name in ALL_RULE_NAMES else [_FOREIGN.format(name)]
-        return Answer(document=explained, blocks=explanation_blocks(explained, now=now), notes=notes)
+        return CommandResult(document=explained, blocks=explanation_blocks(explained, now=now), notes=notes)
 
-    return give(make, as_json=as_json)
+    return print_result(make, as_json=as_json)
 
 
 def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
@@ -182,7 +182,7 @@ def _node(node: NodeState, now: float) -> list[Shown]:
     ]
 
 
-def _parameter(parameter: ParameterInForce) -> list[Shown]:
+def _parameter(parameter: EffectiveParameter) -> list[Shown]:
     style = "bold" if parameter.changed else ""
     return [
         Cell(parameter.name, style),

@@ -41,11 +41,11 @@ def jobs(
 
     Examples: `trainguard jobs --fired --since 7d`, `trainguard jobs --active`, `trainguard jobs --status failed --json`
     """
-    from trainguard.cli.commands.jobs.run import Wanted, jobs_command
+    from trainguard.cli.commands.jobs.run import JobFilter, jobs_command
     from trainguard.cli.services.deployment import Where
     from trainguard.records import JobStatus
 
     wanted_status = None if status is None else JobStatus(status.value)
-    wanted = Wanted(active=active, status=wanted_status, since_s=since, fired=fired, tuning_job=tuning, limit=limit)
+    wanted = JobFilter(active=active, status=wanted_status, since_s=since, fired=fired, tuning_job=tuning, limit=limit)
     where = Where(stack=stack, region=region, profile=profile)
     raise typer.Exit(jobs_command(where, wanted, as_json=as_json))

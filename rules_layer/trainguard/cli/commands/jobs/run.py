@@ -8,8 +8,8 @@ from itertools import islice
 
 import msgspec
 
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
 from trainguard.cli.output.blocks import Block, Column, Grid, Shown, severity_cell
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
 from trainguard.cli.output.rows import iso
 from trainguard.cli.services.deployment import Stores, Where, connect
 from trainguard.cli.services.job_list import (
@@ -27,7 +27,7 @@ from trainguard.rules.units import show_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class JobFilter:
     """Which jobs: not closed ones, of a status, of a tuning job, begun in the last ``since_s`` seconds, that fired."""
 
     active: bool = False
@@ -47,12 +47,12 @@ class JobsDocument(msgspec.Struct, frozen=True, kw_only=True):
     more: bool
 
 
-def jobs_command(where: Where, wanted: Wanted, *, as_json: bool) -> int:
+def jobs_command(where: Where, wanted: JobFilter, *, as_json: bool) -> int:
     """List jobs; return the exit code."""
-    return give(lambda: jobs_answer(connect(where).stores, wanted, now=time.time()), as_json=as_json)
+    return print_result(lambda: jobs_result(connect(where).stores, wanted, now=time.time()), as_json=as_json)
 
 
-def jobs_answer(stores: Stores, wanted: Wanted, *, now: float) -> Answer:
+def jobs_result(stores: Stores, wanted: JobFilter, *, now: float) -> CommandResult:
     """List the jobs that are wanted."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         records = sorted(_records(stores, wanted, now, pool), key=_newest_first)
@@ -63,10 +63,10 @@ def jobs_answer(stores: Stores, wanted: Wanted, *, now: float) -> Answer:
     notes = [] if shown else ["No job is like that."]
     if document.more:
         notes.append(f"Only the newest {wanted.limit:,} are shown: pass --limit for more.")
-    return Answer(document=document, blocks=_blocks(shown), notes=notes, fired=any(line.fired for line in shown))
+    return CommandResult(document=document, blocks=_blocks(shown), notes=notes, fired=any(line.fired for line in shown))
 
 
-def _records(stores: Stores, wanted: Wanted, now: float, pool: ThreadPoolExecutor) -> Iterable[JobRecord]:
+def _records(stores: Stores, wanted: JobFilter, now: float, pool: ThreadPoolExecutor) -> Iterable[JobRecord]:
     records = active_records(stores, pool) if wanted.active else stores.jobs.all()
     for record in records:
         at = begun(record)

@@ -29,10 +29,10 @@ def open_report(
 
     Examples: `trainguard open my-job`, `trainguard open my-job --expires 12h --print`
     """
-    from trainguard.cli.commands.open.run import Request, open_command
+    from trainguard.cli.commands.open.run import OpenRequest, open_command
     from trainguard.cli.services.deployment import Where
 
-    request = Request(
+    request = OpenRequest(
         where=Where(stack=stack, region=region, profile=profile),
         job=job,
         expires_s=_lasts(expires),

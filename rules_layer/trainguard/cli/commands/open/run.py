@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trainguard.adapters.aws_errors import translated
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
 from trainguard.cli.output.blocks import Line
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
 from trainguard.cli.output.rows import iso
 from trainguard.cli.output.terminal import stdout_console
 from trainguard.cli.services.deployment import Connection, Where, connect
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class OpenRequest:
     """What was asked for; ``as_report`` takes ``report.json`` instead of the page."""
 
     where: Where
@@ -49,22 +49,24 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     credentials_end_it: bool | None
 
 
-def open_command(request: Request) -> int:
+def open_command(request: OpenRequest) -> int:
     """Print a link, or open it in a browser; return the exit code."""
 
-    def make() -> Answer:
+    def make() -> CommandResult:
         link = sign(connect(request.where), request, now=time.time())
         notes = _notes(link)
         browses = not (request.only_print or request.as_json) and stdout_console().is_terminal
         if browses and webbrowser.open(link.url):
             lasts = f"the link works for {show_duration(request.expires_s)}"
-            return Answer(document=link, blocks=[Line(f"Opened {link.uri} in the browser; {lasts}.")], notes=notes)
-        return Answer(document=link, blocks=[Line(link.url, whole=True)], notes=notes)
+            return CommandResult(
+                document=link, blocks=[Line(f"Opened {link.uri} in the browser; {lasts}.")], notes=notes
+            )
+        return CommandResult(document=link, blocks=[Line(link.url, whole=True)], notes=notes)
 
-    return give(make, as_json=request.as_json)
+    return print_result(make, as_json=request.as_json)
 
 
-def sign(connection: Connection, request: Request, *, now: float) -> Link:
+def sign(connection: Connection, request: OpenRequest, *, now: float) -> Link:
     """Sign a link to a job's report.
 
     Raises

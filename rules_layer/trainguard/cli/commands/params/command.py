@@ -62,10 +62,10 @@ def show(
     from trainguard.cli.services.own_rules import know
 
     know(rule=own_rule, package=rules_package)
-    from trainguard.cli.commands.params.run import Request, params_command
+    from trainguard.cli.commands.params.run import ParamsRequest, params_command
     from trainguard.cli.services.deployment import Where
 
-    request = Request(
+    request = ParamsRequest(
         where=Where(stack=stack, region=region, profile=profile),
         rule=rule,
         job=job,
@@ -101,6 +101,6 @@ def validate(
     from trainguard.cli.services.own_rules import know
 
     know(rule=own_rule, package=rules_package)
-    from trainguard.cli.commands.params.validation import Request, validate_command
+    from trainguard.cli.commands.params.validation import ValidationRequest, validate_command
 
-    raise typer.Exit(validate_command(Request(given=given, stack=stack, as_json=as_json)))
+    raise typer.Exit(validate_command(ValidationRequest(given=given, stack=stack, as_json=as_json)))

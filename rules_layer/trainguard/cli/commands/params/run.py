@@ -6,10 +6,15 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
 from trainguard.cli.services.deployment import Where, connect
-from trainguard.cli.services.effective_parameters import SCAN_INTERVAL_US, ParameterInForce, in_force, told_value
+from trainguard.cli.services.effective_parameters import (
+    SCAN_INTERVAL_US,
+    EffectiveParameter,
+    effective_parameters,
+    told_value,
+)
 from trainguard.cli.services.names import ALL_RULE_NAMES, OWN_RULES, rule_named, unknown_job
 from trainguard.engine.replays import replayed_job
 from trainguard.errors import RuleConfigError
@@ -22,7 +27,7 @@ Value = float | int | str | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ParamsRequest:
     """What was asked for; without a rule all of them, without a job what holds for any."""
 
     where: Where
@@ -62,7 +67,7 @@ class ParameterEntry(msgspec.Struct, frozen=True, kw_only=True):
     documented: Value
     shipped: Value
     meaning: str
-    in_force: ParameterInForce | None
+    in_force: EffectiveParameter | None
 
 
 class ParametersDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,15 +82,15 @@ class ParametersDocument(msgspec.Struct, frozen=True, kw_only=True):
     parameters: list[ParameterEntry]
 
 
-def params_command(request: Request) -> int:
+def params_command(request: ParamsRequest) -> int:
     """Show rules or parameters; return the exit code."""
 
-    def make() -> Answer:
+    def make() -> CommandResult:
         rule = None if request.rule is None else rule_named(request.rule)
         record = None if request.job is None else _record(request.where, request.job)
-        return rules_answer(record) if rule is None else parameters_answer(rule, record, request.defaults)
+        return rules_result(record) if rule is None else parameters_result(rule, record, request.defaults)
 
-    return give(make, as_json=request.as_json)
+    return print_result(make, as_json=request.as_json)
 
 
 def _record(where: Where, job: str) -> JobRecord:
@@ -96,7 +101,7 @@ def _record(where: Where, job: str) -> JobRecord:
     return record
 
 
-def rules_answer(record: JobRecord | None) -> Answer:
+def rules_result(record: JobRecord | None) -> CommandResult:
     """Return every rule in a line."""
     running, faults = _resolved(record)
     entries = [_rule_entry(rule, record, running, faults) for rule in ALL_RULE_NAMES]
@@ -108,7 +113,7 @@ def rules_answer(record: JobRecord | None) -> Answer:
         columns.append(Column("changed", folds=True))
         rows = [[*row, entry.fault or ", ".join(entry.changed or [])] for row, entry in zip(rows, entries, strict=True)]
     blocks: list[Block] = [Grid(columns, rows), *(Line(fault, style="bold magenta") for fault in unknown)]
-    return Answer(document=document, blocks=blocks, notes=[OWN_RULES] if unknown else [])
+    return CommandResult(document=document, blocks=blocks, notes=[OWN_RULES] if unknown else [])
 
 
 def _rule_entry(
@@ -126,7 +131,7 @@ def _rule_entry(
     )
 
 
-def parameters_answer(rule: str, record: JobRecord | None, defaults: Defaults | None) -> Answer:
+def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | None) -> CommandResult:
     """Return the parameters of one rule; ``defaults`` None shows both sets of them."""
     running, faults = _resolved(record)
     fault = str(faults[rule]) if rule in faults else None
@@ -145,7 +150,7 @@ def parameters_answer(rule: str, record: JobRecord | None, defaults: Defaults | 
     blocks: list[Block] = [Heading(f"{rule}{on}"), Facts(facts)]
     if fault is not None:
         blocks.append(Line(fault, style="bold magenta"))
-    return Answer(document=document, blocks=[*blocks, Heading("Parameters"), _grid(entries, record, defaults)])
+    return CommandResult(document=document, blocks=[*blocks, Heading("Parameters"), _grid(entries, record, defaults)])
 
 
 def _grid(entries: list[ParameterEntry], record: JobRecord | None, defaults: Defaults | None) -> Grid:
@@ -169,7 +174,7 @@ def _grid(entries: list[ParameterEntry], record: JobRecord | None, defaults: Def
     return Grid(columns, rows)
 
 
-def _in_force_cells(parameter: ParameterInForce | None) -> list[str | Cell]:
+def _in_force_cells(parameter: EffectiveParameter | None) -> list[str | Cell]:
     if parameter is None:
         return ["", ""]
     style = "bold" if parameter.changed else ""
@@ -181,7 +186,7 @@ def _ordered(rule: str) -> list[str]:
     return sorted(names, key=lambda name: name == SCAN_INTERVAL_US)
 
 
-def _parameter_entry(rule: str, name: str, of_job: ParameterInForce | None) -> ParameterEntry:
+def _parameter_entry(rule: str, name: str, of_job: EffectiveParameter | None) -> ParameterEntry:
     fields = {field.name: field for field in msgspec.structs.fields(PARAMETERS_TYPES[rule])}
     documented = fields[name].default
     said = help_of(rule, name)
@@ -205,10 +210,10 @@ def _resolved(record: JobRecord | None) -> tuple[Mapping[str, Any], Mapping[str,
     return running, {rule: fault.given_by(sources.get(fault.field)) for rule, fault in faults.items()}
 
 
-def _in_force(rule: str, record: JobRecord | None, running: Mapping[str, Any]) -> dict[str, ParameterInForce]:
+def _in_force(rule: str, record: JobRecord | None, running: Mapping[str, Any]) -> dict[str, EffectiveParameter]:
     if record is None or rule not in running:
         return {}
     tagged = replayed_job(record.job) is None
     values = msgspec.structs.asdict(running[rule])
-    found = in_force(rule, values, record.rule_settings, tagged=tagged, sources=record.setting_sources)
+    found = effective_parameters(rule, values, record.rule_settings, tagged=tagged, sources=record.setting_sources)
     return {each.name: each for each in found}

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
 from trainguard.cli.output.blocks import Block, Column, Grid, Line
 from trainguard.cli.output.files import read_body
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
 from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
 from trainguard.errors import ParameterFileError
@@ -33,7 +33,7 @@ _DOCUMENT_SIZE = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ValidationRequest:
     """What was asked for; ``given`` are files and tags as written."""
 
     given: Sequence[str]
@@ -92,12 +92,12 @@ class _Read:
     elsewhere: dict[str, str]
 
 
-def validate_command(request: Request) -> int:
+def validate_command(request: ValidationRequest) -> int:
     """Check settings; return the exit code, which is 1 when anything is wrong with them."""
-    return give(lambda: validated(request), as_json=request.as_json, fail_on_fire=True)
+    return print_result(lambda: validated(request), as_json=request.as_json, fail_on_fire=True)
 
 
-def validated(request: Request) -> Answer:
+def validated(request: ValidationRequest) -> CommandResult:
     """Return all that is wrong with the settings; raises ParameterFileError for a file that cannot be read."""
     read = _Read([], [], [], {})
     for word in request.given:
@@ -116,7 +116,7 @@ def validated(request: Request) -> Answer:
     faults = [*read.faults, *_tag_faults(read.tags, request.stack)]
     faults += [fault for source in sources for fault in resolve("", [source], asked=True).faults]
     settings = sum(len(source.parameters) + len(source.choices) for source in sources)
-    return Answer(
+    return CommandResult(
         document=ValidationDocument(
             valid=not faults, settings=settings, faults=[_entry(fault) for fault in faults], elsewhere=read.elsewhere
         ),

@@ -8,7 +8,7 @@ from trainguard.records import RuleRow
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class RuleOutcome:
     """What a row says of a rule, in short."""
 
     status: str
@@ -34,8 +34,8 @@ class Change:
     """A rule then and now; None where there is no row."""
 
     rule: str
-    then: Said | None
-    now: Said
+    then: RuleOutcome | None
+    now: RuleOutcome
 
     @property
     def changed(self) -> bool:
@@ -50,13 +50,13 @@ class Change:
 
 def changes(then: Sequence[RuleRow], now: Sequence[RuleRow]) -> list[Change]:
     """Compare the rows of a whole job, what has changed first; rows of nodes are left aside."""
-    before = {row.rule: _said(row) for row in then if row.node is None}
-    compared = [Change(row.rule, before.get(row.rule), _said(row)) for row in now if row.node is None]
+    before = {row.rule: _outcome_of(row) for row in then if row.node is None}
+    compared = [Change(row.rule, before.get(row.rule), _outcome_of(row)) for row in now if row.node is None]
     return sorted(compared, key=lambda change: not change.changed)
 
 
-def _said(row: RuleRow) -> Said:
-    return Said(
+def _outcome_of(row: RuleRow) -> RuleOutcome:
+    return RuleOutcome(
         status=row.status.value,
         severity=None if row.severity is None else row.severity.value,
         times_fired=row.times_fired,

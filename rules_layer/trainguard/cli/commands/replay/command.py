@@ -54,10 +54,10 @@ def replay(
     from trainguard.cli.services.own_rules import know
 
     know(package=rules_package)
-    from trainguard.cli.commands.replay.run import Request, replay_command
+    from trainguard.cli.commands.replay.run import ReplayRequest, replay_command
     from trainguard.cli.services.deployment import Where
 
-    request = Request(
+    request = ReplayRequest(
         source=source,
         params=params,
         prices=prices,

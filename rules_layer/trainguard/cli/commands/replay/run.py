@@ -16,10 +16,10 @@ from trainguard.cli.commands.replay.stored_replay import (
     refuse_taken,
     store,
 )
-from trainguard.cli.output.answer import Answer, give
 from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Heading, Line, Shown, status_cell
-from trainguard.cli.output.output_path import report_place
+from trainguard.cli.output.output_path import output_path
 from trainguard.cli.output.progress import stderr_progress
+from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Where, connect
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.engine.replays import replay_label, replay_name, replayed_job
@@ -32,7 +32,7 @@ _COLUMNS = (Column("rule"), Column("then"), Column("now"), Column("why", folds=T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ReplayRequest:
     """What is to be replayed and how; ``label`` None stands for the time, ``publish`` for a report in the bucket."""
 
     source: str
@@ -45,7 +45,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
+class _StoredReplay:
     """A replay that is stored, and where its report lies."""
 
     replay: Replay
@@ -55,12 +55,12 @@ class _Outcome:
     uri: str | None
 
 
-def replay_command(request: Request, *, as_json: bool, fail_on_fire: bool) -> int:
+def replay_command(request: ReplayRequest, *, as_json: bool, fail_on_fire: bool) -> int:
     """Replay a job; return the exit code."""
-    return give(lambda: _answer(_run(request, as_json=as_json)), as_json=as_json, fail_on_fire=fail_on_fire)
+    return print_result(lambda: _result(_run(request, as_json=as_json)), as_json=as_json, fail_on_fire=fail_on_fire)
 
 
-def _run(request: Request, *, as_json: bool) -> _Outcome:
+def _run(request: ReplayRequest, *, as_json: bool) -> _StoredReplay:
     ways = Ways(settings=settings_from(request.params), prices=prices_from(request.prices))
     label = replay_label(time.time()) if request.label is None else request.label
     connection = connect(request.where)
@@ -68,7 +68,7 @@ def _run(request: Request, *, as_json: bool) -> _Outcome:
     name = replay_name(subject.job, label)
     refuse_taken(name, connection.stores)
     published = bucket_place(name, subject) if request.publish else None
-    place = report_place(request.out, name)
+    place = output_path(request.out, name)
     place.prepare()
     replay = judge(name, subject, ways, stderr_progress(shown=not as_json), now=time.time())
     built = _built(replay)
@@ -80,7 +80,7 @@ def _run(request: Request, *, as_json: bool) -> _Outcome:
 
     store(replay, connection.stores, publish)
     uri = None if published is None else f"s3://{published[0]}/{published[1]}{REPORT_PAGE}"
-    return _Outcome(replay=replay, built=built, page=place.shown, files=place.names(files), uri=uri)
+    return _StoredReplay(replay=replay, built=built, page=place.shown, files=place.names(files), uri=uri)
 
 
 def _built(replay: Replay) -> BuiltReport:
@@ -91,9 +91,9 @@ def _built(replay: Replay) -> BuiltReport:
     )
 
 
-def _answer(outcome: _Outcome) -> Answer:
+def _result(outcome: _StoredReplay) -> CommandResult:
     replay, report = outcome.replay, outcome.built.report
-    return Answer(
+    return CommandResult(
         document=_document(outcome),
         blocks=[*_verdict(outcome), *_changes(replay)],
         notes=replay.notes,
@@ -101,7 +101,7 @@ def _answer(outcome: _Outcome) -> Answer:
     )
 
 
-def _document(outcome: _Outcome) -> dict[str, Any]:
+def _document(outcome: _StoredReplay) -> dict[str, Any]:
     replay, report = outcome.replay, outcome.built.report
     return {
         "schema_version": "1",
@@ -120,7 +120,7 @@ def _document(outcome: _Outcome) -> dict[str, Any]:
     }
 
 
-def _verdict(outcome: _Outcome) -> list[Block]:
+def _verdict(outcome: _StoredReplay) -> list[Block]:
     verdict = outcome.built.report.verdict
     lines: list[Block] = [Heading(outcome.replay.item.job)]
     lines += [Line(sentence) for sentence in (verdict.health, verdict.change, verdict.cost)]

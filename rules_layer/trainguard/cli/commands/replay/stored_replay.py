@@ -14,7 +14,7 @@ import msgspec
 
 from trainguard.adapters.stored_form import stored_job
 from trainguard.cli.commands.replay.changes import Change, changes
-from trainguard.cli.services.profile_evaluation import Judged, judge_profile, open_place
+from trainguard.cli.services.profile_evaluation import EvaluatedProfile, judge_profile, open_place
 from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place, target_of
 from trainguard.engine.evaluate import expiry
 from trainguard.engine.plan import plan_rules
@@ -58,7 +58,7 @@ class Subject:
 class Replay:
     """A replay that was judged and is not stored yet."""
 
-    judged: Judged
+    judged: EvaluatedProfile
     item: JobRecord
     rows: Sequence[RuleRow]
     changes: Sequence[Change]

@@ -83,12 +83,12 @@ def report(
     if in_stack:
         here = {"--out": out, "--prices": prices, "--open": open_page, "--fail-on-fire": fail_on_fire}
         _refuse("--in-stack", {**of_a_profile, **here})
-        from trainguard.cli.commands.report.remote_report import in_stack_command
+        from trainguard.cli.commands.report.remote_report import remote_report_command
 
-        raise typer.Exit(in_stack_command(source, where, as_json=as_json))
-    from trainguard.cli.commands.report.run import Request, report_command
+        raise typer.Exit(remote_report_command(source, where, as_json=as_json))
+    from trainguard.cli.commands.report.run import ReportRequest, report_command
 
-    request = Request(
+    request = ReportRequest(
         source=source,
         where=where,
         out=out,
@@ -111,9 +111,9 @@ def _of_fleet(
     as_json: bool,
     fail_on_fire: bool,
 ) -> int:
-    from trainguard.cli.commands.report.fleet import Request, fleet_command
+    from trainguard.cli.commands.report.fleet import FleetRequest, fleet_command
 
-    asked = Request(where=where, since_s=since_s, out=out, prices=prices, open_page=open_page)
+    asked = FleetRequest(where=where, since_s=since_s, out=out, prices=prices, open_page=open_page)
     return fleet_command(asked, as_json=as_json, fail_on_fire=fail_on_fire)
 
 

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainguard.cli.output.answer import Answer, give
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown
 from trainguard.cli.output.files import prepare, write_files
+from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Stores, Where, connect
 from trainguard.cli.services.input_files import prices_from
 from trainguard.cli.services.job_rows import read_whole_job
@@ -30,7 +30,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class FleetRequest:
     """Whose jobs, since when (``since_s`` seconds ago), and where the page goes."""
 
     where: Where
@@ -40,12 +40,12 @@ class Request:
     open_page: bool = False
 
 
-def fleet_command(request: Request, *, as_json: bool, fail_on_fire: bool) -> int:
+def fleet_command(request: FleetRequest, *, as_json: bool, fail_on_fire: bool) -> int:
     """Make the fleet's page; return the exit code."""
-    return give(lambda: _answer(request), as_json=as_json, fail_on_fire=fail_on_fire)
+    return print_result(lambda: _result(request), as_json=as_json, fail_on_fire=fail_on_fire)
 
 
-def _answer(request: Request) -> Answer:
+def _result(request: FleetRequest) -> CommandResult:
     page = _page(request.out)
     prepare(page.parent)
     prices = prices_from(request.prices)
@@ -63,7 +63,7 @@ def _answer(request: Request) -> Answer:
     unopened = request.open_page and not webbrowser.open(page.resolve().as_uri())
     notes = ["No browser could be opened."] if unopened else []
     blocks = [*_blocks(report), Line(f"Page: {page}"), Line(f"Document: {document}")]
-    return Answer(document=report, blocks=blocks, notes=notes, fired=report.totals.with_findings > 0)
+    return CommandResult(document=report, blocks=blocks, notes=notes, fired=report.totals.with_findings > 0)
 
 
 def read_jobs(fleet: Fleet, stores: Stores) -> Iterator[tuple[JobRecord, Sequence[StoredRow]]]:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from trainguard.adapters.aws_errors import translated
-from trainguard.cli.output.answer import Answer, give
 from trainguard.cli.output.blocks import Heading, Line
+from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.output.terminal import stderr_console
 from trainguard.cli.services.deployment import Connection, Where, connect
 from trainguard.cli.services.target import job_not_known
@@ -22,12 +22,12 @@ _RUNNING, _DONE = "RUNNING", "SUCCEEDED"
 Pause = Callable[[float], None]
 
 
-def in_stack_command(name: str, where: Where, *, as_json: bool, pause: Pause = time.sleep) -> int:
+def remote_report_command(name: str, where: Where, *, as_json: bool, pause: Pause = time.sleep) -> int:
     """Have the stack make a job's report; return the exit code."""
-    return give(lambda: _answer(name, where, pause), as_json=as_json)
+    return print_result(lambda: _result(name, where, pause), as_json=as_json)
 
 
-def _answer(name: str, where: Where, pause: Pause) -> Answer:
+def _result(name: str, where: Where, pause: Pause) -> CommandResult:
     if not JOB_NAME.fullmatch(name):
         raise RequestError(f"--in-stack needs the name of a training job, not {name!r}", "Leave --in-stack away.")
     connection = connect(where)
@@ -37,7 +37,7 @@ def _answer(name: str, where: Where, pause: Pause) -> Answer:
     execution = _wait(_start(name, connection), connection, pause)
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     places = [f"Report: {links.page}", *([f"Console: {links.console}"] if links.console else [])]
-    return Answer(
+    return CommandResult(
         document={
             "schema_version": "1",
             "job": name,

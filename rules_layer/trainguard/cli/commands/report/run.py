@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from botocore.session import Session
 
 from trainguard.adapters.clients import Clients
-from trainguard.cli.output.answer import Answer, give
 from trainguard.cli.output.blocks import Block, Heading, Line
-from trainguard.cli.output.output_path import ReportPlace, report_place
+from trainguard.cli.output.output_path import OutputPath, output_path
 from trainguard.cli.output.progress import Progress, stderr_progress
+from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Connection, Where, connect
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.cli.services.profile_evaluation import digest, judge_profile, open_place
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ReportRequest:
     """Whose report is wanted, where to, and what is known beside the profile."""
 
     source: str
@@ -56,24 +56,24 @@ class Drawn:
     notes: Sequence[str] = field(default=())
 
 
-def report_command(request: Request, *, as_json: bool, fail_on_fire: bool) -> int:
+def report_command(request: ReportRequest, *, as_json: bool, fail_on_fire: bool) -> int:
     """Make a report; return the exit code."""
-    return give(lambda: _answer(request, shown=not as_json), as_json=as_json, fail_on_fire=fail_on_fire)
+    return print_result(lambda: _result(request, shown=not as_json), as_json=as_json, fail_on_fire=fail_on_fire)
 
 
-def _answer(request: Request, *, shown: bool) -> Answer:
-    place = None if request.out is None else report_place(request.out, "")
+def _result(request: ReportRequest, *, shown: bool) -> CommandResult:
+    place = None if request.out is None else output_path(request.out, "")
     if place is not None:
         place.prepare()
     drawn = draw(request, stderr_progress(shown=shown))
     if place is None:
-        place = report_place(None, drawn.job)
+        place = output_path(None, drawn.job)
         place.prepare()
     files = place.write(drawn.built)
     notes = list(drawn.notes)
     if request.open_page and not webbrowser.open(place.shown.resolve().as_uri()):
         notes.append("No browser could be opened.")
-    return Answer(
+    return CommandResult(
         document=_document(drawn, place, files, notes),
         blocks=verdict_blocks(drawn.job, drawn.built, [f"Report: {place.shown}"]),
         notes=notes,
@@ -81,7 +81,7 @@ def _answer(request: Request, *, shown: bool) -> Answer:
     )
 
 
-def _document(drawn: Drawn, place: ReportPlace, files: Mapping[str, bytes], notes: Sequence[str]) -> dict[str, Any]:
+def _document(drawn: Drawn, place: OutputPath, files: Mapping[str, bytes], notes: Sequence[str]) -> dict[str, Any]:
     report = drawn.built.report
     return {
         "schema_version": "1",
@@ -106,7 +106,7 @@ def verdict_blocks(job: str, built: BuiltReport, places: Sequence[str]) -> list[
     return [Heading(job), *(Line(text) for text in (*sentences, *places) if text)]
 
 
-def draw(request: Request, progress: Progress) -> Drawn:
+def draw(request: ReportRequest, progress: Progress) -> Drawn:
     """Make the report that was asked for.
 
     Raises
@@ -132,7 +132,7 @@ def draw(request: Request, progress: Progress) -> Drawn:
     return _of_place(target, request, prices, progress)
 
 
-def _of_place(place: Place, request: Request, prices: PriceTable | None, progress: Progress) -> Drawn:
+def _of_place(place: Place, request: ReportRequest, prices: PriceTable | None, progress: Progress) -> Drawn:
     known = _known(
         JobRecord(job="", arn="", bucket="", prefix="", rule_settings=settings_from(request.params)), request
     )
@@ -144,7 +144,7 @@ def _of_place(place: Place, request: Request, prices: PriceTable | None, progres
 
 
 def _of_job(
-    name: str, connection: Connection, request: Request, prices: PriceTable | None, progress: Progress
+    name: str, connection: Connection, request: ReportRequest, prices: PriceTable | None, progress: Progress
 ) -> Drawn:
     """Take the verdicts from the job's stored state, and the time lines from its profile."""
     stores = connection.stores
@@ -191,7 +191,7 @@ def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progres
     )
 
 
-def _known(job: JobRecord, request: Request) -> JobRecord:
+def _known(job: JobRecord, request: ReportRequest) -> JobRecord:
     return replace(
         job,
         instance_type=request.instance_type or job.instance_type,

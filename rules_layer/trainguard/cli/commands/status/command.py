@@ -30,10 +30,10 @@ def status(
 
     Examples: `trainguard status`, `trainguard status my-job --nodes`, `trainguard status my-job --watch --every 30`
     """
-    from trainguard.cli.commands.status.run import Request, status_command
+    from trainguard.cli.commands.status.run import StatusRequest, status_command
     from trainguard.cli.services.deployment import Where
 
-    request = Request(
+    request = StatusRequest(
         where=Where(stack=stack, region=region, profile=profile),
         job=job,
         nodes=nodes,

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, status_cell
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
 from trainguard.cli.output.rows import (
-    RuleLine,
+    RuleRowEntry,
     age,
     by_node,
     has_fired,
     iso,
     of_whole_job,
     report_row,
-    rule_line,
+    rule_row_entry,
     stop_entry,
     told_number,
     told_time,
@@ -46,8 +46,8 @@ class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
     evaluated_through: str | None
     verdict: str | None
     fired: list[str]
-    rules: list[RuleLine]
-    nodes: list[RuleLine]
+    rules: list[RuleRowEntry]
+    nodes: list[RuleRowEntry]
     evaluated: bool | None
     evaluated_because: str | None
     setting_faults: list[str]
@@ -58,7 +58,7 @@ class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
     tuning_job: str | None
 
 
-def job_answer(stores: Stores, job: str, *, nodes: bool, now: float) -> Answer:
+def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandResult:
     """Return every rule's state on one job; raises UnknownNameError and UnknownJobError."""
     record, rows = read_job(stores, job)
     configuration = configuration_of(record)
@@ -78,8 +78,8 @@ def job_answer(stores: Stores, job: str, *, nodes: bool, now: float) -> Answer:
         evaluated_through=None if report is None else iso(report.evaluated_through),
         verdict=None if report is None else report.reason,
         fired=fired,
-        rules=[rule_line(stored) for stored in whole],
-        nodes=[rule_line(stored) for of_rule in of_nodes.values() for stored in of_rule] if nodes else [],
+        rules=[rule_row_entry(stored) for stored in whole],
+        nodes=[rule_row_entry(stored) for of_rule in of_nodes.values() for stored in of_rule] if nodes else [],
         evaluated=None if record is None else record.policy.evaluated,
         evaluated_because=None if record is None else record.policy.why,
         **msgspec.structs.asdict(configuration),
@@ -97,7 +97,7 @@ def job_answer(stores: Stores, job: str, *, nodes: bool, now: float) -> Answer:
         blocks += _node_blocks(of_nodes, [stored.row.rule for stored in rules], now)
     notes = [] if rules else ["No rule has said anything about it yet: its first profile object has not been read."]
     over = record is not None and not record.active
-    return Answer(document=document, blocks=blocks, notes=notes, fired=bool(fired), final=over)
+    return CommandResult(document=document, blocks=blocks, notes=notes, fired=bool(fired), final=over)
 
 
 _COLUMNS = (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.cli.commands.status.job_status import job_answer
-from trainguard.cli.commands.status.tuning_status import tuning_answer
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
+from trainguard.cli.commands.status.job_status import job_result
+from trainguard.cli.commands.status.tuning_status import tuning_result
 from trainguard.cli.output.blocks import Column, Grid, Shown, severity_cell
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
 from trainguard.cli.output.rows import age, iso
 from trainguard.cli.output.terminal import stdout_console
 from trainguard.cli.output.watch import watch
@@ -29,7 +29,7 @@ from trainguard.rules.units import show_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class StatusRequest:
     """What was asked for; ``watch_s`` is the time between two looks, None for one look."""
 
     where: Where
@@ -48,26 +48,26 @@ class ActiveDocument(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[JobLine]
 
 
-def status_command(request: Request) -> int:
+def status_command(request: StatusRequest) -> int:
     """Show the state of jobs; return the exit code."""
     if request.watch_s is None or request.as_json:
-        return give(_look(request), as_json=request.as_json, fail_on_fire=request.fail_on_fire)
+        return print_result(_look(request), as_json=request.as_json, fail_on_fire=request.fail_on_fire)
     return watch(_look(request), console=stdout_console(), every_s=request.watch_s, fail_on_fire=request.fail_on_fire)
 
 
-def _look(request: Request) -> Callable[[], Answer]:
+def _look(request: StatusRequest) -> Callable[[], CommandResult]:
     """Return what looks at the jobs now; it connects when it is first called."""
     opened: list[Stores] = []
 
-    def look() -> Answer:
+    def look() -> CommandResult:
         if not opened:
             opened.append(connect(request.where).stores)
         if request.job is None:
-            return active_answer(opened[0], now=time.time())
+            return active_result(opened[0], now=time.time())
         tuning_job = _tuning_job(opened[0], request.job)
         if tuning_job is not None:
-            return tuning_answer(tuning_job, now=time.time())
-        return job_answer(opened[0], request.job, nodes=request.nodes, now=time.time())
+            return tuning_result(tuning_job, now=time.time())
+        return job_result(opened[0], request.job, nodes=request.nodes, now=time.time())
 
     return look
 
@@ -77,7 +77,7 @@ def _tuning_job(stores: Stores, name: str) -> TuningJobRecord | None:
     return stores.jobs.tuning_job(name) if stores.jobs.load(name) is None else None
 
 
-def active_answer(stores: Stores, *, now: float) -> Answer:
+def active_result(stores: Stores, *, now: float) -> CommandResult:
     """Return what rings on the active jobs."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         records = active_records(stores, pool)
@@ -92,7 +92,7 @@ def active_answer(stores: Stores, *, now: float) -> Answer:
         Column("what rings", folds=True),
     )
     rows = [_active_row(line, record, now) for line, record in _paired(lines, records)]
-    return Answer(
+    return CommandResult(
         document=ActiveDocument(generated_at=str(iso(now)), jobs=lines),
         blocks=[Grid(columns, rows)] if rows else [],
         notes=[] if rows else ["No job is active: `trainguard jobs` lists those that have ended."],

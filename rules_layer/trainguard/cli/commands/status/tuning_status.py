@@ -2,8 +2,8 @@
 
 import msgspec
 
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Shown, severity_cell
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
 from trainguard.cli.output.rows import iso
 from trainguard.records import MOST_TUNED_JOBS, JobStatus, Severity, TunedJob, TuningJobRecord
 
@@ -32,7 +32,7 @@ class TuningDocument(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[TunedJobLine]
 
 
-def tuning_answer(record: TuningJobRecord, *, now: float) -> Answer:
+def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
     """Return the jobs of a tuning job with what was found on each."""
     document = TuningDocument(
         generated_at=str(iso(now)),
@@ -49,7 +49,7 @@ def tuning_answer(record: TuningJobRecord, *, now: float) -> Answer:
     notes = []
     if record.more:
         notes.append(f"Only {MOST_TUNED_JOBS:,} jobs are here: `trainguard jobs --tuning {record.name}` has all.")
-    return Answer(document=document, blocks=blocks, notes=notes, fired=document.with_findings > 0)
+    return CommandResult(document=document, blocks=blocks, notes=notes, fired=document.with_findings > 0)
 
 
 _COLUMNS = (

@@ -8,9 +8,9 @@ from trainguard.actions.stop_switch import StopSwitch, StopSwitches
 from trainguard.adapters.aws_errors import translated
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
-from trainguard.cli.output.answer import SCHEMA_VERSION, Answer, give
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.output.blocks import Block, Facts, Line
+from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
 from trainguard.cli.services.deployment import Deployment, Where, look_up
 from trainguard.errors import PortUnavailableError
 
@@ -47,18 +47,18 @@ class SwitchDocument(msgspec.Struct, frozen=True, kw_only=True):
 def show_switch(where: Where, *, as_json: bool) -> int:
     """Show what is in force; return the exit code."""
 
-    def make() -> Answer:
+    def make() -> CommandResult:
         deployment, clients = _find(where)
         switches = _read(deployment, clients)
-        return _answer(_document(deployment, switches.deployed, switches.override))
+        return _result(_document(deployment, switches.deployed, switches.override))
 
-    return give(make, as_json=as_json)
+    return print_result(make, as_json=as_json)
 
 
 def set_override(value: StopSwitch, where: Where, *, as_json: bool) -> int:
     """Write the operators' switch, and show what is in force then; return the exit code."""
 
-    def make() -> Answer:
+    def make() -> CommandResult:
         deployment, clients = _find(where)
         with translated("ssm", "PutParameter"):
             clients.ssm.put_parameter(
@@ -74,10 +74,10 @@ def set_override(value: StopSwitch, where: Where, *, as_json: bool) -> int:
         except PortUnavailableError as fault:
             # Who may write the switch and not read it has done what was asked for all the same.
             note = f"The stack's own value is unknown: {advised(fault)}"
-            return _answer(_document(deployment, None, value), written=value, notes=[note])
-        return _answer(_document(deployment, deployed, value), written=value)
+            return _result(_document(deployment, None, value), written=value, notes=[note])
+        return _result(_document(deployment, deployed, value), written=value)
 
-    return give(make, as_json=as_json)
+    return print_result(make, as_json=as_json)
 
 
 def _find(where: Where) -> tuple[Deployment, Clients]:
@@ -110,7 +110,7 @@ def _in_force(deployed: str | None, override: str | None) -> StopSwitch | None:
     return StopSwitch.DISABLED if override == StopSwitch.DISABLED else None
 
 
-def _answer(document: SwitchDocument, *, written: StopSwitch | None = None, notes: Sequence[str] = ()) -> Answer:
+def _result(document: SwitchDocument, *, written: StopSwitch | None = None, notes: Sequence[str] = ()) -> CommandResult:
     in_force = document.in_force
     blocks: list[Block] = [
         Facts(
@@ -126,4 +126,4 @@ def _answer(document: SwitchDocument, *, written: StopSwitch | None = None, note
         blocks.append(Line(f"The stack deploys {document.deployed!r}: deploy it with -c stop_switch=enabled."))
     if written is not None:
         blocks.append(Line("It counts from the next decision on. A stop that was decided before is not taken back."))
-    return Answer(document=document, blocks=blocks, notes=notes)
+    return CommandResult(document=document, blocks=blocks, notes=notes)

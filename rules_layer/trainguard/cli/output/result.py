@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from trainguard.cli.output.blocks import Block
-from trainguard.cli.output.faults import complain
+from trainguard.cli.output.faults import print_fault
 from trainguard.cli.output.rendering import print_json, show
-from trainguard.cli.output.terminal import say, stdout_console
+from trainguard.cli.output.terminal import print_note, stdout_console
 from trainguard.errors import TrainGuardError
 
 SCHEMA_VERSION = "1"
@@ -17,7 +17,7 @@ RAN, FIRED, REFUSED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CommandResult:
     """What a command found out.
 
     Attributes
@@ -27,7 +27,7 @@ class Answer:
     blocks : sequence
         For people.
     notes : sequence of str
-        What is no part of the answer itself; goes to stderr.
+        What is no part of the result itself; goes to stderr.
     fired : bool
         Whether a rule has fired, for `--fail-on-fire`.
     final : bool
@@ -41,17 +41,17 @@ class Answer:
     final: bool = False
 
 
-def give(make: Callable[[], Answer], *, as_json: bool, fail_on_fire: bool = False) -> int:
-    """Make an answer and print it; return the exit code."""
+def print_result(make: Callable[[], CommandResult], *, as_json: bool, fail_on_fire: bool = False) -> int:
+    """Make a result and print it; return the exit code."""
     try:
-        answer = make()
+        result = make()
     except TrainGuardError as fault:
-        complain(fault)
+        print_fault(fault)
         return REFUSED
     if as_json:
-        print_json(answer.document)
+        print_json(result.document)
     else:
-        show(stdout_console(), answer.blocks)
-    for note in answer.notes:
-        say(note)
-    return FIRED if fail_on_fire and answer.fired else RAN
+        show(stdout_console(), result.blocks)
+    for note in result.notes:
+        print_note(note)
+    return FIRED if fail_on_fire and result.fired else RAN
