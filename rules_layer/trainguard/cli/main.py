@@ -24,6 +24,9 @@ from trainguard.cli.help_examples import list_examples
 _OWN_FAULT = 70
 """As ``sysexits.h`` has it for faults of the program; Python's own 1 would say that a rule has fired."""
 
+_INTERRUPTED = 130
+"""As a shell has it for a program that SIGINT ended; typer ends with it too, and says nothing."""
+
 _READER_GONE = 141
 """As a shell has it for a program that SIGPIPE ended; rich and typer would end with 1."""
 
@@ -82,6 +85,8 @@ def run() -> None:
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):
             sys.exit(_READER_GONE)
+        if ended.code == _INTERRUPTED:
+            typer.echo("trainguard: interrupted", err=True)
         raise
     except Exception:
         traceback.print_exc()

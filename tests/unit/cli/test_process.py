@@ -160,6 +160,7 @@ def test_given_an_interrupt_when_a_job_is_analysed_then_it_ends_with_130_and_lea
     _, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
     assert "Traceback" not in errors
+    assert errors.endswith("trainguard: interrupted\n")
     assert list(out.iterdir()) == []
 
 

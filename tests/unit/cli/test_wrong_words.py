@@ -83,3 +83,21 @@ def test_given_a_terminal_of_any_width_when_a_job_is_analysed_then_no_reason_is_
     for rule in ("LowGPUUtilization", "MaxInitializationTime", "NOT_APPLICABLE"):
         assert rule in told or columns == 20
     assert "…" not in table
+
+
+@pytest.mark.parametrize("command", ["report", "replay"])
+def test_given_a_mistyped_folder_and_no_region_when_called_then_it_says_that_no_such_folder_is_here(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    result = run(command, "my-jbo")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        "trainguard: there is no folder my-jbo here, so it is taken as the name of a training job; no Region is set. "
+    )
+    missing = run(command, "./my-jbo")
+    assert missing.exit_code == 2
+    assert "'./my-jbo' does not exist; expected a folder" in missing.stderr

@@ -75,7 +75,9 @@ def _imported(folder: Path) -> ModuleType:
 def _install(module: ModuleType) -> None:
     """Let the registry find the package's rules; raises RuleLoadError when it refuses them."""
     if _REGISTRY in sys.modules:
-        raise RequestError("rules of one's own were given too late", "A process can be given them once.")
+        raise RequestError(
+            "custom rules were registered too late", "Register them before the rule registry is imported."
+        )
     marker = ModuleType(MARKER)
     vars(marker).update(PACKAGE=module.__name__, RULES=(module.__name__,))
     sys.modules.update({MARKER: marker, module.__name__: module})

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainguard.cli.services.deployment import Connection, Where, connect
 from trainguard.cli.services.names import unknown_job
 from trainguard.engine.replays import JOB_NAME, replayed_job
-from trainguard.errors import ProfileSourceError, RequestError
+from trainguard.errors import DeploymentError, ProfileSourceError, RequestError
 from trainguard.local.bucket import SCHEME
 from trainguard.local.sources import PROFILER_OUTPUT
 from trainguard.ports import Jobs
@@ -51,6 +52,23 @@ def target_of(source: str) -> Place | StackJob:
     raise ProfileSourceError(
         source, "does not exist; expected a folder, s3://bucket/prefix, or the name of a training job"
     )
+
+
+def connect_for(target: Place | StackJob, where: Where) -> Connection:
+    """Find the deployment that a target needs; of a job's name, say that it may be a mistyped folder.
+
+    Raises
+    ------
+    DeploymentError, PortUnavailableError
+        As `connect` does.
+    """
+    try:
+        return connect(where)
+    except DeploymentError as fault:
+        if isinstance(target, Place):
+            raise
+        what = f"there is no folder {target.name} here, so it is taken as the name of a training job; {fault.what}"
+        raise type(fault)(what, fault.remedy) from fault
 
 
 def job_place(job: JobRecord) -> Place:

@@ -70,7 +70,7 @@ def _analysis(request: AnalyzeRequest) -> Analysis:
     if request.reading == "compatible":
         if request.rule is not None:
             raise RequestError(
-                "--rule was given with --reading compatible", "A rule of your own has one reading alone."
+                "--rule was given with --reading compatible", "Custom rules support only --reading documented."
             )
         from trainguard.cli.commands.analyze.debugger_replay import DebuggerReplay
 

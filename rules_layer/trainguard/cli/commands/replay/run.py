@@ -20,8 +20,9 @@ from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Heading, Lin
 from trainguard.cli.output.output_path import output_path
 from trainguard.cli.output.progress import stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
-from trainguard.cli.services.deployment import Where, connect
+from trainguard.cli.services.deployment import Where
 from trainguard.cli.services.input_files import prices_from, settings_from
+from trainguard.cli.services.target import connect_for, target_of
 from trainguard.engine.replays import replay_label, replay_name, replayed_job
 from trainguard.records import Status
 from trainguard.report.build import BuiltReport, build_report
@@ -63,8 +64,9 @@ def replay_command(request: ReplayRequest, *, as_json: bool, fail_on_fire: bool)
 def _run(request: ReplayRequest, *, as_json: bool) -> _StoredReplay:
     ways = Ways(settings=settings_from(request.params), prices=prices_from(request.prices))
     label = replay_label(time.time()) if request.label is None else request.label
-    connection = connect(request.where)
-    subject = find_subject(request.source, connection)
+    target = target_of(request.source)
+    connection = connect_for(target, request.where)
+    subject = find_subject(target, connection)
     name = replay_name(subject.job, label)
     refuse_taken(name, connection.stores)
     published = bucket_place(name, subject) if request.publish else None

@@ -15,7 +15,7 @@ import msgspec
 from trainguard.adapters.stored_form import stored_job
 from trainguard.cli.commands.replay.changes import Change, changes
 from trainguard.cli.services.profile_evaluation import EvaluatedProfile, judge_profile, open_place
-from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place, target_of
+from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place
 from trainguard.engine.evaluate import expiry
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.replays import replayed_job
@@ -65,7 +65,7 @@ class Replay:
     notes: Sequence[str]
 
 
-def find_subject(source: str, connection: "Connection") -> Subject:
+def find_subject(target: Place | StackJob, connection: "Connection") -> Subject:
     """Find the profile and what the stack knows of its job.
 
     Raises
@@ -76,7 +76,6 @@ def find_subject(source: str, connection: "Connection") -> Subject:
         When the stack does not know the job, or it is a replay itself.
     """
     stores = connection.stores
-    target = target_of(source)
     place = target if isinstance(target, Place) else _place_of(target, stores)
     profile = read_profile(open_place(place, connection.clients))
     job = profile.root.job

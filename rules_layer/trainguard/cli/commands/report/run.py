@@ -14,10 +14,10 @@ from trainguard.cli.output.blocks import Block, Heading, Line
 from trainguard.cli.output.output_path import OutputPath, output_path
 from trainguard.cli.output.progress import Progress, stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
-from trainguard.cli.services.deployment import Connection, Where, connect
+from trainguard.cli.services.deployment import Connection, Where
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.cli.services.profile_evaluation import digest, judge_profile, open_place
-from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place, target_of
+from trainguard.cli.services.target import Place, StackJob, connect_for, job_not_known, job_place, target_of
 from trainguard.engine.items import items_of
 from trainguard.engine.plan import plan_rules
 from trainguard.engine.replays import replayed_job
@@ -128,7 +128,7 @@ def draw(request: ReportRequest, progress: Progress) -> Drawn:
                 f"--params has no meaning for job {target.name}: its verdicts are those that its alerts told",
                 f"Call `trainguard replay {target.name} --params {request.params}`.",
             )
-        return _of_job(target.name, connect(request.where), request, prices, progress)
+        return _of_job(target.name, connect_for(target, request.where), request, prices, progress)
     return _of_place(target, request, prices, progress)
 
 
