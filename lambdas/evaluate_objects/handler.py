@@ -13,17 +13,19 @@ from trainguard.adapters.queue_messages import batch_response, messages_of
 from trainguard.adapters.timing import lambda_timing
 from trainguard.adapters.wiring import evaluation_services
 from trainguard.engine.batch import BatchProcessor
+from trainguard.engine.shared_names import SharedNames
 
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
 environment = load_environment(EvaluateObjectsEnvironment, os.environ, function="evaluate_objects")
 services = evaluation_services(environment, clients=Clients(), journal=journal)
+names = SharedNames(services.objects)
 
 
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
     """Process a batch; messages of nodes that failed are delivered again, and no others."""
-    processor = BatchProcessor(services=services, timing=lambda_timing(context))
+    processor = BatchProcessor(services=services, timing=lambda_timing(context), names=names)
     return batch_response(processor.process(messages_of(event, journal)))

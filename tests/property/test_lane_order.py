@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainguard.engine.lane_order import LaneOrder
+from trainguard.engine.lane_order import MOST_LANES, LaneOrder
 from trainguard.telemetry.keys import FrameworkKey, parse_key
 
 START_US = 1_795_248_000_000_000
@@ -24,24 +25,29 @@ def parsed_key(key: str) -> FrameworkKey:
 
 
 def listing_of(stored: Any, log: Any = None) -> Any:
-    def listing(after_us: Any) -> Any:
+    def listing(from_us: Any, to_us: Any, having: Any) -> Any:
         if log is not None:
-            log.append(after_us)
+            log.append(from_us)
         parsed = sorted((parsed_key(key).end_us, key) for key in stored)
-        return [(key, parsed_key(key), 0.0) for end, key in parsed if after_us is None or end >= after_us]
+        assert set(having or ()) <= set(stored)
+        return [
+            (key, parsed_key(key), 0.0)
+            for end, key in parsed
+            if (from_us is None or end >= from_us) and (to_us is None or end <= to_us)
+        ]
 
     return listing
 
 
 @st.composite
 def files(draw: Any) -> Any:
-    """Objects of up to three processes that rotate every 61 to 80 s, some of them silent for long."""
+    """Objects of up to three processes that rotate every 61 to 80 s or early, some of them silent for long."""
     keys = []
     for pid in range(draw(st.integers(1, 3))):
         at = draw(st.floats(60, 120))
         for _ in range(draw(st.integers(1, 8))):
             keys.append((at, key_of(pid, at)))
-            at += draw(st.one_of(st.floats(61, 80), st.floats(200, 400)))
+            at += draw(st.one_of(st.floats(61, 80), st.floats(1, 60), st.floats(200, 400)))
     return sorted(keys, key=lambda pair: (parsed_key(pair[1]).end_us, pair[1]))
 
 
@@ -62,36 +68,92 @@ def test_given_any_order_within_the_bound_when_applied_then_in_order_of_time_and
     assert applied == [key for _, key in keys]
 
 
-def apply(engine: Any, *announced: Any, stored: Any, log: Any = None) -> Any:
+@given(files(), st.data())
+@settings(max_examples=1_000)
+def test_given_messages_as_late_as_may_be_or_lost_when_applied_then_in_order_of_time_and_each_once(
+    keys: Any, data: Any
+) -> None:
+    delay = st.one_of(st.just(0.5), st.floats(0, 119), st.floats(119, 2_000), st.none())
+    rings = [(at + late, key) for at, key in keys if (late := data.draw(delay)) is not None]
+    engine = LaneOrder()
+    applied: list[str] = []
+    for now, key in sorted(rings):
+        engine.announce(key, parsed_key(key))
+        stored = [each for at, each in keys if at <= now]
+        if data.draw(st.integers(0, 4)) == 0:
+            applied.extend(each.key for each in engine.ready(listing_of(stored), modified_before=-1.0))
+        else:
+            applied.extend(each.key for each in engine.ready(listing_of(stored)))
+        engine = written_and_read(engine)
+    applied.extend(each.key for each in engine.ready(listing_of([each for _, each in keys]), drain=True))
+    assert applied == [key for _, key in keys]
+
+
+def written_and_read(engine: LaneOrder) -> LaneOrder:
+    """Return the order as the next evaluator has it from the node's item."""
+    engine.forget_lanes()
+    read = LaneOrder(
+        cursors=dict(engine.cursors),
+        max_seen_us=engine.max_seen_us,
+        listed_us=engine.applied_us,
+        floor_us=engine.floor_us,
+    )
+    read.restore((key, parsed_key(key)) for key in engine.stored)
+    return read
+
+
+def apply(engine: Any, *announced: Any, stored: Any, log: Any = None, **how: Any) -> Any:
     for key in announced:
         engine.announce(key, parsed_key(key))
-    return [each.key for each in engine.ready(listing_of(stored, log))]
+    return [each.key for each in engine.ready(listing_of(stored, log), **how)]
 
 
-def test_given_steady_rotation_when_objects_ring_then_s3_is_listed_once_for_the_start_and_never_again() -> None:
-    keys = [key_of(7, 60 * index) for index in range(1, 12)]
+def delivered(keys: Any, *, lost: Any = (), log: Any = None) -> Any:
+    """Return what is applied, in order, as one object after the other appears; those ``lost`` are never announced."""
     engine = LaneOrder()
-    log: list[int | None] = []
     applied: list[str] = []
     for position, key in enumerate(keys):
-        applied += apply(engine, key, stored=keys[: position + 1], log=log)
+        if key not in lost:
+            applied += apply(engine, key, stored=keys[: position + 1], log=log)
+    return applied
+
+
+def test_given_one_process_in_steady_rotation_when_it_goes_on_then_s3_is_listed_once_a_rotation_from_its_cursor() -> (
+    None
+):
+    keys = [key_of(7, 60 * index) for index in range(1, 12)]
+    log: list[int | None] = []
+    assert delivered(keys, log=log) == keys[:-2]
+    assert log == [None, *(START_US + 60 * index * SECOND for index in range(1, 9))]
+
+
+def test_given_many_processes_when_they_go_on_then_s3_is_listed_once_in_50_s_whoever_writes() -> None:
+    ends = sorted(60 * index + 60 * pid / 16 for pid in range(16) for index in range(1, 31))
+    keys = [key_of(index % 16, at) for index, at in enumerate(ends)]
+    log: list[int | None] = []
+    applied = delivered(keys, log=log)
+    assert applied == keys[: len(applied)]
+    assert len(keys) - len(applied) <= (120 + 50 + 4) / 60 * 16
+    assert len(log) <= (ends[-1] - ends[0]) / 50 + 1
+
+
+@pytest.mark.parametrize("cuts", [[305], [303, 304, 306, 309], [330], [359]])
+def test_given_files_closed_early_when_their_messages_are_lost_then_they_are_applied_in_order(cuts: Any) -> None:
+    steady = [60 * index for index in range(1, 6)]
+    ends = [*steady, *cuts, *(cuts[-1] + 60 * index for index in range(1, 8))]
+    keys = [key_of(7, at) for at in ends]
+    applied = delivered(keys, lost=[key_of(7, at) for at in cuts])
     assert applied == keys[:-2]
-    assert log == [None]
 
 
-def test_given_a_doorbell_that_never_rang_when_the_silence_is_jumped_then_s3_gives_the_object() -> None:
-    keys = [key_of(7, 60 * index) for index in range(1, 8)]
+def test_given_a_message_of_an_early_file_when_it_comes_200_s_late_then_it_is_a_duplicate() -> None:
+    keys = [key_of(7, at) for at in (60, 120, 180, 240, 300, 305, 365, 425, 485)]
     engine = LaneOrder()
-    applied = apply(engine, *keys[:3], keys[4], keys[5], keys[6], stored=keys)
-    assert applied == keys[:5]
-
-
-def test_given_rotation_by_size_every_20_s_when_a_doorbell_is_lost_then_s3_gives_the_object() -> None:
-    keys = [key_of(7, 20 * index) for index in range(1, 20)]
-    engine = LaneOrder()
-    applied = apply(engine, *keys[:10], stored=keys[:10])
-    applied += apply(engine, *keys[:7], *keys[8:], stored=keys)
-    assert applied == keys[:13]
+    early = keys[5]
+    applied = [each for key in keys if key != early for each in apply(engine, key, stored=keys)]
+    assert apply(engine, early, stored=keys) == []
+    assert applied == keys[:-2]
+    assert engine.duplicates == 1
 
 
 def test_given_a_silent_process_that_wakes_when_its_old_object_rings_then_it_is_applied_in_its_own_lane() -> None:
@@ -104,14 +166,68 @@ def test_given_a_silent_process_that_wakes_when_its_old_object_rings_then_it_is_
     assert engine.duplicates == 1
 
 
-def test_given_a_lane_whose_object_was_due_when_another_lane_is_ahead_then_s3_is_asked_before_it_is_overtaken() -> None:
-    both = {(pid, index): key_of(pid, 60 * index + pid) for pid in (1, 2) for index in range(1, 9)}
-    lost = both[1, 5]
-    rings = [key for (pid, index), key in sorted(both.items(), key=lambda each: each[0][1] * 60 + each[0][0])]
+def test_given_a_process_that_wakes_when_the_message_of_its_old_object_is_lost_then_its_next_one_brings_it() -> None:
+    busy = [key_of(1, 60 * index) for index in range(1, 15)]
     engine = LaneOrder()
-    applied: list[str] = []
-    for position, key in enumerate(rings):
-        if key != lost:
-            applied += apply(engine, key, stored=rings[: position + 1])
-    assert applied == rings[: len(applied)]
-    assert lost in applied
+    apply(engine, *busy[:2], key_of(2, 70), stored=[*busy[:2], key_of(2, 70)])
+    apply(engine, *busy[:9], stored=[*busy[:9], key_of(2, 70)])
+    old, new = key_of(2, 130), key_of(2, 600)
+    stored = sorted([*busy, key_of(2, 70), old, new])
+    applied = apply(engine, *busy, new, stored=stored)
+    assert applied == [old, *busy[7:10], new, *busy[10:12]]
+
+
+def test_given_a_new_process_when_the_message_of_its_first_object_is_lost_then_its_second_one_brings_it() -> None:
+    busy = [key_of(1, 60 * index) for index in range(1, 15)]
+    engine = LaneOrder()
+    apply(engine, *busy[:9], stored=busy[:9])
+    old, new = key_of(2, 130), key_of(2, 600)
+    applied = apply(engine, *busy, new, stored=sorted([*busy, old, new]))
+    assert applied == [old, *busy[7:10], new, *busy[10:12]]
+
+
+def test_given_a_silent_node_when_flushed_then_all_up_to_the_newest_that_s3_has_had_for_long_is_applied() -> None:
+    first, second, third, fourth = (key_of(pid, at) for pid, at in ((1, 60), (2, 70), (1, 80), (1, 90)))
+    engine = LaneOrder()
+    engine.announce(third, parsed_key(third))
+
+    def listing(*_: Any) -> Any:
+        put = {first: 100.0, second: 300.0, third: 150.0, fourth: 301.0}
+        return [(key, parsed_key(key), at) for key, at in put.items()]
+
+    assert [each.key for each in engine.ready(listing, modified_before=200.0)] == [first, second, third]
+    assert engine.stored == {fourth: parsed_key(fourth).end_us}
+    assert engine.applied_us == parsed_key(third).end_us
+
+
+def test_given_the_end_when_a_lane_heard_of_lately_has_an_object_that_nobody_told_of_then_it_is_applied() -> None:
+    busy = [key_of(1, 60 * index) for index in range(1, 10)]
+    engine = LaneOrder()
+    apply(engine, *busy, key_of(2, 90), stored=[*busy, key_of(2, 90)])
+    late = key_of(2, 100)
+    assert late in apply(engine, stored=[*busy, key_of(2, 90), late], drain=True)
+
+
+def test_given_a_lane_that_was_forgotten_when_its_old_objects_are_told_of_then_they_count_as_applied() -> None:
+    old, new = key_of(1, 60), [key_of(2, at) for at in (3_700, 3_760, 3_820, 3_880)]
+    engine = LaneOrder()
+    apply(engine, old, *new, stored=[old, *new], drain=True)
+    assert engine.forget_lanes() == 0
+    assert list(engine.cursors) == ["2/pythontimeline"]
+    assert engine.floor_us == parsed_key(old).end_us
+    assert apply(engine, old, stored=[old, *new]) == []
+    assert apply(engine, key_of(1, 3_700), stored=[old, key_of(1, 3_700), *new]) == [key_of(1, 3_700)]
+
+
+def test_given_more_lanes_than_are_kept_when_forgotten_then_the_oldest_go_and_the_others_go_on_in_order() -> None:
+    first = [key_of(pid, 60 + pid / 100) for pid in range(MOST_LANES + 50)]
+    second = [key_of(pid, 160 + pid / 100) for pid in range(MOST_LANES + 50)]
+    last = key_of(1, 400)
+    engine = LaneOrder()
+    assert apply(engine, *first, key_of(1, 200), stored=first) == first
+    assert engine.forget_lanes() == 50
+    assert len(engine.cursors) == MOST_LANES
+    engine = written_and_read(engine)
+    assert apply(engine, *first, stored=first) == []
+    stored = sorted([*first, *second, key_of(1, 200), last])
+    assert apply(engine, *second[:3], last, stored=stored) == [*second, key_of(1, 200)]

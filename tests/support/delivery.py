@@ -20,7 +20,11 @@ STREAMS: tuple[Stream, ...] = ("system", "framework")
 
 @dataclass
 class Network:
-    """A world, its clock, and the messages that are under way: (time, message)."""
+    """A world, its clock, and the messages that are under way: (time, message).
+
+    ``doomed`` are functions that die after so many port calls, ``rivals`` second evaluators that get an object's
+    doorbell just before the nth save of a first one.
+    """
 
     world: MemoryWorld = field(default_factory=MemoryWorld)
     now: float = 0.0
@@ -28,13 +32,17 @@ class Network:
     crashes: int = 0
     lasting_faults: bool = False
     doomed: list[int] = field(default_factory=list)
+    rivals: list[tuple[int, Upload]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.world.training_jobs.set(describe())
-        timing = Timing(now=lambda: self.now, pause=lambda _: None, has_time=lambda: True)
-        self.batch = BatchProcessor(services=self.world.services, timing=timing)
-        self.clock = Tick(services=self.world.services, timing=timing)
+        self.timing = Timing(now=lambda: self.now, pause=lambda _: None, has_time=lambda: True)
+        self.batch, self.rival = self._evaluator(), self._evaluator()
+        self.clock = Tick(services=self.world.services, timing=self.timing)
         self._sent = 0
+
+    def _evaluator(self) -> BatchProcessor:
+        return BatchProcessor(services=self.world.services, timing=self.timing)
 
     def put(self, upload: Upload) -> None:
         """Let the object appear in S3."""
@@ -43,8 +51,7 @@ class Network:
 
     def ring(self, upload: Upload, at: float) -> None:
         """Let the object's doorbell arrive at ``at``."""
-        detail = {"bucket": {"name": BUCKET}, "object": {"key": upload.key}}
-        self.send(json.dumps({"source": "aws.s3", "time": iso_time(upload.at), "detail": detail}), at)
+        self.send(doorbell(upload), at)
 
     def send(self, body: str, at: float, deliveries: int = 1) -> None:
         """Put a message on its way."""
@@ -60,6 +67,7 @@ class Network:
             failed = set(self.batch.process(messages).failed)
         except Crash:
             self.crashes += 1
+            self.batch = self._evaluator()
             failed = {message.message_id for message in messages}
         self._forget_faults()
         for message in messages:
@@ -92,9 +100,13 @@ class Network:
             self.world.faults.clear()
 
     def _arm(self) -> None:
-        """Let the next function die after so many port calls, when one is doomed."""
+        """Let the next function die after so many port calls, or meet a rival, when that is due."""
         if self.doomed:
             self.world.faults.crash_after(self.doomed.pop(0))
+        if self.rivals:
+            nth, upload = self.rivals.pop(0)
+            rival = Message("rival", doorbell(upload))
+            self.world.faults.interleave("NodeStates.save", lambda: self.rival.process([rival]), nth=nth)
 
     def take_tasks(self) -> None:
         """Put the tasks that a function has sent on their way."""
@@ -110,6 +122,12 @@ class Network:
             self.now = max(self.now, taken[-1][0])
             self.deliver([message for _, _, message in taken])
         self.now = max(self.now, time)
+
+
+def doorbell(upload: Upload) -> str:
+    """Return the body of an object's doorbell."""
+    detail = {"bucket": {"name": BUCKET}, "object": {"key": upload.key}}
+    return json.dumps({"source": "aws.s3", "time": iso_time(upload.at), "detail": detail})
 
 
 def stored_node(world: MemoryWorld, key: NodeKey) -> NodeRecord:

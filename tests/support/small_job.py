@@ -1,7 +1,8 @@
 """A small job whose rules fire within minutes, as objects: what the whole-engine tests deliver in every order."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +33,29 @@ class Upload:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the job's processes write.
+
+    Attributes
+    ----------
+    early : mapping
+        (node, process) to the times, in seconds after START, at which its file is closed for its size.
+    restart : tuple of int, optional
+        The minutes at which the job is interrupted, and at which it starts again with new processes.
+    """
+
+    early: Mapping[tuple[int, int], Sequence[float]] = field(default_factory=dict)
+    restart: tuple[int, int] | None = None
+
+    def runs(self) -> list[tuple[int, int]]:
+        """Return (first minute, end minute) of the times in which the job runs."""
+        return [(0, MINUTES)] if self.restart is None else [(0, self.restart[0]), (self.restart[1], MINUTES)]
+
+
+STEADY = Shape()
+
+
 def describe(tags: dict[str, str] | None = None, status: JobStatus = JobStatus.IN_PROGRESS) -> TrainingJobDescription:
     """Return the job as SageMaker would describe it."""
     return TrainingJobDescription(
@@ -51,18 +75,18 @@ def describe(tags: dict[str, str] | None = None, status: JobStatus = JobStatus.I
     )
 
 
-def uploads(*, low: bool = True, seed: int = 0) -> list[Upload]:
+def uploads(*, low: bool = True, seed: int = 0, shape: Shape = STEADY) -> list[Upload]:
     """Return the objects of two nodes with two GPUs and two processes each, in upload order, end marker last."""
     rng = np.random.default_rng(seed)
-    objects = [each for node in (1, 2) for each in (*_system(node, low, rng), *_framework(node, rng))]
+    objects = [each for node in (1, 2) for each in (*_system(node, low, rng, shape), *_framework(node, rng, shape))]
     end = START + 60.0 * MINUTES + 90.0
     objects.append(Upload(end, f"{JOB}/profiler-output/system/training_job_end.ts", b""))
     return sorted(objects, key=lambda each: (each.at, each.key))
 
 
-def _system(node: int, low: bool, rng: np.random.Generator) -> list[Upload]:
+def _system(node: int, low: bool, rng: np.random.Generator, shape: Shape) -> list[Upload]:
     result = []
-    for index in range(MINUTES):
+    for index in (minute for first, end in shape.runs() for minute in range(first, end)):
         minute = START + 60 * index
         lines = []
         for tick in range(60 // INTERVAL_S):
@@ -84,20 +108,30 @@ def _line(dimension: str, name: str, value: float, node: int, time: float) -> st
     return json.dumps({**fields, "Timestamp": time}) + "\n"
 
 
-def _framework(node: int, rng: np.random.Generator) -> list[Upload]:
+def _framework(node: int, rng: np.random.Generator, shape: Shape) -> list[Upload]:
     result = []
-    for pid in (70, 71):
-        at = (START + 30 + 7 * (pid - 70)) * SECOND_US
-        rotation, events, number = at + 60 * SECOND_US, [], 0
-        while at < (START + 60 * MINUTES) * SECOND_US:
-            duration = int(rng.normal(900_000, 20_000)) * (12 if node == 2 and pid == 70 and number % 60 == 59 else 1)
-            events.append((at, duration, number))
-            at, number = at + duration + 50_000, number + 1
-            if at > rotation:
-                result.append(_timeline(node, pid, events))
-                rotation, events = at + 60 * SECOND_US, []
-        if events:
+    for run, (first, end) in enumerate(shape.runs()):
+        for pid in (70 + 2 * run, 71 + 2 * run):
+            result += _process(node, pid, START + 60 * first + 30 + 7 * (pid % 2), START + 60 * end, rng, shape)
+    return result
+
+
+def _process(node: int, pid: int, start_s: int, end_s: int, rng: np.random.Generator, shape: Shape) -> list[Upload]:
+    """Return the files of one process: closed a minute after the last one, or early, for their size."""
+    result = []
+    early = sorted((START + cut) * SECOND_US for cut in shape.early.get((node, pid), ()))
+    at = start_s * SECOND_US
+    rotation, events, number = at + 60 * SECOND_US, [], 0
+    while at < end_s * SECOND_US:
+        duration = int(rng.normal(900_000, 20_000)) * (12 if node == 2 and pid == 70 and number % 60 == 59 else 1)
+        events.append((at, duration, number))
+        at, number = at + duration + 50_000, number + 1
+        if at > rotation or (early and at > early[0]):
+            early = [cut for cut in early if cut >= at]
             result.append(_timeline(node, pid, events))
+            rotation, events = at + 60 * SECOND_US, []
+    if events:
+        result.append(_timeline(node, pid, events))
     return result
 
 

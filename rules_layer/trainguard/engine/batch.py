@@ -13,6 +13,7 @@ from trainguard.engine.evaluate import NodeEvaluator
 from trainguard.engine.job_file import KnownJobs
 from trainguard.engine.registrar import Registrar
 from trainguard.engine.registration import with_description
+from trainguard.engine.shared_names import SharedNames
 from trainguard.engine.summary import Summariser
 from trainguard.errors import PortUnavailableError, StateConflictError, TrainGuardError
 from trainguard.ports import Services, Timing
@@ -30,13 +31,13 @@ class BatchOutcome:
 
 
 class BatchProcessor:
-    """Processes batches against the services."""
+    """Processes batches against the services; ``names`` are held from batch to batch."""
 
-    def __init__(self, *, services: Services, timing: Timing) -> None:
+    def __init__(self, *, services: Services, timing: Timing, names: SharedNames | None = None) -> None:
         self._services = services
         self._journal = services.journal
         self._has_time = timing.has_time
-        self._evaluator = NodeEvaluator(services=services, timing=timing)
+        self._evaluator = NodeEvaluator(services=services, timing=timing, names=names)
         self._summariser = Summariser(services=services, timing=timing)
         self._registrar = Registrar.of(services, timing.now)
         self._now = timing.now

@@ -7,6 +7,7 @@ published once more.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from trainguard.engine.closing import final
 from trainguard.engine.fires import drain, enqueue
@@ -17,6 +18,7 @@ from trainguard.engine.listing import ProfileListing
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.rows import RowContext, rule_row
 from trainguard.engine.session import DELIVERY_COUNTERS, Announced, Applied
+from trainguard.engine.shared_names import SharedNames
 from trainguard.engine.slots import Fire, gone_rules
 from trainguard.engine.system_session import SystemSession
 from trainguard.engine.system_stream import SystemStream
@@ -59,7 +61,8 @@ class NodeWork:
 class NodeEvaluator:
     """Evaluates nodes against the stores."""
 
-    def __init__(self, *, services: Services, timing: Timing) -> None:
+    def __init__(self, *, services: Services, timing: Timing, names: SharedNames | None = None) -> None:
+        self._names = SharedNames(services.objects) if names is None else names
         self._nodes = services.nodes
         self._rows = services.rows
         self._objects = services.objects
@@ -106,7 +109,8 @@ class NodeEvaluator:
         listing = ProfileListing(objects=self._objects, bucket=job.bucket, root=root, node=record.key.node)
         if record.key.stream == "system":
             return SystemSession(record, listing, plan)
-        return FrameworkSession(record, listing, plan)
+        names = partial(self._names.of_node, job.bucket, root, record.key.node)
+        return FrameworkSession(record, listing, plan, names)
 
     def _apply_some(self, session: AnySession, ready: Iterator[Applied], job: JobRecord) -> tuple[list[Fire], bool]:
         fires: list[Fire] = []

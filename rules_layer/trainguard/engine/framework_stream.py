@@ -7,6 +7,7 @@ import msgspec
 
 from trainguard.engine.guard import shown
 from trainguard.engine.interruptions import with_steps
+from trainguard.engine.lane_order import UNLISTED
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Fire, RuleSlot, RuleSlots, Verdict
 from trainguard.records import Status
@@ -22,13 +23,14 @@ COLLECTED = Judgement(Status.OK, "collected for the job's verdict")
 class FrameworkState(msgspec.Struct):
     """What is stored of a node's framework stream; ``through`` is the watermark, epoch seconds.
 
-    ``step_runs_us`` are the newest times in which there were steps, without the silences between them.
+    ``step_runs_us`` are the newest times in which there were steps, without the silences between them. Up to
+    ``listed_us`` the node's names were listed and what S3 had is applied.
     """
 
     through: float | None = None
     first_step_us: int | None = None
-    spacing_us: dict[str, int] = msgspec.field(default_factory=dict)
     floor_us: int = -1
+    listed_us: int = UNLISTED
     step_runs_us: list[tuple[int, int]] = msgspec.field(default_factory=list)
     slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
     last_fault: str | None = None

@@ -1,29 +1,40 @@
-"""In which order a node's framework objects are applied.
+"""In which order a node's framework objects are applied: what S3 lists decides, not what rang.
 
-They have no minute grid: each process and file kind (a lane) has its own stream, named by the end of its last event,
-and a process that has nothing to say writes nothing. So each lane has a cursor, and the node's objects are applied in
-order of time once the newest of them is 120 s ahead (the horizon). Where a lane has no object although one was due,
-going by its last distance of two objects and by rotation at 60 s, an object's doorbell may not have rung: S3 is listed
-before anything beyond is applied. A lane that has been silent for ten minutes is due no more, and a lane of traces of
-TensorFlow's profiler never is: they come when a step is profiled.
+They have no minute grid. Each process and file kind (a lane) has its own stream, named by the end of its last event. A
+process that has nothing to say writes nothing, and one whose file is full writes early, so no name tells whether
+another one is missing before it::
+
+    state: a cursor a lane, pending, max_seen, listed (up to where the node's names were listed)
+    on an object: at or below its lane's cursor -> duplicate;  else pending += object
+    apply in order of time, once S3 was listed:
+        all that is 120 s behind max_seen (the horizon), when the horizon is 50 s beyond listed
+        what appears at or below listed, as of a process that wakes: at once
+    a listing begins where the last one ended, or at the cursor of a lane that it moves if that is earlier
+
+S3 gets a lane's objects in their order. So a listing made when an object is there has all before it in its lane: no
+cursor passes an object that S3 has, and however messages come, the state is a function of the set of objects.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
-from trainguard.telemetry.keys import TF_TRACE, FrameworkKey
+from trainguard.engine.listing import FrameworkName
+from trainguard.telemetry.keys import FrameworkKey
 
 LATENESS_US = 120_000_000
-LONGEST_JUMP_US = 90_000_000
-JUMP_FACTOR = 1.5
-DUE_FACTOR = 0.9
-ROTATION_US = 60_000_000
-SILENT_US = 600_000_000
-NEW_LANE_LOOKBACK_US = 3_600_000_000
+LIST_EVERY_US = 50_000_000
+"""How far the horizon moves from one listing to the next: less than a rotation, so that one process does not wait."""
 
-Listing = Callable[[int | None], Iterable[tuple[str, FrameworkKey, float]]]
-"""Given a time in µs (None: the stream's start), yields (key, parsed, last_modified) of the node's objects after it."""
+SILENT_US = 600_000_000
+FORGOTTEN_US = 3_600_000_000
+UNLISTED = -1
+
+MOST_PENDING = 100
+MOST_LANES = 1_000
+
+Listing = Callable[[int | None, int | None, Collection[str] | None], Iterable[FrameworkName]]
+"""Given two times in µs (None: the stream's start, its end), yields the node's objects from the first to the second,
+and maybe others of it. They are those that S3 has now or, where keys are given, those that it had when it had these."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,12 +48,16 @@ class Arrival:
 
 @dataclass(slots=True)
 class LaneOrder:
-    """Cursors of one node's lanes and what waits; ``spacing_us`` is each lane's last distance of two objects."""
+    """Cursors of one node's lanes and what waits.
+
+    Up to ``listed_us`` the node's names were listed. What lanes that were forgotten had applied lies at or below
+    ``floor_us``.
+    """
 
     cursors: dict[str, int] = field(default_factory=dict)
-    spacing_us: dict[str, int] = field(default_factory=dict)
     pending: dict[str, Arrival] = field(default_factory=dict)
     max_seen_us: int | None = None
+    listed_us: int = UNLISTED
     floor_us: int = -1
     duplicates: int = 0
 
@@ -52,8 +67,8 @@ class LaneOrder:
             self._await(key, parsed)
 
     def announce(self, key: str, parsed: FrameworkKey) -> None:
-        """Take in a doorbell."""
-        if parsed.end_us <= self.cursors.get(parsed.lane, self.floor_us) or key in self.pending:
+        """Take in a message."""
+        if self._is_applied(parsed) or key in self.pending:
             self.duplicates += 1
             return
         self._await(key, parsed)
@@ -61,86 +76,131 @@ class LaneOrder:
     def ready(
         self, listing: Listing, *, drain: bool = False, modified_before: float | None = None
     ) -> Iterator[Arrival]:
-        """Yield what can be applied now, moving the cursors along; parameters as in MinuteOrder.ready."""
-        old: set[str] = set()
+        """Yield what can be applied now, moving the cursors along.
+
+        Parameters
+        ----------
+        listing : Listing
+            Asked only when there is something to apply: once in 50 s of event time, and for what appears late.
+        drain : bool
+            The stream has ended: list, and apply everything.
+        modified_before : float or None
+            A silent node: list, and also apply all up to the newest object that S3 has had since this time or before
+            (epoch seconds).
+        """
         if drain or modified_before is not None:
-            old = self._take(listing, self._oldest_cursor(), modified_before)
-        elif settled := self._settled(drain=False, old=old):
-            suspicious = self._suspicious(settled)
-            if suspicious:
-                self._take(listing, self._list_from(suspicious, settled), None)
-        for arrival in self._settled(drain=drain, old=old):
-            self._advance(arrival)
+            old_us = self._list(listing, self._heard_us(), None, modified_before)
+            through_us = self._newest_us if drain else max(self._horizon_us, old_us)
+        elif (due_us := self._due_us()) is not None:
+            self._list(listing, self.listed_us, due_us)
+            through_us = due_us
+        else:
+            return
+        for arrival in self._waiting(through_us):
+            self.listed_us = max(through_us, self.listed_us)
+            del self.pending[arrival.key]
+            self.cursors[arrival.lane] = max(arrival.end_us, self.cursors.get(arrival.lane, 0))
             yield arrival
 
-    def _settled(self, *, drain: bool, old: set[str]) -> list[Arrival]:
-        return sorted(
-            arrival
-            for arrival in self.pending.values()
-            if drain or arrival.end_us <= self._horizon_us or arrival.key in old
+    def _due_us(self) -> int | None:
+        """Return up to where objects are to be applied now; None when none is."""
+        ends = [arrival.end_us for arrival in self.pending.values()]
+        horizon_us = self._horizon_us
+        is_far = self.listed_us == UNLISTED or horizon_us - self.listed_us >= LIST_EVERY_US
+        if is_far and any(end_us <= horizon_us for end_us in ends):
+            return horizon_us
+        return max((end_us for end_us in ends if end_us <= self.listed_us), default=None)
+
+    def _heard_us(self) -> int:
+        """Return from where to list a stream that has ended or is silent.
+
+        That is the oldest lane that is not silent, an hour back at most, and never behind what was listed.
+        """
+        newest_us = self._newest_us
+        heard = [cursor for cursor in self.cursors.values() if newest_us - cursor < SILENT_US]
+        return min(self.listed_us, max(min(heard, default=0), newest_us - FORGOTTEN_US))
+
+    def _list(self, listing: Listing, from_us: int, to_us: int | None, modified_before: float | None = None) -> int:
+        """List, at least from where the lanes stand that will move; again where that finds a lane further back.
+
+        Returns the newest end among the objects that S3 has had since ``modified_before``, -1 without any.
+        """
+        from_us = min(from_us, self._lanes_stand_us(to_us))
+        old_us = self._take(listing, from_us, to_us, modified_before)
+        while (lanes_us := self._lanes_stand_us(to_us)) < from_us:
+            from_us = lanes_us
+            old_us = self._take(listing, from_us, to_us, modified_before)
+        return old_us
+
+    def _lanes_stand_us(self, to_us: int | None) -> int:
+        """Return the lowest cursor of the lanes that have objects to apply up to a time.
+
+        A lane that is not known may have begun ten minutes before the first object that is known of it.
+        """
+        stands = (
+            self.cursors.get(arrival.lane, max(arrival.end_us - SILENT_US, self.floor_us))
+            for arrival in self._waiting(to_us)
         )
+        return min(stands, default=self._newest_us)
 
-    @property
-    def _horizon_us(self) -> int:
-        return (self.max_seen_us or 0) - LATENESS_US
+    def _take(self, listing: Listing, from_us: int, to_us: int | None, modified_before: float | None) -> int:
+        having = None if to_us is None else [arrival.key for arrival in self._waiting(to_us)]
+        old_us = -1
+        for key, parsed, last_modified in listing(None if from_us < 0 else from_us, to_us, having):
+            if self._is_applied(parsed) or (to_us is not None and parsed.end_us > to_us):
+                continue
+            self._await(key, parsed)
+            if modified_before is not None and last_modified <= modified_before:
+                old_us = max(parsed.end_us, old_us)
+        return old_us
 
-    def _suspicious(self, settled: list[Arrival]) -> list[str]:
-        """Return the lanes of which an object may be missing up to the horizon."""
-        ends: dict[str, list[int]] = {lane: [cursor] for lane, cursor in self.cursors.items()}
-        for arrival in settled:
-            ends.setdefault(arrival.lane, []).append(arrival.end_us)
-        return [lane for lane, positions in ends.items() if lane not in self.cursors or self._lacks(lane, positions)]
+    def _waiting(self, to_us: int | None) -> list[Arrival]:
+        """Return what waits up to a time (None: all), in order."""
+        return sorted(arrival for arrival in self.pending.values() if to_us is None or arrival.end_us <= to_us)
 
-    def _lacks(self, lane: str, positions: list[int]) -> bool:
-        if lane.endswith(f"/{TF_TRACE}"):
-            return False
-        spacing = self.spacing_us.get(lane, ROTATION_US)
-        longest = min(JUMP_FACTOR * spacing, LONGEST_JUMP_US)
-        if any(later - earlier > longest for earlier, later in pairwise(positions)):
-            return True
-        return DUE_FACTOR * spacing < self._horizon_us - positions[-1] < SILENT_US
-
-    def _list_from(self, suspicious: list[str], settled: list[Arrival]) -> int | None:
-        if not self.cursors:
-            return None
-        known = [self.cursors[lane] for lane in suspicious if lane in self.cursors]
-        new = [each.end_us - NEW_LANE_LOOKBACK_US for each in settled if each.lane not in self.cursors]
-        return min([*known, *new])
-
-    def _oldest_cursor(self) -> int | None:
-        """Return from where to list at a stream's end: the oldest lane that is not silent, an hour back at most."""
-        if not self.cursors:
-            return None
-        newest = self.max_seen_us or 0
-        heard = [cursor for cursor in self.cursors.values() if newest - cursor < SILENT_US]
-        return max(min(heard, default=0), newest - NEW_LANE_LOOKBACK_US)
-
-    def forget_silent_lanes(self) -> None:
-        """Drop lanes that have been silent for an hour; what they had applied lies at or below ``floor_us``."""
-        newest = self.max_seen_us or 0
-        waiting = {arrival.lane for arrival in self.pending.values()}
-        for lane, cursor in list(self.cursors.items()):
-            if newest - cursor > NEW_LANE_LOOKBACK_US and lane not in waiting:
-                self.floor_us = max(cursor, self.floor_us)
-                del self.cursors[lane]
-                self.spacing_us.pop(lane, None)
-
-    def _take(self, listing: Listing, after_us: int | None, modified_before: float | None) -> set[str]:
-        old: set[str] = set()
-        for key, parsed, last_modified in listing(after_us):
-            if parsed.end_us > self.cursors.get(parsed.lane, self.floor_us):
-                self._await(key, parsed)
-                if modified_before is not None and last_modified <= modified_before:
-                    old.add(key)
-        return old
+    def _is_applied(self, parsed: FrameworkKey) -> bool:
+        return parsed.end_us <= self.cursors.get(parsed.lane, self.floor_us)
 
     def _await(self, key: str, parsed: FrameworkKey) -> None:
         self.pending[key] = Arrival(parsed.end_us, key, parsed.lane)
-        self.max_seen_us = max(parsed.end_us, self.max_seen_us or 0)
+        self.max_seen_us = max(parsed.end_us, self._newest_us)
 
-    def _advance(self, arrival: Arrival) -> None:
-        del self.pending[arrival.key]
-        cursor = self.cursors.get(arrival.lane)
-        if cursor is not None:
-            self.spacing_us[arrival.lane] = max(arrival.end_us - cursor, 1)
-        self.cursors[arrival.lane] = max(arrival.end_us, cursor or 0)
+    @property
+    def _newest_us(self) -> int:
+        return self.max_seen_us or 0
+
+    @property
+    def _horizon_us(self) -> int:
+        return self._newest_us - LATENESS_US
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """What is to be stored of what waits: where that is much, its oldest. A listing finds the others again."""
+        return {each.key: each.end_us for each in self._waiting(None)[:MOST_PENDING]}
+
+    @property
+    def applied_us(self) -> int:
+        """Up to where all that S3 lists is applied: where the next listing begins."""
+        return min([self.listed_us, *(arrival.end_us - 1 for arrival in self.pending.values())])
+
+    def forget_lanes(self) -> int:
+        """Forget lanes that have been silent for an hour; return how many were forgotten only because there are many.
+
+        What they had applied lies at or below ``floor_us``.
+        """
+        newest = max(self.cursors.values(), default=0)
+        waiting = {arrival.lane for arrival in self.pending.values()}
+        kept: list[tuple[int, str]] = []
+        for cursor, lane in sorted((cursor, lane) for lane, cursor in self.cursors.items()):
+            if newest - cursor > FORGOTTEN_US and lane not in waiting:
+                self._forget(lane)
+            else:
+                kept.append((cursor, lane))
+        applied_us = self.applied_us
+        many = [lane for cursor, lane in kept[: max(len(kept) - MOST_LANES, 0)] if cursor <= applied_us]
+        for lane in many:
+            self._forget(lane)
+        return len(many)
+
+    def _forget(self, lane: str) -> None:
+        self.floor_us = max(self.cursors.pop(lane), self.floor_us)

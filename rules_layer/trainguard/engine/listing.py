@@ -1,6 +1,6 @@
 """A job's objects as the engine sees them: bodies, and listings in order that only hold what the grammar knows."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from trainguard.errors import ForeignKeyError, TelemetryFormatError
@@ -36,6 +36,10 @@ def is_future(parsed: ProfileKey, last_modified: float) -> bool:
     return isinstance(parsed, FrameworkKey) and parsed.end_us / _MICROSECONDS > last_modified + FUTURE_S
 
 
+FrameworkName = tuple[str, FrameworkKey, float]
+"""A key, what it says, and when S3 got the object (epoch seconds)."""
+
+
 class ProfileListing:
     """The objects of one node."""
 
@@ -52,24 +56,17 @@ class ProfileListing:
     def minutes(self, cursor: int | None) -> Iterator[tuple[str, int, float]]:
         """Yield (key, minute, last_modified) of the node's minutes after ``cursor``, in order."""
         after = "" if cursor is None else f"{self._root.system}{hour_folder(cursor)}/{cursor:010d}."
-        for key, parsed, last_modified in self._listed(self._root.system, after):
+        for key, parsed, last_modified in _listed(self._objects, self._bucket, self._root.system, after):
             if isinstance(parsed, SystemKey) and parsed.node == self._node:
                 yield key, parsed.minute, last_modified
 
-    def framework(self, after_us: int | None) -> Iterator[tuple[str, FrameworkKey, float]]:
-        """Yield (key, parsed, last_modified) of the node's framework objects from ``after_us`` on.
-
-        First the timelines in order, then the TensorFlow traces by their metadata, of which some may be older.
-        """
-        timelines, traces = "", ""
-        if after_us is not None:
-            after_s = after_us // _MICROSECONDS
-            timelines = f"{self._root.framework}{hour_folder(after_s)}/{after_us:016d}"
-            traces = f"{self._root.tensorflow}{hour_folder(max(after_s - _DAY_S, 0))}/"
-        for prefix, after in ((self._root.framework, timelines), (self._root.tensorflow, traces)):
-            for key, parsed, last_modified in self._listed(prefix, after):
-                if isinstance(parsed, FrameworkKey) and parsed.node == self._node:
-                    yield key, parsed, last_modified
+    def framework(
+        self, from_us: int | None = None, to_us: int | None = None, having: Collection[str] | None = None
+    ) -> Iterator[FrameworkName]:
+        """Yield the node's framework objects from a time on as S3 has them now: what is asked beside that is met."""
+        del to_us, having
+        names = framework_names(self._objects, self._bucket, self._root, from_us)
+        return (name for name in names if name[1].node == self._node)
 
     def trace_of(self, key: str, parsed: FrameworkKey) -> str:
         """Return the key of the TensorFlow trace that the metadata ``key`` describes.
@@ -131,11 +128,38 @@ class ProfileListing:
             if isinstance(parsed, FrameworkKey):
                 yield key, parsed
 
-    def _listed(self, prefix: str, after: str) -> Iterator[tuple[str, ProfileKey, float]]:
-        for listed in self._objects.list(self._bucket, prefix, after):
-            try:
-                parsed = parse_key(listed.key)
-            except ForeignKeyError:
-                continue  # its own doorbell counts and names it
-            if not is_future(parsed, listed.last_modified):
-                yield listed.key, parsed, listed.last_modified
+
+def framework_names(
+    objects: ProfileObjects, bucket: str, root: ProfileRoot, from_us: int | None = None
+) -> Iterator[FrameworkName]:
+    """Yield the framework objects of all nodes of a job from a time on.
+
+    First the timelines in order, then the TensorFlow traces by their metadata, of which some may lie before: their keys
+    are in the order of steps. Both in one listing, unless there are traces that are much too old.
+    """
+    timelines, traces = "", root.tensorflow
+    if from_us is not None:
+        from_s = from_us // _MICROSECONDS
+        timelines = f"{root.framework}{hour_folder(from_s)}/{from_us:016d}"
+        traces = f"{root.tensorflow}{hour_folder(max(from_s - _DAY_S, 0))}/"
+    for key, parsed, last_modified in _listed(objects, bucket, root.framework_all, timelines):
+        if root.tensorflow < key < traces:
+            break
+        if isinstance(parsed, FrameworkKey):
+            yield key, parsed, last_modified
+    else:
+        return
+    for key, parsed, last_modified in _listed(objects, bucket, root.tensorflow, traces):
+        if isinstance(parsed, FrameworkKey):
+            yield key, parsed, last_modified
+
+
+def _listed(objects: ProfileObjects, bucket: str, prefix: str, after: str) -> Iterator[tuple[str, ProfileKey, float]]:
+    """Yield the keys under ``prefix`` behind ``after`` that the grammar knows."""
+    for listed in objects.list(bucket, prefix, after):
+        try:
+            parsed = parse_key(listed.key)
+        except ForeignKeyError:
+            continue  # its own message counts and names it
+        if not is_future(parsed, listed.last_modified):
+            yield listed.key, parsed, listed.last_modified

@@ -99,7 +99,7 @@ def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
     if unused:
         sentences += f" Not used: {', '.join(unused)}" + (f" (last: {last_fault})." if last_fault else ".")
     if degraded:
-        sentences += f" Window {', '.join(degraded)}: the item had reached its cap."
+        sentences += f" State {', '.join(degraded)}: the item had reached its cap."
     return sentences
 
 

@@ -22,8 +22,11 @@ FAULT_LENGTH = 500
 NEWEST = "newest"
 """The cursor that holds the newest position seen, applied or not."""
 
-DELIVERY_COUNTERS = ("duplicates", "late")
-"""What depends on how doorbells were delivered, and so is no part of the state."""
+LISTED_NAMES = "degraded_to_listed_names"
+"""Counts how often more objects waited than an item has room for: the newest of them are listed again."""
+
+DELIVERY_COUNTERS = ("duplicates", "late", LISTED_NAMES)
+"""What depends on how messages were delivered, and so is no part of the state."""
 
 DEGRADED = "degraded"
 """How the names of counters begin that say what was given up to keep an item under its cap."""

@@ -1,18 +1,17 @@
 """In which order the objects of a finished profile are applied, and when the tick looks at the job in between.
 
 The deployed stack gets a node's objects as they are uploaded and looks at the job every minute. It applies a node's
-minute at once when it follows the one before, and a minute after a gap, as any framework object, once the node is two
-minutes further on; what still waits of a node that has fallen silent, five minutes later. Here all objects are there at
+minute at once when it follows the one before, and a minute after a gap once the node is two minutes
+further on, a framework object after two to three; what still waits of a node that has fallen silent, five minutes later. Here all objects are there at
 once; each is given the tick by which it would have been applied. What would only have been applied at the job's end
 belongs to no tick.
 """
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from trainguard.engine.lane_order import LATENESS_US
+from trainguard.engine.lane_order import LaneOrder
 from trainguard.engine.minute_order import MinuteOrder
 from trainguard.engine.tick import SILENT_S
 from trainguard.local.profile import Node, Profile
@@ -94,20 +93,23 @@ def _ready(order: MinuteOrder, tick: int, *, drain: bool) -> Iterator[tuple[str,
 
 
 def _framework(node: Node) -> Iterator[tuple[str, int]]:
-    """Yield a node's framework objects in order, each with the first tick after it was applied.
+    """Yield a node's framework objects in order, each with the first tick after it was applied."""
+    order = LaneOrder()
+    flush: int | None = None
+    for key in _framework_keys(node):
+        arrival_us = node.framework[key].end_us + _UPLOAD_US
+        if flush is not None and arrival_us > flush * _SECOND_US:
+            yield from _settled(order, flush + MINUTE_S, drain=True)
+        order.announce(key, node.framework[key])
+        yield from _settled(order, _tick_after(arrival_us), drain=False)
+        flush = _flush_after(arrival_us)
+    if flush is not None:
+        yield from _settled(order, flush + MINUTE_S, drain=True)
 
-    It is applied when a newer object has made it settle, or when its node has fallen silent.
-    """
-    keys = _framework_keys(node)
-    arrivals_us = [node.framework[key].end_us + _UPLOAD_US for key in keys]
-    flushes = [_flush_after(each) for each in arrivals_us]
-    for index in reversed(range(len(keys) - 1)):
-        if arrivals_us[index + 1] <= flushes[index] * _SECOND_US:
-            flushes[index] = flushes[index + 1]
-    for key, arrival_us, flush in zip(keys, arrivals_us, flushes, strict=True):
-        newer = bisect_left(arrivals_us, arrival_us + LATENESS_US)
-        settled = [] if newer == len(arrivals_us) else [_tick_after(arrivals_us[newer])]
-        yield key, min([*settled, flush + MINUTE_S])
+
+def _settled(order: LaneOrder, tick: int, *, drain: bool) -> Iterator[tuple[str, int]]:
+    for arrival in order.ready(lambda *_: (), drain=drain):
+        yield arrival.key, tick
 
 
 def _framework_keys(node: Node) -> list[str]:

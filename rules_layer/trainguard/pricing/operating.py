@@ -43,10 +43,16 @@ _WINDOWS_A_MINUTE = 3
 _WAIT_S, _EVALUATE_S_A_LINE, _EVALUATOR_GIB = 0.05, 2e-6, 1.0
 _READ_WAIT_S, _DIGEST_S_A_LINE, _DIGEST_GIB = 0.08, 1.8e-6, 2.0
 _FOLDERS_LISTED, _KEYS_A_PAGE = 3, 1_000
+_LISTINGS_AN_HOUR, _MINUTES_LISTED = 72, 6
+"""An evaluator lists a job's framework objects once in 50 s at most, some minutes back, for all nodes that it has."""
+
 _TICK_S, _TICK_S_A_NODE, _TICK_GIB = 0.05, 0.002, 0.5
 _LOG_BYTES_AN_INVOCATION = 1_500
 _IDLE_LOG_BYTES = 1_000
 _POLLERS = 5
+_MOST_EVALUATORS = 20
+"""The default of ``evaluator_concurrency``."""
+
 _BUSY_METRICS = 4
 _REPORT_TRANSITIONS, _FIRE_TRANSITIONS = 12, 27
 _FIRE_WRITES = 4
@@ -209,6 +215,7 @@ def _hourly(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
     tick_s = MINUTES_AN_HOUR * job.nodes * _TICK_S_A_NODE
     reads = MINUTES_AN_HOUR * job.nodes * (_state_units(job) / 4 + math.ceil(_state_units(job) / 4))
     rows = len(RULE_NAMES) + 1 + job.nodes * _rows_of_a_node(job)
+    listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
         CostLine("EventBridge", "events of S3", job.objects, prices.event),
         CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
@@ -216,6 +223,7 @@ def _hourly(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
         CostLine("Lambda", "GiB-s of evaluate_objects", evaluator_s * _EVALUATOR_GIB, prices.compute_gib_s),
         CostLine("Lambda", "GiB-s that the job adds to tick", tick_s * _TICK_GIB, prices.compute_gib_s),
         CostLine("S3", "GET", job.objects, prices.object_get),
+        *listed,
         CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
         CostLine("DynamoDB", "write units of RuleState", rows * _SHOWS_AN_HOUR * _ROW_UNITS, prices.write_unit),
         CostLine("DynamoDB", "write units of Jobs", MINUTES_AN_HOUR, prices.write_unit),
@@ -223,6 +231,16 @@ def _hourly(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
         CostLine("CloudWatch", "GB of logs", invocations * _LOG_BYTES_AN_INVOCATION / _GB, prices.log_gb),
         CostLine("X-Ray", "traces", invocations, prices.trace),
     )
+
+
+def _listed_an_hour(job: Workload, evaluator_s: float) -> float:
+    """Return how many pages evaluators list in an hour, each for itself.
+
+    There are as many of them as have pollers, or twice as many as work all the time, as far as they may.
+    """
+    evaluators = min(job.nodes, max(_POLLERS, min(2 * evaluator_s / 3_600, _MOST_EVALUATORS)))
+    keys = job.nodes * job.framework_objects * _MINUTES_LISTED
+    return evaluators * _LISTINGS_AN_HOUR * (1 + keys / _KEYS_A_PAGE)
 
 
 def _batches_a_minute(objects: float) -> float:

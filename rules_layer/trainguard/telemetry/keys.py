@@ -56,14 +56,19 @@ class ProfileRoot:
         return f"{self.prefix}{self.job}/profiler-output/system/incremental/"
 
     @property
+    def framework_all(self) -> str:
+        """Key prefix of all that frameworks write: timelines, and traces of TensorFlow's profiler after them."""
+        return f"{self.prefix}{self.job}/profiler-output/framework/"
+
+    @property
     def framework(self) -> str:
         """Key prefix of the framework events."""
-        return f"{self.prefix}{self.job}/profiler-output/framework/pevents/"
+        return f"{self.framework_all}pevents/"
 
     @property
     def tensorflow(self) -> str:
         """Key prefix of the traces of TensorFlow's profiler."""
-        return f"{self.prefix}{self.job}/profiler-output/framework/tensorflow/detailed_profiling/"
+        return f"{self.framework_all}tensorflow/detailed_profiling/"
 
     @property
     def job_file(self) -> str:

@@ -147,7 +147,7 @@ def test_given_a_single_trace_under_a_foreign_host_name_when_applied_then_it_bel
     assert node.gpu_us == 700
 
 
-def test_given_traces_that_come_rarely_when_the_timelines_go_on_then_s3_is_not_listed_for_them() -> None:
+def test_given_traces_that_come_rarely_when_the_timelines_go_on_then_s3_is_listed_once_a_rotation_for_both() -> None:
     node = Node()
     node.put(metadata_key())
     node.put(trace_key(), trace(700))
@@ -163,7 +163,23 @@ def test_given_traces_that_come_rarely_when_the_timelines_go_on_then_s3_is_not_l
         node.apply(key)
         listed.append(node.world.faults.calls.count("ProfileObjects.list") - before)
 
-    assert sum(listed[4:]) == 0
+    assert set(listed[4:]) == {1}
+
+
+def test_given_a_trace_of_which_no_message_comes_when_the_timelines_go_on_then_it_is_applied_in_its_order() -> None:
+    node = Node()
+    node.put(metadata_key(at_s=70))
+    node.put(trace_key(), trace(700))
+    keys = [
+        f"{ROOT.framework}2026112108/{START_US + at * SECOND}_905-algo-1_pythontimeline.json"
+        for at in range(15, 300, 60)
+    ]
+    for key in keys:
+        node.put(key, b"[]")
+    applied = [applied for key in keys for applied in node.apply(key)]
+
+    assert applied == [keys[0], metadata_key(at_s=70), keys[1], keys[2]]
+    assert node.gpu_us == 700
 
 
 def test_given_a_trace_without_metadata_when_the_job_ends_then_it_is_counted_once_and_not_used() -> None:
@@ -192,6 +208,23 @@ def test_given_traces_under_foreign_names_when_several_hosts_left_metadata_then_
 
     assert node.session.counters["bad_objects"] == 1
     assert node.gpu_us == 0
+
+
+def test_given_traces_that_are_days_old_when_listed_from_a_time_on_then_they_are_passed_over() -> None:
+    node = Node()
+    days = [0, 1, 3]
+    keys = [
+        metadata_key(at_s=day * 86_400, folder=f"{ROOT.tensorflow}{hour_folder(START_US // SECOND + day * 86_400)}/1/")
+        for day in days
+    ]
+    timeline = f"{ROOT.framework}2026112408/{START_US + 3 * 86_400 * SECOND}_905-algo-1_pythontimeline.json"
+    node.world.objects.now += 4 * 86_400
+    for key in (*keys, timeline):
+        node.put(key)
+
+    assert [found for found, _, _ in node.listing.framework(START_US + 3 * 86_400 * SECOND)] == [timeline, keys[2]]
+    assert [found for found, _, _ in node.listing.framework(START_US + 86_400 * SECOND)] == [timeline, *keys]
+    assert [found for found, _, _ in node.listing.framework()] == [timeline, *keys]
 
 
 @pytest.mark.parametrize("hours", [-12, 0, 14])

@@ -15,7 +15,7 @@ from trainguard.adapters.timestamps import iso_from_epoch
 from trainguard.engine.combine import combine
 from trainguard.engine.episodes import Episode, Standing
 from trainguard.engine.silence import VANISHED_S, as_heard, ends_episode, known_through
-from trainguard.engine.slots import Verdict
+from trainguard.engine.slots import SHOW_EVERY_S, Verdict
 from trainguard.records import JOB_NODE, NodeKey, RuleRow, Status
 from trainguard.rules.judgement import Judgement
 
@@ -273,6 +273,8 @@ def test_given_a_finding_in_framework_events_when_they_end_and_samples_go_on_the
     network.world.training_jobs.set(describe({"trainguard:OwnJoin_threshold": "3"}))
     steps = [each for each in STEPS if each.at < START + 5 * 60]
     arrive(network, [*SYSTEM, *steps])
+    network.run_until(network.now + SHOW_EVERY_S, batch_s=0.0)
+    network.tick()
     ends = [network.node(NodeKey(JOB, node, "framework")).through for node in ("algo-1", "algo-2")]
     shown = row(network, "OwnJoin")
     assert shown.status is Status.FIRED

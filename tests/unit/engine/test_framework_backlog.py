@@ -1,0 +1,115 @@
+"""A node with more framework objects than its item has room for, and items that an earlier version wrote."""
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.framework_session import FrameworkSession
+from trainguard.engine.lane_order import MOST_PENDING
+from trainguard.engine.listing import ProfileListing
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.session import LISTED_NAMES, Announced
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.state.codec import decode_state, encode_state
+from trainguard.telemetry.keys import FrameworkKey, ProfileRoot, parse_key
+
+START_US = 1_795_248_000_000_000
+SECOND = 1_000_000
+ROOT = ProfileRoot("p" * 800 + "/", "job")
+ITEM_LIMIT = 400_000
+
+
+def key_of(number: int, at_s: float) -> str:
+    """Return the key of an object of one of three processes, as long as keys may be."""
+    return f"{ROOT.framework}2026112108/{START_US + int(at_s * SECOND)}_{number % 3}-algo-1_pythontimeline.json"
+
+
+class Node:
+    """A node's framework stream over an in-memory bucket, from item to item."""
+
+    def __init__(self) -> None:
+        self.world = MemoryWorld()
+        self.world.objects.now = START_US / SECOND
+        self.record = NodeRecord(NodeKey("job", "algo-1", "framework"))
+
+    def put(self, *keys: str) -> None:
+        for key in keys:
+            self.world.objects.put("b", key, b"[]", "")
+
+    def opened(self) -> FrameworkSession:
+        listing = ProfileListing(objects=self.world.objects, bucket="b", root=ROOT, node="algo-1")
+        return FrameworkSession(self.record, listing, plan_rules(JobRecord("job", "arn", "b", ROOT.prefix)))
+
+    def apply(self, *keys: str, most: int = 10_000, drain: bool = False) -> list[str]:
+        """Announce keys, apply as many objects as there is time for, and write the item."""
+        session = self.opened()
+        session.announce([Announced(key, each) for key in keys if isinstance(each := parse_key(key), FrameworkKey)])
+        applied = [each.key for each in islice(session.apply(drain=drain, modified_before=None), most)]
+        self.record = session.to_record(closed=False)
+        return applied
+
+    @property
+    def size(self) -> int:
+        """How large the item is: names and numbers of lanes and keys, and the state."""
+        numbered = (self.record.cursors, self.record.pending)
+        return len(self.record.state) + sum(len(name) + 21 for each in numbered for name in each)
+
+
+BURST = [key_of(number, 1 + number / 10) for number in range(600)]
+
+
+def test_given_a_burst_of_objects_when_it_waits_then_the_item_stays_small_and_says_so_and_nothing_is_lost() -> None:
+    node = Node()
+    node.put(*BURST)
+    assert node.apply(*BURST) == []
+    assert len(node.record.pending) == MOST_PENDING
+    assert node.size < ITEM_LIMIT / 2
+    assert node.record.counters[LISTED_NAMES] == 1
+
+    node.put(last := key_of(1, 200))
+    assert node.apply(last) == BURST
+    assert node.record.pending.keys() == {last}
+    assert node.record.counters[LISTED_NAMES] == 1
+
+
+def test_given_a_burst_that_waits_when_its_messages_come_again_then_nothing_is_to_be_written() -> None:
+    node = Node()
+    node.put(*BURST)
+    node.apply(*BURST)
+    session = node.opened()
+    session.announce([Announced(key, each) for key in BURST if isinstance(each := parse_key(key), FrameworkKey)])
+    assert not session.has_news
+
+
+def test_given_a_burst_of_which_a_part_is_applied_when_the_time_is_over_then_the_rest_is_listed_again() -> None:
+    node = Node()
+    last, later = key_of(1, 200), key_of(1, 260)
+    node.put(*BURST, last)
+    assert node.apply(BURST[0], last, most=50) == BURST[:50]
+    assert node.size < ITEM_LIMIT / 2
+    node.put(later)
+    assert node.apply(later) == BURST[50:]
+
+
+def test_given_a_burst_when_the_job_ends_then_all_of_it_is_applied() -> None:
+    node = Node()
+    node.put(*BURST)
+    node.apply(*BURST)
+    assert node.apply(drain=True) == BURST
+    assert not node.record.pending
+
+
+def test_given_an_item_of_an_earlier_version_when_it_goes_on_then_only_what_is_newer_is_listed_and_applied() -> None:
+    node = Node()
+    old = [key_of(1, 60 * index) for index in range(1, 8)]
+    node.put(*old)
+    assert node.apply(*old) == old[:5]
+    fields = decode_state("item", 1, node.record.state, dict[str, Any])
+    del fields["listed_us"]
+    fields["spacing_us"] = {"1/pythontimeline": 60 * SECOND}
+    node.record = replace(node.record, state=encode_state(fields))
+
+    node.put(*(new := [key_of(1, 60 * index) for index in range(8, 10)]))
+    assert node.apply(*new) == old[5:]
+    assert node.opened().stream.state.listed_us == START_US + 420 * SECOND

@@ -1,0 +1,119 @@
+"""Listings that the nodes of a job share: made anew when they may lack something, and never without bound."""
+
+from typing import Any
+
+import pytest
+
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine import shared_names
+from trainguard.engine.shared_names import MARGIN_US, UPLOAD_US, SharedNames
+from trainguard.telemetry.keys import ProfileRoot
+
+START_US = 1_795_248_000_000_000
+SECOND = 1_000_000
+ROOT = ProfileRoot("", "job")
+
+
+def key_of(node: int, at_s: int, root: ProfileRoot = ROOT) -> str:
+    return f"{root.framework}2026112108/{START_US + at_s * SECOND}_7-algo-{node}_pythontimeline.json"
+
+
+class Bucket:
+    """A bucket whose listings are counted, and the names that are shared of it."""
+
+    def __init__(self) -> None:
+        self.world = MemoryWorld()
+        self.world.objects.now = START_US / SECOND
+        self.names = SharedNames(self.world.objects)
+
+    def put(self, *keys: str) -> None:
+        for key in keys:
+            self.world.objects.put("b", key, b"", "")
+
+    def of(self, node: int, from_s: int | None, to_s: int | None, *having: str, root: ProfileRoot = ROOT) -> list[str]:
+        from_us, to_us = (None if at is None else START_US + at * SECOND for at in (from_s, to_s))
+        names = self.names.of_node("b", root, f"algo-{node}", from_us, to_us, having or None)
+        return [key for key, _, _ in names]
+
+    @property
+    def listings(self) -> int:
+        """How many pages were listed."""
+        return self.world.faults.calls.count("ProfileObjects.list")
+
+
+def test_given_nodes_of_a_job_when_they_ask_for_the_same_time_then_s3_is_listed_once() -> None:
+    bucket = Bucket()
+    keys = {node: [key_of(node, at) for at in (60, 120, 180, 240)] for node in range(50)}
+    for each in keys.values():
+        bucket.put(*each)
+    for node, own in keys.items():
+        assert bucket.of(node, 60, 120, own[0], own[1]) == own
+    assert bucket.listings == 1
+
+
+def test_given_an_object_that_came_after_the_listing_when_a_node_knows_of_it_then_s3_is_listed_again() -> None:
+    bucket = Bucket()
+    bucket.put(*(key_of(1, at) for at in (60, 240)))
+    bucket.of(1, 0, 60, key_of(1, 60))
+    bucket.put(before := key_of(1, 80), known := key_of(1, 90))
+    assert {before, known} <= set(bucket.of(1, 60, 90, known))
+    assert bucket.listings == 2
+
+
+@pytest.mark.parametrize(("newest_s", "listings"), [(120 + UPLOAD_US // SECOND, 1), (119 + UPLOAD_US // SECOND, 2)])
+def test_given_a_listing_when_what_it_has_is_less_than_a_minute_beyond_then_s3_is_listed_again(
+    newest_s: int, listings: int
+) -> None:
+    bucket = Bucket()
+    bucket.put(key_of(1, 100), key_of(1, newest_s))
+    bucket.of(1, 0, 30, key_of(1, 100))
+    bucket.of(1, 0, 120, key_of(1, 100))
+    assert bucket.listings == listings
+
+
+@pytest.mark.parametrize(
+    ("from_s", "listings"), [(300 - MARGIN_US // SECOND, 1), (299 - MARGIN_US // SECOND, 2), (None, 2)]
+)
+def test_given_a_listing_when_a_node_stands_further_back_then_s3_is_listed_again(
+    from_s: int | None, listings: int
+) -> None:
+    bucket = Bucket()
+    keys = [key_of(1, at) for at in (10, 250, 310, 500)]
+    bucket.put(*keys)
+    assert bucket.of(1, 300, 310, keys[2]) == keys[1:]
+    assert set(bucket.of(1, from_s, 310, keys[2])) >= {
+        key for key in keys if from_s is None or key >= key_of(1, from_s)
+    }
+    assert bucket.listings == listings
+
+
+def test_given_a_stream_that_ends_when_it_asks_for_all_then_s3_is_asked_whatever_is_held() -> None:
+    bucket = Bucket()
+    bucket.put(key_of(1, 60), key_of(1, 240))
+    bucket.of(1, 0, 60, key_of(1, 60))
+    bucket.put(key_of(1, 100), key_of(2, 100))
+    assert bucket.of(1, 0, None) == [key_of(1, 60), key_of(1, 100), key_of(1, 240)]
+
+
+def test_given_a_job_with_more_names_than_are_held_when_listed_then_only_the_nodes_own_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_names, "MOST_NAMES", 10)
+    bucket = Bucket()
+    own: list[Any] = [key_of(1, at) for at in range(60, 360, 20)]
+    bucket.put(*own, *(key_of(2, at) for at in range(61, 361, 20)))
+    assert bucket.of(1, 0, 60, own[0]) == own
+    assert bucket.of(2, 0, 61, key_of(2, 61)) == [key_of(2, at) for at in range(61, 361, 20)]
+    assert bucket.listings == 2
+
+
+def test_given_many_jobs_when_listed_then_only_the_newest_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_names, "MOST_NAMES", 7)
+    bucket = Bucket()
+    roots = [ProfileRoot("", f"job-{number}") for number in range(4)]
+    for root in roots:
+        bucket.put(key_of(1, 60, root), key_of(1, 240, root))
+        bucket.of(1, 0, 60, key_of(1, 60, root), root=root)
+    for root, listings in ((roots[3], 4), (roots[1], 4), (roots[0], 5)):
+        bucket.of(1, 0, 60, key_of(1, 60, root), root=root)
+        assert bucket.listings == listings
