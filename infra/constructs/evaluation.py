@@ -158,6 +158,7 @@ class Evaluation(Construct):
             "JOBS_TABLE": self._storage.jobs.table_name,
             "NODE_STATE_TABLE": self._storage.node_state.table_name,
             "RULE_STATE_TABLE": self._storage.rule_state.table_name,
+            "PROFILE_BUCKET": self._storage.bucket_name,
             "TASK_QUEUE_URL": doorbells.queue_url,
             "FIRE_STATE_MACHINE_ARN": self._machines.fire_arn,
             "REPORT_STATE_MACHINE_ARN": self._machines.report_arn,

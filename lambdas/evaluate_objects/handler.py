@@ -27,5 +27,7 @@ names = SharedNames(services.objects)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
     """Process a batch; messages of nodes that failed are delivered again, and no others."""
-    processor = BatchProcessor(services=services, timing=lambda_timing(context), names=names)
+    processor = BatchProcessor(
+        services=services, timing=lambda_timing(context), bucket=environment.profile_bucket, names=names
+    )
     return batch_response(processor.process(messages_of(event, journal)))

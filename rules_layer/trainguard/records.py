@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Literal, get_args
 
 from trainguard.settings.policy import JobPolicy
+from trainguard.telemetry.keys import ProfileRoot
 
 Stream = Literal["system", "framework", "job"]
 JOB_NODE = "*"
@@ -241,6 +242,7 @@ class RuleRow:
 class JobRecord:
     """One item of Jobs: the job as SageMaker describes it and its configuration, resolved once.
 
+    ``job`` is its name as SageMaker has it, or the name of its place where SageMaker does not know it.
     Times are epoch seconds. ``rule_settings`` holds ``<Rule>_<parameter>`` as given. ``stop_allowed`` is there to be
     read: the decision to stop asks SageMaker. ``episodes`` counts, for each rule, the episodes that have ended.
     ``last_object_at`` follows the furthest watermark of the job's nodes, to the minute.
@@ -287,6 +289,11 @@ class JobRecord:
     close_asked_at: float | None = None
     generation: int = 0
     asked_at: float | None = None
+
+    @property
+    def root(self) -> ProfileRoot:
+        """Where the job's profile lies in its bucket."""
+        return ProfileRoot.of_job(self.prefix, self.job)
 
     @property
     def is_outside(self) -> bool:

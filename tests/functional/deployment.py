@@ -139,11 +139,12 @@ class Deployment:
         }
         settings = {"DEFAULT_SETTINGS_PARAMETER": DEFAULT_SETTINGS, "SETTINGS_PATH": SETTINGS_PATH}
         fires = {"FIRE_STATE_MACHINE_ARN": self.world.machine_arn}
-        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | queue | machines | settings
+        bucket = {"PROFILE_BUCKET": BUCKET}
+        evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | bucket | queue | machines | settings
         return {
             "evaluate_objects": evaluation,
             "tick": evaluation,
-            "job_lifecycle": jobs | nodes | queue | {"PROFILE_BUCKET": BUCKET} | fires | settings,
+            "job_lifecycle": jobs | nodes | queue | bucket | fires | settings,
             "decide_stop": {
                 "STOP_SWITCH_PARAMETER": STOP_SWITCH,
                 "STOP_SWITCH_OVERRIDE_PARAMETER": STOP_SWITCH_OVERRIDE,
@@ -153,7 +154,7 @@ class Deployment:
                 "MAX_STOPS_PER_HOUR": str(MAX_STOPS_PER_HOUR),
             },
             "compose_alert": {},
-            "canary": {"RULE_STATE_TABLE": RULE_STATE, "PROFILE_BUCKET": BUCKET},
+            "canary": {"RULE_STATE_TABLE": RULE_STATE} | bucket,
             "build_report": jobs | nodes,
             "plan_report": jobs | nodes,
             "digest_profile": {},

@@ -123,7 +123,7 @@ def test_given_a_job_that_sagemaker_does_not_know_when_it_rings_then_it_is_follo
     deployment: Deployment,
 ) -> None:
     assert deployment.function("evaluate_objects")(event("sqs_objects")).value == NOTHING_FAILED
-    item = deployment.world.job(JOB)
+    item = deployment.world.job(f"{JOB}@{PREFIX}")
     assert (item["Status"], item["StopAllowed"]) == ({"S": "Unknown"}, {"BOOL": False})
 
 
@@ -250,6 +250,7 @@ def test_given_an_event_of_another_shape_when_it_comes_then_nothing_fails_and_it
 def test_given_more_than_time_allows_when_it_runs_out_then_progress_is_saved_and_the_messages_come_back(
     deployment: Deployment,
 ) -> None:
+    deployment.create_training_job()
     root, first, count, in_time = ProfileRoot(PREFIX, JOB), MINUTE_RUNG, 10, 6
     backlog = [minute_object(root, first + 60 * number) for number in range(count)]
     deployment.put(backlog)
@@ -311,6 +312,7 @@ def test_given_the_marks_of_the_end_when_they_ring_then_every_stream_closes_and_
 
 
 def test_given_a_task_to_flush_when_it_is_delivered_again_then_what_waited_is_applied(deployment: Deployment) -> None:
+    deployment.create_training_job()
     (waiting,) = (each for each in recorded_objects() if each.key.endswith("1784021040.algo-2.json"))
     deployment.put([waiting])
     evaluate = deployment.function("evaluate_objects")

@@ -133,7 +133,7 @@ def test_given_a_registered_job_when_its_objects_ring_again_then_nobody_is_told_
 def test_given_a_job_that_sagemaker_does_not_know_when_registered_then_the_stacks_default_holds(world: World) -> None:
     world.put_settings(world.settings.default, f'{{"evaluate": ["prod-*"], "{PARAMETER}": 50}}')
     job = ensure(world)
-    assert (job.arn, job.rule_settings, job.policy.evaluated) == (f"unknown:{JOB}", {PARAMETER: "50"}, True)
+    assert (job.arn, job.rule_settings, job.policy.evaluated) == (f"unknown:{JOB}@runs/", {PARAMETER: "50"}, True)
     assert not ensure(world, "dev-1").policy.evaluated
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.infra.states_language import Ending
 from tests.infra.test_fire_machine import ALERT, FIRE, REFUSED, STEPS, TOLD, WAITING, execute, machine, written
-from trainguard.actions.chat import plain
+from trainguard.plain_text import chat_escaped
 
 __all__ = ["machine"]
 
@@ -172,6 +172,6 @@ def test_given_a_failing_composition_when_a_profile_names_people_then_the_chat_s
     fire = {**FIRE, "node": "<!channel>", "reason": "@here <https://evil|a&b> " + "x" * 9_000}
     execution, _ = execute(machine, fire, failing={"ComposeAlert"})
     content = json.loads(execution.arguments_of("PublishChat")[0]["Message"])["content"]
-    assert content["title"] == plain(f"TrainGuard: {FIRE['rule']} fired on {FIRE['job']}")
-    assert plain("<!channel>: @here <https://evil|a&b> xxx") in content["description"]
+    assert content["title"] == chat_escaped(f"TrainGuard: {FIRE['rule']} fired on {FIRE['job']}")
+    assert chat_escaped("<!channel>: @here <https://evil|a&b> xxx") in content["description"]
     assert len(content["description"]) < 3_000

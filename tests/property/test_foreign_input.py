@@ -108,7 +108,7 @@ def test_given_a_defect_in_reading_one_message_when_processed_then_it_alone_come
     monkeypatch.setattr(doorbells, "parse_key", broken)
     world = MemoryWorld()
     timing = Timing(now=lambda: 0.0, pause=lambda _: None, has_time=lambda: True)
-    batch = BatchProcessor(services=world.services, timing=timing)
+    batch = BatchProcessor(services=world.services, timing=timing, bucket="profiles")
     outcome = batch.process([Message("good", EVENT), Message("bad", EVENT.replace("algo-1", "algo-2"))])
     assert (outcome.failed, outcome.refused, outcome.nodes) == (("bad",), (), 1)
     (noted,) = [entry for entry in world.journal.entries if entry.what == "evaluation_failures"]

@@ -42,7 +42,7 @@ class Network:
         self._sent = 0
 
     def _evaluator(self) -> BatchProcessor:
-        return BatchProcessor(services=self.world.services, timing=self.timing)
+        return BatchProcessor(services=self.world.services, timing=self.timing, bucket=BUCKET)
 
     def put(self, upload: Upload) -> None:
         """Let the object appear in S3."""

@@ -58,12 +58,16 @@ class DeployedStack:
         for each in _small_job() if objects is None else objects:
             bucket.put_object(BUCKET, PREFIX + each.key, each.body)
 
-    def live_job(self, tags: dict[str, str] | None = None, *, state: bool = True) -> Evaluation:
-        """Let the small job have run under the stack to its end: its profile, item, state and rows are there."""
+    def live_job(self, tags: dict[str, str] | None = None, *, state: bool = True, outside: bool = False) -> Evaluation:
+        """Let the small job have run under the stack to its end: its profile, item, state and rows are there.
+
+        ``outside`` lets it be one that SageMaker does not know.
+        """
         self.upload()
         description = describe(SETTINGS if tags is None else tags, status=JobStatus.COMPLETED)
+        own_file = replace(description, arn=f"unknown:{description.job}", profile_uri=None, created_at=None)
         record = describe_record(
-            replace(description, profile_uri=f"s3://{BUCKET}/{PREFIX}"),
+            own_file if outside else replace(description, profile_uri=f"s3://{BUCKET}/{PREFIX}"),
             MemoryWorld().settings,
             bucket=BUCKET,
             root=ProfileRoot(PREFIX, description.job),
@@ -90,7 +94,7 @@ def _evaluated(record: JobRecord, clients: Clients) -> Evaluation:
     """Evaluate the small job as it lies in the bucket; once for all tests that tell the same of it."""
     told = repr(record)
     if told not in _evaluations:
-        profile = read_profile(open_bucket(f"s3://{BUCKET}/{PREFIX}{record.job}", clients))
+        profile = read_profile(open_bucket(f"s3://{BUCKET}/{record.root.folder}", clients))
         with WorkerPool(0) as pool:
             _evaluations[told] = evaluate_profile(record, plan_rules(record), profile, pool)
     return _evaluations[told]

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, Upload, uploads
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.job_file import read_job_file
 from trainguard.engine.lifecycle import Lifecycle
-from trainguard.engine.registrar import Registrar
+from trainguard.engine.registrar import Registrar, describe_record
 from trainguard.engine.tick import DOUBTED_EVERY
 from trainguard.records import JobRecord, RuleRow
+from trainguard.telemetry.keys import ProfileRoot
 
 END_MARK = uploads()[-1]
 
@@ -17,6 +20,13 @@ def outside() -> Network:
     network = Network()
     network.world.training_jobs.forget(JOB)
     return network
+
+
+def claimed_name(prefix: str, file: bytes, bucket: str = BUCKET) -> JobRecord:
+    """Return the item that an older version made of a job file below a prefix: under the name by itself."""
+    described = read_job_file(f"{prefix}{JOB}/job.json", file, JOB)
+    record = describe_record(described, MemoryWorld().settings, bucket=bucket, root=ProfileRoot(prefix, JOB))
+    return replace(record, job=JOB, arn=f"unknown:{JOB}")
 
 
 def arrive(network: Network, chosen: list[Upload]) -> None:

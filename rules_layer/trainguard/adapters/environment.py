@@ -25,6 +25,7 @@ class EvaluateObjectsEnvironment:
     jobs_table: str = _variable("the name of the Jobs table")
     node_state_table: str = _variable("the name of the NodeState table")
     rule_state_table: str = _variable("the name of the RuleState table")
+    profile_bucket: str = _variable("the name of the bucket that profiles are written to")
     task_queue_url: str = _variable("the URL of the doorbell queue")
     fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
     report_state_machine_arn: str = _variable("the ARN of the report state machine")

@@ -11,14 +11,13 @@ from trainguard.engine.closing import begin_close
 from trainguard.engine.doorbells import JobRings, Message, Ring, sort_messages
 from trainguard.engine.evaluate import NodeEvaluator
 from trainguard.engine.job_file import KnownJobs
-from trainguard.engine.registrar import Registrar
+from trainguard.engine.registrar import Registrar, job_of_place
 from trainguard.engine.registration import with_description
 from trainguard.engine.shared_names import SharedNames
 from trainguard.engine.summary import Summariser
 from trainguard.errors import PortUnavailableError, StateConflictError, TrainGuardError
 from trainguard.ports import Services, Timing
 from trainguard.records import JobRecord, JobStatus
-from trainguard.telemetry.keys import ProfileRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +30,14 @@ class BatchOutcome:
 
 
 class BatchProcessor:
-    """Processes batches against the services; ``names`` are held from batch to batch."""
+    """Processes batches against the services.
 
-    def __init__(self, *, services: Services, timing: Timing, names: SharedNames | None = None) -> None:
+    Objects of another bucket than ``bucket`` are nobody's; ``names`` are held from batch to batch.
+    """
+
+    def __init__(self, *, services: Services, timing: Timing, bucket: str, names: SharedNames | None = None) -> None:
         self._services = services
+        self._bucket = bucket
         self._journal = services.journal
         self._has_time = timing.has_time
         self._evaluator = NodeEvaluator(services=services, timing=timing, names=names)
@@ -90,13 +93,15 @@ class BatchProcessor:
         return failed
 
     def _job_of(self, rings: JobRings) -> JobRecord | None:
-        """Return the job's item; None for objects under another root than the job's own, and for unknown tasks."""
+        """Return the job's item; None for objects that lie elsewhere than the job's own, and for unknown tasks."""
         jobs = self._services.jobs
         if rings.source is None:
             return jobs.load(rings.job)
         bucket, root = rings.source
+        if bucket != self._bucket:
+            return None
         known = KnownJobs(self._services, bucket=bucket, root=root)
-        if not (rings.nodes or rings.ended) and jobs.load(rings.job) is None:
+        if not (rings.nodes or rings.ended) and job_of_place(jobs, bucket, root) is None:
             file = known.told(rings.job)
             if file is None or file.file_fault is not None:
                 return None
@@ -111,8 +116,8 @@ class BatchProcessor:
         said to be running is closed when that changes.
         """
         services = self._services
-        known = KnownJobs(services, bucket=job.bucket, root=ProfileRoot(job.prefix, job.job))
-        description = known.describe(job.job)
+        known = KnownJobs(services, bucket=job.bucket, root=job.root)
+        description = known.describe(job.root.job)
         if job.is_outside and description is not None and not description.is_outside:
             # SageMaker has come to know it this moment: the tick recognises it.
             return job
@@ -128,7 +133,9 @@ class BatchProcessor:
     def _process_node(self, job: JobRecord, ring: Ring) -> list[str]:
         node = ring.work.key.node_kind
         try:
-            done = self._has_time() and self._evaluator.evaluate(job, ring.work)
+            # The message names the folder, and the job's item says what that is called.
+            work = replace(ring.work, key=replace(ring.work.key, job=job.job))
+            done = self._has_time() and self._evaluator.evaluate(job, work)
         except TrainGuardError as error:
             return self._give_back(ring.message_ids, job.job, node, error)
         except Exception as error:

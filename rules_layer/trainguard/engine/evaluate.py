@@ -26,7 +26,6 @@ from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeKey, NodeRecord
-from trainguard.telemetry.keys import ProfileRoot
 
 AnySession = SystemSession | FrameworkSession
 AnyStream = SystemStream | FrameworkStream
@@ -105,7 +104,7 @@ class NodeEvaluator:
         return True
 
     def _open(self, record: NodeRecord, job: JobRecord, plan: RulePlan) -> AnySession:
-        root = ProfileRoot(job.prefix, job.job)
+        root = job.root
         listing = ProfileListing(objects=self._objects, bucket=job.bucket, root=root, node=record.key.node)
         if record.key.stream == "system":
             return SystemSession(record, listing, plan)

@@ -15,6 +15,7 @@ node that nobody loads. A crash after the start repeats the start, which is refu
 derive the same name for one rule and episode, so 128 firing nodes start one execution.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -40,11 +41,14 @@ __all__ = [
     "fire_payload",
     "iso_time",
     "job_payload",
+    "name_of_execution",
     "with_entries",
 ]
 
 NAME_LIMIT = 80
 ADVICE_LIMIT = 500
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: RulePlan) -> NodeRecord:
@@ -111,7 +115,12 @@ def drain(
 
 def execution_name(entry: OutboxEntry, job: str) -> str:
     """Return the execution's name: rule, alert id and as much of the job's name as fits into 80 characters."""
-    return f"{entry.rule}-{entry.alert_id}-{job}"[:NAME_LIMIT]
+    return name_of_execution(f"{entry.rule}-{entry.alert_id}-{job}")
+
+
+def name_of_execution(words: str) -> str:
+    """Return words as Step Functions takes them for a name: a sign that it may not hold becomes a hyphen."""
+    return _NOT_IN_NAMES.sub("-", words)[:NAME_LIMIT]
 
 
 def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:

@@ -14,7 +14,7 @@ from trainguard.records import JOB_NODE, JobRecord, NodeRecord, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
 
-REASON = "What stood here was made of objects that came under the job's name before SageMaker knew it."
+REASON = "What stood here was made of objects that came under the job's name before the job itself was known."
 
 
 def clear_leftovers(job: JobRecord, services: Services, *, now: float) -> None:

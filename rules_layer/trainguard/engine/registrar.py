@@ -81,16 +81,20 @@ class Registrar:
         what was met under its name before was. Raises PortUnavailableError when its settings cannot be read now: no job
         is registered with less than was configured.
         """
-        known = self.jobs.load(root.job)
+        known = job_of_place(self.jobs, bucket, root)
         if known is not None and not (known.is_outside and (told or self._is_doubtful(known, bucket, root))):
             return known
         description = self.training_jobs.describe(root.job)
         if description is not None and lies_elsewhere(description, bucket):
             known = known or self.jobs.register(self._elsewhere(description, bucket, root))
             return None if known.policy.evaluated else known
-        if known is not None:
-            return self.recognise(known, description)
-        return self.register(description, bucket=bucket, root=root)
+        if known is None:
+            return self.register(description, bucket=bucket, root=root)
+        is_outside = description is None or description.is_outside
+        if is_outside and (known.bucket, known.prefix) != (bucket, root.prefix):
+            why = f"s3://{bucket}/{root.folder} is its place, not s3://{known.bucket}/{known.root.folder}"
+            return self._begin_anew(known, description, bucket=bucket, root=root, why=why)
+        return self.recognise(known, description)
 
     def register(self, description: TrainingJobDescription | None, *, bucket: str, root: ProfileRoot) -> JobRecord:
         """Create the job's item and tell once what is wrong with its settings; return the stored item."""
@@ -107,17 +111,32 @@ class Registrar:
         Settings are resolved from the job's tags, its place is the one that its configuration names, and nothing that
         was computed before is its own: who wrote objects under its name before may have been anybody. Several that
         recognise a job at once make the same item, and one of them stores it. It stays active until the tick has
-        cleared what was left, also where the job is not to be evaluated.
+        cleared what was left, also where the job is not to be evaluated. The item of a place stays what it is: the job
+        gets one of its own, under its own name.
 
         ``description`` must be of a job whose profile lies in the bucket of ``known``.
         """
         if description is None or description.is_outside or not known.is_outside:
             return known
-        root = ProfileRoot(known.prefix, known.job)
-        record = describe_record(description, self.settings, bucket=known.bucket, root=root)
+        if known.job != description.job:
+            return self.register(description, bucket=known.bucket, root=known.root)
+        why = f"SageMaker knows it as {description.arn}"
+        return self._begin_anew(known, description, bucket=known.bucket, root=known.root, why=why)
+
+    def _begin_anew(
+        self,
+        known: JobRecord,
+        description: TrainingJobDescription | None,
+        *,
+        bucket: str,
+        root: ProfileRoot,
+        why: str,
+    ) -> JobRecord:
+        """Put the item of the job that a name belongs to in place of what was met under it before."""
+        record = describe_record(description, self.settings, bucket=bucket, root=root)
         record = replace(record, generation=known.generation + 1)
         self._give_notice(record, description)
-        self.journal.count("jobs_recognised", job=known.job, reason=f"SageMaker knows it as {description.arn}")
+        self.journal.count("jobs_recognised", job=known.job, reason=why)
         return self._noted(self.jobs.recognise(record))
 
     def _give_notice(self, record: JobRecord, description: TrainingJobDescription | None) -> None:
@@ -143,14 +162,14 @@ class Registrar:
         now = self.now()
         if known.asked_at is not None and now - known.asked_at < ASKED_EVERY_S:
             return False
-        return self.jobs.ask(root.job, now, ASKED_EVERY_S)
+        return self.jobs.ask(known.job, now, ASKED_EVERY_S)
 
     def _elsewhere(self, description: TrainingJobDescription, bucket: str, root: ProfileRoot) -> JobRecord:
         """Return the item of objects that bear the name of a job whose profile belongs into another bucket."""
         now = self.now()
         return JobRecord(
-            job=root.job,
-            arn=f"{OUTSIDE_ARN}{root.job}",
+            job=root.place_name,
+            arn=f"{OUTSIDE_ARN}{root.place_name}",
             bucket=bucket,
             prefix=root.prefix,
             active=False,
@@ -158,6 +177,22 @@ class Registrar:
             policy=JobPolicy(evaluated=False, why=f"its profile belongs into {description.profile_uri}"),
             asked_at=now,
         )
+
+
+def job_of_place(jobs: Jobs, bucket: str, root: ProfileRoot) -> JobRecord | None:
+    """Return the item of the job to which objects of a place would belong, as far as the table knows; None for none.
+
+    A name by itself is SageMaker's: its job has it, and what lies elsewhere is nobody's. As long as SageMaker knows no
+    such job the name is that of the folder at the bucket's root, and each other place has a name of its own. Only an
+    item that an older version made for another place goes on under the name by itself, until somebody has a right to
+    that.
+    """
+    known = jobs.load(root.job)
+    if not root.prefix or (known is not None and not known.is_outside):
+        return known
+    if known is not None and (known.bucket, known.prefix) == (bucket, root.prefix):
+        return known
+    return jobs.load(root.place_name)
 
 
 def describe_record(
@@ -173,14 +208,16 @@ def describe_record(
     anybody's objects count as the job's profile, and nothing may stop it.
     """
     if description is None:
-        record = JobRecord(job=root.job, arn=f"{OUTSIDE_ARN}{root.job}", bucket=bucket, prefix=root.prefix)
+        name = root.place_name
+        record = JobRecord(job=name, arn=f"{OUTSIDE_ARN}{name}", bucket=bucket, prefix=root.prefix)
         return _with_settings(record, None, documents)
     own = profile_place(description)
     if own is not None:
         bucket, root = own
+    name = root.place_name if description.is_outside else description.job
     record = JobRecord(
-        job=description.job,
-        arn=description.arn,
+        job=name,
+        arn=f"{OUTSIDE_ARN}{name}" if description.is_outside else description.arn,
         bucket=bucket,
         prefix=root.prefix,
         status=description.status,
@@ -214,7 +251,7 @@ def _with_settings(
     nowhere = description is not None and not description.is_outside and profile_place(description) is None
     if nowhere and record.stop_allowed:
         sources.append(Source("ProfilerConfig", faults=(NO_PLACE,)))
-    resolved = resolve(record.job, sources, asked=asks(tags))
+    resolved = resolve(record.root.job, sources, asked=asks(tags))
     return replace(
         record,
         rule_settings=resolved.parameters,

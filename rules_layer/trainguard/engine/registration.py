@@ -18,6 +18,7 @@ __all__ = [
     "STOP_ALLOWED",
     "STOP_TAG",
     "is_another",
+    "is_anothers",
     "lies_elsewhere",
     "profile_place",
     "stop_allowed",
@@ -49,6 +50,16 @@ def lies_elsewhere(description: TrainingJobDescription, bucket: str) -> bool:
     """Whether a job's profile belongs into another bucket than ``bucket``, in which objects bear the job's name."""
     place = profile_place(description)
     return place is not None and place[0] != bucket
+
+
+def is_anothers(record: JobRecord, description: TrainingJobDescription | None) -> bool:
+    """Whether what was met outside SageMaker is none of the job that SageMaker has come to know by its folder's name.
+
+    That job's profile belongs into another bucket, or it has an item under its own name.
+    """
+    if not record.is_outside or description is None or description.is_outside:
+        return False
+    return lies_elsewhere(description, record.bucket) or record.job != description.job
 
 
 def stop_allowed(description: TrainingJobDescription) -> bool:

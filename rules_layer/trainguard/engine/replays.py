@@ -1,7 +1,7 @@
 """What a replay is called: ``<job>@replay-<label>``, a name that no training job can have.
 
-SageMaker's names are letters, digits and hyphens (``[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}``), and so are those in the keys
-of profile objects: no event is ever of a replay.
+SageMaker's names are letters, digits and hyphens (``[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}``), and what stands behind the at
+sign of a job outside SageMaker ends in a slash: no event is ever of a replay.
 """
 
 import re
@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 
 from trainguard.errors import RequestError
 
-JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
+JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}(?:@[A-Za-z0-9/=+_%~-]{1,200}/)?")
+"""A job's name in the tables, be it SageMaker's or that of a place."""
+
 _MARK = "@replay-"
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,38}[A-Za-z0-9])?")
 
@@ -31,5 +33,5 @@ def replay_label(now: float) -> str:
 
 def replayed_job(name: str) -> str | None:
     """Return the job that a replay is of; None when ``name`` is no replay's."""
-    job, mark, label = name.partition(_MARK)
+    job, mark, label = name.rpartition(_MARK)
     return job if mark and JOB_NAME.fullmatch(job) and _LABEL.fullmatch(label) else None

@@ -11,7 +11,7 @@ from trainguard.engine.assessment import Assessment, assess
 from trainguard.engine.closing import expected_streams, given_up
 from trainguard.engine.evaluate import ATTEMPTS, expiry
 from trainguard.engine.findings import Finding, rank_findings
-from trainguard.engine.fires import NAME_LIMIT, drain, enqueue, with_entries
+from trainguard.engine.fires import drain, enqueue, name_of_execution, with_entries
 from trainguard.engine.items import items_of
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.profiler_report import report_verdict
@@ -117,7 +117,7 @@ class Summariser:
         """
         cursors = sorted((key.node_kind, *sorted(record.cursors.items())) for key, record in streams.records.items())
         applied = hashlib.sha256(repr((job.arn, cursors)).encode()).hexdigest()[:20]
-        name = f"report-{applied}-{job.job}"[:NAME_LIMIT]
+        name = name_of_execution(f"report-{applied}-{job.job}")
         self._services.reports.start(name, {"kind": "end", "job": job.job})
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 

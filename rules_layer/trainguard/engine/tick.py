@@ -9,12 +9,11 @@ from trainguard.engine.closing import begin_close, close_task
 from trainguard.engine.job_file import KnownJobs
 from trainguard.engine.leftovers import clear_leftovers
 from trainguard.engine.registrar import Registrar
-from trainguard.engine.registration import lies_elsewhere, with_description
+from trainguard.engine.registration import is_anothers, with_description
 from trainguard.engine.streams import JobStreams
 from trainguard.engine.summary import Summariser, missing_streams
 from trainguard.ports import NodeTask, Services, Timing
 from trainguard.records import JobRecord, NodeKey
-from trainguard.telemetry.keys import ProfileRoot
 
 SILENT_S = 300.0
 """A node that waits this long on S3's clock waits for an object that does not come."""
@@ -140,9 +139,9 @@ class Tick:
             return 0
         if (job.is_outside or silence >= LONG_SILENT_S) and not _is_turn(job.job, now, doubted_every):
             return 0
-        root = ProfileRoot(job.prefix, job.job)
-        description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(job.job)
-        if job.is_outside and description is not None and lies_elsewhere(description, job.bucket):
+        root = job.root
+        description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(root.job)
+        if is_anothers(job, description):
             self._begin_close(job)
             return 1
         known = self._registrar.recognise(job, description)

@@ -1,10 +1,10 @@
 """In which order the objects of a finished profile are applied, and when the tick looks at the job in between.
 
 The deployed stack gets a node's objects as they are uploaded and looks at the job every minute. It applies a node's
-minute at once when it follows the one before, and a minute after a gap once the node is two minutes
-further on, a framework object after two to three; what still waits of a node that has fallen silent, five minutes later. Here all objects are there at
-once; each is given the tick by which it would have been applied. What would only have been applied at the job's end
-belongs to no tick.
+minute at once when it follows the one before, and a minute after a gap once the node is two minutes further on. It
+applies a framework object once the node is two to three minutes further on. What still waits of a node that has fallen
+silent is applied five minutes later. Here all objects are there at once; each is given the tick by which it would have
+been applied.
 """
 
 from collections import defaultdict

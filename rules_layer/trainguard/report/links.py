@@ -35,7 +35,7 @@ class ReportLinks:
 
 def report_links(*, job: str, arn: str, bucket: str, prefix: str) -> ReportLinks:
     """Return where the report of a job lies."""
-    folder = ProfileRoot(prefix, job).report
+    folder = ProfileRoot.of_job(prefix, job).report
     place = f"s3://{bucket}/{folder}"
     return ReportLinks(place + REPORT_JSON, place + REPORT_PAGE, _console(arn, bucket, folder + REPORT_PAGE))
 

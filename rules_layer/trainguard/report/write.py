@@ -10,7 +10,6 @@ from trainguard.ports import Jobs, NodeStates
 from trainguard.report.build import build_report
 from trainguard.report.files import content_type, report_files
 from trainguard.report.links import REPORT_JSON
-from trainguard.telemetry.keys import ProfileRoot
 from trainguard.timeline.digest import NodeDigest
 
 
@@ -64,7 +63,7 @@ class ReportWriter:
         if job is None:
             raise UnknownJobError(name)
         built = build_report(job, items_of(job, self._nodes), now=now, digests=digests, missing=missing)
-        place = ProfileRoot(job.prefix, job.job).report
+        place = job.root.report
         try:
             files = report_files(built)
         except ReportPageError as fault:

@@ -1,5 +1,9 @@
 """The grammar of S3 keys: which objects of a bucket are profile objects, of which job, node and time.
 
+A job that SageMaker knows has the name that SageMaker gives it. One outside SageMaker has that of its place: the name
+of its folder and, below a prefix, the prefix too, as in ``my-run@team-a/``. So no name is anybody else's: SageMaker's
+have no at sign, and each place has its own.
+
 A key comes from outside and may be hostile. EventBridge's wildcards let look-alikes through (the managed service's own
 ``rule-output/ProfilerReport-…/profiler-output/…`` is one), so this grammar, not the event pattern, decides.
 """
@@ -7,6 +11,9 @@ A key comes from outside and may be hostile. EventBridge's wildcards let look-al
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from urllib.parse import quote, unquote
 
 from trainguard.errors import ForeignKeyError
 from trainguard.plain_text import is_plain
@@ -22,6 +29,9 @@ UNNAMED_PROCESS = "trace"
 """The process of a TensorFlow trace whose metadata names the host alone."""
 
 _MAX_KEY_LENGTH = 1_024
+_LONGEST_PREFIX = 200
+"""Of a prefix in a job's name; what a longer one begins with is followed by its hash."""
+
 _JOB = r"(?P<job>[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62})"
 _NODE = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?"
 _ROOT = rf"(?P<prefix>(?:[^/]+/)*){_JOB}/profiler-output/"
@@ -49,6 +59,28 @@ class ProfileRoot:
 
     prefix: str
     job: str
+
+    @classmethod
+    def of_job(cls, prefix: str, name: str) -> "ProfileRoot":
+        """Return the root of a job by the prefix of its place and its name, of whichever kind that is."""
+        return cls(prefix, name.replace(_at(prefix), "", 1) if prefix else name)
+
+    @classmethod
+    def named(cls, name: str) -> "ProfileRoot":
+        """Return the root of a job that has not been met, as far as its name says where it lies."""
+        job, _, place = name.partition("@")
+        prefix = unquote(place)
+        return cls(prefix, job) if prefix and _at(prefix) == f"@{place}" else cls("", name)
+
+    @property
+    def place_name(self) -> str:
+        """Name of the job of this place while SageMaker does not know it."""
+        return f"{self.job}{_at(self.prefix)}" if self.prefix else self.job
+
+    @property
+    def folder(self) -> str:
+        """Key prefix of all that is the job's: its profile, its own file, its reports."""
+        return f"{self.prefix}{self.job}/"
 
     @property
     def system(self) -> str:
@@ -189,6 +221,18 @@ def system_key(root: ProfileRoot, node: str, minute: int) -> str:
 def hour_folder(epoch_s: int) -> str:
     """Return the UTC hour folder ``YYYYMMDDHH`` of a time in epoch seconds."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y%m%d%H")
+
+
+@lru_cache(maxsize=256)
+def _at(prefix: str) -> str:
+    """Return how a prefix stands in a name: nothing in it but letters, digits and ``/ = + _ - % ~`` survives.
+
+    So a name can be pasted into a shell, is no address to a program that looks for some, and is as long as it may be.
+    """
+    encoded = quote(prefix, safe="/=+").replace(".", "%2E").replace("~", "%7E")
+    if len(encoded) > _LONGEST_PREFIX:
+        encoded = f"{encoded[: _LONGEST_PREFIX - 40]}~{sha256(prefix.encode()).hexdigest()[:32]}/"
+    return f"@{encoded}"
 
 
 def _root(match: re.Match[str]) -> ProfileRoot:

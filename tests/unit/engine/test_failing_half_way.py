@@ -233,6 +233,7 @@ def test_given_no_time_left_when_a_batch_has_more_nodes_then_the_rest_is_given_b
     network.batch = BatchProcessor(
         services=network.world.services,
         timing=Timing(now=lambda: network.now, pause=lambda _: None, has_time=lambda: next(seconds, False)),
+        bucket=BUCKET,
     )
     for name in ("algo-1", "algo-2", "algo-3"):
         upload = Upload(SYSTEM_1[0].at, SYSTEM_1[0].key.replace("algo-1", name), SYSTEM_1[0].body)

@@ -9,6 +9,7 @@ from tests.support.delivery import Network
 from tests.support.late_news import (
     WAYS,
     arrive,
+    claimed_name,
     found_by_tick,
     outside,
     registrar,
@@ -82,9 +83,12 @@ def test_given_objects_before_sagemaker_knew_the_job_when_it_goes_on_then_its_st
 
 
 def attacked(notice: Any) -> Network:
-    """Return a network in which a folder claimed the job's name, and which came to know the job's own place."""
+    """Return a network in which a folder claimed the job's name, and which came to know the job's own place.
+
+    An older version gave a folder below a prefix the name by itself: today's goes on with such an item.
+    """
     network = outside()
-    arrive(network, [Upload(START, f"{CLAIM}{JOB}/job.json", MUTING.replace(b"Completed", b"InProgress"))])
+    network.world.jobs.register(claimed_name(CLAIM, MUTING.replace(b"Completed", b"InProgress")))
     arrive(network, [*claim(SYSTEM_1), *claim(SYSTEM_1, node="algo-9")])
     network.tick()
     assert (network.job().prefix, network.job().policy.alerts.muted) == (CLAIM, ("all",))

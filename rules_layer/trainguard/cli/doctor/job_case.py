@@ -97,7 +97,7 @@ class JobCase:
             default=deployment.output("DefaultSettingsParameter"),
             path=deployment.output("SettingsPath"),
         )
-        root = ProfileRoot("", self.job)
+        root = ProfileRoot.named(self.job)
         return describe_record(self.description, documents, bucket=self.site.bucket, root=root)
 
     @cached_property
@@ -113,12 +113,12 @@ class JobCase:
     @property
     def root(self) -> ProfileRoot:
         """Where the profile should lie."""
-        return ProfileRoot(self.record.prefix, self.job)
+        return self.record.root
 
     @property
     def place(self) -> str:
         """The profile's place as an S3 URI."""
-        return f"s3://{self.record.bucket}/{self.root.prefix}{self.job}/profiler-output/"
+        return f"s3://{self.record.bucket}/{self.root.folder}profiler-output/"
 
     @cached_property
     def profile(self) -> SeenProfile:
@@ -133,7 +133,7 @@ class JobCase:
 
 def look_at(objects: ProfileObjects, bucket: str, root: ProfileRoot, until: float) -> SeenProfile:
     """Look at a profile's first objects, and at its system metrics from two hours before ``until`` (epoch seconds)."""
-    whole = f"{root.prefix}{root.job}/profiler-output/"
+    whole = f"{root.folder}profiler-output/"
     first = list(islice(objects.list(bucket, whole, ""), _FIRST_LOOK))
     parsed = [(each, _parsed(each)) for each in first]
     late = f"{root.system}{hour_folder(int(until - _RECENT_S))}/"

@@ -11,6 +11,7 @@ from trainguard.local.bucket import SCHEME
 from trainguard.local.sources import PROFILER_OUTPUT
 from trainguard.ports import Jobs
 from trainguard.records import JobRecord
+from trainguard.telemetry.keys import ProfileRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def connect_for(target: Place | StackJob, where: Where) -> Connection:
 
 def job_place(job: JobRecord) -> Place:
     """Return where a job's profile lies; a replay's is that of the job that it is of."""
-    return Place(f"{SCHEME}{job.bucket}/{job.prefix}{replayed_job(job.job) or job.job}/{PROFILER_OUTPUT}")
+    root = ProfileRoot.of_job(job.prefix, replayed_job(job.job) or job.job)
+    return Place(f"{SCHEME}{job.bucket}/{root.folder}{PROFILER_OUTPUT}")
 
 
 def job_not_known(name: str, jobs: Jobs) -> RequestError:

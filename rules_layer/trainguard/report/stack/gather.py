@@ -9,7 +9,7 @@ from trainguard.errors import ObjectMissingError, ReportPartError, TimelinePartE
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, decode_items, decode_part
-from trainguard.telemetry.keys import ProfileRoot, SystemKey, parse_key
+from trainguard.telemetry.keys import SystemKey, parse_key
 from trainguard.timeline.digest import NodeDigest, decode_digest
 
 MAX_PART_BYTES = 64 * 1024 * 1024
@@ -58,7 +58,7 @@ class PartsGatherer:
         A part that is not there or cannot be read costs its own node and day, from there on. Raises ReportPartError
         when the list of items cannot be read, ObjectMissingError when there is none.
         """
-        place = RunPlace(ProfileRoot(job.prefix, job.job), run)
+        place = RunPlace(job.root, run)
         items = decode_items(place.items, self._objects.get(job.bucket, place.items, MAX_PART_BYTES))
         keys = self._part_keys(job.bucket, place)
         digests: dict[str, NodeDigest] = {}
@@ -74,7 +74,7 @@ class PartsGatherer:
 
     def drop(self, job: JobRecord, run: str, *, now: float) -> int:
         """Delete all files of a run, and of others what is older than any run; return how many there were."""
-        place = RunPlace(ProfileRoot(job.prefix, job.job), run)
+        place = RunPlace(job.root, run)
         keys = [
             listed.key
             for listed in self._objects.list(job.bucket, place.all_runs, "")

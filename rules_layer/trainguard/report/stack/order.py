@@ -14,7 +14,6 @@ have read more. Runs that were planned within a second of S3's clock are not tol
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord
 from trainguard.report.stack.parts import PARTS_TYPE, RunPlace
-from trainguard.telemetry.keys import ProfileRoot
 
 _MARK = "overtaken"
 
@@ -27,7 +26,7 @@ class RunOrder:
 
     def may_write(self, job: JobRecord, run: str) -> bool:
         """Whether the report of a run is to be written; marks the runs that were planned before it."""
-        place = RunPlace(ProfileRoot(job.prefix, job.job), run)
+        place = RunPlace(job.root, run)
         planned: dict[str, float] = {}
         overtaken = set()
         for listed in self._objects.list(job.bucket, place.all_runs, ""):

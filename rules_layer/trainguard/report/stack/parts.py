@@ -72,7 +72,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def place(self) -> "RunPlace":
         """Where the run's files lie."""
-        return RunPlace(ProfileRoot(self.prefix, self.job), self.run)
+        return RunPlace(ProfileRoot.of_job(self.prefix, self.job), self.run)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

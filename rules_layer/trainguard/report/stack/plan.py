@@ -61,7 +61,7 @@ class ReportPlanner:
         job = self._jobs.load(name)
         if job is None:
             raise UnknownJobError(name)
-        root = ProfileRoot(job.prefix, job.job)
+        root = job.root
         place = RunPlace(root, run)
         records = items_of(job, self._nodes)
         require_state(job, records)

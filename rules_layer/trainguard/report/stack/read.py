@@ -34,7 +34,7 @@ class DayObjects:
     """
 
     def __init__(self, objects: ProfileObjects, item: DigestItem, keys: Sequence[str] | None = None) -> None:
-        self._root = ProfileRoot(item.prefix, item.job)
+        self._root = ProfileRoot.of_job(item.prefix, item.job)
         self._objects = objects
         self._item = item
         self._keys = keys

@@ -16,7 +16,6 @@ from trainguard.cli.services.deployment import Connection, Where, connect
 from trainguard.cli.services.names import unknown_job
 from trainguard.errors import ObjectMissingError, RequestError
 from trainguard.rules.units import show_duration
-from trainguard.telemetry.keys import ProfileRoot
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
@@ -87,7 +86,7 @@ def sign(connection: Connection, request: OpenRequest, *, now: float) -> Link:
             "Its report is where `trainguard replay` wrote it; `--out` says where that is.",
         )
     name, kind = ("report.json", "application/json") if request.as_report else ("report.html", "text/html")
-    key = ProfileRoot(record.prefix, record.job).report + name
+    key = record.root.report + name
     try:
         # Reading one byte takes what the link will take, so that a link which is printed works.
         connection.stores.objects.get(record.bucket, key, 0)

@@ -18,6 +18,7 @@ from trainguard.cli.services.profile_evaluation import EvaluatedProfile, judge_p
 from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place
 from trainguard.engine.evaluate import expiry
 from trainguard.engine.plan import plan_rules
+from trainguard.engine.registrar import job_of_place
 from trainguard.engine.replays import replayed_job
 from trainguard.errors import RequestError
 from trainguard.local.profile import Profile, read_profile
@@ -78,8 +79,12 @@ def find_subject(target: Place | StackJob, connection: "Connection") -> Subject:
     stores = connection.stores
     place = target if isinstance(target, Place) else _place_of(target, stores)
     profile = read_profile(open_place(place, connection.clients))
-    job = profile.root.job
-    live = stores.jobs.load(job)
+    if isinstance(target, StackJob):
+        job, live = target.name, stores.jobs.load(target.name)
+    else:
+        bucket, prefix = _lies_in(profile.source)
+        live = job_of_place(stores.jobs, bucket, ProfileRoot(prefix, profile.root.job))
+        job = profile.root.job if live is None else live.job
     return Subject(profile=profile, job=job, live=live, rows=stores.rows.of_job(job))
 
 
@@ -143,7 +148,7 @@ def bucket_place(name: str, subject: Subject) -> tuple[str, str]:
             f"the profile lies in {subject.profile.source.place}, which is no job's folder in a bucket",
             "Leave --report away: the report is written on this machine all the same.",
         )
-    return bucket, ProfileRoot(prefix, name).report
+    return bucket, ProfileRoot.of_job(prefix, name).report
 
 
 def _place_of(target: StackJob, stores: "Stores") -> Place:

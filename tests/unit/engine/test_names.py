@@ -1,0 +1,264 @@
+"""Who owns a name: whatever comes from elsewhere, in whatever order, a job is judged by its own objects."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.delivery import Network, stored_node
+from tests.support.late_news import arrive, claimed_name, found_by_tick, outside, settle, told_by_event
+from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
+from trainguard.engine.fires import iso_time
+from trainguard.engine.leftovers import REASON
+from trainguard.engine.registrar import ASKED_EVERY_S, job_of_place
+from trainguard.engine.replays import JOB_NAME, replay_name, replayed_job
+from trainguard.ports import TrainingJobDescription
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord
+from trainguard.telemetry.keys import ProfileRoot
+
+SYSTEM = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
+FEW = SYSTEM[:4]
+ATTACKER, TEAM = "attacker/", "team-a/runs/"
+MUTING = b'{"name": "small-job", "settings": {"muted": "all", "evaluate": "off"}}'
+STAGING = b'{"name": "small-job", "settings": {"muted": "all", "staged": "all"}}'
+NAMING = b'{"name": "small-job", "settings": {"LowGPUUtilization_window": 20}}'
+
+
+def at(prefix: str, chosen: Sequence[Upload] = FEW, file: bytes = NAMING) -> list[Upload]:
+    """Return a job of that place: its own file, then objects."""
+    return [
+        Upload(START, f"{prefix}{JOB}/job.json", file),
+        *(Upload(each.at, prefix + each.key, each.body) for each in chosen),
+    ]
+
+
+def named(prefix: str) -> str:
+    return ProfileRoot(prefix, JOB).place_name
+
+
+def item(network: Network, name: str) -> JobRecord:
+    record = network.world.jobs.load(name)
+    assert record is not None, name
+    return record
+
+
+def node(network: Network, name: str) -> NodeRecord:
+    return stored_node(network.world, NodeKey(name, "algo-1", "system"))
+
+
+def judged(record: NodeRecord) -> tuple[Any, ...]:
+    return record.state, dict(record.cursors), record.through
+
+
+def alone(prefix: str) -> tuple[Any, ...]:
+    network = outside()
+    arrive(network, at(prefix))
+    return judged(node(network, named(prefix)))
+
+
+def from_bucket(network: Network, bucket: str, upload: Upload) -> None:
+    """Let an object of a bucket ring, which no rule of the stack would let through."""
+    network.world.objects.put(bucket, upload.key, upload.body, "application/json")
+    detail = {"bucket": {"name": bucket}, "object": {"key": upload.key}}
+    network.send(json.dumps({"source": "aws.s3", "time": iso_time(upload.at), "detail": detail}), network.now)
+    network.run_until(network.now, batch_s=0.0)
+
+
+PLACES = ("", ATTACKER, TEAM, f"{ATTACKER}{TEAM}")
+ORDERS = st.permutations([(place, number) for place in PLACES for number in range(2)])
+
+
+@settings(max_examples=30, deadline=None)
+@given(order=ORDERS, foreign=st.integers(0, 8))
+def test_given_one_folder_name_in_many_places_in_any_order_when_all_have_come_then_each_is_the_job_that_it_is_alone(
+    order: list[tuple[str, int]], foreign: int
+) -> None:
+    network = outside()
+    for count, (place, half) in enumerate(order):
+        if count == foreign:
+            for upload in at("", file=MUTING):
+                from_bucket(network, "another-bucket", upload)
+        whole = at(place, file=STAGING if place == ATTACKER else NAMING)
+        arrive(network, whole[:3] if half == 0 else whole[3:])
+    for place in PLACES:
+        job = item(network, named(place))
+        assert (job.bucket, job.prefix, job.root, job.policy.evaluated) == (
+            BUCKET,
+            place,
+            ProfileRoot(place, JOB),
+            True,
+        )
+        settle(network, 6)
+        assert node(network, named(place)).through == alone(place)[2]
+    assert item(network, JOB).policy.alerts.muted == ()
+
+
+@pytest.mark.parametrize("file", [MUTING, NAMING, b"{"])
+def test_given_a_job_file_elsewhere_first_when_the_objects_of_the_name_come_then_they_are_judged(file: bytes) -> None:
+    network = outside()
+    arrive(network, at(ATTACKER, [], file))
+    arrive(network, SYSTEM)
+    assert (item(network, JOB).prefix, item(network, JOB).policy.evaluated) == ("", True)
+    assert network.world.journal.totals.get("foreign_keys", 0) == (file == b"{")
+    fires = [each for each in network.world.executions.started.values() if each["kind"] == "fire"]
+    assert {each["job"] for each in fires} <= {JOB}
+    assert judged(node(network, JOB))[2] is not None
+
+
+def test_given_jobs_of_one_folder_name_when_both_fire_then_each_has_its_own_rows_alerts_and_report() -> None:
+    network = outside()
+    settings_file = NAMING.replace(b"20}", b'20, "LowGPUUtilization_patience": 20}')
+    arrive(network, at("", SYSTEM, settings_file))
+    arrive(network, at(TEAM, SYSTEM, settings_file))
+    fires = [each for each in network.world.executions.started.values() if each["rule"] == "LowGPUUtilization"]
+    assert {(each["job"], str(each["reportUri"]).partition("/rule-output")[0]) for each in fires} == {
+        (JOB, f"s3://{BUCKET}/{JOB}"),
+        ("small-job@team-a/runs/", f"s3://{BUCKET}/{TEAM}{JOB}"),
+    }
+    assert len({each["fireId"] for each in fires}) == 2
+    for name in (JOB, named(TEAM)):
+        assert any(row.rule == "LowGPUUtilization" and row.times_fired for row in network.world.rows.of_job(name))
+
+
+def test_given_objects_of_another_bucket_when_they_ring_then_no_name_is_theirs_and_the_job_s_own_is_judged() -> None:
+    network = outside()
+    for upload in at("", file=MUTING):
+        from_bucket(network, "another-bucket", upload)
+    assert network.world.jobs.load(JOB) is None
+    assert network.world.journal.totals["foreign_keys"] == len(FEW) + 1
+    arrive(network, at(""))
+    assert judged(node(network, JOB)) == alone("")
+
+
+@pytest.mark.parametrize(
+    ("bucket", "prefix"), [(BUCKET, ATTACKER), ("the-bucket-before", ""), ("the-bucket-before", TEAM)]
+)
+def test_given_an_item_of_an_older_version_for_another_place_when_the_name_s_own_objects_come_then_they_get_it(
+    bucket: str, prefix: str
+) -> None:
+    network = outside()
+    network.world.jobs.register(claimed_name(prefix, MUTING, bucket))
+    arrive(network, at("", FEW))
+    job = item(network, JOB)
+    assert (job.bucket, job.prefix, job.policy.evaluated, job.generation) == (BUCKET, "", True, 1)
+    assert node(network, JOB).through == alone("")[2]
+    network.tick()
+    arrive(network, at(prefix, FEW))
+    assert item(network, named(prefix)).prefix == prefix
+
+
+def test_given_an_item_of_an_older_version_when_objects_of_its_place_go_on_then_it_keeps_its_name() -> None:
+    network = outside()
+    network.world.jobs.register(claimed_name(TEAM, NAMING))
+    arrive(network, at(TEAM))
+    assert judged(node(network, JOB))[2] == alone(TEAM)[2]
+    assert network.world.jobs.load(named(TEAM)) is None
+    assert (item(network, JOB).prefix, item(network, JOB).generation) == (TEAM, 0)
+
+
+def test_given_many_objects_that_contest_an_old_item_when_they_ring_then_sagemaker_is_asked_once_in_a_while() -> None:
+    network = outside()
+    network.world.jobs.register(claimed_name(ATTACKER, MUTING))
+    description = TrainingJobDescription(**{**_fields(describe()), "profile_uri": "s3://a-third-bucket"})
+    network.world.training_jobs.set(description)
+    before = network.world.faults.calls.count("TrainingJobs.describe")
+    for each in SYSTEM[:3] * 10:
+        network.put(each)
+        network.ring(each, network.now)
+        network.run_until(network.now, batch_s=0.0)
+    assert network.world.faults.calls.count("TrainingJobs.describe") - before == 1
+    network.now += ASKED_EVERY_S
+    arrive(network, SYSTEM[3:4])
+    assert network.world.faults.calls.count("TrainingJobs.describe") - before == 2
+
+
+def _fields(description: TrainingJobDescription) -> dict[str, Any]:
+    return {name: getattr(description, name) for name in TrainingJobDescription.__slots__}
+
+
+@pytest.mark.parametrize("notice", [told_by_event, found_by_tick])
+@pytest.mark.parametrize("own", [ATTACKER, TEAM, ""])
+def test_given_a_place_that_sagemaker_comes_to_know_when_it_does_then_its_job_has_its_own_name_and_the_place_is_closed(
+    notice: Any, own: str
+) -> None:
+    network = outside()
+    arrive(network, at(ATTACKER, file=STAGING))
+    place = f"s3://{BUCKET}/{own}".rstrip("/")
+    network.world.training_jobs.set(TrainingJobDescription(**{**_fields(describe()), "profile_uri": place}))
+    notice(network)
+    arrive(network, [Upload(each.at, own + each.key, each.body) for each in FEW])
+    settle(network, 8)
+    job = item(network, JOB)
+    assert (job.arn, job.prefix, job.status) == (describe().arn, own, JobStatus.IN_PROGRESS)
+    assert judged(node(network, JOB))[2] is not None
+    claim = item(network, named(ATTACKER))
+    assert (claim.is_outside, claim.closing or not claim.active) == (True, True)
+    network.run_until(network.now + 60.0, batch_s=0.0)
+    settle(network, 3)
+    assert item(network, named(ATTACKER)).active is False
+
+
+def test_given_a_job_that_sagemaker_knows_when_objects_elsewhere_bear_its_name_then_they_are_nobody_s() -> None:
+    network = Network()
+    arrive(network, at("", FEW))
+    arrive(network, at(ATTACKER, file=MUTING))
+    assert network.world.jobs.load(named(ATTACKER)) is None
+    assert network.world.journal.totals["foreign_keys"] == len(FEW) + 1
+
+
+def test_given_the_words_of_what_is_left_when_read_then_they_fit_every_way_to_lose_a_name() -> None:
+    assert "SageMaker" not in REASON
+
+
+NAMES = {
+    "": "job",
+    "team-a/": "job@team-a/",
+    "team a/": "job@team%20a/",
+    "evil.example/": "job@evil%2Eexample/",
+    "a/b=c/": "job@a/b=c/",
+    "$(rm -rf ~)/": "job@%24%28rm%20-rf%20%7E%29/",
+    "\u00fc/": "job@%C3%BC/",
+    "replay-1/": "job@replay-1/",
+    "a@b/": "job@a%40b/",
+}
+
+
+@pytest.mark.parametrize(("prefix", "name"), NAMES.items())
+def test_given_a_place_when_named_then_the_name_is_safe_to_paste_and_leads_back(prefix: str, name: str) -> None:
+    root = ProfileRoot(prefix, "job")
+    assert root.place_name == name
+    assert ProfileRoot.of_job(prefix, name) == ProfileRoot.named(name) == root
+    assert JOB_NAME.fullmatch(name)
+    assert replayed_job(name) is None
+    replay = replay_name(name, "then")
+    assert replayed_job(replay) == name
+    assert ProfileRoot.of_job(prefix, replay).job == "job@replay-then"
+
+
+prefixes = st.lists(st.text(min_size=1, max_size=40).filter(lambda each: "/" not in each), max_size=20).map(
+    lambda parts: "".join(f"{part}/" for part in parts)
+)
+
+
+@given(first=prefixes, second=prefixes)
+def test_given_any_two_places_when_named_then_they_share_a_name_only_if_they_are_one(first: str, second: str) -> None:
+    roots = [ProfileRoot(prefix, "job") for prefix in (first, second)]
+    assert (roots[0].place_name == roots[1].place_name) == (first == second)
+    for root in roots:
+        assert JOB_NAME.fullmatch(root.place_name)
+        assert ProfileRoot.of_job(root.prefix, root.place_name) == root
+        assert not root.place_name.startswith("tuning-job/")
+        assert len(root.place_name) < 300
+
+
+def test_given_a_table_when_asked_for_the_job_of_a_place_then_sagemakers_comes_first() -> None:
+    network = Network()
+    jobs = network.world.jobs
+    theirs = JobRecord(JOB, describe().arn, BUCKET, TEAM)
+    jobs.register(theirs)
+    for prefix in PLACES:
+        assert job_of_place(jobs, BUCKET, ProfileRoot(prefix, JOB)) == theirs
+    assert job_of_place(jobs, BUCKET, ProfileRoot("", "other")) is None
