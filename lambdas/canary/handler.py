@@ -30,11 +30,10 @@ canary = Canary(
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Do the step that a schedule asks for; its time is the canary's."""
-    del context
+    """Do the step that a schedule asks for; its time is the canary's, which bears the id of this very request."""
     call = msgspec.convert(event, CanaryCall)
     at = call.time.timestamp()
     if call.step == "plant":
-        return {"job": canary.plant(at)}
+        return {"job": canary.plant(at, context.aws_request_id)}
     verdict = canary.look(at)
     return {"job": verdict.job, "passed": verdict.passed, "missing": list(verdict.missing)}

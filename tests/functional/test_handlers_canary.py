@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.functional.deployment import BUCKET, Deployment, doorbell, ringing
+from tests.functional.deployment import BUCKET, Context, Deployment, doorbell, ringing
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.canary.name import canary_name, planted_at
 from trainguard.canary.profile import RULE
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publis
 PLANT = {"step": "plant", "time": "2026-08-01T06:00:00Z"}
 LOOK = {"step": "look", "time": "2026-08-01T06:15:00Z"}
 AT = 1_785_564_000.0
-JOB = canary_name(AT)
+JOB = canary_name(AT, Context("canary", iter(())).aws_request_id)
 REPORT = f"{JOB}/rule-output/TrainGuardReport/report.json"
 TOLD: Mapping[str, "AttributeValueTypeDef"] = {
     "AlertId": {"S": "f1"},

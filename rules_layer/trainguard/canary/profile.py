@@ -1,6 +1,6 @@
 """The canary's profile: four minutes of one node whose only GPU is at a fifth of what it can do.
 
-The same time gives the same bytes, so that planting twice is planting once.
+The same time and run give the same bytes, so that planting twice is planting once.
 """
 
 from dataclasses import dataclass
@@ -45,20 +45,17 @@ class CanaryObject:
     body: bytes
 
 
-def canary_root(at: float) -> ProfileRoot:
-    """Return where the canary lies that is planted at ``at``, epoch seconds."""
-    return ProfileRoot("", canary_name(at))
-
-
-def canary_objects(at: float) -> list[CanaryObject]:
+def canary_objects(at: float, run: str) -> list[CanaryObject]:
     """Return the canary's objects in the order in which they are to be written: job file, minutes, end mark.
 
     Parameters
     ----------
     at : float
         Epoch seconds at which it is planted; its last minute is the last whole one before.
+    run : str
+        What plants it, as `canary_name` takes it.
     """
-    root = canary_root(at)
+    root = ProfileRoot("", canary_name(at, run))
     last = int(at) // MINUTE_S * MINUTE_S - MINUTE_S
     minutes = range(last - (MINUTES - 1) * MINUTE_S, last + MINUTE_S, MINUTE_S)
     return [

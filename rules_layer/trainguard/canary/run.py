@@ -1,20 +1,27 @@
 """Plants a canary, and looks minutes later what became of it.
 
 Both steps take their time from the event that asks for them, and either can be repeated: the first writes the same
-objects again, the second only reads. The newest canary stays in the bucket until the next one is planted.
+objects again, the second only reads. The newest canary stays in the bucket until the next one is planted. Whoever may
+write to the bucket can put folders there that are called like canaries: they neither hide one that passed nor stand for
+one that was planted.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.canary.name import CANARY_PREFIX, planted_at
-from trainguard.canary.profile import RULE, canary_objects, canary_root
+from trainguard.canary.name import CANARY_PREFIX, canary_name, planted_at
+from trainguard.canary.profile import RULE, canary_objects
 from trainguard.ports import Journal, ReportObjects, RuleStates, StoredRow
 from trainguard.report.links import REPORT_JSON
 from trainguard.telemetry.keys import ProfileRoot
 
 FRESH_S = 3_600.0
 """The canary that is looked at was planted within this time, or none was today."""
+
+_AHEAD_S = 60.0
+"""No canary is planted in the future; a look may be asked for in the same minute."""
+
+_MOST_LOOKED_AT = 10
 
 _JSON = "application/json"
 
@@ -52,26 +59,35 @@ class Canary:
         self._rows = rows
         self._journal = journal
 
-    def plant(self, at: float) -> str:
-        """Write the canary of ``at``, epoch seconds, and delete the objects of those before; return its name."""
-        root = canary_root(at)
-        earlier = [key for key in self._keys() if _job_of(key) != root.job]
+    def plant(self, at: float, run: str) -> str:
+        """Write the canary of ``at``, epoch seconds, and delete the objects of those before; return its name.
+
+        ``run`` is an id of this planting that nobody could guess before.
+        """
+        job = canary_name(at, run)
+        earlier = [key for key in self._keys() if _job_of(key) != job]
         self._objects.delete(self._bucket, earlier)
-        for each in canary_objects(at):
+        for each in canary_objects(at, run):
             self._objects.put(self._bucket, each.key, each.body, _JSON)
-        return root.job
+        return job
 
     def look(self, at: float) -> CanaryVerdict:
-        """Say what became, until ``at``, of the newest canary, and count whether it passed."""
-        keys = self._keys()
-        job = max((_job_of(key) for key in keys), default=None)
-        planted = None if job is None else planted_at(job)
-        if job is None or planted is None or at - planted > FRESH_S:
-            verdict = CanaryVerdict(job, (f"no canary was planted in the last {FRESH_S / 60:.0f} min",), None)
-        else:
-            verdict = judge_canary(job, planted, self._rows.load(job, RULE), keys)
+        """Say what became, until ``at``, of the newest canary that passed, or else of the newest, and count it."""
+        verdicts = self._verdicts(at)
+        verdict = next((each for each in verdicts if each.passed), verdicts[0])
         self._count(verdict)
         return verdict
+
+    def _verdicts(self, at: float) -> list[CanaryVerdict]:
+        """Judge the canaries of the last hour, the newest first."""
+        keys = self._keys()
+        planted = {job: planted_at(job) or 0.0 for job in map(_job_of, keys)}
+        newest_first = sorted(planted, key=lambda job: (planted[job], job), reverse=True)
+        recent = [job for job in newest_first if -_AHEAD_S <= at - planted[job] <= FRESH_S]
+        if not recent:
+            missing = (f"no canary was planted in the last {FRESH_S / 60:.0f} min",)
+            return [CanaryVerdict(next(iter(newest_first), None), missing, None)]
+        return [judge_canary(job, planted[job], self._rows.load(job, RULE), keys) for job in recent[:_MOST_LOOKED_AT]]
 
     def _count(self, verdict: CanaryVerdict) -> None:
         self._journal.count("canary_passed", int(verdict.passed), job=verdict.job)

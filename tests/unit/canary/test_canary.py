@@ -12,11 +12,13 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.canary.name import CANARY_PREFIX, canary_name, is_canary, planted_at
 from trainguard.canary.profile import MINUTES, RULE, canary_objects
 from trainguard.canary.run import FRESH_S, Canary, judge_canary
+from trainguard.engine.replays import JOB_NAME
 from trainguard.ports import StoredRow
 from trainguard.records import RuleRow, Status
 
 AT = 1_795_248_037.0
-JOB = canary_name(AT)
+RUN = "6f1c0a52-3a34-4f0e-9d0b-0c2a"
+JOB = canary_name(AT, RUN)
 REPORT = f"{JOB}/rule-output/TrainGuardReport/report.json"
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
 
@@ -46,7 +48,7 @@ def sent(*, status: Status = Status.FIRED, fired: int = 1, alert: str | None = "
 
 @given(st.floats(0, 4e9))
 def test_given_any_second_when_a_canary_is_named_after_it_then_the_name_says_when_it_was_planted(at: float) -> None:
-    assert planted_at(canary_name(at)) == int(at)
+    assert planted_at(canary_name(at, RUN)) == int(at)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +76,9 @@ def test_given_a_training_job_that_sagemaker_knows_when_it_bears_a_canarys_name_
 def test_given_one_time_when_planted_twice_then_the_objects_are_the_same_and_few(
     canary: Canary, world: MemoryWorld
 ) -> None:
-    assert canary.plant(AT) == JOB
+    assert canary.plant(AT, RUN) == JOB
     first = {key: world.objects.get(BUCKET, key, 10**6) for key in keys(world)}
-    canary.plant(AT)
+    canary.plant(AT, RUN)
     assert {key: world.objects.get(BUCKET, key, 10**6) for key in keys(world)} == first
     assert len(first) == MINUTES + 2
     assert sum(map(len, first.values())) < 200_000
@@ -84,7 +86,7 @@ def test_given_one_time_when_planted_twice_then_the_objects_are_the_same_and_few
 
 
 def test_given_a_canary_when_planted_then_its_minutes_are_the_last_whole_ones() -> None:
-    minutes = [int(each.key.rpartition("/")[2].partition(".")[0]) for each in canary_objects(AT)[1:-1]]
+    minutes = [int(each.key.rpartition("/")[2].partition(".")[0]) for each in canary_objects(AT, RUN)[1:-1]]
     assert minutes == [1_795_247_980 // 60 * 60 - 60 * back for back in reversed(range(MINUTES))]
     assert minutes[-1] + 60 <= AT
 
@@ -95,11 +97,11 @@ def test_given_earlier_canaries_when_the_next_is_planted_then_they_go_and_nothin
     others = [f"{CANARY_PREFIX}of-somebody/profiler-output/x.json", "my-job/model.tar.gz", f"{JOB}-2/x.json"]
     for key in others:
         world.objects.put(BUCKET, key, b"", "application/json")
-    canary.plant(AT - 86_400.0)
+    canary.plant(AT - 86_400.0, RUN)
     world.objects.put(
-        BUCKET, f"{canary_name(AT - 86_400.0)}/rule-output/TrainGuardReport/report.json", b"", "text/html"
+        BUCKET, f"{canary_name(AT - 86_400.0, RUN)}/rule-output/TrainGuardReport/report.json", b"", "text/html"
     )
-    canary.plant(AT)
+    canary.plant(AT, RUN)
     assert {key for key in keys(world) if not key.startswith(f"{JOB}/")} == set(others)
     assert len(keys(world)) == len(others) + MINUTES + 2
 
@@ -109,7 +111,7 @@ def test_given_a_planted_canary_when_its_doorbells_ring_then_one_rule_fires_once
     reordered: bool,
 ) -> None:
     network = Network()
-    planted = [Upload(AT, each.key, each.body) for each in canary_objects(AT)]
+    planted = [Upload(AT, each.key, each.body) for each in canary_objects(AT, RUN)]
     for upload in planted:
         network.put(upload)
     for number, upload in enumerate(reversed(planted) if reordered else planted):
@@ -136,7 +138,7 @@ def test_given_a_stack_that_evaluates_or_tells_nothing_by_default_when_a_canary_
 ) -> None:
     network = Network()
     network.world.settings.put(network.world.settings.default, default)
-    for upload in (Upload(AT, each.key, each.body) for each in canary_objects(AT)):
+    for upload in (Upload(AT, each.key, each.body) for each in canary_objects(AT, RUN)):
         network.put(upload)
         network.ring(upload, AT + 1.0)
     network.run_until(AT + 120.0, batch_s=20.0)
@@ -150,7 +152,7 @@ def test_given_a_stack_that_evaluates_or_tells_nothing_by_default_when_a_canary_
 def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_it_passes_and_its_latency_is_measured(
     canary: Canary, world: MemoryWorld
 ) -> None:
-    canary.plant(AT)
+    canary.plant(AT, RUN)
     world.objects.put(BUCKET, REPORT, b"{}", "application/json")
     world.rows.record(sent())
     verdict = canary.look(AT + 900.0)
@@ -162,7 +164,7 @@ def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_it_passes
 def test_given_a_canary_of_yesterday_when_looked_at_then_it_fails_and_says_that_none_was_planted(
     canary: Canary, world: MemoryWorld
 ) -> None:
-    canary.plant(AT)
+    canary.plant(AT, RUN)
     world.objects.put(BUCKET, REPORT, b"{}", "application/json")
     world.rows.record(sent())
     assert canary.look(AT + FRESH_S).passed
@@ -198,3 +200,47 @@ def test_given_one_thing_that_did_not_happen_when_judged_then_it_fails_and_names
 def test_given_a_rule_that_fired_and_is_over_when_judged_then_the_canary_passes() -> None:
     over = replace(sent(), row=replace(sent().row, status=Status.OK))
     assert judge_canary(JOB, AT, over, [REPORT]).passed
+
+
+def test_given_one_second_when_two_runs_plant_then_neither_name_could_be_told_from_the_time() -> None:
+    names = {canary_name(AT, run) for run in (RUN, f"{RUN}1", "")}
+    assert len(names) == 3
+    assert all(len(name) <= 63 and JOB_NAME.fullmatch(name) for name in names)
+    old = f"{CANARY_PREFIX}20261121-080037"
+    assert (planted_at(old), old in names) == (AT, False)
+    assert is_canary(old, f"unknown:{old}"), "canaries of older versions still have rows"
+
+
+@pytest.mark.parametrize("prefix", ["", "attacker/"])
+def test_given_job_files_under_every_name_that_can_be_foretold_when_a_canary_is_planted_then_it_is_found_and_told(
+    prefix: str,
+) -> None:
+    network = Network()
+    muting = b'{"name": "%s", "status": "Completed", "settings": {"evaluate": "off", "muted": "all"}}'
+    foretold = [f"{CANARY_PREFIX}20261121-0800{second}" for second in range(30, 45)] + ([JOB] if prefix else [])
+    planted = [Upload(AT, each.key, each.body) for each in canary_objects(AT, RUN)]
+    for upload in [
+        *(Upload(AT - 60.0, f"{prefix}{name}/job.json", muting % name.encode()) for name in foretold),
+        *planted,
+    ]:
+        network.put(upload)
+        network.ring(upload, upload.at + 1.0)
+    network.run_until(AT + 120.0, batch_s=20.0)
+    job = network.world.jobs.load(JOB)
+    assert job is not None
+    assert (job.prefix, job.policy.evaluated, job.policy.alerts.muted) == ("", True, ())
+    assert [each["job"] for each in network.world.executions.started.values() if each["kind"] == "fire"] == [JOB]
+
+
+def test_given_folders_called_like_newer_canaries_when_looked_at_then_they_do_not_hide_the_one_that_passed(
+    canary: Canary, world: MemoryWorld
+) -> None:
+    canary.plant(AT, RUN)
+    world.objects.put(BUCKET, REPORT, b"{}", "application/json")
+    world.rows.record(sent())
+    for at in (AT + 1.0, AT + 600.0, AT + 3_000.0, AT + 86_400.0):
+        world.objects.put(BUCKET, f"{canary_name(at, 'fake')}/job.json", b"{}", "application/json")
+    assert (canary.look(AT + 900.0).job, canary.look(AT + 900.0).passed) == (JOB, True)
+    world.rows.record(sent(status=Status.OK, fired=0))
+    failed = canary.look(AT + 900.0)
+    assert (failed.job, failed.passed) == (canary_name(AT + 600.0, "fake"), False)

@@ -10,7 +10,7 @@ from trainguard.canary.name import canary_name
 from trainguard.records import AlertKind, JobRecord
 from trainguard.report.fleet import Fleet
 
-JOB = canary_name(1_795_248_037.0)
+JOB = canary_name(1_795_248_037.0, "a-run")
 ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
 
 
