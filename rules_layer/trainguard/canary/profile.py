@@ -61,7 +61,7 @@ def canary_objects(at: float, run: str) -> list[CanaryObject]:
     return [
         CanaryObject(root.job_file, _job_file(root.job, minutes[0])),
         *(CanaryObject(system_key(root, NODE, minute), _lines(minute)) for minute in minutes),
-        CanaryObject(f"{root.prefix}{root.job}/profiler-output/system/training_job_end.ts", b""),
+        CanaryObject(f"{root.folder}profiler-output/system/training_job_end.ts", b""),
     ]
 
 

@@ -59,7 +59,8 @@ class Deployment:
         services = self._world.services
         timing = Timing(now=lambda: self._now, pause=lambda _: None, has_time=lambda: True)
         with self._rule_in_engine():
-            batches, tick = BatchProcessor(services=services, timing=timing), Tick(services=services, timing=timing)
+            batches = BatchProcessor(services=services, timing=timing, bucket=BUCKET)
+            tick = Tick(services=services, timing=timing)
             self._describe(JobStatus.IN_PROGRESS)
             *written, end = objects_of(self._job, NAME)
             objects = [*written, end] if ended else written
