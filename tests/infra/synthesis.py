@@ -55,7 +55,7 @@ def copy_checkout(target: Path, source: Path = ROOT) -> Path:
         shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("cdk.json", "pyproject.toml", "uv.lock"):
         shutil.copy2(source / name, target / name)
-    for name in (".venv", ".tools"):
+    for name in (".venv", ".tools", "node_modules"):
         if (ROOT / name).exists():
             (target / name).symlink_to(ROOT / name, target_is_directory=True)
     return target
