@@ -9,14 +9,14 @@ from botocore.exceptions import ClientError
 from trainguard.adapters.aws_errors import error_code
 from trainguard.adapters.dynamodb_jobs import ACTIVE_JOBS_INDEX
 from trainguard.cli.doctor.asking import UnansweredError, Why, asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.site import Site
 from trainguard.rules.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-ACCESS = Findings("permissions")
+ACCESS = Check("permissions")
 
 _NOBODY = "trainguard-doctor"
 """A job that there is none of: asking for it says only whether one may ask."""
@@ -103,7 +103,7 @@ PROBES = (
 )
 
 
-def check_access(site: Site) -> Iterator[Finding]:
+def check_access(site: Site) -> Iterator[CheckResult]:
     """Try every read that the other commands do, on what does not exist."""
     faults = []
     for probe in PROBES:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from trainguard.actions.stop_switch import StopSwitch, StopSwitches, is_known
 from trainguard.adapters.ssm_stop_switch import stored_switches
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.site import Site
 from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
 from trainguard.rules.units import counted
 
-SWITCH = Findings("stop switch")
+SWITCH = Check("stop switch")
 
 _OWN, _OVERRIDE = "StopSwitchParameter", "StopSwitchOverrideParameter"
 _MEANINGS = {
@@ -29,7 +29,7 @@ def stop_switches(site: Site) -> StopSwitches:
         return stored_switches(site.clients.ssm, parameter=own, override=override)
 
 
-def check_switch(site: Site) -> Iterator[Finding]:
+def check_switch(site: Site) -> Iterator[CheckResult]:
     """Say what the stop switch and its override are set to, and what that means."""
     switches = stop_switches(site)
 
@@ -40,7 +40,7 @@ def check_switch(site: Site) -> Iterator[Finding]:
     yield from judge_switch(switches, put(_OWN, StopSwitch.ENABLED), put(_OVERRIDE, StopSwitch.DISABLED))
 
 
-def judge_switch(switches: StopSwitches, enable: str, disable: str) -> Iterator[Finding]:
+def judge_switch(switches: StopSwitches, enable: str, disable: str) -> Iterator[CheckResult]:
     """Judge the stop switch; ``enable`` is the command that sets it, and ``disable`` the one that sets its override."""
     meant = f"Set it to one of {', '.join(StopSwitch)}."
     faults = []
@@ -59,26 +59,26 @@ class Audience:
     """A topic's output in the stack, the name of its check, and the setting that subscribes people."""
 
     output: str
-    findings: Findings
+    findings: Check
     what: str
     setting: str
 
 
-ALERTS = Audience("AlertTopicArn", Findings("alert topic"), "findings", "alert_emails")
-OPERATIONS = Audience("OperationsTopicArn", Findings("operations topic"), "alarms", "operations_emails")
+ALERTS = Audience("AlertTopicArn", Check("alert topic"), "findings", "alert_emails")
+OPERATIONS = Audience("OperationsTopicArn", Check("operations topic"), "alarms", "operations_emails")
 
 
-def check_alerts(site: Site) -> Iterator[Finding]:
+def check_alerts(site: Site) -> Iterator[CheckResult]:
     """Judge whether anybody hears of findings."""
     yield from _check_topic(site, ALERTS)
 
 
-def check_operations(site: Site) -> Iterator[Finding]:
+def check_operations(site: Site) -> Iterator[CheckResult]:
     """Judge whether anybody hears of alarms."""
     yield from _check_topic(site, OPERATIONS)
 
 
-def _check_topic(site: Site, audience: Audience) -> Iterator[Finding]:
+def _check_topic(site: Site, audience: Audience) -> Iterator[CheckResult]:
     topic = site.deployment.output(audience.output)
     confirmed, pending = 0, []
     with asking("sns:ListSubscriptionsByTopic"):
@@ -92,7 +92,7 @@ def _check_topic(site: Site, audience: Audience) -> Iterator[Finding]:
     yield from judge_topic(audience, confirmed, pending, site.aws("sns", "subscribe", *words))
 
 
-def judge_topic(audience: Audience, confirmed: int, pending: Sequence[str], subscribe: str) -> Iterator[Finding]:
+def judge_topic(audience: Audience, confirmed: int, pending: Sequence[str], subscribe: str) -> Iterator[CheckResult]:
     """Judge a topic by its subscriptions; ``subscribe`` is the command that adds one."""
     findings = audience.findings
     if pending:

@@ -9,16 +9,16 @@ from botocore.exceptions import ClientError
 
 from trainguard.adapters.aws_errors import error_code
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.site import Site
 from trainguard.rules.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef
 
-BUCKET = Findings("bucket")
-NOTIFICATIONS = Findings("notifications")
-LIFECYCLE = Findings("lifecycle")
+BUCKET = Check("bucket")
+NOTIFICATIONS = Check("notifications")
+LIFECYCLE = Check("lifecycle")
 
 _NO_BUCKET = "NoSuchBucket"
 _EVENT_BRIDGE = "EventBridgeConfiguration"
@@ -30,7 +30,7 @@ _UNREADABLE = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 """Storage classes from which an object must be restored before it can be read."""
 
 
-def check_bucket(site: Site) -> Iterator[Finding]:
+def check_bucket(site: Site) -> Iterator[CheckResult]:
     """Judge whether the bucket is there, and where."""
     bucket, region = site.bucket, site.deployment.region
     if bucket != site.own_bucket:
@@ -54,7 +54,7 @@ def check_bucket(site: Site) -> Iterator[Finding]:
         yield BUCKET.ok(f"{bucket} in {lies_in}")
 
 
-def check_notifications(site: Site) -> Iterator[Finding]:
+def check_notifications(site: Site) -> Iterator[CheckResult]:
     """Judge whether the bucket announces its objects to EventBridge; that there is none was said before."""
     with asking("s3:GetBucketNotification"):
         try:
@@ -66,7 +66,7 @@ def check_notifications(site: Site) -> Iterator[Finding]:
     yield judge_notifications({name: answer[name] for name in _NOTIFYING if name in answer}, site)
 
 
-def judge_notifications(configured: Mapping[str, Any], site: Site) -> Finding:
+def judge_notifications(configured: Mapping[str, Any], site: Site) -> CheckResult:
     """Judge a bucket's notifications; the command keeps those that it has, as the call replaces them all."""
     if _EVENT_BRIDGE in configured:
         return NOTIFICATIONS.ok("the bucket announces new objects to EventBridge")
@@ -79,7 +79,7 @@ def judge_notifications(configured: Mapping[str, Any], site: Site) -> Finding:
     )
 
 
-def check_lifecycle(site: Site) -> Iterator[Finding]:
+def check_lifecycle(site: Site) -> Iterator[CheckResult]:
     """Judge for how long profiles and reports are kept; that there is no bucket was said before."""
     rules: Sequence[LifecycleRuleOutputTypeDef] = []
     with asking("s3:GetLifecycleConfiguration"):
@@ -93,11 +93,11 @@ def check_lifecycle(site: Site) -> Iterator[Finding]:
     yield from judge_lifecycle(rules)
 
 
-def judge_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterator[Finding]:
+def judge_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterator[CheckResult]:
     """Judge a bucket's lifecycle rules, as far as they concern profiles and what lies under rule-output."""
     enabled = [rule for rule in rules if rule["Status"] == "Enabled"]
     whole = [rule for rule in enabled if _is_of_the_whole_bucket(rule)]
-    faults: list[Finding] = []
+    faults: list[CheckResult] = []
     for rule in enabled:
         name = rule.get("ID", "without a name")
         days = rule.get("Expiration", {}).get("Days")

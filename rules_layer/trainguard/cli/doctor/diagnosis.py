@@ -19,7 +19,7 @@ from trainguard.cli.doctor import (
     tables,
 )
 from trainguard.cli.doctor.asking import UnansweredError, Why
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.output.aws_advice import advised
@@ -28,7 +28,7 @@ from trainguard.errors import DeploymentError, OutputMissingError, PortUnavailab
 _POLICY = "It is not checked. Ask for the policy in docs/cli.md, section Permissions."
 _GONE = "Somebody has deleted it: delete the stack and deploy it again, or make it again under its name."
 
-CHECKS: tuple[tuple[Findings, Callable[[Site], Iterator[Finding]]], ...] = (
+CHECKS: tuple[tuple[Check, Callable[[Site], Iterator[CheckResult]]], ...] = (
     (stack.CREDENTIALS, stack.check_credentials),
     (stack.STACK, stack.check_stack),
     (stack.VERSION, stack.check_version),
@@ -59,7 +59,7 @@ CHECKS: tuple[tuple[Findings, Callable[[Site], Iterator[Finding]]], ...] = (
 )
 """What is checked of a stack, in the order of an object's way through it."""
 
-JOB_CHECKS: tuple[tuple[Findings, Callable[[JobCase], Iterator[Finding]]], ...] = (
+JOB_CHECKS: tuple[tuple[Check, Callable[[JobCase], Iterator[CheckResult]]], ...] = (
     (job.TRAINING_JOB, job.check_training_job),
     (job.PROFILER, job.check_profiler),
     (job.SETTINGS, job.check_settings),
@@ -72,9 +72,9 @@ JOB_CHECKS: tuple[tuple[Findings, Callable[[JobCase], Iterator[Finding]]], ...] 
 """What is checked of one job."""
 
 
-def diagnose(site: Site, job_name: str | None) -> Iterator[Finding]:
+def diagnose(site: Site, job_name: str | None) -> Iterator[CheckResult]:
     """Yield the findings of all checks of a stack and, where one is named, of a job."""
-    checks: Sequence[tuple[Findings, Callable[[], Iterator[Finding]]]]
+    checks: Sequence[tuple[Check, Callable[[], Iterator[CheckResult]]]]
     checks = [(findings, partial(check, site)) for findings, check in CHECKS]
     if job_name is not None:
         case = JobCase(site, job_name)
@@ -83,7 +83,7 @@ def diagnose(site: Site, job_name: str | None) -> Iterator[Finding]:
         yield from _answered(findings, check)
 
 
-def _answered(findings: Findings, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _answered(findings: Check, check: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
     try:
         yield from check()
     except UnansweredError as fault:
@@ -101,7 +101,7 @@ def _answered(findings: Findings, check: Callable[[], Iterator[Finding]]) -> Ite
         yield findings.warn(f"the check itself failed ({type(fault).__name__}: {fault})", "Please report this line.")
 
 
-def _unanswered(findings: Findings, fault: UnansweredError) -> Finding:
+def _unanswered(findings: Check, fault: UnansweredError) -> CheckResult:
     if fault.why is Why.DENIED:
         return findings.warn(f"access denied to {fault.action}", _POLICY)
     if fault.why is Why.GONE:

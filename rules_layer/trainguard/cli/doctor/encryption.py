@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from trainguard.adapters.aws_errors import error_code
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.roles import PUT, USES, roles_of
 from trainguard.cli.doctor.simulation import denials
 from trainguard.cli.doctor.site import Site
@@ -20,7 +20,7 @@ from trainguard.rules.units import counted
 if TYPE_CHECKING:
     from mypy_boto3_kms.type_defs import KeyMetadataTypeDef
 
-ENCRYPTION = Findings("encryption")
+ENCRYPTION = Check("encryption")
 
 _DECRYPT, _GENERATE = "kms:Decrypt", "kms:GenerateDataKey"
 _SECTION = "docs/deployment.md, section An existing bucket"
@@ -28,7 +28,7 @@ _NEVER_CHOSEN = "ServerSideEncryptionConfigurationNotFoundError"
 """What S3 answers of an old bucket whose encryption nobody has chosen: then S3 keeps the key."""
 
 
-def check_encryption(site: Site) -> Iterator[Finding]:
+def check_encryption(site: Site) -> Iterator[CheckResult]:
     """Judge the bucket's encryption by the roles' rights; that there is no bucket was said before."""
     chosen: Mapping[str, Any] = {}
     with asking("s3:GetEncryptionConfiguration"):
@@ -48,7 +48,7 @@ def check_encryption(site: Site) -> Iterator[Finding]:
         yield ENCRYPTION.ok(f"{site.bucket} is encrypted with a key that {keeper}")
 
 
-def _check_key(site: Site, named: str) -> Iterator[Finding]:
+def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
     """Judge a bucket's key, which S3 names by its ARN, its id or an alias."""
     if ":key/" in named and _account(named) != site.deployment.account:
         yield from _judge_rights(site, named, roles_of(site))
@@ -85,7 +85,7 @@ def needed(role: str) -> tuple[str, ...]:
     return (_DECRYPT, _GENERATE) if writes else (_DECRYPT,)
 
 
-def _judge_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[Finding]:
+def _judge_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[CheckResult]:
     service = f"s3.{site.deployment.region}.amazonaws.com"
     through = {"kms:ViaService": f"{service}.cn" if site.deployment.partition == "aws-cn" else service}
     lacking: dict[str, list[str]] = {}
@@ -105,14 +105,14 @@ def _remedy(site: Site, key: str) -> str:
     return f"Deploy with -c profile_key_arn={key}: {_SECTION}."
 
 
-def judge_state(key: str, state: str) -> Iterator[Finding]:
+def judge_state(key: str, state: str) -> Iterator[CheckResult]:
     """Judge a key's state by KMS's word for it."""
     if state != "Enabled":
         found = f"{key} is {state}: no object under it can be read or written"
         yield ENCRYPTION.fail(found, "Enable it, cancel its deletion, or give the bucket another key.")
 
 
-def judge_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) -> Iterator[Finding]:
+def judge_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) -> Iterator[CheckResult]:
     """Judge whether a key's own policy leaves its use to IAM, or names the roles.
 
     Conditions and the key's grants are not read, so it warns and does not fail.
@@ -148,7 +148,7 @@ def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else (value,)
 
 
-def _of_another_account(site: Site, key: str) -> Finding:
+def _of_another_account(site: Site, key: str) -> CheckResult:
     """Return what the policy of another account's key must say, which that account alone may read."""
     return ENCRYPTION.warn(
         f"{key}, which encrypts {site.bucket}, is of account {_account(key)}: its policy cannot be read from here",

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.site import Site
 from trainguard.rules.units import counted
 
 if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import DescribeRuleResponseTypeDef, TargetOutputTypeDef
 
-RULES = Findings("EventBridge rules")
-PATTERN = Findings("event pattern")
+RULES = Check("EventBridge rules")
+PATTERN = Check("event pattern")
 
 _DEPLOY = "Deploy the stack again: `make deploy`."
 _WANTED = {"new objects": "aws.s3", "state changes of training jobs": "aws.sagemaker"}
@@ -32,9 +32,9 @@ SAMPLE_KEYS = (
 """One key of each kind that rings a doorbell."""
 
 
-def check_rules(site: Site) -> Iterator[Finding]:
+def check_rules(site: Site) -> Iterator[CheckResult]:
     """Judge every rule of the stack, and that none is missing."""
-    faults: list[Finding] = []
+    faults: list[CheckResult] = []
     for rule in site.rules:
         name = rule["Name"]
         with asking("events:ListTargetsByRule"):
@@ -46,7 +46,7 @@ def check_rules(site: Site) -> Iterator[Finding]:
 
 def judge_rule(
     rule: "DescribeRuleResponseTypeDef", targets: "Sequence[TargetOutputTypeDef]", enable: str
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Yield what is wrong with one rule; ``enable`` is the command that switches it on."""
     purpose = rule.get("Description")
     about = rule["Name"] if purpose is None else f"{rule['Name']} ({purpose})"
@@ -56,7 +56,7 @@ def judge_rule(
         yield RULES.fail(f"{about} has no target", _DEPLOY)
 
 
-def judge_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[Finding]:
+def judge_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[CheckResult]:
     """Yield a fault for each kind of event that no rule is there for."""
     sources = {source for rule in rules for source in _pattern(rule).get("source", [])}
     for what, source in _WANTED.items():
@@ -66,7 +66,7 @@ def judge_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[Find
         yield RULES.fail("there is no rule for the tick every minute", _DEPLOY)
 
 
-def check_pattern(site: Site) -> Iterator[Finding]:
+def check_pattern(site: Site) -> Iterator[CheckResult]:
     """Judge by EventBridge's own matching whether an object of a profile in the stack's bucket would ring.
 
     That another one's do not was said before.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.metrics import Metric, metric_values
 from trainguard.cli.doctor.site import Site
 from trainguard.rules.units import counted
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
         FunctionConfigurationResponseTypeDef,
     )
 
-FUNCTIONS = Findings("functions")
-CONCURRENCY = Findings("concurrency")
-DOORBELL_MAPPING = Findings("queue to function")
-TICK = Findings("tick")
+FUNCTIONS = Check("functions")
+CONCURRENCY = Check("concurrency")
+DOORBELL_MAPPING = Check("queue to function")
+TICK = Check("tick")
 
 _CONCURRENT_EXECUTIONS_QUOTA = "L-B99A9384"
 _SPARE = 10
@@ -29,7 +29,7 @@ _FEWEST_TICKS = 8
 """Of fifteen; the metric comes minutes late."""
 
 
-def check_functions(site: Site) -> Iterator[Finding]:
+def check_functions(site: Site) -> Iterator[CheckResult]:
     """Judge the state of each function and of its last update."""
     functions = site.functions
     faults = [fault for name, each in functions.items() for fault in judge_function(name, each)]
@@ -38,7 +38,7 @@ def check_functions(site: Site) -> Iterator[Finding]:
     yield from FUNCTIONS.unless(faults, f"{counted(len(functions), 'function')} active, last updates successful")
 
 
-def judge_function(name: str, configuration: "FunctionConfigurationResponseTypeDef") -> Iterator[Finding]:
+def judge_function(name: str, configuration: "FunctionConfigurationResponseTypeDef") -> Iterator[CheckResult]:
     """Yield what is wrong with a function."""
     again = "Deploy the stack again: `make deploy`."
     state = configuration.get("State", "Active")
@@ -54,7 +54,7 @@ def judge_function(name: str, configuration: "FunctionConfigurationResponseTypeD
         yield FUNCTIONS.fail(f"the last update of {name} failed: {reason}", again)
 
 
-def check_concurrency(site: Site) -> Iterator[Finding]:
+def check_concurrency(site: Site) -> Iterator[CheckResult]:
     """Judge whether the functions may run as often at once as they need."""
     faults = []
     for name, configuration in site.functions.items():
@@ -77,12 +77,12 @@ def check_concurrency(site: Site) -> Iterator[Finding]:
     yield from CONCURRENCY.unless(faults, f"no function held back, {free:,} executions at once free in the account")
 
 
-def check_doorbell_mapping(site: Site) -> Iterator[Finding]:
+def check_doorbell_mapping(site: Site) -> Iterator[CheckResult]:
     """Judge the event source mapping by which doorbells reach their function."""
     yield from judge_mappings(_mappings(site), site)
 
 
-def judge_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", site: Site) -> Iterator[Finding]:
+def judge_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", site: Site) -> Iterator[CheckResult]:
     """Judge the mappings of the doorbell queue."""
     if not mappings:
         yield DOORBELL_MAPPING.fail("no function is called for the doorbell queue", "Deploy it again: `make deploy`.")
@@ -100,7 +100,7 @@ def judge_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", sit
             yield DOORBELL_MAPPING.ok(f"enabled, batches of {mapping.get('BatchSize', 0)}, {most} at once at most")
 
 
-def check_tick(site: Site) -> Iterator[Finding]:
+def check_tick(site: Site) -> Iterator[CheckResult]:
     """Judge by the function's metrics whether the tick runs every minute.
 
     Metrics need one permission, which the queue's age needs too, and say it at once; a log group's last event time may
@@ -119,7 +119,7 @@ def check_tick(site: Site) -> Iterator[Finding]:
     yield judge_tick(counts, site.aws("logs", "tail", log, "--since", f"{_TICK_WINDOW_MIN}m"))
 
 
-def judge_tick(counts: Mapping[str, float], log: str) -> Finding:
+def judge_tick(counts: Mapping[str, float], log: str) -> CheckResult:
     """Judge the tick by its invocations and errors of the last minutes; ``log`` is the command that shows its log."""
     ran, failed = counts["Invocations"], counts["Errors"]
     found = f"ran {ran:.0f} times in the last {_TICK_WINDOW_MIN} min, {failed:.0f} with an error"

@@ -8,7 +8,7 @@ from trainguard.actions.standing import Standing
 from trainguard.actions.stop import StopDecision, decide_stop
 from trainguard.actions.stop_switch import StopSwitch
 from trainguard.cli.doctor.actions import stop_switches
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.engine.fires import iso_time
 from trainguard.engine.plan import plan_rules
@@ -22,21 +22,21 @@ from trainguard.settings.tag_names import PROFILE_TAG
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef
 
-TRAINING_JOB = Findings("training job")
-PROFILER = Findings("profiler")
-SETTINGS = Findings("settings")
-STOP = Findings("stop")
+TRAINING_JOB = Check("training job")
+PROFILER = Check("profiler")
+SETTINGS = Check("settings")
+STOP = Check("stop")
 
 _NEXT_JOB = "Tags are read once, when a job becomes known: set it right when you start the next one."
 _START_WITH = "Start the job with ProfilerConfig S3OutputPath s3://{}/…, as docs/launching.md has it."
 
 
-def check_training_job(case: JobCase) -> Iterator[Finding]:
+def check_training_job(case: JobCase) -> Iterator[CheckResult]:
     """Say what SageMaker knows of the job."""
     yield judge_description(case.job, case.description)
 
 
-def judge_description(job: str, description: TrainingJobDescription | None) -> Finding:
+def judge_description(job: str, description: TrainingJobDescription | None) -> CheckResult:
     """Judge a job's description; None is a job that SageMaker does not know."""
     if description is None:
         return TRAINING_JOB.warn(
@@ -50,13 +50,13 @@ def judge_description(job: str, description: TrainingJobDescription | None) -> F
     return TRAINING_JOB.ok(f"{status}, {instances}, {counted(len(description.tags), 'tag')}")
 
 
-def check_profiler(case: JobCase) -> Iterator[Finding]:
+def check_profiler(case: JobCase) -> Iterator[CheckResult]:
     """Judge whether the job writes its profile to our bucket."""
     if case.description is not None:
         yield judge_profiler(case.profiler, case.site.bucket, tagged=case.description.tags.get(PROFILE_TAG))
 
 
-def judge_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str, *, tagged: str | None = None) -> Finding:
+def judge_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str, *, tagged: str | None = None) -> CheckResult:
     """Judge a job's ProfilerConfig; ``tagged`` is where its tag says that its profile lies."""
     start_with = _START_WITH.format(bucket)
     if profiler.get("DisableProfiler", False) and tagged is None:
@@ -70,13 +70,13 @@ def judge_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str, *, tagg
     return PROFILER.ok(f"{uri}, " + ("the usual interval" if interval is None else f"every {interval:,} ms"))
 
 
-def check_settings(case: JobCase) -> Iterator[Finding]:
+def check_settings(case: JobCase) -> Iterator[CheckResult]:
     """Judge the rule settings in the job's tags."""
     tags = {} if case.description is None else case.description.tags
     yield from judge_settings(case.record, tags)
 
 
-def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[Finding]:
+def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[CheckResult]:
     """Judge a job's rule settings, and tags that look like ours and are not."""
     plan = plan_rules(record)
     faults = [SETTINGS.fail(f"{fault}; the rule is in ERROR", _NEXT_JOB) for fault in plan.faults.values()]
@@ -98,7 +98,7 @@ def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[Findi
         yield SETTINGS.ok(f"{counted(len(record.rules_elsewhere), 'configured rule')} not evaluated here: {named}")
 
 
-def check_stop(case: JobCase) -> Iterator[Finding]:
+def check_stop(case: JobCase) -> Iterator[CheckResult]:
     """Say whether a fire would stop the job."""
     now = case.site.now
     switches = stop_switches(case.site)
@@ -128,7 +128,7 @@ def _fire_of(record: JobRecord, now: float) -> StopCase:
     )
 
 
-def judge_stop(decision: StopDecision, switch: StopSwitch, *, opted_in: bool) -> Finding:
+def judge_stop(decision: StopDecision, switch: StopSwitch, *, opted_in: bool) -> CheckResult:
     """Judge what would become of a fire now; ``opted_in`` says that the job has the tag, whatever its value."""
     if decision.stop or decision.decision == "grace":
         return STOP.ok(f"a fire would stop the job: {decision.why}")

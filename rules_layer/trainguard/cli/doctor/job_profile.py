@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from trainguard.cli.doctor.finding import Finding, Findings, span
+from trainguard.cli.doctor.check import Check, CheckResult, span
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.engine.session import HARMLESS_COUNTERS
 from trainguard.records import JobRecord, NodeRecord, RuleRow, Status
 from trainguard.rules.units import counted
 
-OBJECTS = Findings("objects")
-NODES = Findings("nodes")
-EVALUATION = Findings("evaluation")
-RULES = Findings("rules")
+OBJECTS = Check("objects")
+NODES = Check("nodes")
+EVALUATION = Check("evaluation")
+RULES = Check("rules")
 
 MINUTE_S = 60.0
 SILENT_S = 600.0
@@ -25,12 +25,12 @@ BEHIND_S = 900.0
 _DOORBELLS = "See the lines on notifications, event pattern, queue and functions above."
 
 
-def check_objects(case: JobCase) -> Iterator[Finding]:
+def check_objects(case: JobCase) -> Iterator[CheckResult]:
     """Judge what lies in the bucket."""
     yield from judge_objects(case.profile, case.record, case.place, case.site.now)
 
 
-def judge_objects(profile: SeenProfile, record: JobRecord, place: str, now: float) -> Iterator[Finding]:
+def judge_objects(profile: SeenProfile, record: JobRecord, place: str, now: float) -> Iterator[CheckResult]:
     """Judge a profile's objects, by their keys and their times."""
     if profile.first_minute is None or profile.last_minute is None or profile.last_modified is None:
         yield from _judge_nothing(profile, record, place)
@@ -50,7 +50,7 @@ def judge_objects(profile: SeenProfile, record: JobRecord, place: str, now: floa
         yield OBJECTS.ok(f"{others}, the first {profile.foreign[0]!r}")
 
 
-def _judge_nothing(profile: SeenProfile, record: JobRecord, place: str) -> Iterator[Finding]:
+def _judge_nothing(profile: SeenProfile, record: JobRecord, place: str) -> Iterator[CheckResult]:
     if profile.foreign:
         yield OBJECTS.fail(
             f"no key below {place} is of system metrics; the first foreign one is {profile.foreign[0]!r}",
@@ -65,12 +65,12 @@ def _judge_nothing(profile: SeenProfile, record: JobRecord, place: str) -> Itera
         yield OBJECTS.warn(f"nothing lies below {place} yet", "The first objects come a minute after training begins.")
 
 
-def check_nodes(case: JobCase) -> Iterator[Finding]:
+def check_nodes(case: JobCase) -> Iterator[CheckResult]:
     """Judge whether every node writes."""
     yield from judge_nodes(case.profile.nodes, case.record.instance_count)
 
 
-def judge_nodes(nodes: frozenset[str], expected: int | None) -> Iterator[Finding]:
+def judge_nodes(nodes: frozenset[str], expected: int | None) -> Iterator[CheckResult]:
     """Judge which nodes have written; ``expected`` is how many the job has, None when nobody knows."""
     if expected is None or len(nodes) >= expected or not nodes:
         yield NODES.ok(
@@ -82,12 +82,12 @@ def judge_nodes(nodes: frozenset[str], expected: int | None) -> Iterator[Finding
     yield NODES.warn(found, "Is the node's container running? See its log stream in /aws/sagemaker/TrainingJobs.")
 
 
-def check_evaluation(case: JobCase) -> Iterator[Finding]:
+def check_evaluation(case: JobCase) -> Iterator[CheckResult]:
     """Judge how far the job is evaluated."""
     yield from judge_evaluation(case.stored, case.nodes, case.profile)
 
 
-def judge_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile: SeenProfile) -> Iterator[Finding]:
+def judge_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile: SeenProfile) -> Iterator[CheckResult]:
     """Judge the items of a job's nodes against the objects that are there."""
     system = {record.key.node: record for record in nodes if record.key.stream == "system"}
     if profile.last_minute is None:
@@ -116,7 +116,7 @@ def judge_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile
     yield from _unused(nodes)
 
 
-def _unused(nodes: Sequence[NodeRecord]) -> Iterator[Finding]:
+def _unused(nodes: Sequence[NodeRecord]) -> Iterator[CheckResult]:
     tally: Counter[str] = Counter()
     for record in nodes:
         tally.update({name: amount for name, amount in record.counters.items() if name not in HARMLESS_COUNTERS})
@@ -125,12 +125,12 @@ def _unused(nodes: Sequence[NodeRecord]) -> Iterator[Finding]:
         yield EVALUATION.warn(f"not used: {named}", "`trainguard report` says of which node, and what was wrong.")
 
 
-def check_rows(case: JobCase) -> Iterator[Finding]:
+def check_rows(case: JobCase) -> Iterator[CheckResult]:
     """Judge the rules' rows."""
     yield from judge_rows(case.rows)
 
 
-def judge_rows(rows: Sequence[RuleRow]) -> Iterator[Finding]:
+def judge_rows(rows: Sequence[RuleRow]) -> Iterator[CheckResult]:
     """Judge the rules' rows of a job: a rule in ERROR gives no verdict."""
     faults = [
         RULES.fail(f"{row.rule} is in ERROR: {row.reason}", "Its setting is at fault, or the rule raised: report that.")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings, span
+from trainguard.cli.doctor.check import Check, CheckResult, span
 from trainguard.cli.doctor.site import Site
 from trainguard.rules.units import counted
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudwatch.type_defs import MetricAlarmTypeDef
     from mypy_boto3_stepfunctions.type_defs import ExecutionListItemTypeDef
 
-ALARMS = Findings("alarms")
-MACHINES = Findings("state machines")
-EXECUTIONS = Findings("executions")
+ALARMS = Check("alarms")
+MACHINES = Check("state machines")
+EXECUTIONS = Check("executions")
 
 _DAY_S = 86_400.0
 _ALARMS_A_CALL = 100
@@ -24,7 +24,7 @@ _LOOKED_AT = 50
 _BAD_ENDS: tuple[Literal["FAILED", "TIMED_OUT", "ABORTED"], ...] = ("FAILED", "TIMED_OUT", "ABORTED")
 
 
-def check_alarms(site: Site) -> Iterator[Finding]:
+def check_alarms(site: Site) -> Iterator[CheckResult]:
     """Judge the stack's own alarms."""
     names = site.names("AWS::CloudWatch::Alarm")
     alarms: list[MetricAlarmTypeDef] = []
@@ -37,9 +37,9 @@ def check_alarms(site: Site) -> Iterator[Finding]:
     yield from judge_alarms(names, alarms, site)
 
 
-def judge_alarms(names: Sequence[str], alarms: "Sequence[MetricAlarmTypeDef]", site: Site) -> Iterator[Finding]:
+def judge_alarms(names: Sequence[str], alarms: "Sequence[MetricAlarmTypeDef]", site: Site) -> Iterator[CheckResult]:
     """Judge alarms as they are now; ``names`` are those that the stack has made."""
-    faults: list[Finding] = []
+    faults: list[CheckResult] = []
     for alarm in alarms:
         name = alarm.get("AlarmName", "")
         if alarm.get("StateValue") == "ALARM":
@@ -56,7 +56,7 @@ def judge_alarms(names: Sequence[str], alarms: "Sequence[MetricAlarmTypeDef]", s
     yield from ALARMS.unless(faults, f"{counted(len(alarms), 'alarm')}, none of them ringing")
 
 
-def check_machines(site: Site) -> Iterator[Finding]:
+def check_machines(site: Site) -> Iterator[CheckResult]:
     """Judge whether the state machines can be started."""
     machines = site.names("AWS::StepFunctions::StateMachine")
     faults = []
@@ -71,9 +71,9 @@ def check_machines(site: Site) -> Iterator[Finding]:
     yield from MACHINES.unless(faults, f"{counted(len(machines), 'state machine')} active")
 
 
-def check_executions(site: Site) -> Iterator[Finding]:
+def check_executions(site: Site) -> Iterator[CheckResult]:
     """Judge how the executions of the last day ended."""
-    faults: list[Finding] = []
+    faults: list[CheckResult] = []
     for machine in site.names("AWS::StepFunctions::StateMachine"):
         for end in _BAD_ENDS:
             with asking("states:ListExecutions"):
@@ -86,7 +86,7 @@ def check_executions(site: Site) -> Iterator[Finding]:
 
 def judge_executions(
     machine: str, end: str, executions: "Sequence[ExecutionListItemTypeDef]", site: Site
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Judge a machine's executions that ended badly, newest first."""
     recent = [each for each in executions if site.now - _ended(each) <= _DAY_S]
     if recent:

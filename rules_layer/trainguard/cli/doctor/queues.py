@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings, span
+from trainguard.cli.doctor.check import Check, CheckResult, span
 from trainguard.cli.doctor.metrics import Metric, metric_values
 from trainguard.cli.doctor.site import Site
 from trainguard.rules.units import counted
 
-DOORBELLS = Findings("doorbell queue")
-DELAY = Findings("doorbell age")
-DEAD_LETTERS = Findings("dead letters")
+DOORBELLS = Check("doorbell queue")
+DELAY = Check("doorbell age")
+DEAD_LETTERS = Check("dead letters")
 
 AGE_LIMIT_S = 900.0
 """As the alarm DoorbellsWaitTooLong has it."""
@@ -18,14 +18,14 @@ AGE_LIMIT_S = 900.0
 _AGE_WINDOW_MIN = 10
 
 
-def check_doorbells(site: Site) -> Iterator[Finding]:
+def check_doorbells(site: Site) -> Iterator[CheckResult]:
     """Say how many doorbells wait."""
     counts = _depth(site, site.deployment.output("DoorbellQueueUrl"))
     hidden = counts["ApproximateNumberOfMessagesNotVisible"]
     yield DOORBELLS.ok(f"{counts['ApproximateNumberOfMessages']:,} waiting, {hidden:,} being evaluated")
 
 
-def check_delay(site: Site) -> Iterator[Finding]:
+def check_delay(site: Site) -> Iterator[CheckResult]:
     """Judge how long the oldest doorbell waits."""
     queue = site.deployment.output("DoorbellQueueUrl").rpartition("/")[2]
     metric = Metric("AWS/SQS", "ApproximateAgeOfOldestMessage", {"QueueName": queue}, "Maximum")
@@ -33,7 +33,7 @@ def check_delay(site: Site) -> Iterator[Finding]:
     yield judge_delay(ages[0] if ages else None)
 
 
-def judge_delay(age_s: float | None) -> Finding:
+def judge_delay(age_s: float | None) -> CheckResult:
     """Judge the age of the oldest doorbell, in seconds; None is a queue of which CloudWatch has measured nothing."""
     if age_s is None:
         return DELAY.ok(f"CloudWatch has no age of the last {_AGE_WINDOW_MIN} min: the queue has long been empty")
@@ -44,14 +44,14 @@ def judge_delay(age_s: float | None) -> Finding:
     return DELAY.ok(found)
 
 
-def check_dead_letters(site: Site) -> Iterator[Finding]:
+def check_dead_letters(site: Site) -> Iterator[CheckResult]:
     """Judge the queues of what could not be handled."""
     outputs = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
     faults = [fault for output in outputs for fault in _judge_dead_letters(site, output)]
     yield from DEAD_LETTERS.unless(faults, "none, of doorbells and of events")
 
 
-def _judge_dead_letters(site: Site, output: str) -> Iterator[Finding]:
+def _judge_dead_letters(site: Site, output: str) -> Iterator[CheckResult]:
     url = site.deployment.output(output)
     waiting = sum(_depth(site, url).values())
     if waiting == 0:

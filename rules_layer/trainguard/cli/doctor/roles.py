@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.simulation import denials
 from trainguard.cli.doctor.site import Site
 from trainguard.rules.units import counted
 
-ROLES = Findings("roles")
+ROLES = Check("roles")
 
 REPORT_MACHINE = "the report state machine"
 GET, PUT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"
@@ -71,12 +71,12 @@ def roles_of(site: Site) -> Mapping[str, str]:
     return roles
 
 
-def check_roles(site: Site) -> Iterator[Finding]:
+def check_roles(site: Site) -> Iterator[CheckResult]:
     """Judge whether the roles may do in the stack's bucket what they are for; another bucket is not theirs."""
     if site.bucket != site.own_bucket:
         return
     bucket_arn = f"arn:{site.deployment.partition}:s3:::{site.bucket}"
-    faults: list[Finding] = []
+    faults: list[CheckResult] = []
     roles = roles_of(site)
     for name, role in roles.items():
         for use in USES[name]:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment
 from trainguard.cli.version import own_version
 
-CREDENTIALS = Findings("credentials")
-STACK = Findings("stack")
-VERSION = Findings("version")
+CREDENTIALS = Check("credentials")
+STACK = Check("stack")
+VERSION = Check("version")
 
 EXPECTED_OUTPUTS = (
     "ProfilerOutputUri",
@@ -33,20 +33,20 @@ _VERSION_OUTPUT = "Version"
 _DEPLOY = "Deploy it again from the checkout of its version: `make deploy`."
 
 
-def check_credentials(site: Site) -> Iterator[Finding]:
+def check_credentials(site: Site) -> Iterator[CheckResult]:
     """Say who asks, and where."""
     with asking("sts:GetCallerIdentity"):
         identity = site.clients.sts.get_caller_identity()
     yield CREDENTIALS.ok(f"{identity['Arn']} in account {identity['Account']}, Region {site.deployment.region}")
 
 
-def check_stack(site: Site) -> Iterator[Finding]:
+def check_stack(site: Site) -> Iterator[CheckResult]:
     """Judge the stack's state, and whether it has what the commands need."""
     events = site.aws("cloudformation", "describe-stack-events", "--stack-name", site.deployment.stack)
     yield from judge_stack(site.deployment, events)
 
 
-def judge_stack(deployment: Deployment, events: str) -> Iterator[Finding]:
+def judge_stack(deployment: Deployment, events: str) -> Iterator[CheckResult]:
     """Judge a stack by its state and outputs; ``events`` is the command that shows what happened to it."""
     missing = [name for name in EXPECTED_OUTPUTS if name not in deployment.outputs]
     if missing:
@@ -63,12 +63,12 @@ def judge_stack(deployment: Deployment, events: str) -> Iterator[Finding]:
         yield STACK.ok(f"{is_now}, {len(deployment.outputs)} outputs")
 
 
-def check_version(site: Site) -> Iterator[Finding]:
+def check_version(site: Site) -> Iterator[CheckResult]:
     """Compare the version of this command line with the stack's, where the stack says it."""
     yield judge_version(own_version(), site.deployment.outputs.get(_VERSION_OUTPUT))
 
 
-def judge_version(own: str | None, deployed: str | None) -> Finding:
+def judge_version(own: str | None, deployed: str | None) -> CheckResult:
     """Judge the two versions; None is a checkout that is not installed, and a stack that does not say its own."""
     if own is None or deployed is None:
         said = [f"the command line is {own or 'not installed'}", f"the stack is {deployed or 'silent on its version'}"]

@@ -4,24 +4,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainguard.cli.doctor.asking import asking
-from trainguard.cli.doctor.finding import Finding, Findings
+from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.site import Site
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
-TABLES = Findings("tables")
-EXPIRY = Findings("expiry")
-BACKUPS = Findings("backups")
+TABLES = Check("tables")
+EXPIRY = Check("expiry")
+BACKUPS = Check("backups")
 
 _OUTPUTS = ("JobsTable", "NodeStateTable", "RuleStateTable")
 _EXPIRES_AT = "ExpiresAt"
 _WORKING = frozenset({"ACTIVE", "UPDATING"})
 
 
-def check_tables(site: Site) -> Iterator[Finding]:
+def check_tables(site: Site) -> Iterator[CheckResult]:
     """Judge the state of the tables and their indices."""
-    faults: list[Finding] = []
+    faults: list[CheckResult] = []
     sizes = []
     for output in _OUTPUTS:
         with asking("dynamodb:DescribeTable"):
@@ -31,7 +31,7 @@ def check_tables(site: Site) -> Iterator[Finding]:
     yield from TABLES.unless(faults, f"3 tables active; items, as of the last hours: {', '.join(sizes)}")
 
 
-def judge_table(table: "TableDescriptionTypeDef") -> Iterator[Finding]:
+def judge_table(table: "TableDescriptionTypeDef") -> Iterator[CheckResult]:
     """Yield what is wrong with a table's state."""
     name = table.get("TableName", "")
     if (state := table.get("TableStatus", "unknown")) not in _WORKING:
@@ -42,7 +42,7 @@ def judge_table(table: "TableDescriptionTypeDef") -> Iterator[Finding]:
             yield TABLES.fail(found, "Wait until it is made; see the console of DynamoDB, under Tables, Indexes.")
 
 
-def check_expiry(site: Site) -> Iterator[Finding]:
+def check_expiry(site: Site) -> Iterator[CheckResult]:
     """Judge whether items of jobs that ended expire."""
     faults = []
     for table in (site.deployment.output(output) for output in _OUTPUTS):
@@ -58,7 +58,7 @@ def check_expiry(site: Site) -> Iterator[Finding]:
     yield from EXPIRY.unless(faults, f"time to live is on for 3 tables, by {_EXPIRES_AT}")
 
 
-def check_backups(site: Site) -> Iterator[Finding]:
+def check_backups(site: Site) -> Iterator[CheckResult]:
     """Judge whether the tables can be restored to a point in time."""
     faults = []
     for table in (site.deployment.output(output) for output in _OUTPUTS):

@@ -13,7 +13,7 @@ from trainguard.cli.doctor.diagnosis import CHECKS, JOB_CHECKS
 from trainguard.cli.main import app
 
 JOB = "resnet50"
-JOB_ONLY = {finding.check for finding, _ in JOB_CHECKS}
+JOB_ONLY = {named.name for named, _ in JOB_CHECKS}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_given_a_stack_in_good_health_when_examined_then_the_exit_code_is_0_and_
     result = doctor()
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert [line.split("\t")[:2] for line in lines[:-1]] == [["OK", named.check] for named, _ in CHECKS]
+    assert [line.split("\t")[:2] for line in lines[:-1]] == [["OK", named.name] for named, _ in CHECKS]
     assert lines[-1] == f"{len(CHECKS)} OK, 0 WARN, 0 FAIL"
 
 
@@ -186,7 +186,7 @@ def test_given_a_question_that_may_not_be_asked_when_examined_then_it_names_the_
     assert told
     assert {each["level"] for each in told} == {"WARN"}
     assert all("docs/cli.md" in each["advice"] for each in told)
-    assert {each["check"] for each in found["findings"]} == {named.check for named, _ in CHECKS}
+    assert {each["check"] for each in found["findings"]} == {named.name for named, _ in CHECKS}
     assert found["counts"]["FAIL"] == 0
 
 
@@ -199,7 +199,7 @@ def test_given_a_question_that_is_throttled_when_examined_then_it_says_so_and_go
     told = [each for each in found["findings"] if "ThrottlingException" in each["found"]]
     assert told
     assert all(action in each["found"] and each["level"] == "WARN" for each in told)
-    assert {each["check"] for each in found["findings"]} == {named.check for named, _ in CHECKS}
+    assert {each["check"] for each in found["findings"]} == {named.name for named, _ in CHECKS}
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_given_an_answer_of_another_shape_when_examined_then_that_check_says_so_
     (told,) = [each for each in findings if each["level"] != "OK"]
     assert (told["check"], told["level"]) == ("stop switch", "WARN")
     assert told["found"] == "the check itself failed (KeyError: 'Parameter')"
-    assert {each["check"] for each in findings} == {named.check for named, _ in CHECKS}
+    assert {each["check"] for each in findings} == {named.name for named, _ in CHECKS}
 
 
 @pytest.mark.parametrize(("operation", "check"), [("HeadBucket", "bucket"), ("HeadObject", "permissions")])

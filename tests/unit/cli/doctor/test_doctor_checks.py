@@ -21,8 +21,8 @@ from tests.unit.cli.doctor_account import (
     outputs,
 )
 from trainguard.cli.doctor import stack
+from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
-from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import find_deployment
 
@@ -37,19 +37,19 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     return account
 
 
-def examined(bucket: str | None = None, profile: str | None = None) -> list[Finding]:
+def examined(bucket: str | None = None, profile: str | None = None) -> list[CheckResult]:
     deployment, clients = find_deployment(STACK, REGION, None)
     return list(diagnose(Site(deployment, clients, now=NOW, bucket=bucket, profile=profile), None))
 
 
-def of_check(findings: list[Finding], check: str) -> list[Finding]:
+def of_check(findings: list[CheckResult], check: str) -> list[CheckResult]:
     return [finding for finding in findings if finding.check == check]
 
 
 def test_given_a_stack_in_good_health_when_examined_then_every_check_says_so_once(account: Account) -> None:
     findings = examined()
     assert [finding.found for finding in findings if finding.level is not Level.OK] == []
-    assert [finding.check for finding in findings] == [named.check for named, _ in CHECKS]
+    assert [finding.check for finding in findings] == [named.name for named, _ in CHECKS]
     assert all(finding.advice is None and finding.command is None for finding in findings)
 
 
@@ -294,7 +294,7 @@ def test_given_no_bucket_when_examined_then_it_fails_and_the_other_checks_go_on(
     findings = examined()
     (finding,) = of_check(findings, "bucket")
     assert (finding.level, finding.found) == (Level.FAIL, f"{doctor_account.BUCKET} does not exist")
-    assert {finding.check for finding in findings} == {named.check for named, _ in CHECKS}
+    assert {finding.check for finding in findings} == {named.name for named, _ in CHECKS}
 
 
 def test_given_another_bucket_when_examined_then_it_says_that_the_stack_does_not_listen_to_it(account: Account) -> None:

@@ -16,8 +16,8 @@ from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clien
 from trainguard.actions.stop import StopDecision
 from trainguard.actions.stop_switch import StopSwitch
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
+from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
-from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.job import judge_profiler, judge_settings, judge_stop
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.cli.doctor.job_profile import judge_evaluation, judge_nodes, judge_objects, judge_rows
@@ -57,7 +57,7 @@ def row(rule: str, status: Status, reason: str = "it is so") -> RuleRow:
     return RuleRow(job=JOB, rule=rule, node=None, status=status, reason=reason)
 
 
-def levels(findings: Iterator[Finding]) -> list[Level]:
+def levels(findings: Iterator[CheckResult]) -> list[Level]:
     return [finding.level for finding in findings]
 
 
@@ -251,7 +251,7 @@ def world() -> Iterator[MotoUnderTest]:
         yield MotoUnderTest(clients)
 
 
-def examined(now: float = NOW) -> dict[str, list[Finding]]:
+def examined(now: float = NOW) -> dict[str, list[CheckResult]]:
     outputs = {
         "ProfilerOutputUri": f"s3://{BUCKET}/",
         "JobsTable": JOBS,
@@ -266,7 +266,7 @@ def examined(now: float = NOW) -> dict[str, list[Finding]]:
         stack="TrainGuard", status="CREATE_COMPLETE", region=REGION, partition="aws", account="1", outputs=outputs
     )
     case = JobCase(Site(deployment, offline_clients(), now=now), JOB)
-    return {findings.check: list(check(case)) for findings, check in JOB_CHECKS}
+    return {named.name: list(check(case)) for named, check in JOB_CHECKS}
 
 
 def put(key: str, at: float) -> None:

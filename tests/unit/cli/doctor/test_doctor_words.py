@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainguard.cli.doctor.finding import span
+from trainguard.cli.doctor.check import span
 from trainguard.rules.units import counted
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import diagnose
-from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.doctor.stack import CREDENTIALS, STACK
 from trainguard.cli.output.blocks import Block, Cell, Item, Line
@@ -52,9 +52,11 @@ def doctor_command(request: DoctorRequest, *, now: Callable[[], float] = time.ti
     return FAILED if any(finding.level is Level.FAIL for finding in found) else RAN
 
 
-def _print(request: DoctorRequest, findings: Iterable[Finding], deployment: Deployment | None) -> Sequence[Finding]:
+def _print(
+    request: DoctorRequest, findings: Iterable[CheckResult], deployment: Deployment | None
+) -> Sequence[CheckResult]:
     """Print findings, for people each when it is found; return them."""
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     if request.as_json:
         found += findings
         print_json(_document(request, found, deployment))
@@ -63,7 +65,7 @@ def _print(request: DoctorRequest, findings: Iterable[Finding], deployment: Depl
     return found
 
 
-def _blocks(findings: Iterable[Finding], found: list[Finding]) -> Iterator[Block]:
+def _blocks(findings: Iterable[CheckResult], found: list[CheckResult]) -> Iterator[Block]:
     """Yield each finding as it comes, which is then added to ``found``, and how many there are of each level."""
     for finding in findings:
         found.append(finding)
@@ -74,7 +76,7 @@ def _blocks(findings: Iterable[Finding], found: list[Finding]) -> Iterator[Block
     yield Line(", ".join(f"{levels[level]} {level}" for level in Level), whole=True)
 
 
-def _unfound(fault: TrainGuardError) -> Finding:
+def _unfound(fault: TrainGuardError) -> CheckResult:
     """Return the one finding where there is no stack to examine."""
     findings = CREDENTIALS if isinstance(fault, CredentialsError | RegionError) else STACK
     if isinstance(fault, DeploymentError):
@@ -82,7 +84,7 @@ def _unfound(fault: TrainGuardError) -> Finding:
     return findings.fail(str(fault), "Try again.")
 
 
-def _document(request: DoctorRequest, found: Sequence[Finding], deployment: Deployment | None) -> dict[str, object]:
+def _document(request: DoctorRequest, found: Sequence[CheckResult], deployment: Deployment | None) -> dict[str, object]:
     levels = Counter(finding.level for finding in found)
     return {
         "schema_version": SCHEMA_VERSION,

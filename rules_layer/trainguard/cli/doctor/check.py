@@ -14,13 +14,13 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One line of the diagnosis.
+class CheckResult:
+    """What a check found: one line of the diagnosis.
 
     Attributes
     ----------
     check : str
-        The check that found it, in a word or two.
+        The name of the check that found it.
     level : Level
     found : str
         What is, with numbers.
@@ -38,24 +38,24 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """Makes the findings of one check."""
+class Check:
+    """A check by its name, in a word or two; it makes its results."""
 
-    check: str
+    name: str
 
-    def ok(self, found: str) -> Finding:
+    def ok(self, found: str) -> CheckResult:
         """Return that all is well."""
-        return Finding(check=self.check, level=Level.OK, found=found)
+        return CheckResult(check=self.name, level=Level.OK, found=found)
 
-    def warn(self, found: str, advice: str, command: str | None = None) -> Finding:
+    def warn(self, found: str, advice: str, command: str | None = None) -> CheckResult:
         """Return what may do harm, or could not be looked at."""
-        return Finding(check=self.check, level=Level.WARN, found=found, advice=advice, command=command)
+        return CheckResult(check=self.name, level=Level.WARN, found=found, advice=advice, command=command)
 
-    def fail(self, found: str, advice: str, command: str | None = None) -> Finding:
+    def fail(self, found: str, advice: str, command: str | None = None) -> CheckResult:
         """Return what keeps TrainGuard from working."""
-        return Finding(check=self.check, level=Level.FAIL, found=found, advice=advice, command=command)
+        return CheckResult(check=self.name, level=Level.FAIL, found=found, advice=advice, command=command)
 
-    def unless(self, faults: Sequence[Finding], found: str) -> Iterator[Finding]:
+    def unless(self, faults: Sequence[CheckResult], found: str) -> Iterator[CheckResult]:
         """Yield the faults; where there is none, that all is well."""
         yield from faults or (self.ok(found),)
 

@@ -11,12 +11,12 @@ from tests.infra.test_permissions import BUCKET as BUCKET_ARN
 from tests.infra.test_permissions import EXPECTED
 from tests.unit.cli import doctor_account
 from tests.unit.cli.doctor_account import ACCOUNT, BUCKET, KEY, NOW, REGION, STACK, Account, Given, always, encrypted
-from trainguard.cli.deployment import Deployment, find_deployment
+from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.encryption import judge_policy, needed
-from trainguard.cli.doctor.finding import Finding, Level
 from trainguard.cli.doctor.roles import LIST, REPORT_MACHINE, USES
 from trainguard.cli.doctor.site import Site
+from trainguard.cli.services.deployment import Deployment, find_deployment
 
 SIMULATE = ("iam", "SimulatePrincipalPolicy")
 RESOURCES = ("cloudformation", "ListStackResources")
@@ -29,11 +29,11 @@ ROOT = f"arn:aws:iam::{ACCOUNT}:root"
 def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     account = Account()
     doctor_account.install(account)
-    monkeypatch.setattr("trainguard.cli.deployment.Session", lambda **_: doctor_account.session())
+    monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())
     return account
 
 
-def of_check(check: str, bucket: str | None = None) -> list[Finding]:
+def of_check(check: str, bucket: str | None = None) -> list[CheckResult]:
     deployment, clients = find_deployment(STACK, REGION, None)
     found = diagnose(Site(deployment, clients, now=NOW, bucket=bucket), None)
     return [finding for finding in found if finding.check == check]
