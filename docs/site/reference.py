@@ -45,17 +45,18 @@ def _sections(group: TyperGroup, above: typer.Context) -> Iterator[str]:
 
 
 def _section(title: str, command: TyperCommand | TyperGroup, context: typer.Context) -> str:
-    # Braces stand around arguments that are required; so do none around those that are not.
-    usage = [piece.strip("{}") for piece in command.collect_usage_pieces(context)]
+    # Brackets stand around what may be left out; braces around the rest would say nothing more.
+    usage = [piece.replace("{", "").replace("}", "") for piece in command.collect_usage_pieces(context)]
     lines = [f"## {title}", "", _plain(command.help or ""), ""]
     lines += ["```text", " ".join([context.command_path, *usage]), "```", ""]
+    listed = []
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if record is not None and (parameter.name != "help" or context.parent is None):
             name, meaning = record
             shown = parameter.metavar or name if parameter.param_type_name == "argument" else name
-            lines.append(f"- `{shown}`: {_plain(' '.join(meaning.split()))}")
-    lines.append("")
+            listed.append(f"- `{shown}`: {_plain(' '.join(meaning.split()))}")
+    lines += [*listed, ""] if listed else []
     heading, *examples = (command.epilog or "").split("\n")
     if examples and not isinstance(command, TyperGroup):
         lines += [heading, "", "```console", *(f"$ {each.strip()}" for each in examples), "```", ""]

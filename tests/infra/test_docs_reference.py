@@ -29,6 +29,8 @@ def test_given_a_command_when_the_page_is_read_then_each_of_its_options_and_exam
     words = {word for parameter in LEAVES[name].params for word in parameter.opts if word.startswith("--")}
     assert sorted(each.split()[0] for each in listed if each.startswith("--")) == sorted(words - {"--help"})
     assert re.findall(r"^\$ (.*)$", section(name), re.MULTILINE) == examples(LEAVES[name])
+    (usage,) = re.findall(r"^trainguard .*$", section(name), re.MULTILINE)
+    assert re.fullmatch(rf"trainguard {name} \[OPTIONS\]( [A-Z|]+(\.\.\.)?| \[[A-Z]+\])*", usage)
 
 
 def test_given_another_terminal_and_environment_when_written_then_the_page_is_the_same() -> None:

@@ -80,7 +80,7 @@ def validate(
     given: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE|TAG...",
+            metavar="FILE|TAG",
             help="A JSON file (settings, tags, or a CreateTrainingJob request), or trainguard:NAME=VALUE.",
             show_default=False,
         ),
