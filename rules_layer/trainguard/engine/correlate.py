@@ -7,28 +7,30 @@ its judged snapshots were. Times are shares of the time that the node's processe
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.slots import Verdict
 from trainguard.engine.streams import JobStreams
 from trainguard.errors import RuleFailedError
 from trainguard.records import Status
-from trainguard.rules.bottlenecks import BottleneckState, MinuteCount
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
+from trainguard.rules.bottleneck_counts import BottleneckState, MinuteCount
+from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
+from trainguard.rules.bottlenecks import BottleneckRule
 from trainguard.rules.framework_classes import CLASS_LABELS
 from trainguard.rules.framework_minutes import MINUTE_US, MinuteProfile
-from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics, OverallFrameworkMetricsState
 from trainguard.rules.time_table import OTHER
 from trainguard.rules.units import show_percent
 
-BOTTLENECK_RULES = (CPUBottleneck.name, IOBottleneck.name)
 BOTTLENECKED_SHARE = 0.5
 NAMED_FROM_PERCENT = 10.0
 """A phase is named in the advice when its share of the time grows by so many points."""
 
 REPORTED_PHASES = 16
+Row = TypeVar("Row", ComparedClass, ComparedPhase)
 NodeVerdicts = Mapping[str, dict[str, Verdict]]
 
 
@@ -36,7 +38,7 @@ def add_framework(verdicts: NodeVerdicts, plan: RulePlan, streams: JobStreams) -
     """Add what the framework did to the details of the bottleneck rules' verdicts, by rule and node."""
     if OverallFrameworkMetrics.name not in plan.node_rules:
         return
-    for rule in BOTTLENECK_RULES:
+    for rule in [each.name for each in plan.system if isinstance(each, BottleneckRule)]:
         nodes = verdicts.get(rule, {})
         for node, verdict in nodes.items():
             counts, profiles = _bottleneck_minutes(rule, node, streams), _framework_minutes(node, streams)
@@ -45,7 +47,7 @@ def add_framework(verdicts: NodeVerdicts, plan: RulePlan, streams: JobStreams) -
                 nodes[node] = _with_framework(verdict, compared)
 
 
-def compare_minutes(counts: Sequence[MinuteCount], profiles: Sequence[MinuteProfile]) -> dict[str, Any] | None:
+def compare_minutes(counts: Sequence[MinuteCount], profiles: Sequence[MinuteProfile]) -> ComparedMinutes | None:
     """Return shares of time by class and phase, percent, in minutes with and without bottlenecks.
 
     None when no minute is known to both. A side without minutes has None for its shares.
@@ -60,12 +62,12 @@ def compare_minutes(counts: Sequence[MinuteCount], profiles: Sequence[MinuteProf
         for side in (True, False)
     ]
     classes, phases = [_class_shares(side) for side in sides], [_phase_shares(side) for side in sides]
-    return {
-        "minutes_with_bottlenecks": len(sides[0]),
-        "minutes_without": len(sides[1]),
-        "classes": _rows("class", *classes),
-        "phases": _rows("phase", *phases)[:REPORTED_PHASES],
-    }
+    return ComparedMinutes(
+        minutes_with_bottlenecks=len(sides[0]),
+        minutes_without=len(sides[1]),
+        classes=_rows(ComparedClass, *classes),
+        phases=_rows(ComparedPhase, *phases)[:REPORTED_PHASES],
+    )
 
 
 def _bottleneck_minutes(rule: str, node: str, streams: JobStreams) -> Sequence[MinuteCount]:
@@ -105,37 +107,39 @@ def _shares(times_us: Mapping[str, int], profiles: Sequence[MinuteProfile]) -> d
     return {name: 100.0 * time_us / available_us for name, time_us in times_us.items() if time_us}
 
 
-def _rows(what: str, hit: dict[str, float] | None, clean: dict[str, float] | None) -> list[dict[str, Any]]:
+def _rows(kind: type[Row], hit: dict[str, float] | None, clean: dict[str, float] | None) -> list[Row]:
     """List the names, the one whose share differs most first."""
     rows = []
     for name in sorted({*(hit or {}), *(clean or {})}):
         shares = [None if side is None else side.get(name, 0.0) for side in (hit, clean)]
-        rows.append({what: name, "with_bottlenecks_percent": shares[0], "without_percent": shares[1]})
+        rows.append(kind(name, *shares))
     return sorted(rows, key=_difference, reverse=True)
 
 
-def _difference(row: Mapping[str, Any]) -> float:
-    return abs(float(row["with_bottlenecks_percent"] or 0.0) - float(row["without_percent"] or 0.0))
+def _difference(row: ComparedClass | ComparedPhase) -> float:
+    return abs((row.with_bottlenecks_percent or 0.0) - (row.without_percent or 0.0))
 
 
-def _with_framework(verdict: Verdict, compared: dict[str, Any]) -> Verdict:
+def _with_framework(verdict: Verdict, compared: ComparedMinutes) -> Verdict:
     judgement = verdict.judgement
+    if not isinstance(judgement.details, BottleneckDetails):
+        return verdict
     advice = judgement.advice
     if judgement.status is Status.FIRED and (grown := _most_grown(compared)):
         advice = f"{advice} {grown}" if advice else grown
-    details = {**judgement.plain_details, "framework": compared}
+    details = msgspec.structs.replace(judgement.details, framework=compared)
     return replace(verdict, judgement=replace(judgement, details=details, advice=advice))
 
 
-def _most_grown(compared: Mapping[str, Any]) -> str | None:
+def _most_grown(compared: ComparedMinutes) -> str | None:
     """Name the phase that takes more of the time in minutes with bottlenecks; None when there is no clear one."""
-    if not (compared["minutes_with_bottlenecks"] and compared["minutes_without"]):
+    if not (compared.minutes_with_bottlenecks and compared.minutes_without):
         return None
-    for row in compared["phases"]:
-        hit, clean = row["with_bottlenecks_percent"], row["without_percent"]
-        if row["phase"] != OTHER and hit >= clean + NAMED_FROM_PERCENT:
+    for row in compared.phases:
+        hit, clean = row.with_bottlenecks_percent or 0.0, row.without_percent or 0.0
+        if row.name != OTHER and hit >= clean + NAMED_FROM_PERCENT:
             return (
-                f"{row['phase']} takes {show_percent(hit)} of the processes' time in minutes with bottlenecks and "
+                f"{row.name} takes {show_percent(hit)} of the processes' time in minutes with bottlenecks and "
                 f"{show_percent(clean)} in those without."
             )
     return None

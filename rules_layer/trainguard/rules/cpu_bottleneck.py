@@ -5,6 +5,7 @@ Source: AWS documentation of CPUBottleneck. How points are counted and judged is
 
 from typing import ClassVar
 
+from trainguard.rules.bottleneck_output import BottleneckDetails
 from trainguard.rules.bottlenecks import (
     BOTTLENECK_HELP,
     BOTTLENECKED_SHARE,
@@ -47,6 +48,7 @@ SPEC = RuleSpec(
     explains=EXPLAINED,
     seen_with=(LOW_GPUS,),
     clause="the CPU cores could not keep up with the GPUs",
+    details=BottleneckDetails,
     section=SECTION,
 )
 

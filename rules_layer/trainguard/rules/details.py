@@ -42,9 +42,9 @@ class SeriesDetails(Details, frozen=True, omit_defaults=True):
     @classmethod
     def read(cls: type[D], held: Mapping[str, Any]) -> D:
         """Return details that were plain; raises msgspec.ValidationError when they are of another shape."""
-        others = {name: held[name] for name in cls.__struct_fields__ if name in held}
-        series = {name: each for name, each in held.items() if name not in others}
-        return msgspec.json.decode(msgspec.json.encode({"series": series, **others}), type=cls, strict=False)
+        named = msgspec.convert(held, dict[str, Any])
+        others = {name: named.pop(name) for name in cls.__struct_fields__ if name in named}
+        return msgspec.json.decode(msgspec.json.encode({**others, "series": named}), type=cls, strict=False)
 
 
 class Durations(msgspec.Struct, frozen=True):

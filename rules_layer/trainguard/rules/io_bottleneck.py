@@ -5,6 +5,7 @@ Source: AWS documentation of IOBottleneck. How points are counted and judged is 
 
 from typing import ClassVar
 
+from trainguard.rules.bottleneck_output import BottleneckDetails
 from trainguard.rules.bottlenecks import (
     BOTTLENECK_HELP,
     BOTTLENECKED_SHARE,
@@ -50,6 +51,7 @@ SPEC = RuleSpec(
     explains=EXPLAINED,
     seen_with=(LOW_GPUS,),
     clause="the GPUs waited for storage or other I/O",
+    details=BottleneckDetails,
     section=SECTION,
 )
 

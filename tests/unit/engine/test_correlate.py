@@ -12,7 +12,8 @@ from trainguard.engine.slots import RuleSlot, Verdict
 from trainguard.engine.streams import JobState, JobStreams
 from trainguard.engine.system_stream import SystemState, SystemStream
 from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, Status
-from trainguard.rules.bottlenecks import BottleneckState, MinuteCount, Tally
+from trainguard.rules.bottleneck_counts import BottleneckState, MinuteCount, Tally
+from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedPhase
 from trainguard.rules.framework_minutes import MinuteProfile
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.time_table import TimeTable
@@ -41,20 +42,16 @@ def test_given_minutes_of_both_kinds_when_compared_then_shares_are_of_the_proces
     )
 
     assert compared is not None
-    assert (compared["minutes_with_bottlenecks"], compared["minutes_without"]) == (2, 2)
-    assert compared["phases"] == [
-        {"phase": "DataLoaderIter", "with_bottlenecks_percent": 75.0, "without_percent": pytest.approx(100 / 12)}
-    ]
-    assert compared["classes"][0]["class"] == "general"
+    assert (compared.minutes_with_bottlenecks, compared.minutes_without) == (2, 2)
+    assert compared.phases == [ComparedPhase("DataLoaderIter", 75.0, pytest.approx(100 / 12))]
+    assert compared.classes[0].name == "general"
 
 
 def test_given_minutes_of_one_kind_alone_when_compared_then_the_other_side_is_not_known() -> None:
     compared = compare_minutes(counts(120), [profile(0, MINUTE // 2)])
 
     assert compared is not None
-    assert compared["phases"] == [
-        {"phase": "DataLoaderIter", "with_bottlenecks_percent": 50.0, "without_percent": None}
-    ]
+    assert compared.phases == [ComparedPhase("DataLoaderIter", 50.0, None)]
 
 
 def test_given_no_minute_that_both_know_when_compared_then_there_is_nothing_to_say() -> None:
@@ -76,8 +73,11 @@ def streams(bottlenecked: list[int], rules: RulePlan) -> JobStreams:
     return JobStreams({"algo-1": system}, {"algo-1": framework}, {}, own, JobState())
 
 
+DETAILS = BottleneckDetails(240, 120, 50.0, 240, 50.0, 120, [])
+
+
 def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
-    return Verdict("CPUBottleneck", Judgement(status, "so.", advice=advice, details={"judged": 240}), Episode())
+    return Verdict("CPUBottleneck", Judgement(status, "so.", advice=advice, details=DETAILS), Episode())
 
 
 def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> Judgement:

@@ -115,6 +115,7 @@ def test_given_batch_sizes_when_rendered_then_cpu_gpus_and_memory_have_their_own
             "gpu0": box(30, window_p95=40.0),
             "gpu0_memory": box(50, window_p95=60.0),
             "memory_note": "Activity, not use.",
+            "last_timestamp": 1,
         }
     }
     parameters = {"cpu_threshold_p95": 60.0, "gpu_threshold_p95": 70.0, "gpu_memory_threshold_p95": 80.0}

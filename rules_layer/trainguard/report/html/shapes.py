@@ -33,53 +33,6 @@ class MemoryGpu(Distribution, frozen=True):
     floor_s: float = 1.0
 
 
-class ComparedClass(msgspec.Struct, frozen=True):
-    """A class of events: its share of the time in minutes with and without bottlenecks, percent."""
-
-    with_bottlenecks_percent: Maybe
-    without_percent: Maybe
-    name: str = msgspec.field(name="class")
-
-
-class ComparedPhase(msgspec.Struct, frozen=True):
-    """A phase of events, as a class of them."""
-
-    with_bottlenecks_percent: Maybe
-    without_percent: Maybe
-    name: str = msgspec.field(name="phase")
-
-
-class ComparedMinutes(msgspec.Struct, frozen=True):
-    """What the framework did in minutes with and without bottlenecks."""
-
-    minutes_with_bottlenecks: int
-    minutes_without: int
-    classes: list[ComparedClass]
-    phases: list[ComparedPhase]
-
-
-class BottleneckPoint(msgspec.Struct, frozen=True):
-    """A snapshot with a bottleneck: epoch seconds, how many GPUs were low, the highest core in percent."""
-
-    time: float
-    gpus_low: int
-    cpu_max: Maybe = None
-    io_wait_max: Maybe = None
-
-
-class BottleneckNode(msgspec.Struct, frozen=True):
-    """A node of CPUBottleneck or IOBottleneck."""
-
-    judged: int
-    bottlenecked: int
-    share_percent: float
-    recent_judged: int
-    recent_share_percent: float
-    low_gpu_utilization: int
-    bottlenecks: list[BottleneckPoint]
-    framework: ComparedMinutes | None = None
-
-
 class BalanceNode(msgspec.Struct, frozen=True):
     """A node of LoadBalancing: histograms by GPU, and distances of pairs; across nodes, of each from the rest."""
 

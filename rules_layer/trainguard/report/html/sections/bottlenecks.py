@@ -9,9 +9,9 @@ from trainguard.report.html.names import event_name, shown_name
 from trainguard.report.html.numbers import count, moment, percent
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT, up_from_zero
-from trainguard.report.html.sections.nodes import folded_rest, most, pick
+from trainguard.report.html.sections.nodes import folded_rest, most, nodes_of, pick
 from trainguard.report.html.sections.settings import limit_of
-from trainguard.report.html.shapes import BottleneckNode, ComparedClass, ComparedMinutes, ComparedPhase, read
+from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
 from trainguard.rules.units import counted
 
 COMPARED = (Key("bar hot", "minutes with bottlenecks"), Key("bar plain", "minutes without"))
@@ -21,7 +21,7 @@ Compared = ComparedClass | ComparedPhase
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
-    nodes = {node: held for node, held in read(entry.details, dict[str, BottleneckNode]).items() if held.judged}
+    nodes = {node: held for node, held in nodes_of(entry, BottleneckDetails).items() if held.judged}
     picked = pick(nodes, worst=entry.worst, badness=lambda held: max(held.share_percent, held.recent_share_percent))
     if not nodes:
         return []
@@ -48,7 +48,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     return [*shown, *folded_rest("Share of the points with a bottleneck", heads, rest)]
 
 
-def _row(node: str, held: BottleneckNode, limits: list[strips.Limit]) -> tuple[str, ...]:
+def _row(node: str, held: BottleneckDetails, limits: list[strips.Limit]) -> tuple[str, ...]:
     shown = shown_name(node)
     said = f"{shown}: {held.bottlenecked:,} of {held.judged:,} points, {percent(held.share_percent)}"
     hot = bool(limits) and held.share_percent > limits[0].value
@@ -87,7 +87,7 @@ def _table(caption: str, what: str, compared: Sequence[Compared]) -> Table:
     return Table(caption, columns, rows)
 
 
-def _newest(node: str, held: BottleneckNode) -> list[Block]:
+def _newest(node: str, held: BottleneckDetails) -> list[Block]:
     if not held.bottlenecks:
         return []
     columns = [Column("Time (UTC)"), Column("GPUs low", "number"), Column("Highest core", "number")]

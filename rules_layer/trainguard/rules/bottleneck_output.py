@@ -1,0 +1,84 @@
+"""What is said of GPUs that wait for cores at a limit: sentences, advice, and the report's details."""
+
+import msgspec
+
+from trainguard.rules.bottleneck_counts import Share, Tally
+from trainguard.rules.details import Details
+from trainguard.rules.units import counted, show_duration, show_percent
+from trainguard.rules.views import NodeView
+
+
+class ComparedClass(msgspec.Struct, frozen=True):
+    """A class of events: its share of the time in minutes with and without bottlenecks, percent."""
+
+    name: str = msgspec.field(name="class")
+    with_bottlenecks_percent: float | None
+    without_percent: float | None
+
+
+class ComparedPhase(msgspec.Struct, frozen=True):
+    """A phase of events, as a class of them."""
+
+    name: str = msgspec.field(name="phase")
+    with_bottlenecks_percent: float | None
+    without_percent: float | None
+
+
+class ComparedMinutes(msgspec.Struct, frozen=True):
+    """What the framework did in minutes with and without bottlenecks, what differs most first."""
+
+    minutes_with_bottlenecks: int
+    minutes_without: int
+    classes: list[ComparedClass]
+    phases: list[ComparedPhase]
+
+
+class BottleneckPoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A snapshot with a bottleneck: epoch seconds, how many GPUs were low, the highest core in percent."""
+
+    time: float
+    gpus_low: int
+    cpu_max: float | None = None
+    io_wait_max: float | None = None
+
+
+class BottleneckDetails(Details, frozen=True):
+    """A node; ``judged`` and ``bottlenecked`` of several nodes add up to the pooled share."""
+
+    judged: int
+    bottlenecked: int
+    share_percent: float
+    recent_judged: int
+    recent_share_percent: float
+    low_gpu_utilization: int
+    bottlenecks: list[BottleneckPoint]
+    framework: ComparedMinutes | None = None
+
+
+def details_of(tally: Tally, shares: tuple[Share, Share], peak: str) -> BottleneckDetails:
+    """Return a node's counts, its shares over the whole job and recently; ``peak`` names the measure of the cores."""
+    whole, recent = shares
+    return BottleneckDetails(
+        judged=tally.judged,
+        bottlenecked=tally.bottlenecked,
+        share_percent=whole.percent,
+        recent_judged=recent.judged,
+        recent_share_percent=recent.percent,
+        low_gpu_utilization=tally.low_gpu,
+        bottlenecks=[BottleneckPoint(each.time, each.gpus_low, **{peak: each.peak}) for each in tally.newest],
+    )
+
+
+def sentence_of(share: Share, where: str, cause: str, limits: tuple[float, float, float]) -> str:
+    """Say in how many points GPUs waited; ``limits`` are threshold, gpu_fraction (0 to 1) and gpu_threshold."""
+    threshold, fraction, low = limits
+    return (
+        f"in {share.hits:,} of {counted(share.judged, 'point')} {where} ({show_percent(share.percent)}, threshold "
+        f"{show_percent(threshold)}) at least {show_percent(100.0 * fraction)} of the "
+        f"GPUs were below {show_percent(low)} while {cause}."
+    )
+
+
+def advice_on(remedy: str, view: NodeView, lost_s: float) -> str:
+    """Say what to do, and what the wait has cost."""
+    return f"{remedy}: the wait has cost as much as {show_duration(lost_s)} of the whole node {view.node}."
