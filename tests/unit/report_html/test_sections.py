@@ -277,7 +277,7 @@ def test_given_loaders_when_rendered_then_their_bar_is_in_percent_of_the_cores()
 
 
 def test_given_growing_memory_when_rendered_then_floors_are_told_from_lowest_to_newest() -> None:
-    grown = box(80.0, increase=19.2, kind="jump", floors=[23.0, 21.0, 72.0], floor_s=250.0)
+    grown = box(80.0, increase=19.2, gpu_max=99.0, p05=70.0, kind="jump", floors=[23.0, 21.0, 72.0], floor_s=250.0)
     page = rendered(fired("GPUMemoryIncrease", {"algo-1": {"gpu0": grown}}, parameters={"increase": 10.0}))
     text = section(page, "GPUMemoryIncrease")
     assert "gpu0 21 % 72 % +19.2 jumped" in text

@@ -7,12 +7,9 @@ import numpy as np
 
 from tests.support.node_snapshots import node_snapshots
 from trainguard.records import Status
-from trainguard.rules.gpu_memory_increase import (
-    GPUMemoryIncrease,
-    GPUMemoryIncreaseParameters,
-    GPUMemoryIncreaseState,
-)
+from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
 from trainguard.rules.judgement import Judgement
+from trainguard.rules.memory_growth import MemoryState
 from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.telemetry.snapshots import FloatArray
 
@@ -30,7 +27,7 @@ class Played:
 
     points: tuple[int, ...]
     judgements: tuple[Judgement, ...]
-    state: GPUMemoryIncreaseState
+    state: MemoryState
 
     @property
     def last(self) -> Judgement:

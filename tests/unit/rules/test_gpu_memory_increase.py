@@ -19,9 +19,7 @@ from tests.unit.rules.memory_replay import (
 )
 from tests.unit.rules.node_replay import replay, series
 from trainguard.records import Status
-from trainguard.rules.gpu_memory_increase import (
-    GPUMemoryIncreaseParameters,
-)
+from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
 from trainguard.telemetry.snapshots import FloatArray
 
 

@@ -15,9 +15,7 @@ from tests.unit.rules.memory_replay import (
     windows,
 )
 from trainguard.records import Status
-from trainguard.rules.gpu_memory_increase import (
-    GPUMemoryIncreaseParameters,
-)
+from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
 
 
 @pytest.mark.parametrize("a_minute", [7, 60, 600])

@@ -12,27 +12,6 @@ T = TypeVar("T")
 Maybe = float | None
 
 
-class Distribution(msgspec.Struct, frozen=True):
-    """Quantiles of percentages; ``window_p95`` is that of the newest window."""
-
-    p25: Maybe = None
-    p50: Maybe = None
-    p75: Maybe = None
-    p95: Maybe = None
-    upper: Maybe = None
-    lower: Maybe = None
-    window_p95: Maybe = None
-
-
-class MemoryGpu(Distribution, frozen=True):
-    """A GPU of GPUMemoryIncrease: ``floors`` (percent) of windows of ``floor_s`` seconds each."""
-
-    increase: Maybe = None
-    kind: str | None = None
-    floors: list[float] = []
-    floor_s: float = 1.0
-
-
 class BalanceNode(msgspec.Struct, frozen=True):
     """A node of LoadBalancing: histograms by GPU, and distances of pairs; across nodes, of each from the rest."""
 

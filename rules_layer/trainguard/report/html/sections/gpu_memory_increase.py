@@ -7,19 +7,19 @@ from trainguard.report.html.numbers import duration, number, percent
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.charts import SERIES_COLOURS, lines_over
 from trainguard.report.html.plots.scale import PERCENT
-from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, pick
+from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, nodes_of, pick
 from trainguard.report.html.sections.settings import setting
-from trainguard.report.html.shapes import MemoryGpu, read
+from trainguard.rules.memory_output import GpuMemory, MemoryDetails
 
 KINDS = {None: "no increase", "jump": "jumped", "trend": "grows steadily", "late": "grows since late"}
 LEGEND = (Key("box", "middle half of the newest window"), Key("median", "median"))
 MINUTE_S, HOUR_S = 60.0, 3_600.0
-Gpus = dict[str, MemoryGpu]
+Gpus = dict[str, GpuMemory]
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
-    nodes = {node: gpus for node, gpus in read(entry.details, dict[str, Gpus]).items() if gpus}
+    nodes = {node: dict(held.series) for node, held in nodes_of(entry, MemoryDetails).items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=_badness)
     charts = [_chart(node, gpus) for node, gpus in picked.full if any(len(gpu.floors) > 1 for gpu in gpus.values())]
     allowed = setting(entry, "increase")
@@ -61,7 +61,7 @@ def _chart(node: str, gpus: Gpus) -> Figure:
     return Figure(f"Floor of GPU memory activity on {shown_name(node)}", markup, legend)
 
 
-def _row(node: str, gpu: str, held: MemoryGpu, picked: Picked[Gpus]) -> tuple[str, ...]:
+def _row(node: str, gpu: str, held: GpuMemory, picked: Picked[Gpus]) -> tuple[str, ...]:
     shown = label(node, gpu, picked)
     box = strips.Box(held.lower, held.p25, held.p50, held.p75, held.upper)
     said = f"{shown}: median {percent(held.p50)}, 95th percentile {percent(held.p95)}"

@@ -1,0 +1,138 @@
+"""What is said of GPU memory that grows: sentences, advice, warm-up, and the report's details."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainguard.rules.details import SeriesDetails
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.memory_growth import FLOOR_QUANTILE, JUMP_WINDOWS, TENTHS, TREND_Z, Increase
+from trainguard.rules.quantiles import column_boxes, column_quantiles
+from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
+from trainguard.rules.views import NodeView
+from trainguard.rules.warm_up import never_active_reason
+
+LONG_WAIT_S = 7_200.0
+METRIC = (
+    "the metric is the activity of the memory controller, not memory in use: check that first (nvidia-smi, or the peak "
+    "that the framework reports)"
+)
+
+
+class GpuMemory(msgspec.Struct, frozen=True):
+    """A GPU; quantiles are of the newest window, ``floors`` (percent) of windows of ``floor_s`` seconds each."""
+
+    increase: float | None
+    gpu_max: float
+    p05: float | None
+    p25: float | None
+    p50: float | None
+    p75: float | None
+    p95: float | None
+    upper: float | None
+    lower: float | None
+    kind: str | None
+    floors: list[float]
+    floor_s: float
+
+
+class MemoryDetails(SeriesDetails, frozen=True):
+    """A node's GPUs."""
+
+    series: dict[str, GpuMemory]
+
+
+def details_of(increases: Sequence[Increase], view: NodeView, window: int, window_s: float) -> MemoryDetails:
+    """Return the numbers of every judged GPU; ``window`` in points, ``window_s`` in seconds."""
+    held = view.kept_gpu_memory[-window:]
+    boxes = dict(zip(view.gpu_names, column_boxes(held), strict=True))
+    floors = dict(zip(view.gpu_names, column_quantiles(held, (FLOOR_QUANTILE,))[0].tolist(), strict=True))
+    series = {}
+    for increase in increases:
+        box = boxes[increase.gpu]
+        series[increase.gpu] = GpuMemory(
+            increase=increase.points,
+            gpu_max=increase.growth.largest / TENTHS,
+            p05=None if box is None else floors[increase.gpu],
+            p25=None if box is None else box.p25,
+            p50=None if box is None else box.p50,
+            p75=None if box is None else box.p75,
+            p95=None if box is None else box.p95,
+            upper=None if box is None else box.upper,
+            lower=None if box is None else box.lower,
+            kind=increase.kind,
+            floors=[level / TENTHS for level in increase.growth.floors],
+            floor_s=increase.growth.stride * window_s,
+        )
+    return MemoryDetails(series)
+
+
+def warming_up_reason(view: NodeView, patience: int, window: int) -> str:
+    """Say what is missing until the third window after patience is complete; both in points."""
+    needed = patience + JUMP_WINDOWS * window
+    if view.first_active_at is None:
+        return never_active_reason(view)
+    if view.kept_total >= needed:
+        return f"too few of the newest points of {view.node} have samples of GPU memory."
+    reason = (
+        f"{view.node} has {view.kept_total:,} of the {needed:,} points that a first verdict takes, {patience:,} of "
+        f"patience and {JUMP_WINDOWS} windows of {window:,}"
+    )
+    if view.closed:
+        return f"{reason}; its stream has ended, too early for a verdict."
+    reason += f"; about {show_duration((needed - view.kept_total) * view.interval_s)} left"
+    if needed * view.interval_s > LONG_WAIT_S:
+        reason += f" at a sampling interval of {view.interval_s:g} s: better give patience_s and window_s"
+    return f"{reason}."
+
+
+def sentence_of(worst: Increase, view: NodeView, window_s: float, threshold: float) -> str:
+    """Say what a GPU's memory did, against the threshold in percentage points."""
+    growth = worst.growth
+    where = f"{worst.gpu} on {view.node}: memory activity"
+    floor = show_percent((growth.floors[-1] if worst.kind == "trend" else growth.floor) / TENTHS)
+    allowed = f"threshold {show_number(threshold)}"
+    amount = f"{show_percentage_points(worst.points)} ({allowed})"
+    span = show_duration(worst.windows * window_s)
+    if worst.kind == "trend":
+        return (
+            f"{where} grows: its floor rose by {amount} in {span} and is {floor} now; "
+            f"Mann-Kendall Z is {show_number(worst.z or 0.0)} (threshold {TREND_Z:g})"
+        )
+    if worst.kind == "late":
+        return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} ago"
+    highest = show_percent((growth.highest_mean or 0) / TENTHS)
+    newest = f"over the last window of {show_duration(window_s)} its floor is {floor}"
+    if worst.kind == "jump":
+        how = "grows from window to window" if worst.is_ramp else "jumped"
+        return f"{where} {how}: {newest}, {amount} above the highest mean of any window before, {highest}"
+    return (
+        f"{where} shows no increase: {newest}, the highest mean of a window so far {highest} ({allowed} percentage "
+        "points above it)"
+    )
+
+
+def advice_on(worst: Increase, window_s: float) -> str:
+    """Say what to look at, and when the GPU's memory is full."""
+    room = 100.0 - worst.growth.floor / TENTHS
+    if worst.kind == "jump" and not worst.is_ramp:
+        return (
+            f"Look at what changed on {worst.gpu} in the last {show_duration(worst.windows * window_s)}: longer "
+            f"inputs, a larger batch, a cache; one more such jump leaves "
+            f"{show_percent(max(room - worst.points, 0.0))}. "
+            f"For a job that needs the memory take GPUs with more of it; {METRIC}."
+        )
+    hourly = worst.hourly(window_s)
+    return (
+        f"It grew by {show_percentage_points(hourly)} an hour, and at that rate {worst.gpu} is at 100 % in "
+        f"{show_duration(3_600.0 * room / hourly)}: look for tensors that are kept from step to step (losses "
+        f"summed with their graph, growing lists and caches), save checkpoints, or take GPUs with more memory; "
+        f"{METRIC}."
+    )
+
+
+def clause_of(judgement: Judgement, _: int) -> str:
+    """Say what was found on a job."""
+    node, slash, gpu = (judgement.worst or "").partition("/")
+    place = f"{gpu} on {node}" if slash else node or "a GPU"
+    return f"the memory activity of {place} rose"
