@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.telemetry.snapshots import FloatArray, IntArray
+from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 MAX_DISTANCE = math.sqrt(math.log(2.0))
 """Distance of two distributions that have no value in common."""
@@ -42,6 +42,23 @@ class Comparison:
         busiest = float(self.means.max())
         share: FloatArray = 1.0 - self.means / busiest if busiest > 0.0 else np.zeros(self.means.size)
         return share
+
+    def apart(self, distance: float, gap: float) -> BoolArray:
+        """Tell which are further apart than ``distance``, with means ``gap`` or more points apart: bool[N, M]."""
+        gaps = np.abs(self.means[:, np.newaxis] - self.others)
+        apart: BoolArray = (self.distances > distance) & (gaps >= gap)
+        return apart
+
+    def worst(self, apart: BoolArray) -> tuple[int, int]:
+        """Return the least busy side that is apart, and its furthest counterpart; else the two furthest apart."""
+        if not apart.any():
+            distances = self.distances.copy()
+            if distances.shape[1] > 1:
+                np.fill_diagonal(distances, -1.0)
+            row, column = divmod(int(np.argmax(distances)), distances.shape[1])
+            return row, column
+        row = int(np.argmin(np.where(apart.any(axis=1), self.means, np.inf)))
+        return row, int(np.argmax(np.where(apart[row], self.distances[row], -1.0)))
 
 
 def compare_pairs(counts: IntArray) -> Comparison:

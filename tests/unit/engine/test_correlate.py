@@ -43,7 +43,8 @@ def test_given_minutes_of_both_kinds_when_compared_then_shares_are_of_the_proces
 
     assert compared is not None
     assert (compared.minutes_with_bottlenecks, compared.minutes_without) == (2, 2)
-    assert compared.phases == [ComparedPhase("DataLoaderIter", 75.0, pytest.approx(100 / 12))]
+    assert [(row.name, row.with_bottlenecks_percent) for row in compared.phases] == [("DataLoaderIter", 75.0)]
+    assert compared.phases[0].without_percent == pytest.approx(100 / 12)
     assert compared.classes[0].name == "general"
 
 

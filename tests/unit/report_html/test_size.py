@@ -24,7 +24,7 @@ def spread_over_nodes(judged: Report) -> list[RuleEntry]:
         if "algo-1" in details:
             details |= {f"algo-{number}": details["algo-1"] for number in range(1, NODES + 1)}
         rules.append(fired(each.rule, details, parameters=each.parameters))
-    grown = box(80, increase=12.0, kind="jump", floors=[50.0] * 24, floor_s=250.0)
+    grown = box(80, increase=12.0, gpu_max=99.0, p05=70.0, kind="jump", floors=[50.0] * 24, floor_s=250.0)
     memory = {f"algo-{node}": {f"gpu{gpu}": grown for gpu in range(GPUS)} for node in range(NODES)}
     more = {"LowGPUUtilization": low_gpu(NODES, GPUS), "GPUMemoryIncrease": memory}
     return [fired(rule.rule, more.get(rule.rule, rule.details), parameters=rule.parameters) for rule in rules]

@@ -12,14 +12,6 @@ T = TypeVar("T")
 Maybe = float | None
 
 
-class BalanceNode(msgspec.Struct, frozen=True):
-    """A node of LoadBalancing: histograms by GPU, and distances of pairs; across nodes, of each from the rest."""
-
-    workloads: dict[str, list[int]] = {}
-    distances: dict[str, dict[str, float] | float] = {}
-    means: dict[str, float] = {}
-
-
 class Durations(msgspec.Struct, frozen=True):
     """A histogram of durations in microseconds."""
 

@@ -9,9 +9,9 @@ from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, percent
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT
-from trainguard.report.html.sections.nodes import Picked, first_and_folded, folded_rest, label, most, pick
+from trainguard.report.html.sections.nodes import Picked, first_and_folded, folded_rest, label, most, nodes_of, pick
 from trainguard.report.html.sections.settings import setting
-from trainguard.report.html.shapes import BalanceNode, read
+from trainguard.rules.balance_output import BalanceDetails
 
 MAX_DISTANCE = 0.8326
 """Distance of histograms without a common value: the square root of the logarithm of 2."""
@@ -27,7 +27,7 @@ LEGEND = (
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots: nodes against each other first, then the GPUs of each node."""
-    nodes = {node: held for node, held in read(entry.details, dict[str, BalanceNode]).items() if held.means}
+    nodes = {node: held for node, held in nodes_of(entry, BalanceDetails).items() if held.means}
     across = nodes.pop(JOB_NODE, None)
     shown: list[Block] = []
     if across is not None:
@@ -49,7 +49,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     return [*shown, *folded_rest("Workload of GPUs", heads, rest)]
 
 
-def _across_nodes(across: BalanceNode, entry: RuleEntry) -> Table:
+def _across_nodes(across: BalanceDetails, entry: RuleEntry) -> Table:
     limit = setting(entry, "threshold")
     columns = [
         Column("Node"),
@@ -69,7 +69,9 @@ def _across_nodes(across: BalanceNode, entry: RuleEntry) -> Table:
     return Table("Nodes against each other", columns, rows, LEGEND, note)
 
 
-def _gpu_rows(node: str, held: BalanceNode, entry: RuleEntry, picked: Picked[BalanceNode]) -> list[tuple[Cell, ...]]:
+def _gpu_rows(
+    node: str, held: BalanceDetails, entry: RuleEntry, picked: Picked[BalanceDetails]
+) -> list[tuple[Cell, ...]]:
     """Return a row a GPU; one that is apart from the busiest stays behind."""
     limit, told = setting(entry, "threshold"), _told(held)
     from_busiest = told.get(max(held.means, key=lambda gpu: held.means[gpu]), {})
@@ -81,7 +83,7 @@ def _gpu_rows(node: str, held: BalanceNode, entry: RuleEntry, picked: Picked[Bal
     return rows
 
 
-def _side(shown: str, held: BalanceNode, side: str, distance: float | None, *, behind: bool) -> tuple[Cell, ...]:
+def _side(shown: str, held: BalanceDetails, side: str, distance: float | None, *, behind: bool) -> tuple[Cell, ...]:
     mean = held.means[side]
     tone = "hot" if behind else "plain"
     drawn = strips.ridge(held.workloads.get(side, []), said=f"{shown}: mean {percent(mean)}", tone=tone, mean=mean)
@@ -92,7 +94,7 @@ def _beyond(distance: float | None, limit: float | None) -> bool:
     return distance is not None and limit is not None and distance > limit
 
 
-def _matrix(node: str, held: BalanceNode, entry: RuleEntry) -> Table:
+def _matrix(node: str, held: BalanceDetails, entry: RuleEntry) -> Table:
     """Return the distances of all pairs, shaded from the threshold on."""
     told, limit = _told(held), setting(entry, "threshold") or 0.0
     sides = list(held.means)[:SIDES_AT_MOST]
@@ -115,7 +117,7 @@ def _shade(distance: float, limit: float) -> int:
     return 2 + round((SHADES - 2) * (distance - limit) / max(MAX_DISTANCE - limit, 0.01))
 
 
-def _told(held: BalanceNode) -> dict[str, dict[str, float]]:
+def _told(held: BalanceDetails) -> dict[str, dict[str, float]]:
     """Return the distances both ways."""
     both: dict[str, dict[str, float]] = {}
     for first, pairs in held.distances.items():
@@ -125,7 +127,7 @@ def _told(held: BalanceNode) -> dict[str, dict[str, float]]:
     return both
 
 
-def _pairs_told(held: BalanceNode) -> bool:
+def _pairs_told(held: BalanceDetails) -> bool:
     return bool(_told(held)) and len(held.means) > 2
 
 
@@ -133,11 +135,11 @@ def _of(distance: dict[str, float] | float | None) -> float:
     return distance if isinstance(distance, float | int) else 0.0
 
 
-def _largest(held: BalanceNode) -> float | None:
+def _largest(held: BalanceDetails) -> float | None:
     return most([distance for pairs in _told(held).values() for distance in pairs.values()])
 
 
-def _spread(held: BalanceNode) -> float | None:
+def _spread(held: BalanceDetails) -> float | None:
     return max(held.means.values()) - min(held.means.values())
 
 
@@ -145,5 +147,5 @@ def _distance(distance: float | None) -> str:
     return percent(None) if distance is None else f"{distance:.2f}"
 
 
-def _badness(held: BalanceNode) -> float:
+def _badness(held: BalanceDetails) -> float:
     return _largest(held) or 0.0

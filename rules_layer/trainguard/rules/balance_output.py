@@ -1,0 +1,103 @@
+"""What is said of GPUs, or nodes, that do less than others: sentences, advice, warm-up, and the report's details."""
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from trainguard.rules.details import Details
+from trainguard.rules.divergence import MAX_DISTANCE, Comparison
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.units import show_duration, show_number, show_percent
+from trainguard.rules.views import NodeView
+from trainguard.rules.warm_up import never_active_reason
+from trainguard.telemetry.snapshots import BoolArray
+
+NEVER_USED_PERCENT = 1.0
+"""A mean below it is that of a GPU without a process."""
+
+LONG_WAIT_S = 7_200.0
+REMEDY = (
+    "split data and model evenly (one process a GPU, equal shards, equal batches), and do not let one process also "
+    "load, gather or evaluate for the others"
+)
+REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace it if it is slow with the same work"
+
+
+class BalanceDetails(Details, frozen=True):
+    """GPUs of a node: counts of utilization by two percent each, distances of pairs, means in percent.
+
+    Of nodes against each other (``*``): the same, and the distance of each from the rest.
+    """
+
+    workloads: dict[str, list[int]] = msgspec.field(default_factory=dict)
+    distances: dict[str, dict[str, float] | float] = msgspec.field(default_factory=dict)
+    means: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A side and what it was compared with: names, means in percent and distance; whose time was paid for."""
+
+    name: str
+    other: str
+    mean: float
+    others: float
+    distance: float
+    paid: str
+    remedy: str = REMEDY
+
+
+def sentence_of(pair: Pair, threshold: float) -> str:
+    """Say how busy both sides are, and how far apart."""
+    return (
+        f"{pair.name} is at {show_percent(pair.mean)} on average, {pair.other} at {show_percent(pair.others)}; the "
+        f"distance of their histograms is {pair.distance:.2f} (threshold {threshold:g}, at most {MAX_DISTANCE:.2f})"
+    )
+
+
+def too_close(least: float) -> str:
+    """Say why sides with distant histograms are no finding: means apart by less than ``least`` percentage points."""
+    return f", but their means differ by less than {show_number(least)} percentage points"
+
+
+def advice_on(pair: Pair, behind: float, wasted: float) -> str:
+    """Say what it cost that all sides stay ``behind`` the busiest, 0 to 1, and what to do."""
+    cost = (
+        f"Together they do {show_percent(100.0 * behind)} less than at the pace of the busiest, which cost "
+        f"{show_percent(100.0 * wasted)} of the time paid for {pair.paid}"
+    )
+    start = f"let a process use {pair.name}, or pay for less; " if pair.mean < NEVER_USED_PERCENT else ""
+    return f"{cost}: {start}{pair.remedy}."
+
+
+def warming_up_reason(view: NodeView, points: int, needed: int) -> str:
+    """Say how far a node is from a comparison."""
+    if view.first_active_at is None:
+        return never_active_reason(view)
+    reason = f"{view.node} has {points:,} of the {needed:,} points that a comparison takes"
+    if view.closed:
+        return f"{reason}; its stream has ended, too early for a verdict."
+    reason += f"; about {show_duration((needed - points) * view.interval_s)} left"
+    if needed * view.interval_s > LONG_WAIT_S:
+        reason += f" at a sampling interval of {view.interval_s:g} s"
+    return f"{reason}."
+
+
+def shown_distances(
+    names: tuple[str, ...], compared: Comparison, apart: BoolArray
+) -> dict[str, dict[str, float] | float]:
+    """Return distances of the pairs that are apart, and the largest of all, by the names of both."""
+    shown = np.triu(apart, 1)
+    largest = np.argmax(np.triu(compared.distances, 1) + np.triu(np.ones(apart.shape), 1))
+    shown[np.unravel_index(int(largest), apart.shape)] = True
+    table: dict[str, dict[str, float]] = {}
+    for row, column in np.argwhere(shown).tolist():
+        table.setdefault(names[row], {})[names[column]] = float(compared.distances[row, column])
+    return {**table}
+
+
+def clause_of(judgement: Judgement, nodes: int) -> str:
+    """Say what was found on a job of so many nodes."""
+    across_nodes = nodes > 1 and "/" not in (judgement.worst or "")
+    return f"the {'nodes' if across_nodes else 'GPUs'} did not share the work evenly"
