@@ -186,8 +186,8 @@ def _tear_down(stack: str, known: argparse.Namespace, passed: Sequence[str]) -> 
     fate = read_fate(clients.cloudformation, stack)
     _say(f"Account {deployment.account}, Region {deployment.region}, stack {stack} ({deployment.status})")
     _say(describe(stack, fate))
-    if told := describe_override(clients.ssm, deployment):
-        _say(told)
+    if stays := describe_override(clients.ssm, deployment):
+        _say(stays)
     if known.asks and not _agreed(stack):
         _say("Nothing was deleted.")
         return _KEPT

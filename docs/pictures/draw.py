@@ -112,9 +112,9 @@ def fire_machine() -> Canvas:
         "One fire",
         "MarkFired, then two branches side by side: decide, warn and wait where there is a grace time, record the"
         " decision, stop, record what came of it, tell now or after quiet hours; and build the report and record its"
-        " place. What failed is named at the end.",
+        " place. What was not sent is sent again at the end, where a redrive begins; what else failed is named.",
         900,
-        450,
+        545,
     )
     mark = canvas.box(20, 160, 100, 46, "MarkFired\nor NameFire")
     canvas.room(150, 20, 735, 270, "act")
@@ -134,8 +134,10 @@ def fire_machine() -> Canvas:
     canvas.room(150, 305, 330, 80, "report")
     build = canvas.box(165, 328, 135, 46, "BuildReport\nfrom state", "function")
     place = canvas.box(330, 328, 135, 46, "RecordReport\nRuleState")
-    done = canvas.box(560, 328, 110, 46, "Done")
-    failed = canvas.box(720, 322, 150, 58, "SomeStepFailed\nnames each step;\nan alarm rings", "outside")
+    resend = canvas.box(530, 322, 160, 58, "PublishAlertAgain\nPublishChatAgain\nwhat was not sent", "people")
+    sent = canvas.box(725, 322, 145, 58, "RecordSent\nor RecordSentNews\nin the rule's row")
+    done = canvas.box(530, 418, 160, 46, "Done")
+    failed = canvas.box(725, 412, 145, 58, "SomeStepFailed\nnames each step;\nan alarm rings", "outside")
     canvas.arrow(mark.at("right", 0.3), (136, 174), (136, 73), decide.at("left"))
     canvas.arrow(mark.at("right", 0.7), (136, 192), (136, 351), build.at("left"))
     canvas.arrow(decide.at("right"), record.at("left"), text="now")
@@ -154,14 +156,17 @@ def fire_machine() -> Canvas:
     canvas.arrow(emit.at("bottom"), (375, 280), (680, 280), publish.at("bottom"), text="now", at=(520, 276))
     canvas.arrow(publish.at("right"), outcome.at("left"))
     canvas.arrow(build.at("right"), place.at("left"))
-    canvas.arrow((480, 351), done.at("left"))
-    canvas.arrow((615, 290), done.at("top"))
-    canvas.arrow((795, 290), failed.at("top"))
+    canvas.arrow((480, 351), resend.at("left"))
+    canvas.arrow((610, 290), resend.at("top"))
+    canvas.arrow(resend.at("right"), sent.at("left"))
+    canvas.arrow(sent.at("bottom", 0.2), (754, 399), (610, 399), done.at("top"))
+    canvas.arrow(sent.at("bottom", 0.5), failed.at("top", 0.5))
     canvas.words(
         20,
-        408,
+        494,
         "Steps are retried; what fails for good is noted and passed by: the alert goes out although the stop failed,"
         "\nand says so. What is told later, an escalation or an end, and faults of settings begin at ComposeAlert."
+        "\nAn alert that could not be sent fails the execution where it is sent again: a redrive repeats that alone."
         "\nThe execution's name is made of rule, fire and job: a second start of one fire is refused.",
     )
     return canvas

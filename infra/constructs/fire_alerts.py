@@ -10,6 +10,9 @@ EVENT_TYPE = "TrainGuard Finding"
 FAULTS = ("composeFault", "eventFault", "waitingFault", "publishFault", "chatFault", "outcomeFault")
 """Variables in which `alerting_states` note what went wrong."""
 
+UNSENT_FAULTS = ("publishFault", "chatFault")
+"""Those of them that say that nobody was told."""
+
 _REPORT_PLACE = (
     "'\\nReport: ' & ($type($fire.reportPage) = 'string' ? $fire.reportPage : $fire.reportUri)"
     " & ($type($fire.reportLink) = 'string' ? '\\nOpen it in the console: ' & $fire.reportLink : '')"
@@ -18,9 +21,10 @@ _REPORT_PLACE = (
 _SAYS = "$fire.rule & ($fire.kind = 'fire' ? ' fired' : ' (' & $fire.kind & ')') & ' on '"
 _STOP_TRIED = "($decision.stop = true or $stop.made)"
 _STOP_FAILED = "($decision.stop = true and $not($stop.made) ? '\\nStopping it failed: ' & $string($stop.error) : '')"
+_WAS_STOPPED = "($type($stop.made) = 'null' ? 'unknown' : $stop.made ? 'yes' : 'no')"
 _BARE_TEXT = (
     f"{_SAYS} & 'training job ' & $fire.job & ', node ' & $fire.node & ': ' & $fire.reason"
-    f" & '\\n\\nTraining job stopped: ' & ($stop.made ? 'yes' : 'no') & {_STOP_FAILED} & {_REPORT_PLACE}"
+    f" & '\\n\\nTraining job stopped: ' & {_WAS_STOPPED} & {_STOP_FAILED} & {_REPORT_PLACE}"
 )
 _BARE_DOCUMENT = "$merge([$fire, {'stopMade': $stop.made, 'stopError': $stop.error}])"
 _BARE_SUBJECT = f"$substring('TrainGuard: ' & {_SAYS} & $fire.job, 0, 99)"
@@ -67,7 +71,7 @@ BARE_ALERT: State = {
         "Rule": _attribute("$fire.rule"),
         "Kind": _attribute(f"{_IS_CANARY} ? '{CANARY_KIND}' : $fire.kind"),
         "Severity": _attribute("$type($fire.severity) = 'string' ? $fire.severity : 'unknown'"),
-        "Stopped": _attribute("$stop.made ? 'true' : 'false'"),
+        "Stopped": _attribute("$type($stop.made) = 'null' ? 'unknown' : $stop.made ? 'true' : 'false'"),
     },
     "action": "{% 'alert sent without its details' & ($stop.made ? '; training job stopped' : '') %}",
     "send": (
@@ -121,7 +125,7 @@ def alerting_states(*, following: str) -> State:
     }
 
 
-def publish_alert(name: str, alert: str, *, fault: str, following: str) -> State:
+def publish_alert(name: str, alert: str, *, fault: str | None, following: str) -> State:
     """Return the task that publishes the variable ``alert`` for mail, queues, functions and web hooks."""
     return task(
         name,
@@ -141,7 +145,7 @@ def publish_alert(name: str, alert: str, *, fault: str, following: str) -> State
     )
 
 
-def publish_chat(name: str, alert: str, *, fault: str, following: str) -> State:
+def publish_chat(name: str, alert: str, *, fault: str | None, following: str) -> State:
     """Return the task that publishes the variable ``alert`` for chats, on a topic of its own: they read it as it is."""
     return task(
         name,

@@ -3,7 +3,8 @@
 An execution handles one fire: stop where opted in, alert, report from state; or tells what became of one later: that
 its finding grew graver, or is over; or tells of faults in a job's settings. No step and no branch keeps another from
 running, but for a stop: what could not be announced or recorded is not done. What went wrong fails the execution at its
-very end, where an alarm sees it. The variables:
+very end, where an alarm sees it, and where a redrive sends what was not sent. An execution with ``resend`` in its input
+sends the alert of another one that could not; it marks, decides, stops and reports nothing. The variables:
 
 =========== ======================================================================================================
 fire        the execution's input, of the ``kind`` fire, escalation, cleared or notice
@@ -19,6 +20,7 @@ from infra.constructs import fire_alerts, fire_stops
 from infra.constructs.fire_alerts import alerting_states
 from infra.constructs.fire_rows import marking_states, update_row
 from infra.constructs.fire_stops import NO_DECISION, stopping_states
+from infra.constructs.fire_unsent import UNSENT, ending_states
 from infra.constructs.states import State, choice, invoke, listed
 
 REPORT_TIMEOUT_S = 610
@@ -27,7 +29,8 @@ REPORT_TIMEOUT_S = 610
 EXECUTION_TIMEOUT_S = 9 * 86_400
 """Longer than a day of grace and a week of quiet hours; what works and does not wait is limited task by task."""
 
-_IS_FIRE = "$fire.kind = 'fire'"
+_IS_RESEND = "$type($fire.resend) = 'object'"
+_IS_NEW_FIRE = f"$fire.kind = 'fire' and $not({_IS_RESEND})"
 
 
 def definition() -> State:
@@ -43,21 +46,18 @@ def definition() -> State:
                 "Assign": {"fire": "{% $states.input %}", "markFault": ""},
                 "Next": "IsNew",
             },
-            "IsNew": choice(_IS_FIRE, then="MarkFired", otherwise="ActAndReport"),
+            "IsNew": choice(_IS_NEW_FIRE, then="MarkFired", otherwise="ActAndReport"),
             **marking_states(following="ActAndReport"),
             "ActAndReport": {
                 "Type": "Parallel",
                 "Branches": [_act_branch(), _report_branch()],
-                "Output": {"faults": listed("$markFault", "$states.result.faults")},
+                "Output": {
+                    "faults": listed("$markFault", "$states.result.faults"),
+                    "unsent": "{% $states.result.unsent %}",
+                },
                 "Next": "AllDone",
             },
-            "AllDone": choice("$count($states.input.faults) = 0", then="Done", otherwise="SomeStepFailed"),
-            "Done": {"Type": "Succeed"},
-            "SomeStepFailed": {
-                "Type": "Fail",
-                "Error": "TrainGuard.StepFailed",
-                "Cause": "{% $join($states.input.faults, '; ') %}",
-            },
+            **ending_states(),
         },
     }
 
@@ -69,11 +69,17 @@ def _act_branch() -> State:
     return {
         "StartAt": "PrepareAct",
         "States": {
-            "PrepareAct": {"Type": "Pass", "Assign": {**nothing, **dict.fromkeys(noted, "")}, "Next": "MayAct"},
-            "MayAct": choice(_IS_FIRE, then="DecideStop", otherwise="ComposeAlert"),
+            "PrepareAct": {"Type": "Pass", "Assign": {**nothing, **dict.fromkeys(noted, "")}, "Next": "IsResend"},
+            "IsResend": choice(_IS_RESEND, then="TakeOutcome", otherwise="MayAct"),
+            "TakeOutcome": {
+                "Type": "Pass",
+                "Assign": {"decision": "{% $fire.resend.decision %}", "stop": "{% $fire.resend.stop %}"},
+                "Next": "ComposeAlert",
+            },
+            "MayAct": choice(_IS_NEW_FIRE, then="DecideStop", otherwise="ComposeAlert"),
             **stopping_states(following="ComposeAlert"),
             **alerting_states(following="ActFaults"),
-            "ActFaults": _faults(*noted),
+            "ActFaults": _faults(*(name for name in noted if name not in fire_alerts.UNSENT_FAULTS), unsent=UNSENT),
         },
     }
 
@@ -88,7 +94,11 @@ def _report_branch() -> State:
                 "Assign": {"reportFault": "", "placeFault": ""},
                 "Next": "IsReported",
             },
-            "IsReported": choice("$fire.kind in ['fire', 'escalation']", then="BuildReport", otherwise="ReportFaults"),
+            "IsReported": choice(
+                f"$fire.kind in ['fire', 'escalation'] and $not({_IS_RESEND})",
+                then="BuildReport",
+                otherwise="ReportFaults",
+            ),
             "BuildReport": invoke(
                 "BuildReport",
                 payload="{% $merge([$fire, {'kind': 'fire'}]) %}",
@@ -110,6 +120,6 @@ def _report_branch() -> State:
     }
 
 
-def _faults(*variables: str) -> State:
+def _faults(*variables: str, **others: object) -> State:
     """End a branch with the list of what went wrong in it."""
-    return {"Type": "Pass", "Output": {"faults": listed(*(f"${name}" for name in variables))}, "End": True}
+    return {"Type": "Pass", "Output": {"faults": listed(*(f"${name}" for name in variables)), **others}, "End": True}

@@ -46,6 +46,8 @@ _OF_THIS_FIRE = Condition(
 _NO_NEWER_FIRE = "(attribute_not_exists(#FireEpisode) OR #FireEpisode <= :FireEpisode OR #FireJobArn <> :FireJobArn)"
 _NOT_OVER = "(attribute_not_exists(#EvaluatedThrough) OR #EvaluatedThrough <= :FiredAt OR #Status = :Status)"
 
+_SENT: Values = {"Action": "{% {'S': $sent.action} %}", "ActionAt": "{% {'S': $now()} %}"}
+
 _OF_THE_FIRE_BEFORE = ("Action", "ActionAt", "AlertId")
 
 
@@ -121,6 +123,17 @@ def record_outcome(*, following: str) -> State:
         "AlertId": "{% $alert.send and $publishFault = '' ? {'S': $alert.alertId} : {'NULL': true} %}",
     }
     return update_row("RecordOutcome", values=values, fault="outcomeFault", following=following)
+
+
+def record_sent(*, following: str) -> State:
+    """Say that the alert of a fire was sent after all."""
+    values = {**_SENT, "AlertId": "{% {'S': $sent.alertId} %}"}
+    return update_row("RecordSent", values=values, fault="sentFault", following=following)
+
+
+def record_sent_news(*, following: str) -> State:
+    """Say that what was told of the fire later was sent after all."""
+    return update_row("RecordSentNews", values=_SENT, fault="sentFault", following=following)
 
 
 def record_news(*, following: str) -> State:

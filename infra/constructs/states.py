@@ -1,6 +1,7 @@
 """States in Amazon States Language with JSONata, as both machines put them together.
 
-Each task catches its own errors, notes them in a variable and goes on, so that no step keeps another from running.
+A task catches its own errors, notes them in a variable and goes on, so that no step keeps another from running; all but
+those that a redrive is to repeat.
 ``${…}`` are names and ARNs that CloudFormation puts in; ``{% … %}`` is JSONata.
 """
 
@@ -65,25 +66,27 @@ def task(
     *,
     resource: str,
     arguments: Mapping[str, object],
-    fault: str,
+    fault: str | None,
     following: str,
     failed: str | None = None,
     timeout_s: int = TASK_TIMEOUT_S,
 ) -> State:
     """Return a task that goes on to ``following``, after a failure with the variable ``fault`` set.
 
-    After a failure it goes on to ``failed`` where one is given.
+    After a failure it goes on to ``failed`` where one is given. Without a ``fault`` its failure is the execution's.
     """
-    noted = {fault: f"{{% '{name}: ' & {ERROR_TEXT} %}}"}
-    return {
+    state: State = {
         "Type": "Task",
         "Resource": f"arn:${{Partition}}:states:::{resource}",
         "Arguments": dict(arguments),
         "TimeoutSeconds": timeout_s,
         "Retry": RETRY_CALL if resource == CALL else RETRY,
-        "Catch": [{"ErrorEquals": ["States.ALL"], "Assign": noted, "Next": failed or following}],
         "Next": following,
     }
+    if fault is not None:
+        noted = {fault: f"{{% '{name}: ' & {ERROR_TEXT} %}}"}
+        state["Catch"] = [{"ErrorEquals": ["States.ALL"], "Assign": noted, "Next": failed or following}]
+    return state
 
 
 def passing(state: State, errors: Sequence[str], *, following: str) -> State:

@@ -254,6 +254,34 @@ class ReportObjects(ProfileObjects, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutionRecord:
+    """An execution of a state machine that was started.
+
+    ``status`` is Step Functions' word for how it stands: RUNNING, SUCCEEDED, FAILED, TIMED_OUT or ABORTED. ``payload``
+    is its input. ``error`` and ``cause`` say why it failed. ``ended_at`` is in epoch seconds; None while it runs.
+    """
+
+    name: str
+    status: str
+    payload: Mapping[str, object]
+    ended_at: float | None = None
+    error: str | None = None
+    cause: str | None = None
+
+
+class ExecutionRecords(Protocol):
+    """What Step Functions keeps of a state machine's executions, for 90 days after their end."""
+
+    def find(self, name: str) -> ExecutionRecord | None:
+        """Return an execution by its name, or None."""
+        ...
+
+    def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
+        """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
+        ...
+
+
 class Executions(Protocol):
     """Starts executions of a state machine: the one that handles fires, or the one that makes full reports."""
 

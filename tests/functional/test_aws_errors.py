@@ -20,7 +20,7 @@ from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
 from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
-from trainguard.adapters.stepfunctions import StepFunctionsExecutions
+from trainguard.adapters.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
 from trainguard.ports import NodeTask, RuleConfiguration
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
@@ -65,6 +65,11 @@ def _executions(clients: Clients) -> StepFunctionsExecutions:
     return StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn="arn:machine")
 
 
+def _records(clients: Clients) -> StepFunctionsRecords:
+    arn = "arn:aws:states:us-east-1:123456789012:stateMachine:fire"
+    return StepFunctionsRecords(client=clients.stepfunctions, state_machine_arn=arn)
+
+
 def _training_jobs(clients: Clients) -> SageMakerTrainingJobs:
     return SageMakerTrainingJobs(client=clients.sagemaker)
 
@@ -99,6 +104,8 @@ CALLS: list[tuple[str, str, Act]] = [
     ("s3", "list_objects_v2", lambda clients: list(_objects(clients).list("profiles", "", ""))),
     ("s3", "put_object", lambda clients: _objects(clients).put("profiles", "key", b"", "text/html")),
     ("stepfunctions", "start_execution", lambda clients: _executions(clients).start("name", {})),
+    ("stepfunctions", "describe_execution", lambda clients: _records(clients).find("name")),
+    ("stepfunctions", "list_executions", lambda clients: list(_records(clients).unsuccessful(0.0))),
     ("sagemaker", "describe_training_job", lambda clients: _training_jobs(clients).describe("job")),
     ("sqs", "send_message_batch", lambda clients: _tasks(clients).send(TASKS)),
     ("ssm", "get_parameter", lambda clients: _switch(clients).read()),

@@ -46,6 +46,8 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.objects.delete(BUCKET, ["no key"])
     world.settings.read(world.settings.default)
     world.executions.start("name", {})
+    world.executions.find("name")
+    list(world.executions.unsuccessful(0.0))
     world.training_jobs.describe("job")
     world.tasks.send([NodeTask("job", "algo-1", "system", "close")])
 
@@ -67,7 +69,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 30
+    assert len(world.faults.calls) == len(OPERATIONS) == 32
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

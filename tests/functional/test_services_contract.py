@@ -6,7 +6,7 @@ import pytest
 
 from tests.functional.worlds import World
 from trainguard.errors import PortUnavailableError
-from trainguard.ports import NodeTask
+from trainguard.ports import ExecutionRecord, NodeTask
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -34,6 +34,30 @@ def test_given_a_started_name_when_started_alike_then_there_is_one_execution(wor
 def test_given_a_report_when_started_then_it_is_no_execution_of_a_fire(world: World) -> None:
     assert world.reports.start("report-1", {"job": "job"}) is True
     assert (world.started(), world.reported()) == ({}, {"report-1": {"job": "job"}})
+
+
+def test_given_a_started_execution_when_found_then_it_runs_and_has_its_input(world: World) -> None:
+    world.executions.start("Rule-f1-job", PAYLOAD)
+    assert world.records.find("Rule-f1-job") == ExecutionRecord("Rule-f1-job", "RUNNING", PAYLOAD)
+    assert world.records.find("Rule-f2-job") is None
+    assert list(world.records.unsuccessful(0.0)) == []
+
+
+@pytest.mark.parametrize("status", ["FAILED", "ABORTED"])  # moto says of no other when it ended
+def test_given_an_execution_that_failed_when_found_then_it_says_when_and_why(world: World, status: str) -> None:
+    world.executions.start("Rule-f1-job", PAYLOAD)
+    world.end("Rule-f1-job", status, at=1_000.0, error="SNS.NotFoundException", cause="no topic")
+    found = ExecutionRecord("Rule-f1-job", status, PAYLOAD, 1_000.0, "SNS.NotFoundException", "no topic")
+    assert world.records.find("Rule-f1-job") == found
+    assert list(world.records.unsuccessful(1_000.0)) == [found]
+    assert list(world.records.unsuccessful(1_000.5)) == []
+
+
+def test_given_executions_that_ended_well_and_badly_when_listed_then_the_bad_ones_are_there(world: World) -> None:
+    for number, status in enumerate(("SUCCEEDED", "FAILED", "ABORTED", "FAILED", "ABORTED")):
+        world.executions.start(f"Rule-f{number}-job", PAYLOAD)
+        world.end(f"Rule-f{number}-job", status, at=float(number))
+    assert {each.name for each in world.records.unsuccessful(2.0)} == {"Rule-f2-job", "Rule-f3-job", "Rule-f4-job"}
 
 
 @pytest.mark.parametrize("name", ["a" * 81, "a b", "a#b", "a/b"])

@@ -3,12 +3,14 @@
 import itertools
 import json
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from botocore.session import Session, get_session
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
+from moto.stepfunctions.models import stepfunctions_backends
 
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
 from trainguard.adapters.clients import Clients
@@ -21,8 +23,9 @@ from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
 from trainguard.adapters.ssm_settings import SsmSettingDocuments
-from trainguard.adapters.stepfunctions import StepFunctionsExecutions
+from trainguard.adapters.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.ports import (
+    ExecutionRecords,
     Executions,
     Jobs,
     NodeStates,
@@ -78,6 +81,11 @@ class World(Protocol):
         ...
 
     @property
+    def records(self) -> ExecutionRecords:
+        """Store or service of this world."""
+        ...
+
+    @property
     def training_jobs(self) -> TrainingJobs:
         """Store or service of this world."""
         ...
@@ -110,6 +118,10 @@ class World(Protocol):
 
     def reported(self) -> dict[str, dict[str, object]]:
         """Return the input of each execution of a full report by its name."""
+        ...
+
+    def end(self, name: str, status: str, *, at: float, error: str | None = None, cause: str | None = None) -> None:
+        """Let an execution of a fire end at ``at``, epoch seconds."""
         ...
 
     def create_training_job(self, job: str, tags: Mapping[str, str]) -> None:
@@ -145,8 +157,15 @@ class MemoryUnderTest(MemoryWorld):
     def remove_settings(self, name: str) -> None:
         self.settings.remove(name)
 
+    @property
+    def records(self) -> ExecutionRecords:
+        return self.executions
+
     def started(self) -> dict[str, dict[str, object]]:
         return self.executions.started
+
+    def end(self, name: str, status: str, *, at: float, error: str | None = None, cause: str | None = None) -> None:
+        self.executions.end(name, status, at=at, error=error, cause=cause)
 
     def reported(self) -> dict[str, dict[str, object]]:
         return self.reports.started
@@ -203,6 +222,7 @@ class MotoUnderTest:
         self.jobs = DynamoJobs(client=clients.dynamodb, table=JOBS)
         self.objects = S3ProfileObjects(client=clients.s3)
         self.executions = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
+        self.records = StepFunctionsRecords(client=clients.stepfunctions, state_machine_arn=self.machine_arn)
         self.reports = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.report_machine_arn)
         self.training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
@@ -259,6 +279,12 @@ class MotoUnderTest:
 
     def started(self) -> dict[str, dict[str, object]]:
         return self._inputs(self.machine_arn)
+
+    def end(self, name: str, status: str, *, at: float, error: str | None = None, cause: str | None = None) -> None:
+        machines = stepfunctions_backends[DEFAULT_ACCOUNT_ID][REGION].state_machines
+        (execution,) = [each for machine in machines for each in machine.executions if each.name == name]
+        execution.status, execution.stop_date = status, datetime.fromtimestamp(at, UTC)
+        execution.error, execution.cause = error, cause
 
     def reported(self) -> dict[str, dict[str, object]]:
         return self._inputs(self.report_machine_arn)

@@ -59,6 +59,8 @@ class Execution:
     tasks: Mapping[str, Task]
     name: str = "an-execution"
     calls: list[tuple[str, Any]] = field(default_factory=list)
+    _input: Any = None
+    _failed: tuple[str, Any] | None = None
 
     def __post_init__(self) -> None:
         names = list(state_names(self.definition))
@@ -66,8 +68,22 @@ class Execution:
 
     def run(self, data: Any) -> Ending:
         """Run from start to end."""
+        self._input = data
+        return self._run_from(self.definition["StartAt"], data)
+
+    def redrive(self) -> Ending:
+        """Go on in the state that failed, with its input: AWS documents no more than that it has this again.
+
+        Variables are gone. In which branch of a parallel state it failed is not known here.
+        """
+        assert self._failed is not None
+        name, data = self._failed
+        assert self.definition["States"][name]["Type"] not in {"Parallel", "Map"}
+        return self._run_from(name, data)
+
+    def _run_from(self, name: str, data: Any) -> Ending:
         try:
-            self._run_states(self.definition, data, {})
+            self._run_states(self.definition, data, {}, start=name)
         except TaskError as failure:
             return Ending("FAILED", failure.error, failure.cause)
         return Ending("SUCCEEDED")
@@ -76,12 +92,16 @@ class Execution:
         """Return the arguments of each attempt of a task."""
         return [arguments for name, arguments in self.calls if name == state]
 
-    def _run_states(self, machine: Mapping[str, Any], data: Any, outer: Mapping[str, Any]) -> Any:
+    def _run_states(
+        self, machine: Mapping[str, Any], data: Any, outer: Mapping[str, Any], start: str | None = None
+    ) -> Any:
         """Run the states of a machine or branch in a scope of their own, which sees the variables of ``outer``."""
         variables = dict(outer)
-        name: str | None = machine["StartAt"]
+        name: str | None = start or machine["StartAt"]
         while name is not None:
             state = machine["States"][name]
+            if machine is self.definition:
+                self._failed = name, data
             data, name = getattr(self, f"_run_{state['Type'].lower()}")(name, state, data, variables)
             clash = set(variables) & set(outer)
             assert all(variables[key] == outer[key] for key in clash), "a branch may not assign a variable around it"
@@ -152,6 +172,8 @@ class Execution:
     def _caught(
         self, state: Any, failure: TaskError, data: Any, states: dict[str, Any], variables: dict[str, Any]
     ) -> tuple[Any, str | None]:
+        if "Catch" not in state:
+            raise failure
         assert state["Catch"][-1]["ErrorEquals"] == ["States.ALL"]
         catch = next(each for each in state["Catch"] if {failure.error, "States.ALL"} & set(each["ErrorEquals"]))
         states["errorOutput"] = {"Error": failure.error, "Cause": failure.cause}
@@ -159,7 +181,7 @@ class Execution:
 
     def _states(self, data: Any) -> dict[str, Any]:
         """Return what an expression knows as ``$states``, before a task has answered."""
-        return {"input": data, "context": {"Execution": {"Name": self.name}}}
+        return {"input": data, "context": {"Execution": {"Name": self.name, "Input": self._input}}}
 
     def _attempt(self, name: str, state: Any, arguments: Any) -> Any:
         left = [retry["MaxAttempts"] for retry in state["Retry"]]

@@ -10,6 +10,7 @@ import pytest
 from tests.infra.machines import assert_outwaits_its_function, assert_standard_logged_and_traced, deployed_definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.infra.template import Template
+from trainguard.actions.resend import STEP_FAILED
 
 FIRE: dict[str, Any] = {
     "kind": "fire",
@@ -65,7 +66,11 @@ STEPS = (
     "RecordReport",
 )
 GRACE_STEPS = ("RecordWarning", "ComposeWarning", "PublishWarning", "ChatWarning", "EmitWarning", "DecideAgain")
-OTHER_STEPS = ("NameFire", "LookAtJob", "RecordWaiting", "RecordNews")
+OTHER_STEPS = ("NameFire", "LookAtJob", "RecordWaiting", "RecordNews", "RecordSent", "RecordSentNews")
+AGAIN = {"PublishAlert": "PublishAlertAgain", "PublishChat": "PublishChatAgain"}
+"""The states that send what another one could not: a redrive repeats them."""
+
+FIRST = {again: name for name, again in AGAIN.items()}
 UNMET = "DynamoDB.ConditionalCheckFailedException"
 TOLD = ("ComposeAlert", "EmitEvent", "PublishAlert", "PublishChat")
 
@@ -88,9 +93,11 @@ def execute(
     unmet: Collection[str] = (),
     status: str = "InProgress",
     arn: str = FIRE["jobArn"],
+    outlasted: bool = False,
 ) -> tuple[Execution, Ending]:
     """Run an execution in which the steps of ``failing`` fail at every attempt; ``again`` is the final decision.
 
+    What could not be sent cannot be sent at the end either, unless the failure is ``outlasted``.
     Functions of ``throttled`` are refused for ten attempts, as the account has none left to run. Conditions of the
     writes of ``unmet`` do not hold; ``status`` and ``arn`` are the job's when it is looked at.
     """
@@ -111,7 +118,7 @@ def execute(
             del arguments
             if next(refused.get(name, iter(())), None) is not None:
                 raise TaskError("Lambda.TooManyRequestsException", "Rate Exceeded.")
-            if name in failing:
+            if name in failing or (not outlasted and FIRST.get(name) in failing):
                 raise TaskError("Service.Exception", f"{name} is down")
             if name in unmet:
                 raise TaskError(UNMET, "The conditional request failed")
@@ -119,7 +126,8 @@ def execute(
 
         return run
 
-    execution = Execution(machine, {name: answer(name) for name in (*STEPS, *GRACE_STEPS, *OTHER_STEPS)})
+    steps = (*STEPS, *GRACE_STEPS, *OTHER_STEPS, *AGAIN.values())
+    execution = Execution(machine, {name: answer(name) for name in steps})
     return execution, execution.run(data)
 
 
@@ -349,15 +357,96 @@ def test_given_any_set_of_failing_steps_when_a_rule_fires_then_every_other_step_
     machine: dict[str, Any], count: int
 ) -> None:
     for failing in itertools.combinations(STEPS, count):
-        execution, ending = execute(machine, FIRE, failing=failing)
+        unsent = [AGAIN[name] for name in AGAIN if name in failing]
+        down = {*failing}
+        execution, ending = execute(machine, FIRE, failing=down)
         skipped = {"RecordReport"} if "BuildReport" in failing else set()
         skipped |= {"StopTrainingJob"} if {"DecideStop", "RecordDecision"} & {*failing} else set()
         skipped |= {"RecordDecision"} if "DecideStop" in failing else set()
         looked = {"LookAtJob"} if "StopTrainingJob" in {*failing} - skipped else set()
-        assert {name for name, _ in execution.calls} == set(STEPS) - skipped | looked
-        named = set(failing) - skipped
+        assert {name for name, _ in execution.calls} == set(STEPS) - skipped | looked | {*unsent[:1]}
+        if unsent:
+            assert ending == Ending("FAILED", "Service.Exception", f"{unsent[0]} is down")
+            down.clear()
+            ending = execution.redrive()
+        named = set(failing) - skipped - set(AGAIN)
         assert ending.status == ("FAILED" if named else "SUCCEEDED")
+        assert ending.error == (STEP_FAILED if named else None)
         assert {part.split(":")[0] for part in (ending.cause or "").split("; ") if part} == named
+
+
+@pytest.mark.parametrize("failing", [("PublishAlert",), ("PublishChat",), ("PublishAlert", "PublishChat")])
+@pytest.mark.parametrize("kind", ["fire", "escalation", "cleared", "notice"])
+def test_given_an_alert_that_was_not_sent_when_redriven_then_it_is_sent_and_recorded_and_nothing_else_is_repeated(
+    machine: dict[str, Any], kind: str, failing: tuple[str, ...]
+) -> None:
+    down = {*failing}
+    execution, ending = execute(machine, FIRE | {"kind": kind}, failing=down)
+    first, *_ = (AGAIN[name] for name in failing)
+    assert ending == Ending("FAILED", "Service.Exception", f"{first} is down")
+    assert not {"RecordSent", "RecordSentNews"} & {name for name, _ in execution.calls}
+    for _ in range(2):
+        before = len(execution.calls)
+        assert execution.redrive() == ending
+        assert {name for name, _ in execution.calls[before:]} == {first}
+    down.clear()
+    before = len(execution.calls)
+    assert execution.redrive() == Ending("SUCCEEDED")
+    recorded = {"fire": ["RecordSent"], "notice": []}.get(kind, ["RecordSentNews"])
+    assert [name for name, _ in execution.calls[before:]] == [*(AGAIN[name] for name in failing), *recorded]
+    for name in failing:
+        assert execution.arguments_of(AGAIN[name])[-1] == execution.arguments_of(name)[0]
+    if recorded:
+        row = written(execution, recorded[0])
+        assert row.pop("ActionAt")["S"].endswith("Z")
+        assert row == {"Action": {"S": ALERT["action"]}} | ({"AlertId": {"S": "3f1c"}} if kind == "fire" else {})
+
+
+def test_given_an_alert_that_fails_for_a_moment_when_sent_again_at_the_end_then_the_execution_is_no_failure(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"PublishAlert"}, outlasted=True)
+    assert ending == Ending("SUCCEEDED")
+    assert written(execution, "RecordOutcome")["AlertId"] == {"NULL": True}
+    assert written(execution, "RecordSent")["AlertId"] == {"S": "3f1c"}
+
+
+def test_given_a_step_that_failed_and_no_alert_unsent_when_redriven_then_nothing_is_repeated(
+    machine: dict[str, Any],
+) -> None:
+    execution, ending = execute(machine, FIRE, failing={"BuildReport", "StopTrainingJob"})
+    before = len(execution.calls)
+    assert execution.redrive() == ending
+    assert ending.error == STEP_FAILED
+    assert execution.calls[before:] == []
+
+
+@pytest.mark.parametrize("kind", ["fire", "escalation", "cleared", "notice"])
+@pytest.mark.parametrize("made", [True, False, None])
+def test_given_an_alert_that_is_sent_on_request_when_run_then_it_is_told_what_came_of_the_stop_and_stops_nothing(
+    machine: dict[str, Any], kind: str, made: bool | None
+) -> None:
+    outcome = {"decision": STOP, "stop": {"made": made, "error": None}}
+    fire = FIRE | {"kind": kind, "resend": {"of": "an-execution", "attempt": 1, **outcome}}
+    execution, ending = execute(machine, fire)
+    assert ending == Ending("SUCCEEDED")
+    recorded = {"fire": {"RecordOutcome"}, "notice": set()}.get(kind, {"RecordNews"})
+    assert {name for name, _ in execution.calls} == {*TOLD, *recorded}
+    assert [call["Payload"] for call in execution.arguments_of("ComposeAlert")] == [{"fire": fire, **outcome}]
+    if kind == "fire":
+        assert written(execution, "RecordOutcome")["AlertId"] == {"S": "3f1c"}
+
+
+@pytest.mark.parametrize(("made", "said"), [(True, "yes"), (False, "no"), (None, "unknown")])
+def test_given_an_alert_that_is_sent_on_request_when_its_composition_fails_then_the_plain_one_claims_nothing_untrue(
+    machine: dict[str, Any], made: bool | None, said: str
+) -> None:
+    outcome = {"decision": REFUSED, "stop": {"made": made, "error": None}}
+    execution, _ = execute(machine, FIRE | {"resend": {"of": "one", "attempt": 1, **outcome}}, failing={"ComposeAlert"})
+    (message,) = execution.arguments_of("PublishAlert")
+    assert f"Training job stopped: {said}\n" in json.loads(message["Message"])["email"]
+    attribute = {"yes": "true", "no": "false"}.get(said, said)
+    assert message["MessageAttributes"]["Stopped"]["StringValue"] == attribute
 
 
 def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limited_in_time(

@@ -16,9 +16,12 @@ from trainguard.plain_text import LONGEST_SENTENCE, one_line, plain_document
 from trainguard.report.links import open_command
 
 SCHEMA_VERSION = "1"
+SENT_LATE = "alert sent late"
 UNKNOWN = "unknown"
 LONGEST_TEXT = 4_000
 """Of a text in the document: a link into the console is three times as long as a key can be."""
+
+_STOPPED = {True: "true", False: "false", None: UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def compose_alert(request: AlertRequest, *, now: float) -> Alert:
         document=plain_document(_document(request, done, routing), LONGEST_TEXT),
         chat=chat_message(request, done),
         attributes=plain_document(_attributes(request), LONGEST_TEXT),
-        action=one_line(_recorded(routing, done), LONGEST_SENTENCE),
+        action=one_line(_recorded(fire, routing, done), LONGEST_SENTENCE),
         waiting=one_line(f"{waiting}. {done}", LONGEST_SENTENCE),
         routing=routing,
     )
@@ -68,15 +71,16 @@ def _attributes(request: AlertRequest) -> dict[str, str]:
         "Rule": fire.rule,
         "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn) else fire.kind.value,
         "Severity": fire.severity or UNKNOWN,
-        "Stopped": "true" if request.stop.made else "false",
+        "Stopped": _STOPPED[request.stop.made],
     }
 
 
-def _recorded(routing: Routing, done: str) -> str:
+def _recorded(fire: Fire, routing: Routing, done: str) -> str:
     """Return the sentence for the rule's row; a staged rule stops nothing, so that there is nothing else to say."""
     if routing.withheld == STAGED:
         return STAGED
-    return done if routing.withheld is None else f"{routing.withheld}. {done}"
+    said = routing.withheld or (None if fire.resend is None else SENT_LATE)
+    return done if said is None else f"{said}. {done}"
 
 
 def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, Any]:
@@ -111,6 +115,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
         },
         "stop_error": request.stop.error,
         "action": done,
+        "late": fire.resend is not None,
         "withheld": routing.withheld,
         "waits_until": None if routing.wait_until is None else iso_time(routing.wait_until),
         **_report(fire),

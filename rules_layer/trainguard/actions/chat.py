@@ -8,7 +8,7 @@ https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html
 from typing import Any
 
 from trainguard.actions.request import AlertRequest
-from trainguard.actions.wording import headline, reasons, subject, unless
+from trainguard.actions.wording import headline, late, reasons, subject, unless
 from trainguard.plain_text import chat_escaped, chat_line, mail_place, one_line
 from trainguard.records import AlertKind
 from trainguard.report.links import open_command
@@ -31,6 +31,7 @@ def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
     fire = request.fire
     said = (("Severity", fire.severity), ("Lost", fire.cost), ("Action", done))
     paragraphs = [*map(_plain, reasons(fire)), *(f"*{name}:* {_plain(value)}" for name, value in said if value)]
+    paragraphs += late(fire)
     context = {"Job": fire.job, "Rule": fire.rule, "Node": fire.node, "AlertId": fire.own_id, "At": fire.fired_at}
     return {
         "version": "1.0",

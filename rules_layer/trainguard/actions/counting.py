@@ -10,9 +10,12 @@ def count_stop(request: AlertRequest, journal: Journal, *, sent: bool = True) ->
 
     A refusal counts where the owner has asked for stops by this rule: that others are not stopped is no news, and would
     hide those that were wanted and not made. An alert that tells of no stop counts nothing, nor does a warning that is
-    not ``sent``: the stop is refused for it, and counted then.
+    not ``sent``: the stop is refused for it, and counted then. Nor does an alert that is sent late: its stop was
+    counted when it came about.
     """
     fire, decision, stop = request.fire, request.decision, request.stop
+    if fire.resend is not None:
+        return
     if stop.made:
         what = "stops_made"
     elif decision.stop:

@@ -11,6 +11,13 @@ UNDECIDED = "none"
 """Stands for the decision where none was to be made: an escalation stops nothing."""
 
 
+class Resend(msgspec.Struct):
+    """That an execution sends the alert of another one, ``of``, which could not; ``attempt`` counts from 1."""
+
+    of: str
+    attempt: int
+
+
 class Fire(msgspec.Struct, rename="camel"):
     """What an alert is about: the execution's input, of whatever ``kind``.
 
@@ -18,7 +25,7 @@ class Fire(msgspec.Struct, rename="camel"):
     ``report.json`` and ``report.html``, ``report_link`` is the page in the console. ``fired_at`` is the event time at
     which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there;
     ``faults`` are what a notice tells of, and in a notice ``rule`` names what is faulty. ``tuning_job`` names the
-    tuning job that the job is one of.
+    tuning job that the job is one of. ``resend`` is there where the alert is sent late, on request.
     """
 
     job: str
@@ -44,6 +51,7 @@ class Fire(msgspec.Struct, rename="camel"):
     faults: list[str] = []
     tuning_job: str | None = None
     policy: JobPolicy = JobPolicy()
+    resend: Resend | None = None
 
     @property
     def own_id(self) -> str:
@@ -67,9 +75,9 @@ class Decision(msgspec.Struct, rename="camel"):
 
 
 class StopResult(msgspec.Struct):
-    """What came of StopTrainingJob; ``error`` says why it failed."""
+    """What came of StopTrainingJob; ``error`` says why it failed, or why ``made`` is None: that is not known."""
 
-    made: bool = False
+    made: bool | None = False
     error: str | None = None
 
 
@@ -82,8 +90,8 @@ class AlertRequest(msgspec.Struct):
 
     @property
     def is_about_a_stop(self) -> bool:
-        """Whether a stop was made, was tried in vain, or is to come: of that people are told whatever else holds."""
-        return self.stop.made or self.decision.stop or self.fire.kind is AlertKind.WARNING
+        """Whether a stop was made, may have been, was tried in vain, or is to come: that people learn in any case."""
+        return self.stop.made is not False or self.decision.stop or self.fire.kind is AlertKind.WARNING
 
 
 class StopCase(msgspec.Struct, rename="camel"):

@@ -54,6 +54,8 @@ def action(request: AlertRequest) -> str:
 
 def _of_stop(request: AlertRequest) -> str:
     decision = request.decision
+    if request.stop.made is None:
+        return f"Whether the training job was stopped is not known: {request.stop.error}."
     if request.stop.made:
         return f"Training job stopped: {decision.why}."
     if decision.stop:
@@ -64,7 +66,7 @@ def _of_stop(request: AlertRequest) -> str:
 def text(request: AlertRequest, done: str) -> str:
     """Return the text for people, each foreign text on the one line that it belongs to; ``done`` says what was done."""
     fire = request.fire
-    about = [*_matters(fire), *unless(fire), f"Action: {done}", _when(fire)]
+    about = [*_matters(fire), *unless(fire), f"Action: {done}", _when(fire), *late(fire)]
     lines = [headline(request), "", *reasons(fire), "", *about]
     lines = [mail_line(line, LONGEST_SENTENCE) for line in lines]
     if fire.kind is not AlertKind.NOTICE:
@@ -83,6 +85,11 @@ def _when(fire: Fire) -> str:
         return f"Found at: {fire.fired_at}"
     said = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(fire.kind, "Fired at")
     return f"{said}: {fire.fired_at} (node {fire.node}, episode {fire.episode})"
+
+
+def late(fire: Fire) -> list[str]:
+    """Return the line about an alert that is sent late; none of any other alert."""
+    return [] if fire.resend is None else ["Sent late: this alert could not be sent when it came about."]
 
 
 def unless(fire: Fire) -> list[str]:

@@ -1,15 +1,19 @@
 """Executions of a state machine."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import ClientError
 
 from trainguard.adapters.aws_errors import error_code, translated
 from trainguard.adapters.messages import execution_input
+from trainguard.ports import ExecutionRecord
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
+
+_ENDED_BADLY: tuple[Literal["FAILED", "TIMED_OUT", "ABORTED"], ...] = ("FAILED", "TIMED_OUT", "ABORTED")
 
 
 class StepFunctionsExecutions:
@@ -42,3 +46,61 @@ class StepFunctionsExecutions:
                     raise
                 return False
         return True
+
+
+class StepFunctionsRecords:
+    """What Step Functions keeps of a Standard state machine's executions.
+
+    Parameters
+    ----------
+    client : SFNClient
+        Low-level client.
+    state_machine_arn : str
+        ARN of the machine.
+    """
+
+    def __init__(self, *, client: "SFNClient", state_machine_arn: str) -> None:
+        self._client = client
+        self._state_machine_arn = state_machine_arn
+
+    def find(self, name: str) -> ExecutionRecord | None:
+        """Return an execution by its name, or None."""
+        arn = f"{self._state_machine_arn.replace(':stateMachine:', ':execution:')}:{name}"
+        with translated("StepFunctions", "DescribeExecution"):
+            try:
+                described = self._client.describe_execution(executionArn=arn)
+            except ClientError as error:
+                if error_code(error) != "ExecutionDoesNotExist":
+                    raise
+                return None
+        payload = json.loads(described.get("input", "{}"))
+        ended = described.get("stopDate")
+        return ExecutionRecord(
+            name=name,
+            status=described["status"],
+            payload=payload if isinstance(payload, dict) else {},
+            ended_at=None if ended is None else ended.timestamp(),
+            error=described.get("error"),
+            cause=described.get("cause"),
+        )
+
+    def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
+        """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
+        for status in _ENDED_BADLY:
+            for name in self._ended(status, since):
+                if (record := self.find(name)) is not None:
+                    yield record
+
+    def _ended(self, status: Literal["FAILED", "TIMED_OUT", "ABORTED"], since: float) -> list[str]:
+        """Return the names of executions that ended so, the newest start first."""
+        names = []
+        with translated("StepFunctions", "ListExecutions"):
+            pages = self._client.get_paginator("list_executions").paginate(
+                stateMachineArn=self._state_machine_arn, statusFilter=status
+            )
+            for page in pages:
+                for each in page["executions"]:
+                    ended = each.get("stopDate")
+                    if ended is not None and ended.timestamp() >= since:
+                        names.append(each["name"])
+        return names

@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from trainguard.errors import PortUnavailableError, StateConflictError
 from trainguard.ports import (
+    ExecutionRecords,
     Executions,
     Jobs,
     NodeStates,
@@ -29,6 +30,7 @@ OPERATIONS = frozenset(
         ProfileObjects,
         ReportObjects,
         Executions,
+        ExecutionRecords,
         TrainingJobs,
         TaskQueue,
         SettingDocuments,

@@ -3,25 +3,27 @@
 import json
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from trainguard.adapters.frozen import frozen_record
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.messages import execution_input
 from trainguard.errors import PortUnavailableError
-from trainguard.ports import NodeTask, TrainingJobDescription
+from trainguard.ports import ExecutionRecord, NodeTask, TrainingJobDescription
 
 TASK_BATCH_SIZE = 10
 _EXECUTION_NAME = re.compile(r"[^\s<>{}\[\]?*\"#%\\^|~`$&,;:/\x00-\x1f\x7f-\x9f]{1,80}")
 
 
 class MemoryExecutions:
-    """Twin of StepFunctionsExecutions; remembers every execution by its name."""
+    """Twin of StepFunctionsExecutions and StepFunctionsRecords; remembers every execution by its name."""
 
     def __init__(self, *, faults: Faults) -> None:
         self._faults = faults
         self._lock = threading.RLock()
         self._inputs: dict[str, str] = {}
+        self._ended: dict[str, ExecutionRecord] = {}
 
     def start(self, name: str, payload: Mapping[str, object]) -> bool:
         """Start an execution; False when one of that name exists already."""
@@ -33,6 +35,29 @@ class MemoryExecutions:
                 return False
             self._inputs[name] = document
             return True
+
+    def find(self, name: str) -> ExecutionRecord | None:
+        """Return an execution by its name, or None."""
+        with self._faults.call("ExecutionRecords.find"), self._lock:
+            if name not in self._inputs:
+                return None
+            ended = self._ended.get(name, ExecutionRecord(name, "RUNNING", {}))
+            return replace(ended, payload=json.loads(self._inputs[name]))
+
+    def unsuccessful(self, since: float) -> Iterator[ExecutionRecord]:
+        """Iterate over executions that failed, timed out or were aborted at ``since`` (epoch seconds) or later."""
+        with self._faults.call("ExecutionRecords.unsuccessful"), self._lock:
+            ended = [each for each in self._ended.values() if each.status != "SUCCEEDED"]
+        for each in ended:
+            if (each.ended_at or 0.0) >= since and (record := self.find(each.name)) is not None:
+                yield record
+
+    def end(
+        self, name: str, status: str = "SUCCEEDED", *, at: float, error: str | None = None, cause: str | None = None
+    ) -> None:
+        """Let an execution end at ``at``, epoch seconds."""
+        with self._lock:
+            self._ended[name] = ExecutionRecord(name, status, {}, at, error, cause)
 
     @property
     def started(self) -> dict[str, dict[str, object]]:

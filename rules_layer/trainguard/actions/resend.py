@@ -1,0 +1,73 @@
+"""Alerts that were not sent, and the execution that sends one later.
+
+The fire machine alone sends alerts and writes into rows. An execution that could not send its alert fails; a later one,
+started on request, composes the same alert once more and sends it. Its input holds what became of the stop, as the
+rule's row has it, so that it decides on no stop and makes none. Its name is derived from that of the first: of two
+people who ask at once, one starts it.
+"""
+
+from collections.abc import Mapping
+
+from trainguard.actions.request import Decision, Fire, StopResult
+from trainguard.ports import StopRecord, StoredRow
+from trainguard.records import AlertKind
+
+STEP_FAILED = "TrainGuard.StepFailed"
+"""Error of an execution in which steps failed, and that has sent its alert or had none to send."""
+
+NAME_LIMIT = 80
+
+_STOP, _GRACE = "stop", "grace"
+_UNRECORDED = "unrecorded"
+
+
+def resend_name(origin: str, attempt: int) -> str:
+    """Return the name of the execution that sends the alert of the execution ``origin``, at its ``attempt`` from 1."""
+    return f"resend-{attempt}-{origin}"[:NAME_LIMIT]
+
+
+def resend_payload(
+    payload: Mapping[str, object], *, origin: str, attempt: int, decision: Decision, stop: StopResult
+) -> dict[str, object]:
+    """Return the input of that execution; ``payload`` is that of ``origin``."""
+    outcome = {
+        "decision": {
+            "stop": decision.stop,
+            "decision": decision.decision,
+            "why": decision.why,
+            "stopAt": decision.stop_at,
+            "optedIn": decision.opted_in,
+        },
+        "stop": {"made": stop.made, "error": stop.error},
+    }
+    return {**payload, "resend": {"of": origin, "attempt": attempt, **outcome}}
+
+
+def recorded_outcome(fire: Fire, row: StoredRow | None) -> tuple[Decision, StopResult]:
+    """Return what was decided on a stop for a fire and what came of it, as the rule's row has it.
+
+    Where the row is of another fire by now, or says nothing, whether the job was stopped is not known, and the result
+    says so.
+    """
+    if fire.kind is not AlertKind.FIRE:
+        return Decision(), StopResult()
+    record = None if row is None else row.stop
+    if record is None or record.fire_id != fire.fire_id:
+        unknown = "the rule's row does not say what was decided for this fire"
+        return Decision(decision=_UNRECORDED, why=unknown), StopResult(made=None, error=unknown)
+    return _decision(record), _result(record)
+
+
+def _decision(record: StopRecord) -> Decision:
+    if record.decision == _GRACE:
+        ended = "the execution ended before the grace time did"
+        return Decision(decision="refused", why=ended, opted_in=True)
+    return Decision(stop=record.decision == _STOP, decision=record.decision, why=record.why)
+
+
+def _result(record: StopRecord) -> StopResult:
+    if record.decision != _STOP or record.made:
+        return StopResult(made=bool(record.made))
+    if record.made is None:
+        return StopResult(made=None, error="the call was decided on, and its outcome was not recorded")
+    return StopResult(made=False, error="StopTrainingJob failed; the first execution of this fire has its error")
