@@ -135,6 +135,23 @@ class Stack:
             what=f"the update of {folder}",
         )
 
+    @contextmanager
+    def without_topic(self, output: str) -> Iterator[None]:
+        """Let a topic, named by its output, be gone for the time of a ``with`` block; its subscribers come back."""
+        sns, topic = self.emulator.client("sns"), self.outputs[output]
+        subscriptions = [
+            sns.get_subscription_attributes(SubscriptionArn=each["SubscriptionArn"])["Attributes"] | each
+            for each in sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+        ]
+        sns.delete_topic(TopicArn=topic)
+        try:
+            yield
+        finally:
+            assert sns.create_topic(Name=topic.rpartition(":")[2])["TopicArn"] == topic
+            for each in subscriptions:
+                kept = {name: each[name] for name in ("RawMessageDelivery", "FilterPolicy") if name in each}
+                sns.subscribe(TopicArn=topic, Protocol=each["Protocol"], Endpoint=each["Endpoint"], Attributes=kept)
+
     def ring(self, body: str) -> None:
         """Put a message into the doorbell queue."""
         self.emulator.client("sqs").send_message(QueueUrl=self.outputs["DoorbellQueueUrl"], MessageBody=body)

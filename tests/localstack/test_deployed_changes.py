@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ class Life:
     whole: Mapping[str, object]
     fires: int
     switches: tuple[str, str]
-    stop_decision: str
+    stop_decision: Mapping[str, object]
     stops: list[str | None]
     told: str
 
@@ -133,6 +134,13 @@ def _switches(stack: Stack) -> tuple[str, str]:
     return own, override
 
 
+def _fire_of(job: Job) -> Any:
+    """Return the input of the execution that handled the job's fire."""
+    (fire,) = job.fires()
+    arn = f"{job.stack.outputs['FireStateMachineArn'].replace(':stateMachine:', ':execution:')}:{fire.name}"
+    return json.loads(job.stack.emulator.client("stepfunctions").describe_execution(executionArn=arn)["input"])
+
+
 @pytest.fixture(scope="module")
 def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Life:
     """Let the stack live beside the one that the other tests use."""
@@ -145,10 +153,11 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
     deployed, earlier = existing(emulator), _layers(passing)
     unchanged = differences(emulator, assembly=assembly, home=home)
     job = Job(passing, "cpu_bottleneck", "upgraded", allowed=True)
-    job.await_applied(job.upload(until_minute=HALF_MINUTES))
     ssm = emulator.client("ssm")
     for name in ("StopSwitchParameter", "StopSwitchOverrideParameter"):
         ssm.put_parameter(Name=passing.outputs[name], Value="disabled", Type="String", Overwrite=True)
+    job.await_applied(job.upload(until_minute=HALF_MINUTES))
+    job.await_row(RULE, AlertId=None)
 
     synthesise(assembly, context=CONTEXT)
     changed = differences(emulator, assembly=assembly, home=home)
@@ -156,13 +165,13 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
     upgraded = differences(emulator, assembly=assembly, home=home)
     layers = earlier, _layers(passing)
     switches = _switches(passing)
+    decision = passing.invoke("decide_stop", _fire_of(job))
     job.upload(until_minute=WHOLE_MINUTES)
     job.end()
     whole = Job(passing, "cpu_bottleneck", "whole-run", start=job.feed.start)
     whole.upload(until_minute=WHOLE_MINUTES)
     whole.end()
     verdicts, fires = (job.verdicts(), whole.verdicts()), len(job.fires())
-    decision = job.rows()[RULE]["StopWhy"]
 
     fate = read_fate(emulator.client("cloudformation"), NAME)
     for bucket in fate.buckets:
@@ -207,7 +216,8 @@ def test_given_stops_that_are_forbidden_when_an_upgrade_writes_the_stacks_own_sw
     life: Life,
 ) -> None:
     assert life.switches == ("enabled", "disabled")
-    assert (life.stop_decision, life.stops) == ("its override is 'disabled'", [])
+    assert (life.stop_decision["decision"], life.stop_decision["why"]) == ("refused", "its override is 'disabled'")
+    assert life.stops == []
 
 
 def test_given_a_stack_beside_another_when_it_is_destroyed_then_nothing_of_it_is_left(life: Life) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from trainguard.cli.commands.alerts.command import alerts
 from trainguard.cli.commands.analyze.command import analyze
 from trainguard.cli.commands.cost.command import cost
 from trainguard.cli.commands.doctor.command import doctor
@@ -66,6 +67,7 @@ app.command()(status)
 app.command()(explain)
 app.command("open")(open_report)
 app.add_typer(params)
+app.add_typer(alerts)
 app.add_typer(stops)
 app.command()(report)
 app.command()(replay)

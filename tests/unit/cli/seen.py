@@ -23,7 +23,7 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 NOT_STOPPED = "Training job not stopped: its owner has not opted in."
 REPORT = f"s3://profiles/{JOB}/rule-output/TrainGuardReport/report.json"
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
-CLOCKS = ("jobs", "status", "explain", "open")
+CLOCKS = ("alerts", "jobs", "status", "explain", "open")
 
 
 @cache

@@ -81,7 +81,8 @@ def parse(command: Command, name: str, words: list[str]) -> None:
 
 def test_given_the_command_line_when_listed_then_it_has_these_commands() -> None:
     assert TOP == [
-        "analyze", "cost", "doctor", "explain", "jobs", "open", "params", "replay", "report", "status", "stops",
+        "alerts", "analyze", "cost", "doctor", "explain", "jobs", "open", "params", "replay", "report", "status",
+        "stops",
     ]  # fmt: skip
 
 

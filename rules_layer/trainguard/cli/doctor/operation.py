@@ -16,6 +16,8 @@ ALARMS = Check("alarms")
 MACHINES = Check("state machines")
 EXECUTIONS = Check("executions")
 
+_FIRES = "FireStateMachineArn"
+_UNSENT = " `trainguard alerts list` shows the alerts that were not sent."
 _DAY_S = 86_400.0
 _ALARMS_A_CALL = 100
 _LOOKED_AT = 50
@@ -95,7 +97,8 @@ def judge_executions(
         yield EXECUTIONS.warn(
             f"{len(recent)} {more}of {_name(machine)} {end} in the last 24 h, the last {newest['name']} "
             f"{span(site.now - _ended(newest))} ago",
-            "Its cause names the step that failed.",
+            "Its cause names the step that failed."
+            + (_UNSENT if machine == site.deployment.outputs.get(_FIRES) else ""),
             site.aws("stepfunctions", "describe-execution", "--execution-arn", newest["executionArn"]),
         )
 

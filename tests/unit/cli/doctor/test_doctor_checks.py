@@ -356,6 +356,41 @@ def test_given_something_broken_when_examined_then_the_command_names_it_with_reg
     assert command.endswith(" --region eu-west-1 --profile 'my team'")
 
 
+@pytest.mark.parametrize(
+    ("override", "level", "found"),
+    [
+        ("disabled", Level.OK, "disabled: nothing is stopped (the stack's value is enabled, the override disabled)"),
+        ("dry-run", Level.OK, "dry-run: nothing is stopped; the alert says what would have been (the stack's value"),
+        ("enabled", Level.OK, "enabled: a fire stops its job"),
+        ("off", Level.FAIL, "the override 'off' counts as disabled"),
+    ],
+)
+def test_given_an_override_of_the_stop_switch_when_examined_then_both_values_are_shown(
+    account: Account, override: str, level: Level, found: str
+) -> None:
+    before = account.answers[SWITCH]
+
+    def answer(given: Given) -> dict[str, Any]:
+        named = given["Name"] == "/TrainGuard/stop-switch-override"
+        return {"Parameter": {"Name": given["Name"], "Value": override}} if named else before(given)
+
+    account.answers[SWITCH] = answer
+    (finding,) = of_check(examined(), "stop switch")
+    assert finding.level is level
+    assert finding.found.startswith(found)
+    if level is Level.FAIL:
+        words = "aws ssm put-parameter --overwrite --name /TrainGuard/stop-switch-override --value disabled "
+        assert str(finding.command).startswith(words)
+
+
+def test_given_an_execution_of_the_fire_machine_that_failed_when_examined_then_it_says_how_to_see_unsent_alerts(
+    account: Account,
+) -> None:
+    account.change(*EXECUTIONS, failed_execution(1.0))
+    advice = [str(finding.advice) for finding in of_check(examined(), "executions")]
+    assert sorted("`trainguard alerts list`" in each for each in advice) == [False, True]
+
+
 def test_given_alarms_by_the_hundred_when_examined_then_all_are_asked_for(account: Account) -> None:
     def change(answer: dict[str, Any], given: Given) -> None:
         alarm = {"ResourceType": "AWS::CloudWatch::Alarm", "ResourceStatus": "CREATE_COMPLETE"}

@@ -1,0 +1,106 @@
+"""An alert that the deployed stack could not send is sent by its operators: late, truly, once, and without a stop."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.localstack.emulator_kit import until
+from tests.localstack.stack import Job, Stack
+from tests.localstack.test_deployed_stack import RULE, fire_of
+from trainguard.cli.main import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Ask = Callable[..., tuple[int, Any]]
+
+pytestmark = pytest.mark.localstack
+
+
+@pytest.fixture
+def alerts(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Return `trainguard alerts` on the deployed stack: its exit code and its document."""
+    for name, value in stack.emulator.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def ask(*words: str) -> tuple[int, Any]:
+        result = CliRunner().invoke(app, ["alerts", *words, "--json"])
+        return result.exit_code, json.loads(result.stdout)
+
+    return ask
+
+
+def unsent(stack: Stack, name: str, *topics: str, allowed: bool = True, **fire: object) -> Job:
+    """Return a job whose rule has fired while topics, named by their outputs, were gone."""
+    job = Job(stack, "cpu_bottleneck", name, allowed=allowed)
+    until(job.item, what="the job's item")
+    with ExitStack() as gone:
+        for topic in topics:
+            gone.enter_context(stack.without_topic(topic))
+        execution = stack.start_execution(f"{RULE}-fire-{name}", fire_of(job, f"fire-{name}", rule=RULE, **fire))
+    assert execution.status == "FAILED"
+    return job
+
+
+def test_given_an_alert_that_was_not_sent_when_operators_send_it_then_it_goes_out_once_and_the_job_is_not_stopped_again(
+    stack: Stack, alerts: Ask
+) -> None:
+    job = unsent(stack, "unsent", "AlertTopicArn", "ChatTopicArn")
+    before = job.rows()[RULE]
+    assert (before.get("AlertId"), job.stops(), job.alerts()) == (None, [None], [])
+
+    code, listed = alerts("list", job.name)
+    assert (code, [(each["state"], each["alert_id"]) for each in listed["alerts"]]) == (0, [("unsent", "fire-unsent")])
+    code, sent = alerts("send", job.name)
+
+    assert (code, [each["state"] for each in sent["alerts"]]) == (0, ["sent"])
+    (alert,) = until(job.alerts, what="the alert")
+    row = job.rows()[RULE]
+    assert (alert["alert_id"], alert["late"], alert["stop"]["made"]) == ("fire-unsent", True, True)
+    assert (row["AlertId"], row["Action"]) == ("fire-unsent", f"alert sent late. {alert['action']}")
+    assert {name: row[name] for name in row if name.startswith("Stop")} == {
+        name: before[name] for name in before if name.startswith("Stop")
+    }
+    assert job.stops() == [None]
+    (resent,) = [each for each in stack.executions("unsent") if each.name.startswith("resend-1-")]
+    assert resent.status == "SUCCEEDED"
+
+    assert alerts("send", job.name)[1]["alerts"] == []
+    stack.await_quiet()
+    assert len(job.alerts()) == 1
+    assert len(stack.executions("resend-")) == len({each.name for each in stack.executions("resend-")})
+
+
+def test_given_a_topic_that_is_still_gone_when_operators_send_then_it_says_so_and_the_next_attempt_goes_out(
+    stack: Stack, alerts: Ask
+) -> None:
+    job = unsent(stack, "unsent-twice", "AlertTopicArn", allowed=False)
+    with stack.without_topic("AlertTopicArn"):
+        code, tried = alerts("send", job.name)
+    (entry,) = tried["alerts"]
+    assert (code, entry["state"], entry["attempts"]) == (1, "unsent", 0)
+    assert entry["execution"].startswith("resend-1-")
+    job.finish()
+
+    code, sent = alerts("send", job.name)
+    assert (code, [(each["state"], each["attempts"]) for each in sent["alerts"]]) == (0, [("sent", 1)])
+    (alert,) = until(job.alerts, what="the alert")
+    assert (alert["alert_id"], alert["stop"]["decision"], job.stops()) == ("fire-unsent-twice", "refused", [])
+    assert job.rows()[RULE]["AlertId"] == "fire-unsent-twice"
+
+
+def test_given_what_was_told_later_when_it_was_not_sent_then_operators_send_that_and_the_fires_alert_id_stays(
+    stack: Stack, alerts: Ask
+) -> None:
+    job = unsent(stack, "unsent-later", "ChatTopicArn", kind="cleared", alertId="fire-unsent-later-cleared")
+    assert alerts("send", job.name)[0] == 0
+    kinds = [(alert["kind"], alert["late"]) for alert in until(job.alerts, what="the alert")]
+    assert set(kinds) <= {("cleared", False), ("cleared", True)}
+    assert ("cleared", True) in kinds
+    assert job.stops() == []
+    job.finish()

@@ -1,0 +1,209 @@
+"""`trainguard alerts`: what was not sent, and sending it: once, by the fire machine, with an exit code that tells."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.small_job import JOB
+from tests.unit.cli.seen import Deployed, deployed, judged
+from trainguard.adapters.memory.faults import Fault
+from trainguard.engine.fires import execution_name, fire_payload
+from trainguard.ports import StopRecord
+from trainguard.records import AlertKind, JobRecord, OutboxEntry
+from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours
+
+__all__ = ["deployed"]
+
+RULE = "LowGPUUtilization"
+ERROR, CAUSE = "SNS.NotFoundException", "Topic does not exist"
+
+
+class Machine:
+    """The fire machine, which ends executions as a test says."""
+
+    def __init__(self, deployed: Deployed) -> None:
+        self.deployed = deployed
+        self.executions = deployed.world.executions
+
+    def failed(
+        self, fire_id: str = "f" * 20, *, ago_s: float = 600.0, job: JobRecord | None = None, **changes: Any
+    ) -> str:
+        """Let an execution not have sent its alert."""
+        record = job or judged()[0]
+        entry = OutboxEntry(fire_id, RULE, 0, "algo-1", self.deployed.now - ago_s, "gpu1 is low.", 34.0, 70.0)
+        entry = replace(entry, **changes)
+        name = execution_name(entry, record.job)
+        self.executions.start(name, fire_payload(entry, record))
+        self.end(name, "FAILED", ago_s=ago_s, error=ERROR, cause=CAUSE)
+        return name
+
+    def end(self, name: str, status: str, *, ago_s: float = 0.0, **why: Any) -> None:
+        self.executions.end(name, status, at=self.deployed.now - ago_s, **why)
+
+    def ends(self, name: str, status: str, **why: Any) -> None:
+        """Let an execution that is still to come have ended by the first look at it after its start."""
+
+        def end() -> None:
+            if name in self.executions.started:
+                self.end(name, status, **why)
+
+        for nth in range(1, 8):
+            self.deployed.world.faults.interleave("ExecutionRecords.find", end, nth=nth)
+
+    def run(self, *words: str) -> tuple[int, Any]:
+        result = self.deployed.run("alerts", *words, "--json")
+        return result.exit_code, json.loads(result.stdout) if result.stdout else result.stderr
+
+
+@pytest.fixture
+def machine(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine(deployed)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.run.records", lambda _: machine.executions)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.run.executions", lambda _: machine.executions)
+    monkeypatch.setattr("trainguard.cli.commands.alerts.run._EVERY_S", 0.0)
+    return machine
+
+
+def resends(machine: Machine) -> list[str]:
+    return [name for name in machine.executions.started if name.startswith("resend-")]
+
+
+def test_given_alerts_that_were_not_sent_when_listed_then_each_has_its_reason_and_nothing_is_started(
+    machine: Machine,
+) -> None:
+    later = machine.failed("e" * 20)
+    first = machine.failed(ago_s=900.0)
+    code, said = machine.run("list")
+    assert code == 0
+    assert [each["execution"] for each in said["alerts"]] == [first, later]
+    assert said["alerts"][0] == {
+        "alert_id": "f" * 20,
+        "kind": "fire",
+        "job": JOB,
+        "rule": RULE,
+        "fired_at": "2026-11-21T08:02:00.000Z",
+        "state": "unsent",
+        "why": f"{ERROR}: {CAUSE}",
+        "execution": first,
+        "ended_at": "2026-11-21T08:02:00.000Z",
+        "attempts": 0,
+        "waits_until": None,
+    }
+    assert resends(machine) == []
+
+
+def test_given_alerts_that_were_not_sent_when_listed_for_people_then_it_says_what_to_type(machine: Machine) -> None:
+    machine.failed()
+    said = machine.deployed.run("alerts", "list", JOB).stdout
+    assert f"{JOB}\t{RULE} fire\t" in said
+    assert f"\tunsent\t{ERROR}: {CAUSE}\n" in said
+    assert said.endswith(f"1 alert not sent. To send them: trainguard alerts send {JOB}\n")
+    assert "send --all\n" in machine.deployed.run("alerts", "list").stdout
+
+
+def test_given_nothing_unsent_when_asked_then_it_says_so(machine: Machine) -> None:
+    assert machine.deployed.run("alerts", "list").stdout == "No alert is unsent since 2026-11-07T08:17:00.000Z.\n"
+    assert machine.run("send", JOB)[1]["alerts"] == []
+
+
+def test_given_a_job_that_nobody_knows_when_asked_then_it_says_which_one_is_like_it(machine: Machine) -> None:
+    code, said = machine.run("send", JOB.upper())
+    assert code == 2
+    assert f"perhaps you mean {JOB}" in said
+
+
+def test_given_an_alert_that_was_not_sent_when_sent_then_one_execution_sends_it_and_a_second_call_does_nothing(
+    machine: Machine,
+) -> None:
+    name = machine.failed()
+    machine.ends(f"resend-1-{name}", "SUCCEEDED")
+    code, said = machine.run("send", JOB)
+    assert (code, [each["state"] for each in said["alerts"]]) == (0, ["sent"])
+    assert resends(machine) == [f"resend-1-{name}"]
+    payload: Any = machine.executions.started[f"resend-1-{name}"]
+    assert (payload["fireId"], payload["resend"]["of"], payload["resend"]["stop"]["made"]) == ("f" * 20, name, None)
+    assert machine.run("send", JOB)[1]["alerts"] == []
+    assert len(resends(machine)) == 1
+
+
+def test_given_what_the_row_says_of_the_stop_when_sent_then_it_goes_along(machine: Machine) -> None:
+    name = machine.failed()
+    stop = StopRecord("refused", "its owner has not opted in", at=1.0, fire_id="f" * 20, made=False)
+    (row,) = [each for each in judged()[1] if each.row.target == RULE]
+    machine.deployed.world.rows.record(replace(row, fire_id="f" * 20, alert_id=None, stop=stop))
+    machine.ends(f"resend-1-{name}", "SUCCEEDED")
+    machine.run("send", JOB)
+    payload: Any = machine.executions.started[f"resend-1-{name}"]
+    assert payload["resend"]["decision"]["why"] == "its owner has not opted in"
+    assert payload["resend"]["stop"] == {"made": False, "error": None}
+
+
+def test_given_an_attempt_that_fails_when_sent_then_the_exit_code_says_so_and_the_next_one_has_another_name(
+    machine: Machine,
+) -> None:
+    name = machine.failed()
+    machine.ends(f"resend-1-{name}", "FAILED", error=ERROR, cause="still gone")
+    code, said = machine.run("send", "--all")
+    assert (code, said["alerts"][0]["state"], said["alerts"][0]["why"]) == (1, "unsent", f"{ERROR}: still gone")
+    machine.deployed.world.faults.clear()
+    machine.ends(f"resend-2-{name}", "SUCCEEDED")
+    code, said = machine.run("send", "--all")
+    assert (code, said["alerts"][0]["state"], said["alerts"][0]["attempts"]) == (0, "sent", 1)
+
+
+def test_given_alerts_of_several_jobs_when_those_of_one_are_sent_then_the_others_stay(machine: Machine) -> None:
+    other = replace(judged()[0], job="other", arn="arn:other")
+    machine.deployed.add(other)
+    machine.failed("e" * 20, job=other)
+    name = machine.failed()
+    machine.ends(f"resend-1-{name}", "SUCCEEDED")
+    assert [each["job"] for each in machine.run("send", JOB)[1]["alerts"]] == [JOB]
+    assert [each["job"] for each in machine.run("list")[1]["alerts"]] == ["other"]
+
+
+def test_given_an_execution_that_still_runs_when_sent_again_then_no_other_is_started_and_it_says_under_way(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = machine.failed()
+    monkeypatch.setattr("trainguard.cli.commands.alerts.run._LOOKS", 2)
+    for _ in range(2):
+        code, said = machine.run("send", JOB)
+        assert (code, said["alerts"][0]["state"], said["alerts"][0]["why"]) == (0, "under way", None)
+    assert machine.run("list")[1]["alerts"][0]["state"] == "under way"
+    assert resends(machine) == [f"resend-1-{name}"]
+
+
+def test_given_quiet_hours_when_sent_then_it_says_until_when_the_alert_waits_and_does_not_wait_itself(
+    machine: Machine,
+) -> None:
+    always = QuietHours(days=("sat", "sun", "mon", "tue", "wed", "thu", "fri"), start="00:00", end="23:59")
+    quiet = replace(judged()[0], policy=JobPolicy(alerts=AlertPolicy(quiet_hours=(always,))))
+    machine.failed(kind=AlertKind.CLEARED, job=quiet)
+    code, said = machine.run("send", JOB)
+    assert (code, said["alerts"][0]["state"]) == (0, "under way")
+    assert said["alerts"][0]["waits_until"] > said["generated_at"]
+    assert "waits until " in machine.deployed.run("alerts", "list").stdout
+
+
+def test_given_step_functions_that_refuse_when_sent_then_it_says_so_and_nothing_is_lost(machine: Machine) -> None:
+    name = machine.failed()
+    machine.deployed.world.faults.schedule("Executions.start", Fault.FAIL_BEFORE)
+    assert machine.run("send", JOB)[0] == 2
+    machine.ends(f"resend-1-{name}", "SUCCEEDED")
+    assert machine.run("send", JOB)[1]["alerts"][0]["state"] == "sent"
+
+
+@pytest.mark.parametrize("words", [["send"], ["send", JOB, "--all"]])
+def test_given_no_job_or_too_many_when_sent_then_it_asks_for_one_of_them(machine: Machine, words: list[str]) -> None:
+    result = machine.deployed.run("alerts", *words)
+    assert result.exit_code == 2
+    assert "either a JOB or --all" in result.stderr
+    assert resends(machine) == []
+
+
+def test_given_a_span_when_listed_then_older_executions_are_left_out(machine: Machine) -> None:
+    machine.failed(ago_s=7_300.0)
+    assert machine.run("list", "--since", "2h")[1]["alerts"] == []
+    assert len(machine.run("list", "--since", "3h")[1]["alerts"]) == 1
