@@ -168,6 +168,7 @@ def test_given_an_execution_that_failed_before_when_looked_for_then_it_is_left_o
         (AlertPolicy(muted=("all",)), replace(STOPPED, decision="refused", made=False), 0),
         (AlertPolicy(muted=("all",)), STOPPED, 1),
         (AlertPolicy(muted=("all",)), replace(STOPPED, made=None), 1),
+        (AlertPolicy(muted=("all",)), replace(STOPPED, fire_id="older", made=False), 1),
         (AlertPolicy(muted=("CPUBottleneck",)), None, 1),
     ],
 )
