@@ -16,7 +16,8 @@ from trainguard.engine.system_stream import SystemState, SystemStream
 from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, JobRecord, JobStatus, NodeKey, NodeRecord
 from trainguard.report.judged import JudgedJob
-from trainguard.rules.overall_system_usage import OverallSystemUsage, OverallSystemUsageState
+from trainguard.rules.overall_system_usage import OverallSystemUsage
+from trainguard.rules.system_usage import UsageState
 from trainguard.state.kept import KeptState
 from trainguard.state.usage_counts import PercentCounts
 
@@ -96,7 +97,7 @@ def _records(node: Node) -> list[NodeRecord]:
 def _system(node: Node) -> SystemState:
     if node.silent:
         return SystemState()
-    usage = OverallSystemUsageState(snapshots=100)
+    usage = UsageState(snapshots=100)
     if node.use is not None:
         usage.percents["GPU"] = PercentCounts()
         usage.percents["GPU"].add(np.full(100, node.use))

@@ -21,7 +21,7 @@ from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass,
 from trainguard.rules.bottlenecks import BottleneckRule
 from trainguard.rules.framework_classes import CLASS_LABELS
 from trainguard.rules.framework_minutes import MINUTE_US, MinuteProfile
-from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics, OverallFrameworkMetricsState
+from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.time_table import OTHER
 from trainguard.rules.units import show_percent
 
@@ -36,12 +36,13 @@ NodeVerdicts = Mapping[str, dict[str, Verdict]]
 
 def add_framework(verdicts: NodeVerdicts, plan: RulePlan, streams: JobStreams) -> None:
     """Add what the framework did to the details of the bottleneck rules' verdicts, by rule and node."""
-    if OverallFrameworkMetrics.name not in plan.node_rules:
+    profiled = plan.rule_of_state(FrameworkTimeState)
+    if profiled is None:
         return
     for rule in [each.name for each in plan.system if isinstance(each, BottleneckRule)]:
         nodes = verdicts.get(rule, {})
         for node, verdict in nodes.items():
-            counts, profiles = _bottleneck_minutes(rule, node, streams), _framework_minutes(node, streams)
+            counts, profiles = _bottleneck_minutes(rule, node, streams), _framework_minutes(profiled, node, streams)
             compared = compare_minutes(counts, profiles)
             if compared is not None:
                 nodes[node] = _with_framework(verdict, compared)
@@ -79,13 +80,13 @@ def _bottleneck_minutes(rule: str, node: str, streams: JobStreams) -> Sequence[M
     return state.kept.minutes if isinstance(state, BottleneckState) else ()
 
 
-def _framework_minutes(node: str, streams: JobStreams) -> Sequence[MinuteProfile]:
+def _framework_minutes(rule: str, node: str, streams: JobStreams) -> Sequence[MinuteProfile]:
     framework = streams.framework.get(node)
     try:
-        state = None if framework is None else framework.state_of(OverallFrameworkMetrics.name)
+        state = None if framework is None else framework.state_of(rule)
     except RuleFailedError:
         return ()
-    return state.minutes if isinstance(state, OverallFrameworkMetricsState) else ()
+    return state.minutes if isinstance(state, FrameworkTimeState) else ()
 
 
 def _class_shares(profiles: Sequence[MinuteProfile]) -> dict[str, float] | None:

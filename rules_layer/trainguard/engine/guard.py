@@ -53,6 +53,8 @@ def admitted(rule: str, judgement: Any) -> Judgement:
         raise RuleLoadError(rule, "judgement", type(judgement).__name__, "a Judgement")
     if not isinstance(judgement.status, Status) or judgement.status is Status.DISABLED:
         raise RuleLoadError(rule, "status", judgement.status, "a Status other than DISABLED")
+    if not isinstance(judgement.oversized, bool):
+        raise RuleLoadError(rule, "oversized", judgement.oversized, "True or False")
     if judgement.idle_node not in (None, *get_args(IdleNode)):
         raise RuleLoadError(rule, "idle_node", judgement.idle_node, f"None or one of {get_args(IdleNode)}")
     return replace(

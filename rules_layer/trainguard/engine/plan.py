@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from trainguard.errors import RuleConfigError
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord
@@ -56,6 +58,12 @@ class RulePlan:
     def rules(self) -> tuple[str, ...]:
         """Names of all rules that run, each once."""
         return tuple(dict.fromkeys(rule.name for rule in (*self.system, *self.framework, *self.job)))
+
+    def rule_of_state(self, state_type: type[msgspec.Struct]) -> str | None:
+        """Return the rule that runs and remembers such a state; None when none does."""
+        rules: tuple[AnySystemRule | AnyFrameworkRule | AnyJoinedRule, ...]
+        rules = (*self.system, *self.framework, *self.joined)
+        return next((rule.name for rule in rules if rule.state_type is state_type), None)
 
     def parameters_of(self, rule: str) -> Any:
         """Return the rule's parameters; KeyError when its configuration is at fault."""

@@ -1,4 +1,4 @@
-"""Facts of a job that no verdict says: read from what the rules remember. None is what no rule has looked at."""
+"""Facts of a job that no verdict says: read from what its rules remember. None is what no rule has looked at."""
 
 from typing import TypeVar
 
@@ -8,22 +8,20 @@ import numpy as np
 from trainguard.engine.framework_stream import MICROSECONDS
 from trainguard.errors import RuleFailedError
 from trainguard.report.judged import JudgedJob
-from trainguard.rules.dataloader import Dataloader
 from trainguard.rules.framework_classes import EventClass
-from trainguard.rules.loader_series import DataloaderState
-from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics, OverallFrameworkMetricsState
-from trainguard.rules.overall_system_usage import OverallSystemUsage, OverallSystemUsageState
-from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
-from trainguard.rules.step_series import StepOutlierState
+from trainguard.rules.framework_time import FrameworkTimeState
+from trainguard.rules.loader_series import LoaderState
+from trainguard.rules.step_series import StepsState
+from trainguard.rules.system_usage import UsageState
 from trainguard.state.usage_counts import PERCENT_BINS
 
 S = TypeVar("S", bound=msgspec.Struct)
 LOW_USE = 50.0
 
 
-def usage(judged: JudgedJob) -> dict[str, OverallSystemUsageState]:
+def usage(judged: JudgedJob) -> dict[str, UsageState]:
     """Return what was counted of each node's use."""
-    return _states(judged, OverallSystemUsage.name, OverallSystemUsageState)
+    return _states(judged, UsageState)
 
 
 def gpu_use(judged: JudgedJob) -> float | None:
@@ -53,7 +51,7 @@ def first_step_at(judged: JudgedJob) -> float | None:
 
 def last_step_end(judged: JudgedJob) -> float | None:
     """Return the end of the last step, epoch seconds."""
-    states = _states(judged, OverallFrameworkMetrics.name, OverallFrameworkMetricsState).values()
+    states = _states(judged, FrameworkTimeState).values()
     ends_us = [loop.last_us for state in states for loop in state.loops if loop.first_us is not None]
     return max(ends_us) / MICROSECONDS if ends_us else None
 
@@ -65,7 +63,7 @@ def share_between_steps(judged: JudgedJob) -> float | None:
     """
     if judged.account.unpaid_s:
         return None
-    states = _states(judged, OverallFrameworkMetrics.name, OverallFrameworkMetricsState).values()
+    states = _states(judged, FrameworkTimeState).values()
     loops = [loop for state in states for loop in state.loops]
     wall_us = sum(loop.wall_us for loop in loops)
     return sum(loop.others_us for loop in loops) / wall_us if wall_us else None
@@ -73,17 +71,18 @@ def share_between_steps(judged: JudgedJob) -> float | None:
 
 def steps(judged: JudgedJob) -> int | None:
     """Return how many steps all processes took in all modes; None also where only one mode's were counted."""
-    parameters = judged.plan.parameters.get(StepOutlier.name)
-    if not isinstance(parameters, StepOutlierParameters) or parameters.mode not in {None, "None"}:
+    rule = judged.plan.rule_of_state(StepsState)
+    parameters = None if rule is None else judged.plan.parameters.get(rule)
+    if parameters is None or getattr(parameters, "mode", None) not in {None, "None"}:
         return None
-    states = _states(judged, StepOutlier.name, StepOutlierState).values()
+    states = _states(judged, StepsState).values()
     counted = (each.steps_not_judged + sum(s.steps + s.dropped for s in each.series) for each in states)
     return sum(counted) or None
 
 
 def has_operators(judged: JudgedJob) -> bool | None:
     """Tell whether operators were profiled."""
-    states = _states(judged, OverallFrameworkMetrics.name, OverallFrameworkMetricsState).values()
+    states = _states(judged, FrameworkTimeState).values()
     if not states:
         return None
     return any(state.table(of).total_us for state in states for of in (EventClass.CPU, EventClass.GPU))
@@ -91,22 +90,24 @@ def has_operators(judged: JudgedJob) -> bool | None:
 
 def has_loader_events(judged: JudgedJob) -> bool | None:
     """Tell whether a data loader has written events."""
-    if Dataloader.name not in {rule.name for rule in judged.plan.joined}:
+    rule = judged.plan.rule_of_state(LoaderState)
+    if rule is None:
         return None
     states = []
     for node in judged.framework_nodes:
         try:
-            states.append(judged.streams.framework[node].collected(Dataloader.name))
+            states.append(judged.streams.framework[node].collected(rule))
         except RuleFailedError:
             return None  # the rule is in error, and its row says so
-    loads = [each for each in states if isinstance(each, DataloaderState)]
+    loads = [each for each in states if isinstance(each, LoaderState)]
     return any(each.processes or each.prefetch is not None for each in loads) if loads else None
 
 
-def _states(judged: JudgedJob, rule: str, state_type: type[S]) -> dict[str, S]:
-    """Return the states of a rule over nodes, by node; where it has failed there is none."""
+def _states(judged: JudgedJob, state_type: type[S]) -> dict[str, S]:
+    """Return what the rule with such a state remembers of each node; where it has failed there is none."""
     found: dict[str, S] = {}
-    if rule not in judged.plan.node_rules or rule in judged.plan.faults:
+    rule = judged.plan.rule_of_state(state_type)
+    if rule is None or rule in judged.plan.faults:
         return found
     for streams in (judged.streams.system, judged.streams.framework):
         for node, stream in streams.items():

@@ -7,14 +7,10 @@ from trainguard.report.document import NotCollected, Scope
 from trainguard.report.facts import first_step_at, has_loader_events, has_operators, usage
 from trainguard.report.judged import JudgedJob
 from trainguard.report.words import clause, listed
-from trainguard.rules.batch_size import BatchSize
-from trainguard.rules.cpu_bottleneck import CPUBottleneck
-from trainguard.rules.dataloader import Dataloader
-from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
-from trainguard.rules.io_bottleneck import IOBottleneck
-from trainguard.rules.low_gpu_utilization import LowGPUUtilization
-from trainguard.rules.overall_system_usage import METRICS, OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import SPECS
+from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.system_usage import METRICS
 from trainguard.rules.units import counted, show_duration
 
 LONG_INTERVAL_S = 5.0
@@ -23,12 +19,6 @@ LONG_INTERVAL_S = 5.0
 FRAMEWORKS = "PyTorch below 2.0 or TensorFlow below 2.11, whose SageMaker containers bring the hook (smdebug)"
 FRAMEWORK_PROFILE = "`profiler_config=ProfilerConfig(framework_profile_params=FrameworkProfile({}))`"
 _GPU_METRICS = frozenset({"GPU", "GPU memory"})
-_NEEDED_BY = {
-    "CPU": (CPUBottleneck.name, BatchSize.name, Dataloader.name),
-    "I/O": (IOBottleneck.name,),
-    "GPU memory": (BatchSize.name, GPUMemoryIncrease.name),
-}
-"""By metric, the rules that cannot judge without it."""
 
 
 def not_collected(judged: JudgedJob, scope: Scope, missing: Sequence[str]) -> list[NotCollected]:
@@ -49,8 +39,8 @@ def _framework(judged: JudgedJob) -> Iterator[NotCollected]:
         expected = "expected, but none came" if judged.job.framework_expected else "none were asked for and none came"
         yield NotCollected(
             what="Framework metrics",
-            unknown=f"Steps, phases, data loaders and operators ({expected}): StepOutlier, MaxInitializationTime, "
-            "Dataloader and OverallFrameworkMetrics cannot judge without them.",
+            unknown=f"Steps, phases, data loaders and operators ({expected}): {_of_framework()} cannot judge without "
+            "them.",
             how=f"{FRAMEWORK_PROFILE.format('')} of the SageMaker SDK, or `ProfilerConfig.ProfilingParameters` of "
             f"CreateTrainingJob; it takes {FRAMEWORKS}.",
         )
@@ -110,7 +100,7 @@ def _system_metrics(judged: JudgedJob) -> Iterator[NotCollected]:
         blind = "" if not (cannot := _cannot_judge(lacking)) else f", and {cannot}"
         yield NotCollected(
             what=f"System metrics: {listed(lacking)}",
-            unknown=f"{OverallSystemUsage.name} and the time lines have nothing on {listed(lacking)}{blind}.",
+            unknown=f"{_of_usage()} and the time lines have nothing on {listed(lacking)}{blind}.",
             how="The profiler agent of SageMaker writes them by itself; files of your own need lines of the dimensions "
             "GPUUtilization, CPUUtilization, I/OWaitPercentage, Algorithm (network), Platform (MemoryUsedPercent) and "
             "GPUMemoryUtilization.",
@@ -121,13 +111,31 @@ def _cannot_judge(lacking: Sequence[str]) -> str:
     """Say which rules need a metric that lacks; empty where none does."""
     if "GPU" in lacking:
         return "no rule on GPUs can judge"
-    rules = list(dict.fromkeys(rule for metric in lacking for rule in _NEEDED_BY.get(metric, ())))
+    needing = [rule for metric in lacking for rule, spec in SPECS.items() if metric in spec.metrics]
+    rules = list(dict.fromkeys(needing))
     return f"{listed(rules)} cannot judge" if rules else ""
+
+
+def _of_framework() -> str:
+    """Name the rules that need framework metrics, those that only inform last."""
+    rules = [(spec.informs_only, rule) for rule, spec in SPECS.items() if "framework" in spec.inputs]
+    return listed([rule for informs_only, rule in sorted(rules, key=lambda each: each[0])])
+
+
+def _of_usage() -> str:
+    """Name the rules that sum up system metrics."""
+    return listed([rule for rule, spec in SPECS.items() if spec.informs_only and "system" in spec.inputs])
+
+
+def _patience_on_low_gpus(judged: JudgedJob) -> int:
+    """Return after how many points low GPUs are found at the earliest; 0 where that is not known."""
+    parameters = [judged.plan.parameters.get(rule) for rule, spec in SPECS.items() if spec.symptom == LOW_GPUS]
+    return max((getattr(each, "patience", 0) for each in parameters), default=0)
 
 
 def _points(judged: JudgedJob) -> Iterator[NotCollected]:
     if judged.system_nodes and judged.interval_s >= LONG_INTERVAL_S:
-        patience = getattr(judged.plan.parameters.get(LowGPUUtilization.name), "patience", 0)
+        patience = _patience_on_low_gpus(judged)
         wait = (
             f"; {patience:,} points of patience take {show_duration(patience * judged.interval_s)}" if patience else ""
         )

@@ -8,7 +8,6 @@ from trainguard.records import Status
 from trainguard.report.judged import JudgedJob
 from trainguard.report.verdict import smaller_instance
 from trainguard.report.words import clause
-from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
 from trainguard.rules.units import show_duration
@@ -26,8 +25,8 @@ def recommendation(verdict: Verdict, judged: JudgedJob) -> str | None:
 
 
 def _of_ok(verdict: Verdict, judged: JudgedJob) -> str | None:
-    under_used = verdict.rule == OverallSystemUsage.name and smaller_instance(judged) is not None
-    return "Try the job on a smaller instance." if under_used else None
+    oversized = verdict.judgement.oversized and smaller_instance(judged) is not None
+    return "Try the job on a smaller instance." if oversized else None
 
 
 def _of_disabled(verdict: Verdict, judged: JudgedJob) -> str | None:

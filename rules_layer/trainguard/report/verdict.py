@@ -11,12 +11,8 @@ from trainguard.report.judged import JudgedJob
 from trainguard.report.unjudged import Judged, unjudged
 from trainguard.report.waste import cost_sentence
 from trainguard.report.words import clause, listed
-from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.units import show_percent
-
-SMALLER_INSTANCE = "a smaller instance may do."
-"""How OverallSystemUsage ends what it says of a node that is under-utilised."""
 
 _BETWEEN_STEPS = (
     "Look between the steps first: load batches ahead of time, with more data loader workers and prefetching, and log "
@@ -79,10 +75,9 @@ def _setting_at_fault(judged: JudgedJob) -> str | None:
 
 
 def smaller_instance(judged: JudgedJob) -> str | None:
-    """Return what OverallSystemUsage says where it finds every node with GPUs under-utilised, of the first of them."""
-    said = [
-        each.judgement.reason
-        for each in judged.by_node.get(OverallSystemUsage.name, {}).values()
-        if each.judgement.status is Status.OK
-    ]
-    return said[0] if said and all(reason.endswith(SMALLER_INSTANCE) for reason in said) else None
+    """Return what a rule says that finds every node oversized, of the first of them; None where none does."""
+    for nodes in judged.by_node.values():
+        said = [each.judgement for each in nodes.values() if each.judgement.status is Status.OK]
+        if said and all(each.oversized for each in said):
+            return said[0].reason
+    return None

@@ -35,6 +35,7 @@ class Judgement:
     rule that counts points, is in how many the condition was seen and how many were judged; nodes' counts add up.
     ``confidence``, 0 to 1, says how sure the rule is that it names the reason, where another rule may name a better
     one; None of a rule that has no doubt. ``idle_node`` says that the finding is of a node that does nothing at all.
+    ``oversized`` says that what runs would do with a smaller instance.
     """
 
     status: Status
@@ -51,6 +52,7 @@ class Judgement:
     pooled: tuple[int, int] | None = None
     confidence: float | None = None
     idle_node: IdleNode | None = None
+    oversized: bool = False
     details: Details | Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""What Dataloader remembers of a node: the loader processes of each training process, second by second, and times.
+"""What is remembered of a node's data loaders: processes of each training process, second by second, and times.
 
 A loader's event is counted in the second in which it ends: events are written in that order, so a second is complete
 as soon as its process has an event in a later one.
@@ -87,7 +87,7 @@ class LoadingProcess(msgspec.Struct, array_like=True):
         self.numbers[kept] += self.numbers.pop(rarer)
 
 
-class DataloaderState(msgspec.Struct, array_like=True):
+class LoaderState(msgspec.Struct, array_like=True):
     """Training processes in the order in which they were met, and durations by kind.
 
     ``prefetch`` says whether a TensorFlow pipeline prefetches; None before it has an event.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from trainguard.records import Status
-from trainguard.rules.dataloader import Dataloader
+from trainguard.rules.details import Details
 from trainguard.rules.judgement import Judgement, Measure
-from trainguard.rules.loader_series import DataloaderState
+from trainguard.rules.loader_series import LoaderState
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, Loss, RuleSpec
@@ -38,9 +38,17 @@ class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True)
     threshold: Positive = 20.0
 
 
+class Initialization(Details, frozen=True):
+    """How long the job took to its first step, or has taken without one."""
+
+    initialization_s: float
+    step_seen: bool
+
+
 def _loss_from_now(judgement: Judgement) -> Loss | None:
     """Return that no node does anything until the first step; nothing once it was seen."""
-    return None if judgement.plain_details.get("step_seen") else Loss(1.0, "until the first step")
+    seen = isinstance(judgement.details, Initialization) and judgement.details.step_seen
+    return None if seen else Loss(1.0, "until the first step")
 
 
 SPEC = RuleSpec(
@@ -56,6 +64,7 @@ SPEC = RuleSpec(
     explains=(LOW_GPUS, UNUSED_NODE),
     clause="the first training step came too late",
     loss_from_now=_loss_from_now,
+    details=Initialization,
     section="trainguard.report.html.sections.max_initialization_time:blocks",
 )
 
@@ -107,10 +116,9 @@ def _worked_s(facts: NodeFacts) -> float:
 
 def _fetched_s(facts: NodeFacts) -> float:
     """Return for how long a training process of a node has fetched batches from its data loaders, seconds."""
-    loads = facts.collected.get(Dataloader.name)
-    if not isinstance(loads, DataloaderState):
-        return 0.0
-    spans = (each.last_us - each.first_us for each in loads.processes if each.first_us is not None)
+    states = [state for state in facts.collected.values() if isinstance(state, LoaderState)]
+    processes = [process for state in states for process in state.processes]
+    spans = (each.last_us - each.first_us for each in processes if each.first_us is not None)
     return max(spans, default=0) / 1e6
 
 
@@ -176,7 +184,7 @@ def _judge_first_step(
         advice=_advice(after_s, parameters) if late else None,
         affected_share=_share(after_s, elapsed_s) if late else None,
         wasted_share=_share(after_s - parameters.threshold * 60.0, elapsed_s) if late else None,
-        details={"initialization_s": after_s, "step_seen": True},
+        details=Initialization(after_s, step_seen=True),
     )
 
 
@@ -209,7 +217,7 @@ def _judge_absence(
         advice=_advice(elapsed_s, parameters) if status is Status.FIRED else None,
         affected_share=1.0 if status is Status.FIRED else None,
         wasted_share=_share(elapsed_s - threshold_s, elapsed_s) if status is Status.FIRED else None,
-        details={"initialization_s": elapsed_s, "step_seen": False},
+        details=Initialization(elapsed_s, step_seen=False),
     )
 
 

@@ -6,23 +6,20 @@ out. "others" is the wall time of each process's loop, from the start of its fir
 union of its steps. And of the operators the 64 with the most time are named, the rest is "other".
 """
 
-from typing import Any, ClassVar
-
-import msgspec
+from typing import ClassVar
 
 from trainguard.records import Status
 from trainguard.rules.framework_classes import BY_NAME, EventClass, classes_of
-from trainguard.rules.framework_loop import ProcessLoop, loop_of
-from trainguard.rules.framework_minutes import MinuteProfile, fold_minutes
+from trainguard.rules.framework_loop import loop_of
+from trainguard.rules.framework_minutes import fold_minutes
+from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState, TimeDetails, details_of, sentence_of
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
-from trainguard.rules.time_table import TimeTable, percentages, sum_by
-from trainguard.rules.units import show_duration, show_percent
+from trainguard.rules.time_table import sum_by
 from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
 
-TOP_OPERATORS = 64
 KEPT_NAMES = 128
 """Names whose time is kept for each class, so that the reported ones are not decided by a single object."""
 
@@ -41,30 +38,17 @@ SPEC = RuleSpec(
     condition="never; it sums up",
     inputs=FRAMEWORK,
     informs_only=True,
+    details=TimeDetails,
     section="trainguard.report.html.sections.overall_framework_metrics:blocks",
 )
 
 
-class OverallFrameworkMetricsState(msgspec.Struct, array_like=True):
-    """``classes`` has a table for each EventClass; ``devices`` the time of the phases of CPU and GPU operators."""
-
-    events: int = 0
-    classes: list[TimeTable] = msgspec.field(default_factory=lambda: [TimeTable() for _ in EventClass])
-    devices: TimeTable = msgspec.field(default_factory=TimeTable)
-    loops: list[ProcessLoop] = msgspec.field(default_factory=list)
-    minutes: list[MinuteProfile] = msgspec.field(default_factory=list)
-
-    def table(self, of: EventClass) -> TimeTable:
-        """Return the times of a class."""
-        return self.classes[of]
-
-
-class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, OverallFrameworkMetricsState]):
+class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, FrameworkTimeState]):
     """Sums up the framework's time by class, phase and operator."""
 
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = OverallFrameworkMetricsParameters
-    state_type = OverallFrameworkMetricsState
+    state_type = FrameworkTimeState
 
     def clear_after_s(self, parameters: OverallFrameworkMetricsParameters, interval_s: float) -> float:
         """Three evaluations; there is nothing to clear."""
@@ -73,7 +57,7 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, O
 
     def observe(
         self,
-        state: OverallFrameworkMetricsState,
+        state: FrameworkTimeState,
         events: FrameworkEvents,
         parameters: OverallFrameworkMetricsParameters,
     ) -> None:
@@ -100,7 +84,7 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, O
 
     def judge(
         self,
-        state: OverallFrameworkMetricsState,
+        state: FrameworkTimeState,
         view: FrameworkView,
         parameters: OverallFrameworkMetricsParameters,
     ) -> Judgement:
@@ -108,64 +92,4 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, O
         del parameters
         if not state.events:
             return Judgement(Status.WAITING_FOR_DATA, f"no framework event of {view.node} yet.")
-        return Judgement(Status.OK, _sentence(state, view), data_points=state.events, details=_details(state))
-
-
-def _loops(state: OverallFrameworkMetricsState) -> int:
-    """Count the processes that took a training step."""
-    return sum(loop.first_us is not None for loop in state.loops)
-
-
-def _others_us(state: OverallFrameworkMetricsState) -> int:
-    return sum(loop.others_us for loop in state.loops)
-
-
-def _sentence(state: OverallFrameworkMetricsState, view: FrameworkView) -> str:
-    wall_us = sum(loop.wall_us for loop in state.loops)
-    if not wall_us:
-        return f"{view.node} wrote {state.events:,} framework events and no training step."
-    loops = _loops(state)
-    others = 100.0 * _others_us(state) / wall_us
-    spent = f"{loops} processes of {view.node} spent, on average," if loops > 1 else f"1 process of {view.node} spent"
-    sentence = (
-        f"{spent} {show_percent(100.0 - others)} of the {show_duration(wall_us / loops / 1e6)} of training loop in "
-        f"steps and {show_percent(others)} between them"
-    )
-    for of, what in ((EventClass.CPU, "CPU"), (EventClass.GPU, "GPU")):
-        shares = percentages(state.table(of).top(1))
-        if shares:
-            name, share = next(iter(shares.items()))
-            sentence += f"; of the time of {what} operators {name} took the most, {show_percent(share)}"
-    return f"{sentence}."
-
-
-def _details(state: OverallFrameworkMetricsState) -> dict[str, Any]:
-    """Shares in percent under the managed rule's names; ``phase_time`` and the totals in microseconds.
-
-    Times are of all ``processes`` together, those that have a training loop.
-    """
-    steps = state.table(EventClass.STEP).top(TOP_OPERATORS)
-    others_us = _others_us(state)
-    phases = {**steps, "others": others_us} if steps or others_us else {}
-    details: dict[str, Any] = {
-        "processes": max(_loops(state), 1),
-        "ratio": percentages(state.devices.top(TOP_OPERATORS)),
-        "phase": percentages(phases),
-        "phase_time": phases,
-    }
-    for of, name in ((EventClass.CPU, "CPU"), (EventClass.GPU, "GPU")):
-        totals = state.table(of).top(TOP_OPERATORS)
-        if totals:
-            details[name], details[f"{name}_total"] = percentages(totals), totals
-    for of, name in (
-        (EventClass.GENERAL, "general"),
-        (EventClass.HOROVOD, "horovod"),
-        (EventClass.SMDATAPARALLEL, "smdataparallel"),
-    ):
-        shares = percentages(state.table(of).top(TOP_OPERATORS))
-        if shares:
-            details[name] = shares
-    forward, backward = (state.table(of).total_us for of in (EventClass.FORWARD, EventClass.BACKWARD))
-    if forward and backward:
-        details["forward_backward"] = percentages({"Forward pass": forward, "Backward pass": backward})
-    return details
+        return Judgement(Status.OK, sentence_of(state, view), data_points=state.events, details=details_of(state))

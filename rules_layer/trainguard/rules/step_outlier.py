@@ -6,19 +6,18 @@ among N steps, as a Poisson quantile, so that a long healthy job stays silent. A
 because by Cantelli's inequality no more than 3.8 % of the steps can ever lie beyond five standard deviations.
 """
 
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from trainguard.records import Status
+from trainguard.rules import steps_output as output
 from trainguard.rules.chance import normal_tail, poisson_quantile
 from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import FrameworkRule, NonNegativeInt, Percent, Positive, RuleParameters
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
-from trainguard.rules.step_series import KEPT_SLOW_STEPS, MAX_REFUSED, WARM_UP_STEPS, StepOutlierState, StepSeries
+from trainguard.rules.step_series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
+from trainguard.rules.steps_output import SLOW_MEDIANS, JudgedSeries, StepDetails
 from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS
-from trainguard.rules.units import show_number, show_percent, show_step
 from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -30,13 +29,6 @@ PLAUSIBLE_PROBABILITY = 0.999
 MIN_PLAUSIBLE_SHARE = 0.002
 """Share of long steps that every healthy job may have, such as a checkpoint in 500 steps."""
 
-SLOW_MEDIANS = 2.0
-REPORTED_SERIES = 16
-GROWN_BY_PERCENT = 10.0
-"""An event is named in the advice when its share of slow steps exceeds that of ordinary ones by so many points."""
-
-MIN_DISTANCES = 4
-REGULAR_SHARE = 0.8
 CLEAR_AFTER_S = 5_400.0
 
 
@@ -81,58 +73,30 @@ SPEC = RuleSpec(
     too_short=(
         f"It needs more than {MIN_STEPS + WARM_UP_STEPS} steps of a process: nothing to do for a job that has fewer."
     ),
+    details=StepDetails,
     section="trainguard.report.html.sections.step_outlier:blocks",
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """Judgement of one series; durations in microseconds, ``slow_share`` in percent.
-
-    ``affected_share`` is the share, 0 to 1, of the process's time in steps that went into slow steps and outliers,
-    ``lost_share`` the share of all its time since the first step of the node that was beyond the median.
-    """
-
-    series: StepSeries
-    median_us: float
-    above_us: float
-    outliers: int
-    short: int
-    plausible: int
-    slow_share: float
-    affected_share: float
-    lost_share: float
-    too_many: bool
-    too_slow: bool
-
-    @property
-    def fired(self) -> bool:
-        return self.too_many or self.too_slow
-
-    @property
-    def label(self) -> str:
-        return f"{self.series.process} {self.series.mode.removeprefix('Step:ModeKeys.')}"
-
-
-class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
+class StepOutlier(FrameworkRule[StepOutlierParameters, StepsState]):
     """Fires for a process whose long steps are too many for chance, or too expensive."""
 
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = StepOutlierParameters
-    state_type = StepOutlierState
+    state_type = StepsState
 
     def clear_after_s(self, parameters: StepOutlierParameters, interval_s: float) -> float:
         """90 min: the counts are of the whole job, and their share changes slowly about the limit."""
         del parameters, interval_s
         return CLEAR_AFTER_S
 
-    def observe(self, state: StepOutlierState, events: FrameworkEvents, parameters: StepOutlierParameters) -> None:
+    def observe(self, state: StepsState, events: FrameworkEvents, parameters: StepOutlierParameters) -> None:
         """Count the steps of one object where their mode is wanted."""
         for batch in events.steps:
             if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
                 state.fold(batch, parameters.stddev, events.table)
 
-    def judge(self, state: StepOutlierState, view: FrameworkView, parameters: StepOutlierParameters) -> Judgement:
+    def judge(self, state: StepsState, view: FrameworkView, parameters: StepOutlierParameters) -> Judgement:
         """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the reason."""
         if not state.series:
             wanted = "" if parameters.mode in {None, "None"} else f" in mode {parameters.mode}"
@@ -148,7 +112,7 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
             return _warming_up(state, view)
         ranked = sorted(verdicts, key=lambda verdict: _severity(verdict, parameters), reverse=True)
         worst = ranked[0]
-        reason = _sentence(worst, parameters)
+        reason = output.sentence_of(worst, parameters.stddev, parameters.slow_share)
         if state.refused:
             count = f"{len(state.refused)}{' or more' if len(state.refused) == MAX_REFUSED else ''}"
             reason += f"; {count} series not judged: a node has room for {len(state.series)}"
@@ -161,17 +125,10 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepOutlierState]):
             measure=LOST_TIME if by_time else OUTLIERS,
             worst=worst.label,
             data_points=sum(verdict.series.steps for verdict in verdicts),
-            advice=_advice(worst, state) if worst.fired else None,
+            advice=output.advice_on(worst, state) if worst.fired else None,
             affected_share=worst.affected_share if worst.fired else None,
             wasted_share=worst.lost_share if worst.fired else None,
-            details={
-                "series": [_details(verdict) for verdict in ranked[:REPORTED_SERIES]],
-                "slow_steps": _slow_steps(state),
-                "framework": state.overlap.details(),
-                "series_judged": len(verdicts),
-                "series_not_judged": len(state.refused),
-                "steps_not_judged": state.steps_not_judged,
-            },
+            details=output.details_of(ranked, state),
         )
 
 
@@ -182,7 +139,7 @@ def _is_wanted(mode: str, wanted: str | None) -> bool:
     return wanted == mode or f"{STEP_MODE_PREFIX}.{wanted}".lower() == mode.lower()
 
 
-def _time_in_steps(state: StepOutlierState) -> dict[str, int]:
+def _time_in_steps(state: StepsState) -> dict[str, int]:
     """Return the time of each process in the steps of all modes that are judged, microseconds."""
     times: dict[str, int] = {}
     for series in state.series:
@@ -197,7 +154,9 @@ def _elapsed_us(view: FrameworkView) -> float:
     return (view.through - view.first_step_at) * 1e6
 
 
-def _judge_series(series: StepSeries, steps_us: int, elapsed_us: float, parameters: StepOutlierParameters) -> _Verdict:
+def _judge_series(
+    series: StepSeries, steps_us: int, elapsed_us: float, parameters: StepOutlierParameters
+) -> JudgedSeries:
     """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost.
 
     ``steps_us`` is the process's time in the steps of all modes: what is rare cannot cost much, however slow it is.
@@ -210,7 +169,7 @@ def _judge_series(series: StepSeries, steps_us: int, elapsed_us: float, paramete
     slow_share = 100.0 * lost / steps_us
     outliers = series.durations.count_above(mean + spread)
     long_us = min(SLOW_MEDIANS * median, mean + spread)
-    return _Verdict(
+    return JudgedSeries(
         series=series,
         median_us=median,
         above_us=mean + spread,
@@ -225,13 +184,13 @@ def _judge_series(series: StepSeries, steps_us: int, elapsed_us: float, paramete
     )
 
 
-def _severity(verdict: _Verdict, parameters: StepOutlierParameters) -> tuple[bool, float]:
+def _severity(verdict: JudgedSeries, parameters: StepOutlierParameters) -> tuple[bool, float]:
     by_count = verdict.outliers / max(verdict.plausible, 1)
     by_time = verdict.slow_share / max(parameters.slow_share, 0.1)
     return verdict.fired, max(by_count, by_time)
 
 
-def _warming_up(state: StepOutlierState, view: FrameworkView) -> Judgement:
+def _warming_up(state: StepsState, view: FrameworkView) -> Judgement:
     steps = max(series.steps for series in state.series)
     seen = max(series.steps + series.dropped for series in state.series)
     needed = MIN_STEPS + WARM_UP_STEPS
@@ -242,93 +201,3 @@ def _warming_up(state: StepOutlierState, view: FrameworkView) -> Judgement:
     if view.closed:
         reason += "; its stream has ended, too early for a verdict"
     return Judgement(Status.WARMING_UP, f"{reason}.", data_points=steps, patience=f"{seen}/{needed}")
-
-
-def _sentence(verdict: _Verdict, parameters: StepOutlierParameters) -> str:
-    series = verdict.series
-    slow = (
-        f"steps over twice the median of {show_step(verdict.median_us)} cost "
-        f"{show_percent(verdict.slow_share)} of the time in steps (slow_share {show_percent(parameters.slow_share)})"
-    )
-    if verdict.too_slow and not verdict.too_many:
-        return f"{verdict.label}: {slow}"
-    compared = "more than" if verdict.too_many else "no more than"
-    many = (
-        f"{verdict.outliers:,} of {series.steps:,} steps took over {show_step(verdict.above_us)} (mean "
-        f"{show_step(series.mean_us)} and {show_number(parameters.stddev)} standard deviations of "
-        f"{show_step(series.deviation_us)}), {compared} the {verdict.plausible:,} that are plausible"
-    )
-    return f"{verdict.label}: {many}; {slow}" if verdict.too_slow else f"{verdict.label}: {many}"
-
-
-def _advice(verdict: _Verdict, state: StepOutlierState) -> str:
-    """Say what goes with the slow steps, as far as the events show it, and what to do."""
-    slow_above = show_step(min(SLOW_MEDIANS * verdict.median_us, verdict.above_us))
-    grown = state.overlap.most_grown()
-    if grown is not None and grown[1] >= grown[2] + GROWN_BY_PERCENT:
-        name, slow, ordinary = grown
-        advice = (
-            f"Look at {name}: it takes {show_percent(slow)} of the steps over {slow_above} and "
-            f"{show_percent(ordinary)} of the others"
-        )
-    else:
-        advice = (
-            f"Look at what runs at the times of the steps over {slow_above} (checkpoints, evaluation, logging, data "
-            "loading), and make it asynchronous or rarer"
-        )
-    distance = _distance(verdict.series)
-    return f"{advice}; they come every {distance} steps." if distance else f"{advice}."
-
-
-def _distance(series: StepSeries) -> int | None:
-    """Return at what distance slow steps come, when at least four of five among the newest keep it."""
-    numbers = [int(step.number) for step in series.slow if step.number.isdecimal()]
-    distances = [after - before for before, after in pairwise(numbers)]
-    if len(distances) < MIN_DISTANCES:
-        return None
-    usual = max(sorted(set(distances)), key=distances.count)
-    return usual if usual > 1 and distances.count(usual) >= REGULAR_SHARE * len(distances) else None
-
-
-def _details(verdict: _Verdict) -> dict[str, Any]:
-    """Numbers of one series for the report, in seconds."""
-    series, durations = verdict.series, verdict.series.durations
-    lower, upper = durations.edges()
-    p99, p95, p50 = durations.quantiles((0.99, 0.95, 0.5))
-    return {
-        "process": series.process,
-        "mode": series.mode,
-        "steps": series.steps,
-        "steps_left_out": series.dropped,
-        "step_stats": {
-            "mean": series.mean_us / 1e6,
-            "max": series.longest_us / 1e6,
-            "p99": p99 / 1e6,
-            "p95": p95 / 1e6,
-            "p50": p50 / 1e6,
-            "min": series.shortest_us / 1e6,
-        },
-        "stddev": series.deviation_us / 1e6,
-        "number_of_outliers": verdict.outliers,
-        "plausible_outliers": verdict.plausible,
-        "short_steps": verdict.short,
-        "slow_share_percent": verdict.slow_share,
-        "fired": verdict.fired,
-        "histogram": {"lower_us": lower.tolist(), "upper_us": upper.tolist(), "counts": list(durations.counts)},
-    }
-
-
-def _slow_steps(state: StepOutlierState) -> list[dict[str, Any]]:
-    """List the newest slow steps of all series, oldest first."""
-    rows = [(step.start_us, series, step) for series in state.series for step in series.slow]
-    newest = sorted(rows, key=lambda row: row[0])[-KEPT_SLOW_STEPS:]
-    return [
-        {
-            "process": series.process,
-            "mode": series.mode,
-            "step": step.number,
-            "start": start_us / 1e6,
-            "duration": step.duration_us / 1e6,
-        }
-        for start_us, series, step in newest
-    ]

@@ -4,8 +4,6 @@ Each event's overlap with the steps of its own object counts, not its full lengt
 their own. An event in another object than the step, such as one of a Horovod timeline, is not compared.
 """
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
@@ -48,20 +46,11 @@ class StepOverlap(msgspec.Struct, array_like=True):
                 weighted = np.rint(overlap * own_share).astype(np.int64)
                 times.add(*sum_by(names, index[rows], weighted), limit=KEPT_EVENTS)
 
-    def details(self) -> dict[str, Any]:
-        """Return the events whose share of the steps' time differs most, in percent of the steps' time."""
-        keys = ("event", "slow_steps_percent", "ordinary_steps_percent")
-        return {
-            "slow_steps_s": self.slow_step_us / 1e6,
-            "ordinary_steps_s": self.ordinary_step_us / 1e6,
-            "events": [dict(zip(keys, row, strict=True)) for row in self._compared()],
-        }
-
     def most_grown(self) -> tuple[str, float, float] | None:
         """Return the event whose share of the time grows most in slow steps, and both shares in percent."""
-        return next((row for row in self._compared() if row[1] > row[2]), None)
+        return next((row for row in self.compared() if row[1] > row[2]), None)
 
-    def _compared(self) -> list[tuple[str, float, float]]:
+    def compared(self) -> list[tuple[str, float, float]]:
         """Return events with their share of slow and of ordinary steps, the largest difference first."""
         if not (self.slow_step_us and self.ordinary_step_us):
             return []

@@ -1,4 +1,4 @@
-"""What StepOutlier remembers of a node's steps: one series for each process and mode, all of it bounded.
+"""What is remembered of a node's steps: one series for each process and mode, all of it bounded.
 
 Every number is a sum or a count, kept as a whole number, and whatever is dropped for want of room is chosen by its
 name or time, not by its arrival. So the state is a function of the set of steps.
@@ -81,7 +81,7 @@ class StepSeries(msgspec.Struct, array_like=True):
         return min(2.0 * self.durations.quantile(0.5), self.mean_us + stddev * self.deviation_us)
 
 
-class StepOutlierState(msgspec.Struct, array_like=True):
+class StepsState(msgspec.Struct, array_like=True):
     """Series in the order of process and mode.
 
     At most MAX_SERIES are judged, the first by name. Of the others ``refused`` holds hashes (at most MAX_REFUSED) and

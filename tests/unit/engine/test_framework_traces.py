@@ -13,7 +13,8 @@ from trainguard.engine.plan import plan_rules
 from trainguard.engine.session import Announced
 from trainguard.records import JobRecord, NodeKey, NodeRecord
 from trainguard.rules.framework_classes import EventClass
-from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics, OverallFrameworkMetricsState
+from trainguard.rules.framework_time import FrameworkTimeState
+from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
 from trainguard.telemetry.keys import FrameworkKey, ProfileRoot, hour_folder, parse_key
 
 START_US = 1_795_248_000_000_000
@@ -62,7 +63,7 @@ class Node:
     @property
     def gpu_us(self) -> int:
         state = self.session.stream.state_of(OverallFrameworkMetrics.name)
-        assert isinstance(state, OverallFrameworkMetricsState)
+        assert isinstance(state, FrameworkTimeState)
         return state.table(EventClass.GPU).total_us
 
 

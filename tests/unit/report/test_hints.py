@@ -14,8 +14,8 @@ from trainguard.engine.slots import RuleSlot, Verdict
 from trainguard.records import Status
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.framework_loop import ProcessLoop
+from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.judgement import Judgement
-from trainguard.rules.overall_framework_metrics import OverallFrameworkMetricsState
 
 
 def counted_bottleneck(rule: str, hits: int) -> Verdict:
@@ -56,7 +56,7 @@ def looping(*covered: float, name: str = "algo-1") -> Node:
         ProcessLoop(str(process), first_us=1, last_us=1_000_000_001, covered_us=round(seconds * 1e6))
         for process, seconds in enumerate(covered)
     ]
-    metrics = OverallFrameworkMetricsState(events=1, loops=loops)
+    metrics = FrameworkTimeState(events=1, loops=loops)
     slots = {"OverallFrameworkMetrics": RuleSlot(data=msgspec.msgpack.encode(metrics))}
     return Node(name=name, framework=FrameworkState(slots=slots))
 

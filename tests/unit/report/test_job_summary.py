@@ -12,9 +12,9 @@ from trainguard.records import JobRecord, JobStatus
 from trainguard.report.document import Span
 from trainguard.report.job_summary import job_summary
 from trainguard.rules.framework_loop import ProcessLoop
-from trainguard.rules.overall_framework_metrics import OverallFrameworkMetricsState
+from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.step_outlier import StepOutlier
-from trainguard.rules.step_series import StepOutlierState, StepSeries
+from trainguard.rules.step_series import StepSeries, StepsState
 
 
 def at_us(seconds: float) -> int:
@@ -32,8 +32,8 @@ def stepping(first_s: float = 600.0, last_s: float = 9 * HOUR_S) -> FrameworkSta
         through=START + 10 * HOUR_S,
         first_step_us=at_us(first_s),
         slots={
-            "OverallFrameworkMetrics": RuleSlot(msgspec.msgpack.encode(OverallFrameworkMetricsState(loops=loops))),
-            StepOutlier.name: RuleSlot(msgspec.msgpack.encode(StepOutlierState(series=series, steps_not_judged=3))),
+            "OverallFrameworkMetrics": RuleSlot(msgspec.msgpack.encode(FrameworkTimeState(loops=loops))),
+            StepOutlier.name: RuleSlot(msgspec.msgpack.encode(StepsState(series=series, steps_not_judged=3))),
         },
     )
 

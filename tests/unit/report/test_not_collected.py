@@ -12,9 +12,9 @@ from trainguard.engine.slots import RuleSlot
 from trainguard.report.document import NotCollected
 from trainguard.report.judged import JudgedJob
 from trainguard.report.not_collected import not_collected
-from trainguard.rules.loader_series import DataloaderState, LoadingProcess
-from trainguard.rules.overall_framework_metrics import OverallFrameworkMetricsState
-from trainguard.rules.overall_system_usage import OverallSystemUsageState
+from trainguard.rules.framework_time import FrameworkTimeState
+from trainguard.rules.loader_series import LoaderState, LoadingProcess
+from trainguard.rules.system_usage import UsageState
 from trainguard.rules.time_table import TimeTable
 from trainguard.state.usage_counts import PercentCounts, TrafficCounts
 
@@ -23,9 +23,9 @@ PERCENTS = ("GPU", "GPU memory", "CPU", "CPU memory", "I/O")
 
 def complete() -> JudgedJob:
     """Return a job that has written all that a job can write."""
-    metrics = OverallFrameworkMetricsState(events=1)
+    metrics = FrameworkTimeState(events=1)
     metrics.classes[0] = TimeTable(names=["aten::mm"], times_us=[5])
-    loads = DataloaderState(processes=[LoadingProcess("algo-1-7")])
+    loads = LoaderState(processes=[LoadingProcess("algo-1-7")])
     framework = FrameworkState(
         through=START,
         first_step_us=1,
@@ -41,13 +41,13 @@ def complete() -> JudgedJob:
 
 def count_use(judged: JudgedJob, metrics: tuple[str, ...], *, network: bool = True) -> None:
     """Let a job have samples of such metrics and no others."""
-    use = OverallSystemUsageState(snapshots=1, percents={metric: PercentCounts() for metric in metrics})
+    use = UsageState(snapshots=1, percents={metric: PercentCounts() for metric in metrics})
     use.traffic = TrafficCounts()
     if network:
         use.traffic.add(np.ones(1))
     stream = judged.streams.system["algo-1"]
     state = stream.state_of("OverallSystemUsage")
-    assert isinstance(state, OverallSystemUsageState)
+    assert isinstance(state, UsageState)
     state.percents, state.traffic, state.snapshots = use.percents, use.traffic, 1
 
 
@@ -88,7 +88,7 @@ def test_given_system_metrics_that_lack_some_when_asked_then_they_are_named() ->
     entry = found["System metrics: Network, CPU memory, I/O and GPU memory"]
     assert entry.unknown == (
         "OverallSystemUsage and the time lines have nothing on Network, CPU memory, I/O and GPU memory, and "
-        "IOBottleneck, BatchSize and GPUMemoryIncrease cannot judge."
+        "IOBottleneck, GPUMemoryIncrease and BatchSize cannot judge."
     )
     assert list(found) == ["Python profiles", entry.what]
 

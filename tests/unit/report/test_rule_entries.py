@@ -137,7 +137,7 @@ def test_given_framework_metrics_when_a_rule_still_does_not_apply_then_more_of_t
 
 
 def test_given_an_instance_that_is_too_large_when_listed_then_the_overview_recommends_a_smaller_one() -> None:
-    verdict = saying(quiet("OverallSystemUsage"), reason="algo-1 is under-utilised; a smaller instance may do.")
+    verdict = saying(quiet("OverallSystemUsage"), oversized=True)
     judged = judged_job(verdict, by_node={"OverallSystemUsage": {"algo-1": verdict}})
     assert [each.recommendation for each in rule_entries(judged)] == ["Try the job on a smaller instance."]
     assert entry(verdict).recommendation is None

@@ -11,6 +11,7 @@ from trainguard.engine.slots import Verdict
 from trainguard.records import JobRecord, Status
 from trainguard.report import document
 from trainguard.report.verdict import verdict_of
+from trainguard.rules.max_initialization_time import Initialization
 
 BY_TWO = "Nothing wrong was found by 2 rules, but not all"
 BY_LOW = "Nothing wrong was found by LowGPUUtilization, but not all"
@@ -138,7 +139,7 @@ def test_given_a_finding_that_is_over_when_told_then_a_running_job_is_let_off_an
 
 
 def test_given_a_late_first_step_when_told_then_it_costs_no_more_until_the_next_start() -> None:
-    verdict = told(fired("MaxInitializationTime", wasted=0.2, details={"step_seen": True}))
+    verdict = told(fired("MaxInitializationTime", wasted=0.2, details=Initialization(1_500.0, step_seen=True)))
     assert verdict.cost == (
         "It has cost 20 % of the GPU time: USD 7.65 of the USD 38.25 spent so far; a repeat of this job as it is "
         "wastes as much again."
@@ -197,7 +198,7 @@ def test_given_rules_that_have_all_judged_when_told_then_the_job_is_healthy_and_
 def test_given_a_healthy_job_on_too_large_an_instance_when_told_then_the_saving_is_named() -> None:
     said = "algo-1 is under-utilised: 95 % of the points are at or below 60 % of GPU; a smaller instance may do."
     node = quiet("OverallSystemUsage")
-    node = replace(node, judgement=replace(node.judgement, reason=said))
+    node = replace(node, judgement=replace(node.judgement, reason=said, oversized=True))
     both = {"OverallSystemUsage": {"algo-1": node, "algo-2": node}}
     one = {"OverallSystemUsage": {"algo-1": node, "algo-2": quiet("OverallSystemUsage")}}
     assert verdict_of(judged_job(*QUIET, by_node=both)).change == (

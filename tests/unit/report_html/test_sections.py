@@ -181,12 +181,21 @@ def test_given_bottlenecks_when_rendered_then_minutes_with_and_without_are_paire
     ]
 
 
+NO_SLOW_STEPS = {
+    "slow_steps": [],
+    "framework": {"slow_steps_s": 0.0, "ordinary_steps_s": 120.0, "events": []},
+    **dict.fromkeys(("series_judged", "series_not_judged", "steps_not_judged"), 1),
+}
+
+
 def test_given_steps_without_spread_when_rendered_then_a_histogram_is_drawn_all_the_same() -> None:
     stats = dict.fromkeys(("mean", "max", "p99", "p95", "p50", "min"), 0.4)
     series = {
         "process": "algo-1-905",
         "mode": "Step:ModeKeys.TRAIN",
         "steps": 300,
+        "steps_left_out": 100,
+        "short_steps": 0,
         "step_stats": stats,
         "stddev": 0.0,
         "number_of_outliers": 0,
@@ -195,7 +204,7 @@ def test_given_steps_without_spread_when_rendered_then_a_histogram_is_drawn_all_
         "fired": False,
         "histogram": {"lower_us": [400_000], "upper_us": [400_000], "counts": [300]},
     }
-    page = rendered(entry("StepOutlier", {"algo-1": {"series": [series]}}, parameters={"stddev": 5.0}))
+    page = rendered(entry("StepOutlier", {"algo-1": {"series": [series], **NO_SLOW_STEPS}}, parameters={"stddev": 5.0}))
     assert "Durations of 300 steps: algo-1-905 TRAIN" in section(page, "StepOutlier")
     assert len([each for each in drawn(page, "chart") if each.tag == "svg"]) == 1
     assert all("nan" not in each.attributes.values() for each in page.elements)
@@ -208,6 +217,8 @@ def test_given_steps_when_rendered_then_the_threshold_stands_where_the_parameter
         "process": "p",
         "mode": "TRAIN",
         "steps": 300,
+        "steps_left_out": 100,
+        "short_steps": 0,
         "step_stats": stats,
         "stddev": 0.05,
         "fired": True,
@@ -216,7 +227,7 @@ def test_given_steps_when_rendered_then_the_threshold_stands_where_the_parameter
         "slow_share_percent": 7.0,
         "histogram": histogram,
     }
-    page = rendered(fired("StepOutlier", {"algo-1": {"series": [series]}}, parameters={"stddev": 5.0}))
+    page = rendered(fired("StepOutlier", {"algo-1": {"series": [series], **NO_SLOW_STEPS}}, parameters={"stddev": 5.0}))
     assert "p TRAIN 400 ms 50 ms 300 ms 390 ms 450 ms 500 ms 900 ms" in section(page, "StepOutlier")
     assert "p TRAIN 300 12 10 7 %" in section(page, "StepOutlier")
     assert {"mean 400 ms", "threshold 650 ms"} <= {each.text for each in drawn(page, "limit-label")}
@@ -233,6 +244,7 @@ def test_given_an_initialization_when_rendered_then_its_bar_is_in_minutes_like_t
 def test_given_framework_times_when_rendered_then_shares_and_times_stand_side_by_side() -> None:
     operators = {f"aten::op{number}": 10.0 - 0.5 * number for number in range(14)}
     details = {
+        "processes": 1,
         "ratio": {"cpu_functions": 100.0},
         "phase": {"Step:ModeKeys.TRAIN": 75.0, "others": 25.0},
         "phase_time": {"Step:ModeKeys.TRAIN": 1_061_000_000, "others": 66_300_000},
@@ -247,7 +259,7 @@ def test_given_framework_times_when_rendered_then_shares_and_times_stand_side_by
 
 
 def test_given_framework_times_of_some_processes_when_rendered_then_nobody_takes_their_sum_for_the_job_s_time() -> None:
-    details = {"processes": 4, "phase": {"others": 100.0}, "phase_time": {"others": 66_300_000}}
+    details = {"processes": 4, "ratio": {}, "phase": {"others": 100.0}, "phase_time": {"others": 66_300_000}}
     text = section(rendered(entry("OverallFrameworkMetrics", {"algo-1": details})), "OverallFrameworkMetrics")
     assert "Share Time, 4 processes together between steps 100 % 66.3 s" in text
 
@@ -341,6 +353,8 @@ def test_given_quantiles_of_a_histogram_when_rendered_then_none_is_beyond_the_sh
         "process": "p",
         "mode": "TRAIN",
         "steps": 400,
+        "steps_left_out": 100,
+        "short_steps": 0,
         "step_stats": stats,
         "stddev": 0.001,
         "fired": False,
@@ -349,14 +363,15 @@ def test_given_quantiles_of_a_histogram_when_rendered_then_none_is_beyond_the_sh
         "slow_share_percent": 0.0,
         "histogram": {"lower_us": [1_880_000], "upper_us": [1_910_000], "counts": [400]},
     }
-    page = rendered(entry("StepOutlier", {"algo-1": {"series": [series]}}))
+    page = rendered(entry("StepOutlier", {"algo-1": {"series": [series], **NO_SLOW_STEPS}}))
     assert "p TRAIN 1.9 s 1 ms 1.88 s 1.88 s 1.9 s 1.9 s 1.9 s" in section(page, "StepOutlier")
 
 
 def test_given_codes_of_the_hook_when_rendered_then_devices_and_modes_are_named() -> None:
     shares = {"gpu_functions-dev:3": 60.0, "cpu_functions": 40.0}
     phases = {"Step:ModeKeys.EVAL": 90.0, "others": 10.0}
-    page = rendered(entry("OverallFrameworkMetrics", {"algo-1": {"ratio": shares, "phase": phases}}))
+    node = {"processes": 1, "ratio": shares, "phase": phases, "phase_time": {}}
+    page = rendered(entry("OverallFrameworkMetrics", {"algo-1": node}))
     text = section(page, "OverallFrameworkMetrics")
     for said in ("operators on GPU 3 60 %", "operators on the CPU 40 %", "EVAL steps 90 %", "between steps 10 %"):
         assert said in text

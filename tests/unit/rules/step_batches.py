@@ -6,7 +6,7 @@ import numpy as np
 
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
-from trainguard.rules.step_series import StepOutlierState
+from trainguard.rules.step_series import StepsState
 from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.snapshots import FloatArray
@@ -38,7 +38,7 @@ def judge(
     return RULE.judge(folded(*streams, parameters=parameters), view, parameters)
 
 
-def folded(*streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS) -> StepOutlierState:
+def folded(*streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS) -> StepsState:
     state = RULE.state_type()
     for stream in streams:
         for batch in stream:

@@ -10,7 +10,7 @@ from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.records import Status
 from trainguard.rules.dataloader import Dataloader, DataloaderParameters
 from trainguard.rules.judgement import Judgement
-from trainguard.rules.loader_series import MAX_COUNTS, MAX_PROCESSES, DataloaderState
+from trainguard.rules.loader_series import MAX_COUNTS, MAX_PROCESSES, LoaderState
 from trainguard.rules.views import JobView, NodeFacts, NodeView
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.framework import FrameworkEvents
@@ -39,14 +39,14 @@ def seconds_of(loaders: int, count: int = 11) -> list[dict[str, Any]]:
     return [each for second in range(count) for each in fetches(second, range(loaders))]
 
 
-def folded(*objects: FrameworkEvents) -> DataloaderState:
-    state = DataloaderState()
+def folded(*objects: FrameworkEvents) -> LoaderState:
+    state = LoaderState()
     for each in objects:
         RULE.observe(state, each, DEFAULTS)
     return state
 
 
-def job(states: Mapping[str, DataloaderState], *, cores: int = CORES, **changes: Any) -> JobView:
+def job(states: Mapping[str, LoaderState], *, cores: int = CORES, **changes: Any) -> JobView:
     fields = {
         "started_at": START,
         "system_through": START + 100.0,
@@ -288,7 +288,7 @@ def test_given_counts_of_every_size_when_stored_then_the_state_stays_bounded_and
 
 def test_given_more_training_processes_than_there_is_room_for_when_stored_then_the_rest_is_counted() -> None:
     state = folded(*(read(seconds_of(4, 3), process=f"algo-1-{pid}") for pid in range(MAX_PROCESSES + 2)))
-    restored = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=DataloaderState)
+    restored = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=LoaderState)
 
     assert (len(state.processes), state.refused) == (MAX_PROCESSES, 2)
     assert len(encode_state(state)) < 4_000

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.records import Status
-from trainguard.rules.loader_series import DataloaderState, LoadingProcess
+from trainguard.rules.loader_series import LoaderState, LoadingProcess
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.views import JobView, NodeFacts
 
@@ -144,7 +144,7 @@ def at_work(*, fetching_s: float | None, working_s: float, first_us: int = 0) ->
     if fetching_s is None:
         return NodeFacts("algo-1", system)
     process = LoadingProcess("algo-1-905", first_us=first_us, last_us=first_us + round(fetching_s * 1e6))
-    return NodeFacts("algo-1", system, collected={"Dataloader": DataloaderState([process])})
+    return NodeFacts("algo-1", system, collected={"Dataloader": LoaderState([process])})
 
 
 @pytest.mark.parametrize("closed", [False, True])

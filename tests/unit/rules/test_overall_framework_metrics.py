@@ -9,13 +9,12 @@ from trainguard.records import Status
 from trainguard.rules.framework_classes import EventClass, class_of_phase
 from trainguard.rules.framework_loop import MAX_PROCESSES
 from trainguard.rules.framework_minutes import RECENT_MINUTES
+from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState
 from trainguard.rules.judgement import Judgement
 from trainguard.rules.overall_framework_metrics import (
     KEPT_NAMES,
-    TOP_OPERATORS,
     OverallFrameworkMetrics,
     OverallFrameworkMetricsParameters,
-    OverallFrameworkMetricsState,
 )
 from trainguard.rules.views import FrameworkView
 from trainguard.state.codec import encode_state
@@ -26,7 +25,7 @@ DEFAULTS = OverallFrameworkMetricsParameters()
 VIEW = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=False)
 
 
-def folded(*objects: FrameworkEvents) -> OverallFrameworkMetricsState:
+def folded(*objects: FrameworkEvents) -> FrameworkTimeState:
     state = RULE.state_type()
     for each in objects:
         RULE.observe(state, each, DEFAULTS)

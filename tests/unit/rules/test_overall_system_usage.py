@@ -15,8 +15,8 @@ from trainguard.rules.judgement import Judgement
 from trainguard.rules.overall_system_usage import (
     OverallSystemUsage,
     OverallSystemUsageParameters,
-    OverallSystemUsageState,
 )
+from trainguard.rules.system_usage import UsageState
 from trainguard.rules.views import NodeMinute
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
@@ -25,7 +25,7 @@ NONE_OF_ITS_OWN = OverallSystemUsageParameters()
 (A_MINUTE,) = node_minutes(series([50.0] * 10), closed=False)
 
 
-def judge(parts: Sequence[Snapshots]) -> tuple[Judgement, OverallSystemUsageState]:
+def judge(parts: Sequence[Snapshots]) -> tuple[Judgement, UsageState]:
     state = RULE.state_type()
     for part in parts:
         RULE.observe(state, minute_of(part), NONE_OF_ITS_OWN)

@@ -7,9 +7,9 @@ from trainguard.report.html.numbers import NOTHING, count, number, percent, seco
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import Scale, up_from_zero
 from trainguard.report.html.sections.durations import duration_chart
-from trainguard.report.html.sections.nodes import Picked, folded_rest, most, pick
+from trainguard.report.html.sections.nodes import Picked, folded_rest, most, nodes_of, pick
 from trainguard.report.html.sections.settings import limit_of, setting
-from trainguard.report.html.shapes import LoaderNode, Waits, read
+from trainguard.rules.loaders_output import LoaderDetails, Waits
 
 CHARTED_NODES = 3
 TIMES = (
@@ -22,7 +22,7 @@ ANSWERS = {None: NOTHING, True: "on", False: "off"}
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
-    nodes = read(entry.details, dict[str, LoaderNode])
+    nodes = nodes_of(entry, LoaderDetails)
     middle = ((setting(entry, "min_threshold") or 0.0) + (setting(entry, "max_threshold") or 200.0)) / 2.0
     picked = pick(nodes, worst=entry.worst, badness=lambda held: abs((_of_cores(held) or middle) - middle))
     shown: list[Block] = []
@@ -39,7 +39,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     return [*shown, *folded_rest("Loader processes", heads, rest)]
 
 
-def _workers(entry: RuleEntry, picked: Picked[LoaderNode]) -> Table:
+def _workers(entry: RuleEntry, picked: Picked[LoaderDetails]) -> Table:
     limits = [*limit_of(entry, "min_threshold", "min"), *limit_of(entry, "max_threshold", "max")]
     ends = [*(_of_cores(held) for _, held in picked.full), *(limit.value for limit in limits)]
     scale = up_from_zero(most(ends, 100.0) or 100.0)
@@ -54,7 +54,7 @@ def _workers(entry: RuleEntry, picked: Picked[LoaderNode]) -> Table:
     return Table("Loader processes and cores", columns, rows)
 
 
-def _row(node: str, held: LoaderNode, scale: Scale, limits: list[strips.Limit]) -> tuple[str, ...]:
+def _row(node: str, held: LoaderDetails, scale: Scale, limits: list[strips.Limit]) -> tuple[str, ...]:
     part = _of_cores(held)
     said = f"{shown_name(node)}: {number(held.dataloaders)} loader processes for {held.cores} cores, {percent(part)}"
     outside = part is not None and len(limits) == 2 and not limits[0].value <= part <= limits[1].value
@@ -63,7 +63,7 @@ def _row(node: str, held: LoaderNode, scale: Scale, limits: list[strips.Limit]) 
     return shown_name(node), drawn, *counts, ANSWERS[held.pin_memory], ANSWERS[held.prefetch]
 
 
-def _charts(node: str, held: LoaderNode) -> list[Figure]:
+def _charts(node: str, held: LoaderDetails) -> list[Figure]:
     return [
         _chart(node, title, what, waits)
         for field, title, what in TIMES
@@ -78,7 +78,7 @@ def _chart(node: str, title: str, what: str, waits: Waits) -> Figure:
     return Figure(caption, duration_chart(waits.histogram, lines, said=said, up=what))
 
 
-def _of_cores(held: LoaderNode) -> float | None:
+def _of_cores(held: LoaderDetails) -> float | None:
     if held.dataloaders is None or not held.cores:
         return None
     return 100.0 * held.dataloaders / held.cores

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from trainguard.report.html.numbers import seconds
 from trainguard.report.html.plots.bins import join_bins
 from trainguard.report.html.plots.charts import Line, histogram
-from trainguard.report.html.shapes import Durations
+from trainguard.rules.details import Durations
 
 Marked = tuple[float | None, str, str]
 """A value in seconds, its label, and the class of its line."""

@@ -7,14 +7,14 @@ from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import up_from_zero
 from trainguard.report.html.sections.nodes import most
 from trainguard.report.html.sections.settings import limit_of
-from trainguard.report.html.shapes import Initialization, read
+from trainguard.rules.max_initialization_time import Initialization
 
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plot."""
     if not entry.details:
         return []
-    held = read(entry.details, Initialization)
+    held = Initialization.read(entry.details)
     minutes, limits = held.initialization_s / 60.0, limit_of(entry, "threshold", unit=" min")
     scale = up_from_zero(most([minutes, *(limit.value for limit in limits)], 1.0) or 1.0)
     what = "until the first step" if held.step_seen else "without a step so far"

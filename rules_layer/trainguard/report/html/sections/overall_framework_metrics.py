@@ -8,8 +8,8 @@ from trainguard.report.html.names import event_name, shown_name
 from trainguard.report.html.numbers import percent, seconds
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import up_from_zero
-from trainguard.report.html.sections.nodes import folded_rest, pick
-from trainguard.report.html.shapes import FrameworkNode, read
+from trainguard.report.html.sections.nodes import folded_rest, nodes_of, pick
+from trainguard.rules.framework_time import TimeDetails
 
 SHOWN_OPERATORS = 12
 OTHERS = "others"
@@ -17,9 +17,7 @@ OTHERS = "others"
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots: the first node in full, some more folded, a line of each other."""
-    nodes = {
-        node: held for node, held in read(entry.details, dict[str, FrameworkNode]).items() if held.ratio or held.phase
-    }
+    nodes = {node: held for node, held in nodes_of(entry, TimeDetails).items() if held.ratio or held.phase}
     picked = pick(nodes, worst=entry.worst, badness=lambda held: held.phase.get(OTHERS, 0.0))
     if not nodes:
         return []
@@ -30,7 +28,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     return [*shown, *folded_rest("Between steps", [Column("Node"), Column("Share of time", "number")], rest)]
 
 
-def _of_node(node: str, held: FrameworkNode) -> list[Block]:
+def _of_node(node: str, held: TimeDetails) -> list[Block]:
     parts: Sequence[tuple[str, str, Mapping[str, float], Mapping[str, float]]] = (
         ("Training loop by phase", "Phase", held.phase, held.phase_time),
         ("Forward and backward pass", "Pass", held.forward_backward, {}),

@@ -6,10 +6,9 @@ from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import percent, rate
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT, Scale, up_from_zero
-from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, pick
-from trainguard.report.html.shapes import Percentiles, read
+from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, nodes_of, pick
+from trainguard.rules.system_usage import NETWORK, Percentiles, UsageDetails
 
-NETWORK = "Network"
 NAMES = {
     "GPU": "GPU utilization",
     "GPU memory": "GPU memory activity",
@@ -28,7 +27,7 @@ Metrics = dict[str, Percentiles]
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
-    nodes = {node: metrics for node, metrics in read(entry.details, dict[str, Metrics]).items() if metrics}
+    nodes = {node: dict(held.series) for node, held in nodes_of(entry, UsageDetails).items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=lambda metrics: -(_of(metrics, "GPU") or 0.0))
     known = [*NAMES, *sorted({metric for metrics in nodes.values() for metric in metrics} - set(NAMES))]
     of_percent = [row for metric in known if metric != NETWORK for row in _rows(metric, picked, PERCENT)]

@@ -8,9 +8,9 @@ from trainguard.report.html.numbers import count, moment, percent, seconds
 from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import Scale, up_from_zero
 from trainguard.report.html.sections.durations import duration_chart
-from trainguard.report.html.sections.nodes import first_and_folded, folded_rest, most, pick
+from trainguard.report.html.sections.nodes import first_and_folded, folded_rest, most, nodes_of, pick
 from trainguard.report.html.sections.settings import setting
-from trainguard.report.html.shapes import SlowStepShown, StepEvent, StepNode, StepSeriesShown, StepStatistics, read
+from trainguard.rules.steps_output import SeriesOfSteps, ShownStep, StepDetails, StepEvent, StepStatistics
 from trainguard.rules.units import counted
 
 PREFIX = "Step:ModeKeys."
@@ -26,7 +26,7 @@ SPREAD = (
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
-    nodes = {node: held for node, held in read(entry.details, dict[str, StepNode]).items() if held.series}
+    nodes = {node: held for node, held in nodes_of(entry, StepDetails).items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=_badness)
     series = sorted((each for _, held in picked.full for each in held.series), key=lambda each: not each.fired)
     if not series:
@@ -49,11 +49,11 @@ def mode(text: str) -> str:
     return shown_name(text.removeprefix(PREFIX), 40)
 
 
-def _label(series: StepSeriesShown) -> str:
+def _label(series: SeriesOfSteps) -> str:
     return f"{shown_name(series.process, 40)} {mode(series.mode)}"
 
 
-def _statistics(series: list[StepSeriesShown]) -> Table:
+def _statistics(series: list[SeriesOfSteps]) -> Table:
     scale = up_from_zero(most([each.step_stats.max for each in series], 1.0) or 1.0)
     columns = [
         Column("Process and mode"),
@@ -77,7 +77,7 @@ def _within(stats: StepStatistics, value: float | None) -> float | None:
     return min(max(value, stats.min), stats.max)
 
 
-def _outliers(series: list[StepSeriesShown]) -> Table:
+def _outliers(series: list[SeriesOfSteps]) -> Table:
     columns = [
         Column("Process and mode"),
         *(Column(what, "number") for what in ("Steps", "Outliers", "Plausible by chance", "Time in slow steps")),
@@ -99,11 +99,11 @@ def _outliers(series: list[StepSeriesShown]) -> Table:
     return Table("Outliers", columns, rows, note=note)
 
 
-def _tone(series: StepSeriesShown) -> str:
+def _tone(series: SeriesOfSteps) -> str:
     return "hot" if series.fired else "plain"
 
 
-def _histogram(series: StepSeriesShown, deviations: float | None) -> Figure:
+def _histogram(series: SeriesOfSteps, deviations: float | None) -> Figure:
     stats = series.step_stats
     lines = [(stats.mean, "mean", "mean")]
     if stats.mean is not None and series.stddev is not None and deviations is not None:
@@ -113,8 +113,8 @@ def _histogram(series: StepSeriesShown, deviations: float | None) -> Figure:
     return Figure(caption, duration_chart(series.histogram, lines, said=said, up="steps"))
 
 
-def _what_goes_with_them(node: str, held: StepNode) -> list[Block]:
-    events = held.framework.events if held.framework else []
+def _what_goes_with_them(node: str, held: StepDetails) -> list[Block]:
+    events = held.framework.events
     if not events:
         return []
     scale = up_from_zero(
@@ -140,7 +140,7 @@ def _event(event: StepEvent, scale: Scale) -> tuple[str, ...]:
     return shown_name(event.event), strips.pair(slow, ordinary, scale, said=said), percent(slow), percent(ordinary)
 
 
-def _slow_steps(node: str, steps: list[SlowStepShown]) -> list[Block]:
+def _slow_steps(node: str, steps: list[ShownStep]) -> list[Block]:
     if not steps:
         return []
     columns = [
@@ -168,10 +168,10 @@ def _slow_steps(node: str, steps: list[SlowStepShown]) -> list[Block]:
     return [top, Folded(f"{counted(len(rows) - SLOW_SHOWN, 'more slow step')} of {shown_name(node)}", (more,))]
 
 
-def _slowest(held: StepNode) -> str:
+def _slowest(held: StepDetails) -> str:
     return percent(most([each.slow_share_percent for each in held.series]))
 
 
-def _badness(held: StepNode) -> float:
+def _badness(held: StepDetails) -> float:
     slowest = most([each.slow_share_percent for each in held.series], 0.0) or 0.0
     return 1_000.0 * any(each.fired for each in held.series) + slowest
