@@ -219,7 +219,7 @@ class RuleRow:
 
     @property
     def target(self) -> str:
-        """Sort key of the item, for example ``LowGPUUtilization#algo-3``."""
+        """Sort key of the item, a rule's name, and of a node ``<rule>#algo-3``."""
         return self.rule if self.node is None else f"{self.rule}#{self.node}"
 
     @property

@@ -10,14 +10,14 @@ import pytest
 from trainguard.compatible.rules import RULES as COMPATIBLE_RULES
 from trainguard.engine.severity import severity_of
 from trainguard.records import Severity
-from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
+from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, SPECS
 
 DOCS = Path(__file__).parents[2] / "docs"
 TYPES: dict[str, type[RuleParameters]] = {
     **{rule.name: rule.parameters_type for rule in ALL_RULES},
-    PROFILER_REPORT: ProfilerReportParameters,
+    PROFILER_REPORT: ReportParameters,
 }
 ACCEPTED_BY_ALL = "scan_interval_us"
 UNKNOWN = "\N{EN DASH}"

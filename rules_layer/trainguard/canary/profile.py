@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 
 from trainguard.canary.name import canary_name
+from trainguard.rules.low_gpu_utilization import SPEC
 from trainguard.telemetry.keys import ProfileRoot, system_key
 
-RULE = "LowGPUUtilization"
+RULE = SPEC.name
 """The rule that finds the canary's fault."""
 
 NODE = "algo-1"

@@ -67,7 +67,7 @@ Params = Annotated[
     typer.Option(
         "--params",
         metavar="FILE",
-        help='JSON: {"LowGPUUtilization": {"patience": 100}} or {"LowGPUUtilization_patience": 100}.',
+        help='JSON: {"<Rule>": {"patience": 100}} or {"<Rule>_patience": 100}.',
         show_default=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""What CPUBottleneck and IOBottleneck share: snapshots with an idle GPU and a busy core.
+"""What the sub-rules on bottlenecks share: snapshots with an idle GPU and a busy core.
 
 A snapshot begins with a sample more than 20 ms away from the last snapshot's beginning, in stream order, and is known
 by that time alone.

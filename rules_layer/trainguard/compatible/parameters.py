@@ -10,11 +10,10 @@ from typing import Any
 from trainguard.compatible.rule import RuleParameters
 from trainguard.compatible.rules import RULES
 from trainguard.errors import RuleConfigError
+from trainguard.rules.profiler_report import PROFILER_REPORT
 
-REPORT = "ProfilerReport"
 SCAN_INTERVAL = "scan_interval_us"
 DEFAULT_SCAN_INTERVAL_US = 60_000_000
-_TEXTS = frozenset({("StepOutlier", "mode")})
 
 Settings = Mapping[str, Mapping[str, Any]]
 
@@ -26,7 +25,7 @@ def resolve_compatible_parameters(settings: Settings, *, documented: bool = Fals
     ----------
     settings : mapping
         A number keeps its type, which ``RuleParameters`` texts show: 50 is shown as 50, 50.0 as 50.0. Sub-rules accept
-        ``scan_interval_us`` and ignore it, as in the original; ``resolve_scan_interval_us`` reads ProfilerReport's own.
+        ``scan_interval_us`` and ignore it, as in the original; ``resolve_scan_interval_us`` reads the report's own.
     documented : bool
         Start from the documentation's defaults instead of the container's.
 
@@ -37,8 +36,8 @@ def resolve_compatible_parameters(settings: Settings, *, documented: bool = Fals
     """
     known = {rule.name: rule.parameters_type for rule in RULES}
     for rule in settings:
-        if rule not in known and rule != REPORT:
-            expected = f"a rule of {', '.join([*known, REPORT])}"
+        if rule not in known and rule != PROFILER_REPORT:
+            expected = f"a rule of {', '.join([*known, PROFILER_REPORT])}"
             raise RuleConfigError(rule, "*", dict(settings[rule]), expected)
     resolve_scan_interval_us(settings)
     return {
@@ -48,20 +47,20 @@ def resolve_compatible_parameters(settings: Settings, *, documented: bool = Fals
 
 
 def resolve_scan_interval_us(settings: Settings) -> int:
-    """Return ProfilerReport's ``scan_interval_us``, microseconds, 60 s unless given.
+    """Return the report's ``scan_interval_us``, microseconds, 60 s unless given.
 
     Raises
     ------
     RuleConfigError
-        When it is below 1 or no number, or ProfilerReport is given anything else.
+        When it is below 1 or no number, or the report is given anything else.
     """
-    given = settings.get(REPORT, {})
+    given = settings.get(PROFILER_REPORT, {})
     for parameter, value in given.items():
         if parameter != SCAN_INTERVAL:
-            raise RuleConfigError(REPORT, parameter, value, f"the parameter {SCAN_INTERVAL}")
-    interval = _number(REPORT, SCAN_INTERVAL, given.get(SCAN_INTERVAL, DEFAULT_SCAN_INTERVAL_US))
+            raise RuleConfigError(PROFILER_REPORT, parameter, value, f"the parameter {SCAN_INTERVAL}")
+    interval = _number(PROFILER_REPORT, SCAN_INTERVAL, given.get(SCAN_INTERVAL, DEFAULT_SCAN_INTERVAL_US))
     if interval < 1:
-        raise RuleConfigError(REPORT, SCAN_INTERVAL, given[SCAN_INTERVAL], "at least 1 microsecond")
+        raise RuleConfigError(PROFILER_REPORT, SCAN_INTERVAL, given[SCAN_INTERVAL], "at least 1 microsecond")
     return int(interval)
 
 
@@ -75,7 +74,7 @@ def _resolve(
             _number(rule, parameter, value)
         elif parameter not in names:
             raise RuleConfigError(rule, parameter, value, f"one of the parameters {', '.join(names) or 'of no name'}")
-        elif (rule, parameter) in _TEXTS:
+        elif parameter in parameters_type.texts:
             values[parameter] = _text(rule, parameter, value)
         else:
             values[parameter] = _number(rule, parameter, value)

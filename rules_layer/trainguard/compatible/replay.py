@@ -1,4 +1,4 @@
-"""The whole replay: one window after the other through the eleven sub-rules, as ProfilerReport runs them.
+"""The whole replay: one window after the other through the eleven sub-rules, as the managed report runs them.
 
 Windows are closed, as long as the scan interval, and begin at the first file's time; there are windows as long as one
 starts before the newest file of the stream that ends first, so the last minute is lost. Files are looked for up to
@@ -18,7 +18,6 @@ from trainguard.compatible.ahead import FileMap, FilesAhead
 from trainguard.compatible.framework_reader import FrameworkFile, read_framework_file
 from trainguard.compatible.framework_stream import FrameworkStream
 from trainguard.compatible.parameters import (
-    REPORT,
     SCAN_INTERVAL,
     Settings,
     resolve_compatible_parameters,
@@ -30,6 +29,7 @@ from trainguard.compatible.source import Catalogue, FrameworkName, ProfileSource
 from trainguard.compatible.system_reader import SystemFile, read_system_file
 from trainguard.compatible.system_stream import SystemStream
 from trainguard.errors import RuleConfigError
+from trainguard.rules.profiler_report import PROFILER_REPORT
 
 TIME_BUFFER_US = 180_000_000
 MAX_WINDOWS = 1_000_000
@@ -41,7 +41,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What ProfilerReport would have written, and what it was computed from.
+    """What the managed report would have written, and what it was computed from.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def replay(
     ----------
     source : ProfileSource
     settings : mapping, optional
-        Parameters by rule and name; ProfilerReport's ``scan_interval_us`` sets the windows' length.
+        Parameters by rule and name; the report's ``scan_interval_us`` sets the windows' length.
     documented_defaults : bool
         Take the documentation's defaults instead of the container's.
     progress : callable, optional
@@ -125,7 +125,7 @@ def _window_starts(files: Catalogue, interval_us: int) -> range:
         span_us = files.latest_us - files.first_us
         least = -(-span_us // MAX_WINDOWS)
         expected = f"at least {least}: the times in the files' names are {span_us / 1e6:.0f} s apart"
-        raise RuleConfigError(REPORT, SCAN_INTERVAL, interval_us, expected)
+        raise RuleConfigError(PROFILER_REPORT, SCAN_INTERVAL, interval_us, expected)
     return starts
 
 

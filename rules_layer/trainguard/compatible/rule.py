@@ -23,10 +23,12 @@ P = TypeVar("P", bound="RuleParameters")
 class RuleParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a sub-rule under the managed service's names; the defaults are those of the container's code.
 
-    ``documented`` holds the defaults of the documentation where they differ. Any finite number is accepted.
+    ``documented`` holds the defaults of the documentation where they differ, ``texts`` names the parameters that are
+    texts. Any finite number is accepted.
     """
 
     documented: ClassVar[Mapping[str, Number | str | None]] = {}
+    texts: ClassVar[frozenset[str]] = frozenset()
 
     def text(self) -> str:
         """Return the report's ``RuleParameters``: ``name:value``, joined by line feeds."""
@@ -58,7 +60,7 @@ class RuleReport:
 
 
 class CompatibleRule(ABC, Generic[P]):
-    """A sub-rule of ProfilerReport: owns its state for the whole job and is fed window after window."""
+    """A sub-rule of the managed report: owns its state for the whole job and is fed window after window."""
 
     name: ClassVar[str]
     parameters_type: type[P]

@@ -1,4 +1,4 @@
-"""The eleven sub-rules of ProfilerReport, in the order in which it runs and reports them."""
+"""The eleven sub-rules of the managed report, in the order in which it runs and reports them."""
 
 from trainguard.compatible.batch_size import BatchSize
 from trainguard.compatible.cpu_bottleneck import CPUBottleneck

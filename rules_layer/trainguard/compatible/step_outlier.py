@@ -30,6 +30,7 @@ class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
     mode: str | None = None
     n_outliers: Number = 10
     documented: ClassVar[Mapping[str, Number | str | None]] = {"stddev": 5}
+    texts: ClassVar[frozenset[str]] = frozenset({"mode"})
 
     def shown(self) -> list[tuple[str, Number | str | None]]:
         """``threshold`` is ``stddev`` once more."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from trainguard.config.profiler_config import ProfilerConfig
 from trainguard.config.profiler_rule import ProfilerRule
-from trainguard.config.rule_configs import ProfilerReport, RuleConfig, Value
+from trainguard.config.rule_configs import CONFIGS, RuleConfig, Value
 from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
 from trainguard.errors import LaunchConfigError
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.settings.tag_names import PROFILE_TAG
 
 AnyRule = ProfilerRule | RuleConfig
@@ -63,7 +64,7 @@ def tags(
         When a rule is a container of one's own, a setting is given twice, or SageMaker would not take the tags.
     """
     named = {each["Key"]: each["Value"] for each in others}
-    configs = [_config_of(rule) for rule in rules] + ([ProfilerReport(**settings)] if settings else [])
+    configs = [_config_of(rule) for rule in rules] + ([CONFIGS[PROFILER_REPORT](**settings)] if settings else [])
     for key, value in ((key, value) for config in configs for key, value in config.settings.items()):
         if named.setdefault(f"{NAMESPACE}{key}", value) != value:
             raise LaunchConfigError("tags", key, value, f"the same as before, {named[f'{NAMESPACE}{key}']!r}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainguard.config.rule_configs import RuleConfig, Value
 from trainguard.errors import LaunchConfigError
+from trainguard.rules.profiler_report import PROFILER_REPORT
 
 _WHERE = "ProfilerRule"
 DEFAULT_IMAGE = "DEFAULT_RULE_EVALUATOR_IMAGE"
@@ -38,7 +39,7 @@ class ProfilerRule:
     ) -> "ProfilerRule":
         """Return one of the twelve rules; raises LaunchConfigError when ``base_config`` is none of `rule_configs`."""
         if not isinstance(base_config, RuleConfig):
-            expected = "an object of trainguard.config.rule_configs, such as LowGPUUtilization()"
+            expected = f"an object of trainguard.config.rule_configs, such as {PROFILER_REPORT}()"
             raise LaunchConfigError(f"{_WHERE}.sagemaker", "base_config", base_config, expected)
         return cls(
             name=name or base_config.rule_name,

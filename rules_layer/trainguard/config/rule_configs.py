@@ -1,6 +1,7 @@
-"""Settings of the rules, a class a rule, checked against the rules' own parameters when they are given.
+"""Settings of the rules, a class a rule and called as it is, checked against the rule's parameters when they are given.
 
 A setting that is not given has the documented default. Every parameter of the rule's page can be given, under its name.
+The classes are made from the rules' specs: `dir` lists them.
 """
 
 from collections.abc import Mapping
@@ -10,12 +11,12 @@ import msgspec
 from trainguard.errors import RuleConfigError
 from trainguard.report.managed import UNSHOWN
 from trainguard.rules.parameters import PARAMETERS_TYPES, resolve_parameters
-from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
-from trainguard.rules.registry import spec_of
+from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
+from trainguard.rules.registry import OWN_NAMES, spec_of
 
 Value = float | int | str | bool | None
 _CANONICAL = {name.lower(): name for name in PARAMETERS_TYPES}
-_UNPREFIXED = tuple(field.name for field in msgspec.structs.fields(ProfilerReportParameters))
+_UNPREFIXED = tuple(field.name for field in msgspec.structs.fields(ReportParameters))
 
 
 class RuleConfig:
@@ -54,50 +55,6 @@ class RuleConfig:
         self.rule_parameters: dict[str, Value] = defaults | parameters | {"rule_to_invoke": self.rule_name}
 
 
-class BatchSize(RuleConfig):
-    """``cpu_threshold_p95``, ``gpu_threshold_p95``, ``gpu_memory_threshold_p95``, ``patience``, ``window``."""
-
-
-class CPUBottleneck(RuleConfig):
-    """``threshold``, ``gpu_threshold``, ``cpu_threshold``, ``patience``."""
-
-
-class Dataloader(RuleConfig):
-    """``min_threshold``, ``max_threshold``."""
-
-
-class GPUMemoryIncrease(RuleConfig):
-    """``increase``, ``patience``, ``window``."""
-
-
-class IOBottleneck(RuleConfig):
-    """``threshold``, ``gpu_threshold``, ``io_threshold``, ``patience``."""
-
-
-class LoadBalancing(RuleConfig):
-    """``threshold``, ``patience``."""
-
-
-class LowGPUUtilization(RuleConfig):
-    """``threshold_p95``, ``threshold_p5``, ``window``, ``patience``."""
-
-
-class MaxInitializationTime(RuleConfig):
-    """``threshold``, in minutes."""
-
-
-class OverallFrameworkMetrics(RuleConfig):
-    """It sums up, and has no parameters of its own."""
-
-
-class OverallSystemUsage(RuleConfig):
-    """It sums up, and has no parameters of its own."""
-
-
-class StepOutlier(RuleConfig):
-    """``stddev``, ``mode``, ``n_outliers``."""
-
-
 class ProfilerReport(RuleConfig):
     """All rules: their parameters as ``<Rule>_<parameter>``, ``opt_out_telemetry`` and ``rule_to_invoke``."""
 
@@ -113,6 +70,31 @@ class ProfilerReport(RuleConfig):
         self.rule_name = PROFILER_REPORT
         self.settings = named
         self.rule_parameters = shown
+
+
+def _class_of(rule: str) -> type[RuleConfig]:
+    spec = spec_of(rule)
+    names = [f"``{name}``" for name in spec.managed_parameters if name not in spec.managed_aliases]
+    said = f"{', '.join(names)}." if names else "It sums up, and has no parameters of its own."
+    return type(rule, (RuleConfig,), {"__doc__": said, "__module__": __name__})
+
+
+CONFIGS: Mapping[str, type[RuleConfig]] = {
+    **{rule: _class_of(rule) for rule in OWN_NAMES},
+    PROFILER_REPORT: ProfilerReport,
+}
+"""The classes by their rules' names."""
+
+
+def __getattr__(name: str) -> type[RuleConfig]:
+    try:
+        return CONFIGS[name]
+    except KeyError:
+        raise AttributeError(f"there are no settings of a rule {name!r}, only of {', '.join(CONFIGS)}") from None
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *CONFIGS]
 
 
 def written(rule: str, name: str, value: object) -> str:

@@ -11,7 +11,7 @@ from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord
 from trainguard.rules.defaults import Defaults
 from trainguard.rules.parameters import resolve_parameters
-from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
+from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import (
     AnyFrameworkRule,
     AnyJobRule,
@@ -96,9 +96,9 @@ def plan_rules(job: JobRecord, *, defaults: Defaults = "documented", prices: Pri
 
 
 def _invoked(parameters: Mapping[str, RuleParameters]) -> tuple[str, ...]:
-    """Return the rules that ProfilerReport runs; all of them when its own configuration is at fault."""
+    """Return the rules that the report runs; all of them when its own configuration is at fault."""
     report = parameters.get(PROFILER_REPORT)
-    if isinstance(report, ProfilerReportParameters) and report.rule_to_invoke != PROFILER_REPORT:
+    if isinstance(report, ReportParameters) and report.rule_to_invoke != PROFILER_REPORT:
         return (report.rule_to_invoke,)
     return RULE_NAMES
 

@@ -1,4 +1,4 @@
-"""ProfilerReport's own verdict: what the eleven rules' verdicts come to, in one sentence and one row."""
+"""The report's own verdict: what the eleven rules' verdicts come to, in one sentence and one row."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _WORDS = {
 
 
 def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], plan: RulePlan) -> Verdict:
-    """Return the verdict of ProfilerReport on a job; it has no fires of its own, so it is alerted never."""
+    """Return the report's verdict on a job; it has no fires of its own, so it is alerted never."""
     fault = plan.faults.get(PROFILER_REPORT)
     statuses = [shown_status(verdict) for verdict in verdicts]
     running = [each for each in statuses if each is not Status.DISABLED]
@@ -72,7 +72,7 @@ def _named(finding: Finding) -> str:
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
-    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (CPUBottleneck).``."""
+    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (<rule>).``."""
     counts = Counter(shown_status(verdict) for verdict in verdicts)
     parts = [f"{counts[Status.OK] + counts[Status.FIRED]} judged"]
     parts += [f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status]]

@@ -123,7 +123,7 @@ class Summariser:
 
 
 def job_rows(context: RowContext, verdicts: Sequence[Verdict]) -> list[RuleRow]:
-    """Return the job's row of every rule, and ProfilerReport's: each finding as it stands among the others."""
+    """Return the job's row of every rule, and the report's: each finding as it stands among the others."""
     findings = rank_findings(verdicts, context.account)
     found = {finding.rule: finding for finding in findings}
     rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in verdicts]

@@ -10,7 +10,7 @@ from trainguard.records import NodeKey, RuleRow
 
 
 def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]:
-    """Return the rows of every node, then those of the whole job, ProfilerReport's last.
+    """Return the rows of every node, then those of the whole job, the report's last.
 
     ``expires_at`` (epoch seconds) says of each row that its job is closed, and when it may be deleted.
     """

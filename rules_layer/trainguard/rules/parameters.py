@@ -1,7 +1,7 @@
 """Parameters as users give them, ``<Rule>_<parameter>``, to the rules' own parameter classes.
 
 The rule's name is read in any case and the parameter in lower case, as in the managed service's rule configuration.
-ProfilerReport's own settings need no prefix. A file may also give a rule's parameters as an object under its name.
+The report's own settings need no prefix. A file may also give a rule's parameters as an object under its name.
 """
 
 import math
@@ -12,7 +12,7 @@ import msgspec
 
 from trainguard.errors import ParameterFileError, RuleConfigError
 from trainguard.rules.defaults import Defaults, own_defaults
-from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
+from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, EXTENSION, RULE_NAMES
 
@@ -21,10 +21,10 @@ MINUTE_US = 60_000_000
 
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {
     **{rule.name: rule.parameters_type for rule in ALL_RULES},
-    PROFILER_REPORT: ProfilerReportParameters,
+    PROFILER_REPORT: ReportParameters,
 }
 _CANONICAL = {name.lower(): name for name in PARAMETERS_TYPES}
-_UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ProfilerReportParameters))
+_UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportParameters))
 _A_RULE = f"<Rule>_<parameter> with a rule of {', '.join(PARAMETERS_TYPES)}"
 
 Given = dict[str, tuple[str, str]]
@@ -37,7 +37,7 @@ def resolve_parameters(
     """Parameters of every rule, defaults where nothing is set, and the first fault of each rule that has one.
 
     A rule with a fault is in the second mapping and not in the first; the others stay usable. A setting of a rule that
-    does not exist is a fault under the rule's name as written. ProfilerReport's settings are among them.
+    does not exist is a fault under the rule's name as written. The report's settings are among them.
     """
     parameters, found = _resolve(settings, defaults)
     return parameters, {rule: faults[0] for rule, faults in found.items()}

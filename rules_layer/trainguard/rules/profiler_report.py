@@ -23,7 +23,7 @@ SPEC = RuleSpec(
 PROFILER_REPORT = SPEC.name
 
 
-class ProfilerReportParameters(RuleParameters, frozen=True, kw_only=True):
+class ReportParameters(RuleParameters, frozen=True, kw_only=True):
     """Settings of the report; ``rule_to_invoke`` names the only rule to run, or ProfilerReport for all.
 
     ``opt_out_telemetry`` is accepted as the managed service does; TrainGuard sends nothing to anybody either way.

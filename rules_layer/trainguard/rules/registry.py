@@ -58,7 +58,7 @@ SPECS: MutableMapping[str, RuleSpec] = {
     **{rule.name: spec_of_rule(rule) for rule in ALL_RULES},
     PROFILER_REPORT: PROFILER_REPORT_SPEC,
 }
-"""What is said of each rule, by its name: in the order of the report, ProfilerReport's last."""
+"""What is said of each rule, by its name: in the order of the report, its own last."""
 
 
 def spec_of(rule: str) -> RuleSpec:

@@ -2,10 +2,10 @@
 
 It holds rules' parameters as a parameter file does, nested or flat, and choices by their names or in groups::
 
-    {"LowGPUUtilization": {"threshold_p95": 60}, "StepOutlier_stddev": 4,
+    {"<Rule>": {"threshold_p95": 60}, "<Rule>_stddev": 4,
      "evaluate": ["prod-*"],
-     "alerts": {"staged": ["BatchSize"], "muted": [], "quiet_hours": ["mon-fri 22:00-07:00 Europe/Berlin"]},
-     "stops": {"rules": ["LowGPUUtilization"], "grace": "10m", "dry_run": false}}
+     "alerts": {"staged": ["<Rule>"], "muted": [], "quiet_hours": ["mon-fri 22:00-07:00 Europe/Berlin"]},
+     "stops": {"rules": ["<Rule>"], "grace": "10m", "dry_run": false}}
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _GROUPS: Mapping[str, Mapping[str, str]] = {
     "stops": {"rules": STOP_RULES, "grace": STOP_GRACE, "dry_run": STOP_DRY_RUN},
 }
 _A_VALUE = "a number, a text, true, false or null"
-_AN_OBJECT = 'a JSON object such as {"LowGPUUtilization": {"threshold_p95": 60}, "evaluate": "all"}'
+_AN_OBJECT = 'a JSON object such as {"<Rule>": {"<parameter>": 60}, "evaluate": "all"}'
 
 
 @dataclass(slots=True)

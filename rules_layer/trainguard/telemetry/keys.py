@@ -5,7 +5,7 @@ of its folder and, below a prefix, the prefix too, as in ``my-run@team-a/``. So 
 have no at sign, and each place has its own.
 
 A key comes from outside and may be hostile. EventBridge's wildcards let look-alikes through (the managed service's own
-``rule-output/ProfilerReport-…/profiler-output/…`` is one), so this grammar, not the event pattern, decides.
+``rule-output/<rule>-…/profiler-output/…`` is one), so this grammar, not the event pattern, decides.
 """
 
 import re

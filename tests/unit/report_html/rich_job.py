@@ -22,8 +22,8 @@ PARAMETERS = {
 }
 
 
-def judge(folder: Path) -> Report:
-    """Write the profile below ``folder``, judge it, and return its report."""
+def write(folder: Path) -> Path:
+    """Write the profile below ``folder``, and return where it is."""
     profile = ProfileFolder(folder)
     times = ticks(MINUTES, every_s=2.0)
     for node in ("algo-1", "algo-2"):
@@ -31,9 +31,15 @@ def judge(folder: Path) -> Report:
         profile.system(times, _columns(times, random, low=node == "algo-1"), node=node)
         profile.timeline(_events(random), node=node)
     profile.end()
+    return profile.path
+
+
+def judge(folder: Path) -> Report:
+    """Write the profile below ``folder``, judge it, and return its report."""
+    place = write(folder)
     parameters, out = folder / "params.json", folder / "out"
     parameters.write_text(json.dumps(PARAMETERS), encoding="utf-8")
-    words = [str(profile.path), "--out", str(out), "--params", str(parameters), "--instance-type", "ml.p3.8xlarge"]
+    words = [str(place), "--out", str(out), "--params", str(parameters), "--instance-type", "ml.p3.8xlarge"]
     done = CliRunner().invoke(app, ["analyze", *words])
     assert done.exit_code == 0, (done.output, done.exception)
     return msgspec.json.decode((out / "report.json").read_bytes(), type=Report)

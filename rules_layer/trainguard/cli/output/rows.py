@@ -112,12 +112,12 @@ def has_fired(row: RuleRow) -> bool:
 
 
 def report_row(rows: Iterable[RuleRow]) -> RuleRow | None:
-    """Return ProfilerReport's row, which has the verdict on the whole job."""
+    """Return the report's row, which has the verdict on the whole job."""
     return next((row for row in rows if row.node is None and row.rule == PROFILER_REPORT), None)
 
 
 def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
-    """Return the rows of the whole job: what rings first and the gravest on top, ProfilerReport last."""
+    """Return the rows of the whole job: what rings first and the gravest on top, the report last."""
     report = report_row(stored.row for stored in rows)
     named = "" if report is None else report.reason
     whole = [stored for stored in rows if stored.row.node is None]

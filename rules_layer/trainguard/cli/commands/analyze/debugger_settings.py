@@ -7,10 +7,10 @@ import msgspec
 from trainguard.compatible.rules import RULES
 from trainguard.errors import RuleConfigError
 from trainguard.rules.parameters import read_parameter_file
-from trainguard.rules.profiler_report import PROFILER_REPORT, ProfilerReportParameters
+from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 
 _CANONICAL = {name.lower(): name for name in (*(rule.name for rule in RULES), PROFILER_REPORT)}
-_UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ProfilerReportParameters))
+_UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportParameters))
 _WITHOUT_EFFECT = frozenset({"opt_out_telemetry", "rule_to_invoke"})
 
 

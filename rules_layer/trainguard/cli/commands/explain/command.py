@@ -27,7 +27,7 @@ def explain(
 ) -> None:
     """Say why a rule is in the state in which it is: what it measured, since when, what was done, what comes.
 
-    Examples: `trainguard explain my-job lowgpu`, `trainguard explain my-job StepOutlier --node algo-2 --json`
+    Examples: `trainguard explain my-job lowgpu`, `trainguard explain my-job step --node algo-2 --json`
     """
     from trainguard.cli.services.own_rules import know
 

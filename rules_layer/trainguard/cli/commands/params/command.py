@@ -56,7 +56,7 @@ def show(
 ) -> None:
     """Show the rules in a line each, or the parameters of one. The word show may be left out.
 
-    Examples: `trainguard params`, `trainguard params lowgpu`, `trainguard params StepOutlier --job my-job`,
+    Examples: `trainguard params`, `trainguard params lowgpu`, `trainguard params step --job my-job`,
     `trainguard params HostMemory --rules-package examples/example_rules`
     """
     from trainguard.cli.services.own_rules import know

@@ -1,4 +1,4 @@
-"""BatchSize: boxes for a node's CPU, and for each GPU and its memory."""
+"""Boxes for a node's CPU, and for each GPU and its memory."""
 
 from trainguard.report.document import RuleEntry
 from trainguard.report.html.blocks import Block, Column, Key, Note, Table, plot_column

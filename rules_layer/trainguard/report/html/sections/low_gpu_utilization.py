@@ -1,4 +1,4 @@
-"""LowGPUUtilization: a box for each GPU, with the newest window's quantiles and both thresholds."""
+"""A box for each GPU, with the newest window's quantiles and both thresholds."""
 
 from trainguard.report.document import RuleEntry
 from trainguard.report.html.blocks import Block, Column, Key, Note, Table, plot_column

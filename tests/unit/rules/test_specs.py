@@ -1,0 +1,95 @@
+"""What rules say of themselves, against what they do."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.reports_of_jobs import judge, recorded
+from tests.unit.report_html.rich_job import PARAMETERS, write
+from trainguard.engine.slots import Verdict
+from trainguard.records import JobRecord
+from trainguard.report.judged import JudgedJob, judge_job
+from trainguard.rules.details import Details
+from trainguard.rules.parameters import PARAMETERS_TYPES
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import RULE_NAMES, SPECS, spec_of
+from trainguard.rules.symptoms import LOW_GPUS
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Sequence[JudgedJob]:
+    """Two jobs on which every rule has something to say."""
+    settings = {f"{rule}_{name}": str(value) for rule, given in PARAMETERS.items() for name, value in given.items()}
+    rich = JobRecord("job", "arn:unknown", "profiles", "", instance_type="ml.p3.8xlarge", rule_settings=settings)
+    of_rich = judge(write(tmp_path_factory.mktemp("rich")), rich)
+    of_steps = judge(recorded("slow_steps", tmp_path_factory.mktemp("steps")))
+    found = [each.evaluation for each in (of_rich, of_steps)]
+    return [judge_job(evaluation.job, evaluation.plan, evaluation.records) for evaluation in found]
+
+
+def verdicts_of(jobs: Sequence[JudgedJob], rule: str) -> list[Verdict]:
+    return [each for job in jobs for each in (*job.by_node.get(rule, {}).values(), job.verdict_of(rule)) if each]
+
+
+def parts(details: Any) -> list[Details]:
+    """Return details of one node, or those of several by their names."""
+    found = [details] if isinstance(details, Details) else list(details.values())
+    return [each for each in found if isinstance(each, Details)]
+
+
+@pytest.mark.parametrize("rule", RULE_NAMES)
+def test_given_judged_jobs_when_a_rule_shows_details_then_they_are_of_its_spec_and_read_back_from_json(
+    rule: str, judged: Sequence[JudgedJob]
+) -> None:
+    shape = SPECS[rule].details
+    assert shape is not None
+    found = [part for verdict in verdicts_of(judged, rule) for part in parts(verdict.judgement.details)]
+    assert found, "some job has details of it"
+    assert all(type(part) is shape for part in found)
+    for part in found:
+        assert shape.read(part.plain()).plain() == part.plain()
+
+
+@pytest.mark.parametrize("rule", RULE_NAMES)
+def test_given_judged_jobs_when_a_rule_measures_then_its_spec_says_what(rule: str, judged: Sequence[JudgedJob]) -> None:
+    spec = SPECS[rule]
+    for verdict in verdicts_of(judged, rule):
+        measure = spec.measure_of(verdict.judgement)
+        assert (measure is None) is (verdict.judgement.measured is None)
+        assert measure is None or measure in spec.measures
+
+
+@pytest.mark.parametrize("rule", SPECS)
+def test_given_a_spec_when_compared_with_the_rules_parameters_then_it_names_no_other(rule: str) -> None:
+    spec, names = SPECS[rule], PARAMETERS_TYPES[rule].__struct_fields__
+    assert set(spec.parameters) | {"scan_interval_us"} == set(names)
+    assert set(spec.shipped_defaults) <= set(names)
+    assert {spec.managed_aliases.get(name, name) for name in spec.managed_parameters} <= set(names)
+    assert set(spec.managed_aliases) <= set(spec.managed_parameters)
+    msgspec.convert(dict(spec.shipped_defaults), PARAMETERS_TYPES[rule])
+
+
+def test_given_all_specs_when_read_then_they_stand_under_their_names_and_who_informs_only_has_nothing_to_find() -> None:
+    assert all(rule == spec.name for rule, spec in SPECS.items())
+    assert {spec.family for spec in SPECS.values()} == {"profiler"}
+    for spec in SPECS.values():
+        finds = spec.name != PROFILER_REPORT and not spec.informs_only
+        assert (spec.clause is not None) is finds
+        assert bool(spec.inputs) is (spec.name != PROFILER_REPORT)
+        assert not (spec.informs_only and (spec.measures or spec.explains or spec.symptom))
+
+
+def test_given_a_rule_that_nobody_knows_when_asked_for_then_its_spec_says_that_it_has_a_condition() -> None:
+    spec = spec_of("Unheard")
+    assert (spec.name, spec.condition, spec.inputs, spec.section) == (
+        "Unheard",
+        "its own condition holds",
+        frozenset(),
+        None,
+    )
+
+
+def test_given_symptoms_when_shown_then_one_rule_alone_shows_low_gpus() -> None:
+    assert [rule for rule, spec in SPECS.items() if spec.symptom == LOW_GPUS] == ["LowGPUUtilization"]
