@@ -15,8 +15,15 @@ _TUTORIAL = PAGE[PAGE.index("### 1. ") : PAGE.index("## The kit for tests")]
 _FILE = re.compile(r"`([a-z_/]+\.py)`:\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILES = dict(_FILE.findall(_TUTORIAL))
-COMMANDS = [line for block in _CONSOLE.findall(_TUTORIAL) for line in block.splitlines()]
-LOCAL = [line for line in COMMANDS if line.startswith((".venv/bin/python ", ".venv/bin/trainguard ", "echo "))]
+_OURS = (".venv/bin/python ", ".venv/bin/trainguard ", "echo ")
+
+
+def commands(text: str) -> list[str]:
+    return [line for block in _CONSOLE.findall(text) for line in block.splitlines()]
+
+
+LOCAL = [line for line in commands(_TUTORIAL[: _TUTORIAL.index("### 6. ")]) if line.startswith(_OURS)]
+OTHERS = [line for line in commands(_TUTORIAL) if line not in LOCAL]
 FIRES = ".venv/bin/trainguard analyze ./leaky-job --out report --rule example_rules.host_memory:HostMemory"
 
 
@@ -43,9 +50,9 @@ def test_given_the_tutorial_when_read_then_every_step_is_there() -> None:
         "test_host_memory.py",
     }
     assert FIRES in LOCAL
-    others = {shlex.split(line)[0] for line in COMMANDS if line not in LOCAL}
-    assert others == {"mkdir", "cd", "python3", ".venv/bin/pip", "make", "npx"}
-    assert [line for line in COMMANDS if "rules_package=" in line] == [
+    programs = {shlex.split(line)[0] for line in OTHERS}
+    assert programs == {"mkdir", "cd", "python3", ".venv/bin/pip", "make", "npx", "aws", ".venv/bin/trainguard"}
+    assert [line for line in OTHERS if "rules_package=" in line] == [
         "npx cdk diff -c rules_package=../my-rules/example_rules",
         "npx cdk deploy -c rules_package=../my-rules/example_rules",
     ]

@@ -77,16 +77,15 @@ class Raising(HotCpu):
             raise LookupError("no such core")
 
 
-class ByArrival(HotCpu):
-    """Judges by how many objects were applied together, which delivery decides."""
+class LargestBatch(Forgetful):
+    """Keeps how many objects were applied at once, which is for delivery to decide."""
 
-    name: ClassVar[str] = "ByArrival"
-    applied: ClassVar[list[int]] = []
+    name: ClassVar[str] = "LargestBatch"
 
     def observe(self, state: Count, minute: NodeMinute, parameters: Limit) -> None:
+        before = state.highest
         super().observe(state, minute, parameters)
-        self.applied.append(1)
-        state.highest = float(len(self.applied))
+        state.highest = max(before, state.highest)
 
 
 class SlowSteps(FrameworkRule[Limit, Count]):

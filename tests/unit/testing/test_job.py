@@ -77,7 +77,7 @@ def test_given_an_outage_when_written_then_the_node_has_neither_samples_nor_even
     job = SyntheticJob(nodes=2, minutes=4).with_steps(1.0).with_outage("algo-1", start_s=60.0, end_s=185.0)
     times = series(job, "gpu", "gpu0")[:, 0]
     assert not [time for time in times.tolist() if 60.0 <= time < 185.0]
-    assert times[-1] == 235.0
+    assert {55.0, 185.0} <= set(times.tolist())
     assert len(series(job, "gpu", "gpu0", node="algo-2")) == 48
     ends = [start + took for node, start, took in steps(job) if node == "algo-1"]
     assert not [end for end in ends if 60.0 <= end < 185.0]
