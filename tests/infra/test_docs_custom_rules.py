@@ -63,7 +63,6 @@ def test_given_the_tutorials_rule_when_compared_then_it_is_that_of_the_example()
     assert FILES["example_rules/host_memory.py"] == example.read_text("utf-8")
 
 
-@pytest.mark.xdist_group("tutorial")
 def test_given_an_empty_folder_when_the_tutorial_is_followed_then_every_command_succeeds(folder: Path) -> None:
     said = {}
     for command in LOCAL:
@@ -79,7 +78,6 @@ def test_given_an_empty_folder_when_the_tutorial_is_followed_then_every_command_
     assert re.search(r"^5 passed", said[".venv/bin/python -m pytest -q"], re.MULTILINE)
 
 
-@pytest.mark.xdist_group("tutorial")
 def test_given_the_rule_broken_as_the_tutorial_says_when_tested_then_the_check_says_at_which_value(
     folder: Path,
 ) -> None:
