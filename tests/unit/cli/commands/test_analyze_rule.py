@@ -53,7 +53,7 @@ def test_given_parameters_when_analysed_then_they_are_the_rules_own(job: Path, t
         (("--rule", "example_rules.host_memory:Nothing"), "has no attribute 'Nothing'"),
         (("--rule", "nowhere.at_all:Rule"), "No module named 'nowhere'"),
         (("--rule", "HostMemory"), "expected module:Class"),
-        (("--rule", RULE, "--reading", "compatible"), "one reading"),
+        (("--rule", RULE, "--reading", "compatible"), "support only --reading documented"),
     ],
 )
 def test_given_a_rule_that_cannot_be_used_when_analysed_then_the_error_says_what_would_be_right(
