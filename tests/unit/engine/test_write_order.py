@@ -1,0 +1,155 @@
+"""What is written, in which order, and what a stream that ends leaves in its item."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
+from tests.support.delivery import Network
+from tests.support.framework_traces import START_US, read, step
+from tests.support.own_rules import OwnRule, OwnState, OwnSteps, deploy
+from tests.support.small_job import JOB, describe
+from trainguard.adapters.memory.faults import Fault
+from trainguard.engine.batch import BatchProcessor
+from trainguard.engine.doorbells import encode_task
+from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
+from trainguard.engine.plan import plan_rules
+from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.ports import NodeTask, Timing
+from trainguard.records import JobRecord, JobStatus, NodeKey, Status
+from trainguard.rules.judgement import Judgement
+from trainguard.rules.views import FrameworkView, NodeView
+from trainguard.state.codec import encode_state
+from trainguard.telemetry.system import read_system_object
+
+PLAN = plan_rules(JobRecord("job", "arn", "bucket", ""))
+
+
+def test_given_a_store_that_refuses_when_a_node_is_evaluated_then_no_row_says_what_is_not_stored() -> None:
+    network = Network()
+    network.put(SYSTEM_1[0])
+    network.ring(SYSTEM_1[0], SYSTEM_1[0].at)
+    network.world.faults.schedule("NodeStates.save", Fault.FAIL_BEFORE)
+    network.run_until(SYSTEM_1[0].at, batch_s=0.0)
+    assert network.world.rows.of_job(JOB) == []
+    network.run_until(SYSTEM_1[0].at + 1_000.0, batch_s=0.0)
+    assert row(network, "LowGPUUtilization#algo-1").status is Status.WAITING_FOR_DATA
+
+
+def test_given_a_store_that_refuses_when_a_job_is_summarised_then_no_row_says_what_is_not_stored() -> None:
+    network = Network()
+    deliver(network, SYSTEM_1[:2], until=SYSTEM_1[1].at)
+    nodes = network.world.rows.of_job(JOB)
+    network.world.faults.schedule("NodeStates.save", Fault.FAIL_BEFORE)
+    network.tick()
+    assert network.world.rows.of_job(JOB) == nodes
+    network.tick()
+    assert row(network, "LowGPUUtilization").status is Status.WAITING_FOR_DATA
+
+
+def test_given_a_minute_that_waits_for_the_one_before_when_stored_then_the_item_names_it() -> None:
+    network = Network()
+    deliver(network, [SYSTEM_1[0], SYSTEM_1[2]], until=SYSTEM_1[2].at)
+    assert list(network.node(NODE_1).pending) == [SYSTEM_1[2].key]
+    deliver(network, [SYSTEM_1[1]], until=network.now)
+    assert dict(network.node(NODE_1).pending) == {}
+
+
+def test_given_a_closed_item_when_its_end_fires_anew_then_the_fire_is_stored_before_it_starts() -> None:
+    network = Network()
+    deliver(network, [*SYSTEM_1, UPLOADS[-1]])
+    closed = network.node(NODE_1)
+    assert closed.closed
+    network.world.jobs.raise_episode(JOB, "LowGPUUtilization", 0, generation=0)
+    network.send(encode_task(NodeTask(JOB, "algo-1", "system", "close")), network.now)
+    network.world.faults.schedule("Executions.start", Fault.FAIL_BEFORE)
+    network.run_until(network.now, batch_s=0.0)
+    after = network.node(NODE_1)
+    assert (after.state, after.cursors) == (closed.state, closed.cursors)
+    assert [entry.episode for entry in after.unsent] == [1]
+
+
+def test_given_late_objects_of_a_closed_item_when_the_time_is_over_between_them_then_it_stays_closed() -> None:
+    network = Network()
+    deliver(network, [*SYSTEM_1[:-3], UPLOADS[-1]])
+    assert network.node(NODE_1).closed
+    for upload in SYSTEM_1[-3:]:
+        network.put(upload)
+        network.ring(upload, network.now)
+    short = Timing(now=lambda: network.now, pause=lambda _: None, has_time=iter([True, *[False] * 9]).__next__)
+    BatchProcessor(services=network.world.services, timing=short).process([message for *_, message in network.queue])
+    item = network.node(NODE_1)
+    assert item.pending
+    assert item.closed
+
+
+def minute(index: int) -> bytes:
+    """Return a minute of one GPU and one core, every five seconds and one second before the minute's end."""
+    lines = []
+    for second in (*range(0, 60, 5), 59):
+        at = START_US // 1_000_000 + 60 * index + second
+        for kind, name, dimension in (("gpu", "gpu0", "GPUUtilization"), ("cpu", "cpu0", "CPUUtilization")):
+            lines.append(
+                f'{{"Type":"{kind}","Name":"{name}","Dimension":"{dimension}","Value":50.0,"NodeId":"algo-1","Timestamp":{at}}}'
+            )
+    return "\n".join(lines).encode()
+
+
+def test_given_a_system_stream_when_a_copy_of_it_is_finished_then_its_own_state_goes_on_as_it_was() -> None:
+    stream = SystemStream("algo-1", SystemState(), PLAN)
+    for index in range(3):
+        at = START_US // 1_000_000 + 60 * index
+        stream.apply(read_system_object("key", minute(index), node="algo-1", minute=at))
+    stored = encode_state(stream.store())
+    last = stream.finished()
+    last.finish()
+    assert encode_state(stream.store()) == stored
+    assert encode_state(last.store()) != stored
+
+
+def test_given_a_framework_stream_when_a_copy_of_it_is_finished_then_its_own_state_goes_on_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deploy(monkeypatch, EndSteps())
+    stream = FrameworkStream("algo-1", FrameworkState(), plan_rules(JobRecord("job", "arn", "bucket", "")))
+    stream.apply(read([step(number, number, 0.5) for number in range(9)]), START_US + 10_000_000)
+    stored = encode_state(stream.store())
+    last = stream.finished()
+    assert [fire.rule for fire in last.finish()] == ["OwnSteps"]
+    assert encode_state(stream.store()) == stored
+    assert encode_state(last.store()) != stored
+
+
+class EndSteps(OwnSteps):
+    """A rule over framework events that fires only when they have ended."""
+
+    def judge(self, state: OwnState, view: FrameworkView, parameters: object) -> Judgement:
+        del parameters
+        return Judgement(Status.FIRED if view.closed else Status.OK, f"{state.minutes} batches of steps.")
+
+
+def at_the_end(state: OwnState, view: NodeView) -> Judgement:
+    return Judgement(Status.FIRED if view.closed else Status.OK, f"{state.minutes} minutes.")
+
+
+@pytest.mark.parametrize("stream", ["system", "framework"])
+def test_given_a_rule_that_fires_at_a_streams_end_when_the_job_has_ended_then_its_row_knows_of_the_fire(
+    monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    rule = OwnRule(judging=at_the_end) if stream == "system" else EndSteps()
+    deploy(monkeypatch, rule)
+    network = Network()
+    network.world.training_jobs.set(replace(describe(), instance_count=1))
+    chosen = [each for each in UPLOADS if "algo-2" not in each.key]
+    for upload in chosen:
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=0.0)
+    network.world.training_jobs.set(replace(describe(status=JobStatus.COMPLETED), instance_count=1))
+    for _ in range(30):
+        network.run_until(network.now + 60.0, batch_s=0.0)
+        network.tick()
+    assert not network.job().active
+    shown = row(network, rule.name)
+    assert (shown.status, shown.times_fired) == (Status.FIRED, 1)
+    assert network.node(NodeKey(JOB, "algo-1", "system")).closed
