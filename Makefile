@@ -42,10 +42,11 @@ node_modules/.installed: package-lock.json
 	npm ci --no-audit --no-fund
 	@touch $@
 
-lint: install  ## Check style, format and types
+lint: install  ## Check style, format, types, and that rooms import downwards only
 	$(VENV)/ruff check .
 	$(VENV)/ruff format --check .
 	$(VENV)/mypy
+	$(VENV)/lint-imports --no-cache
 
 format: install  ## Repair style and format where that is safe
 	$(VENV)/ruff check --fix .

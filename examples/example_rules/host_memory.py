@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
-from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement
 
 
 class HostMemoryParameters(RuleParameters, frozen=True, kw_only=True):

@@ -9,33 +9,19 @@ from constructs import Construct
 
 from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key
+from trainguard.engine.family import Family, ObjectEvents
+from trainguard.families.installed import FAMILIES
+from trainguard.records import FIRST_FAMILY
 
-PROFILE_KEY_WILDCARDS = (
-    "*/profiler-output/system/incremental/*.json",
-    "*/profiler-output/framework/pevents/*.json",
-)
-PROFILE_KEY_ENDS = (
-    ".metadata",
-    "/profiler-output/system/training_job_end.ts",
-    "/profiler-output/framework/training_job_end.ts",
-    "/job.json",
-)
-"""How the keys look that ring: by wildcards, of which EventBridge takes few in a rule, and by their ends.
-
-EventBridge refuses a rule when more than about ten beginnings of its wildcards could match one key at once; these two
-make eight. The empty metadata of a detailed trace names its times and rings for it; ``job.json`` is the file by which a
-job outside SageMaker says what it is.
-
-They also match look-alikes such as ``…/rule-output/…/profiler-output/…``, which EventBridge cannot tell apart: the
-key's grammar in the code has the last word.
-"""
+JOB_FILES = ObjectEvents(ends=("/job.json",))
+"""The file by which a job outside SageMaker says what it is; it is of no family."""
 
 _MOST_RECEIVES = 5
 _DEAD_LETTER_DAYS = 14
 
 
 class Ingest(Construct):
-    """The doorbell: EventBridge rule, queue, and the two queues for what could not be handled.
+    """EventBridge rules for new objects, their queue, and the two queues for what could not be handled.
 
     Attributes
     ----------
@@ -63,7 +49,7 @@ class Ingest(Construct):
             visibility_timeout=Duration.seconds(visibility_s),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.doorbell_dead_letters, max_receive_count=_MOST_RECEIVES),
         )
-        self._build_rule(bucket_name)
+        self._build_rules(bucket_name)
 
     def _build_dead_letters(self, construct_id: str) -> sqs.Queue:
         return sqs.Queue(
@@ -75,11 +61,27 @@ class Ingest(Construct):
             retention_period=Duration.days(_DEAD_LETTER_DAYS),
         )
 
-    def _build_rule(self, bucket_name: str) -> None:
+    def _build_rules(self, bucket_name: str) -> None:
+        """Build one rule a family, so that no family's patterns make another's too complex, and one for job files."""
+        rules = [self._build_rule("JobFileCreated", "each new job.json", JOB_FILES, bucket_name)]
+        for family in FAMILIES:
+            what = f"each new object of the family {family.name}"
+            rules.append(self._build_rule(rule_id(family), what, family.events, bucket_name))
+        self.doorbells.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="EventsOfTheRules",
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[self.doorbells.queue_arn],
+                conditions={"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}},
+            )
+        )
+
+    def _build_rule(self, construct_id: str, what: str, found: ObjectEvents, bucket_name: str) -> events.Rule:
         rule = events.Rule(
             self,
-            "ProfileObjectCreated",
-            description="Rings TrainGuard's doorbell for each new object of a profile",
+            construct_id,
+            description=f"Sends TrainGuard a message for {what}",
             event_pattern=events.EventPattern(
                 source=["aws.s3"],
                 detail_type=["Object Created"],
@@ -87,22 +89,21 @@ class Ingest(Construct):
                     "bucket": {"name": [bucket_name]},
                     "object": {
                         "key": [
-                            *({"wildcard": pattern} for pattern in PROFILE_KEY_WILDCARDS),
-                            *({"suffix": end} for end in PROFILE_KEY_ENDS),
+                            *({"wildcard": pattern} for pattern in found.wildcards),
+                            *({"suffix": end} for end in found.ends),
                         ]
                     },
                 },
             ),
         )
-        # For a queue with a key of its own, CDK would let in rules of every account: this one says itself who may ring.
-        queue = sqs.Queue.from_queue_arn(self, "RungQueue", self.doorbells.queue_arn)
+        # For a queue with a key of its own, CDK would let in rules of every account: the policy names these rules.
+        queue = sqs.Queue.from_queue_arn(self, f"QueueOf{construct_id}", self.doorbells.queue_arn)
         rule.add_target(targets.SqsQueue(queue, dead_letter_queue=self.event_dead_letters))
-        self.doorbells.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="RingOfTheRule",
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[self.doorbells.queue_arn],
-                conditions={"ArnEquals": {"aws:SourceArn": rule.rule_arn}},
-            )
-        )
+        return rule
+
+
+def rule_id(family: Family) -> str:
+    """Return the construct id of a family's rule; the first family keeps the one from before there were families."""
+    if family.name == FIRST_FAMILY:
+        return "ProfileObjectCreated"
+    return "".join(part.capitalize() for part in family.name.split("-")) + "ObjectCreated"

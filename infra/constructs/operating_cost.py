@@ -14,7 +14,7 @@ from infra.constructs.measures import of_machine, of_table, product_metric
 from infra.constructs.monitoring import WatchedParts
 from infra.constructs.storage import ACTIVE_JOBS_INDEX
 
-UNIT_PRICES = PROJECT_ROOT / "rules_layer" / "trainguard" / "pricing" / "unit_prices.json"
+UNIT_PRICES = PROJECT_ROOT / "rules_layer" / "trainguard" / "running_costs" / "unit_prices.json"
 
 TRANSITIONS = 12
 """State transitions of an execution, about."""

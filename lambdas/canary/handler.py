@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
 from trainguard.adapters.environment import CanaryEnvironment, load_environment
-from trainguard.adapters.journal import PowertoolsJournal
+from trainguard.adapters.observability import PowertoolsJournal
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.canary.call import CanaryCall
 from trainguard.canary.run import Canary

@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.actions.alert import compose_alert, publishable
 from trainguard.actions.counting import count_stop
 from trainguard.actions.request import AlertRequest
-from trainguard.adapters.journal import PowertoolsJournal
+from trainguard.adapters.observability import PowertoolsJournal
 
 logger = Logger()
 metrics = Metrics()

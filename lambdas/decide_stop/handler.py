@@ -9,8 +9,8 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.actions.request import StopCase
-from trainguard.actions.standing import Standing
 from trainguard.actions.stop import decide_stop, over_ceiling
+from trainguard.actions.stop_preconditions import Standing
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates

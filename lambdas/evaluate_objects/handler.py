@@ -8,19 +8,19 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.environment import EvaluateObjectsEnvironment, load_environment
-from trainguard.adapters.journal import PowertoolsJournal
+from trainguard.adapters.observability import PowertoolsJournal
 from trainguard.adapters.queue_messages import batch_response, messages_of
 from trainguard.adapters.timing import lambda_timing
 from trainguard.adapters.wiring import evaluation_services
-from trainguard.engine.batch import BatchProcessor
-from trainguard.engine.shared_names import SharedNames
+from trainguard.engine.messages.batch import BatchProcessor
+from trainguard.families.installed import FAMILIES
 
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
 environment = load_environment(EvaluateObjectsEnvironment, os.environ, function="evaluate_objects")
 services = evaluation_services(environment, clients=Clients(), journal=journal)
-names = SharedNames(services.objects)
+shared = FAMILIES.share(services.objects)
 
 
 @logger.inject_lambda_context(clear_state=True)
@@ -28,6 +28,10 @@ names = SharedNames(services.objects)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
     """Process a batch; messages of nodes that failed are delivered again, and no others."""
     processor = BatchProcessor(
-        services=services, timing=lambda_timing(context), bucket=environment.profile_bucket, names=names
+        services=services,
+        timing=lambda_timing(context),
+        bucket=environment.profile_bucket,
+        families=FAMILIES,
+        shared=shared,
     )
     return batch_response(processor.process(messages_of(event, journal)))

@@ -8,15 +8,16 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.environment import JobLifecycleEnvironment, load_environment
-from trainguard.adapters.journal import PowertoolsJournal
+from trainguard.adapters.observability import PowertoolsJournal
 from trainguard.adapters.wiring import lifecycle
-from trainguard.engine.lifecycle import job_of
+from trainguard.engine.jobs.lifecycle import job_of
+from trainguard.families.installed import FAMILIES
 
 logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
 environment = load_environment(JobLifecycleEnvironment, os.environ, function="job_lifecycle")
-jobs = lifecycle(environment, clients=Clients(), journal=journal)
+jobs = lifecycle(environment, clients=Clients(), journal=journal, families=FAMILIES)
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Protocol
 
 from trainguard.records import (
@@ -223,6 +224,30 @@ class Jobs(Protocol):
         ...
 
 
+def check_range(start: int, length: int) -> None:
+    """Refuse a range of bytes that is none; raises ValueError."""
+    if start < 0 or length < 1:
+        raise ValueError(f"range of {length} bytes from {start}, expected at least 1 byte from 0 on")
+
+
+class ByteStream(Protocol):
+    """An object's bytes, read from the front; a context manager that gives its connection back."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, at most ``size``; empty at the end. Raises PortUnavailableError as `get` does."""
+        ...
+
+    def __enter__(self) -> "ByteStream":
+        """Return the stream."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Give the connection back."""
+        ...
+
+
 class ProfileObjects(Protocol):
     """The objects of a bucket."""
 
@@ -231,6 +256,17 @@ class ProfileObjects(Protocol):
 
         Raises ObjectMissingError when it does not exist, PortUnavailableError when S3 did not answer.
         """
+        ...
+
+    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on; empty when the object ends before ``start``.
+
+        Raises ValueError for a negative ``start`` or a ``length`` below 1, and otherwise as `get` does.
+        """
+        ...
+
+    def open_stream(self, bucket: str, key: str) -> ByteStream:
+        """Open an object of any size to be read from the front; raises as `get` does."""
         ...
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:

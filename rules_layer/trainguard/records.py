@@ -1,15 +1,22 @@
 """What the three tables hold, as values: one frozen dataclass for each kind of item."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, get_args
 
-from trainguard.settings.policy import JobPolicy
-from trainguard.telemetry.keys import ProfileRoot
+from trainguard.job_policy import JobPolicy
+from trainguard.layout import ProfileRoot
 
-Stream = Literal["system", "framework", "job"]
 JOB_NODE = "*"
+JOB_STREAM = "job"
+"""Unit and stream of the item that a job has for itself."""
+
+FIRST_FAMILY = "profiler"
+"""The family whose streams and rules are stored by their bare names, as they were before there were families."""
+
+_BARE_STREAMS = ("system", "framework")
+_STREAM = re.compile(r"[a-z][a-z0-9-]{0,39}(?:/[a-z][a-z0-9-]{0,39})?")
 OUTSIDE_ARN = "unknown:"
 """Begins what stands for the ARN of a job that SageMaker does not know."""
 
@@ -92,25 +99,43 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """Names one item of NodeState: a job's stream on a node, or the job's own item (node ``*``)."""
+    """Names one item of NodeState: what one unit of a job writes for one family, or the job's own item (``*#job``).
+
+    ``node`` is the family's unit: a node, a worker or a rank. ``stream`` is ``system`` or ``framework`` for the family
+    ``profiler``, and the family's name for others, with ``/<part>`` behind it where a unit has several streams.
+    """
 
     job: str
     node: str
-    stream: Stream
+    stream: str
 
     @property
     def node_kind(self) -> str:
-        """Sort key of the item, for example ``algo-3#system``."""
+        """Sort key of the item, for example ``algo-3#system`` or ``rank-7#kernels``."""
         return f"{self.node}#{self.stream}"
+
+    @property
+    def family(self) -> str:
+        """Name of the family that reads the stream."""
+        return FIRST_FAMILY if self.stream in _BARE_STREAMS else self.stream.partition("/")[0]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it names the job's own item."""
+        return self.stream == JOB_STREAM
+
+    @classmethod
+    def own(cls, job: str) -> "NodeKey":
+        """Return the key of the item that a job has for itself."""
+        return cls(job, JOB_NODE, JOB_STREAM)
 
     @classmethod
     def parse(cls, job: str, node_kind: str) -> "NodeKey":
         """Read a sort key back; raises ValueError when it is none of ours."""
-        node, _, suffix = node_kind.rpartition("#")
-        for stream in get_args(Stream):
-            if suffix == stream:
-                return cls(job, node, stream)
-        raise ValueError(f"NodeKind {node_kind!r} does not end in #system, #framework or #job")
+        node, _, stream = node_kind.rpartition("#")
+        if not node or not _STREAM.fullmatch(stream):
+            raise ValueError(f"NodeKind {node_kind!r} does not end in # and a stream, for example #system")
+        return cls(job, node, stream)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.browser.pages import Opened
 from tests.support.report_samples import bad_report, day_report, healthy_report, large_report
 from trainguard.report.document import Report
-from trainguard.timeline.shown import Timelines, Values
+from trainguard.timeline.series import Timelines, Values
 
 Open = Callable[..., Opened]
 GUTTER, RIGHT, TOP, BOTTOM = 76, 26, 4, 36

@@ -9,7 +9,7 @@ from tests.browser.pages import Opened
 from tests.browser.test_charts import legend_values, point_at
 from tests.browser.test_zoom import drag
 from tests.support.report_samples import SPIKE, day_report, spiky_report
-from trainguard.timeline.shown import Values
+from trainguard.timeline.series import Values
 
 Open = Callable[..., Opened]
 BUCKETS = 2_000

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.profile_folder import ProfileFolder
-from trainguard.compatible.replay import Replayed, replay
-from trainguard.engine.job_verdicts import job_verdicts
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.slots import Verdict
-from trainguard.engine.streams import open_streams
+from trainguard.debugger_replay.replay import Replayed, replay
+from trainguard.engine.jobs.job_verdicts import job_verdicts
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.records import JobRecord, NodeKey, NodeRecord, Status, Stream
+from trainguard.records import JobRecord, NodeKey, NodeRecord, Status
 
 Parameters = Mapping[str, Mapping[str, Any]]
 
@@ -73,15 +72,15 @@ class Documented:
         details = self.verdicts[rule].judgement.plain_details
         return details if node is None else details[node]
 
-    def counters(self, node: str, stream: Stream) -> Mapping[str, int]:
+    def counters(self, node: str, stream: str) -> Mapping[str, int]:
         """Return what was counted while a node's objects were read."""
         return self._record(node, stream).counters
 
-    def through(self, node: str, stream: Stream) -> float | None:
+    def through(self, node: str, stream: str) -> float | None:
         """Return up to when a node's stream was judged, epoch seconds."""
         return self._record(node, stream).through
 
-    def _record(self, node: str, stream: Stream) -> NodeRecord:
+    def _record(self, node: str, stream: str) -> NodeRecord:
         return self.records[NodeKey(self.profile.root.job, node, stream)]
 
 
@@ -113,8 +112,8 @@ def documented(folder: ProfileFolder, parameters: Parameters | None = None) -> D
     profile = read_profile(open_folder(str(folder.path)))
     job = JobRecord(job=profile.root.job, arn="", bucket="", prefix="", rule_settings=settings)
     with WorkerPool(0) as pool:
-        evaluation = evaluate_profile(job, plan_rules(job), profile, pool)
-    streams = open_streams(job.job, evaluation.plan, evaluation.records)
+        evaluation = evaluate_profile(job, FAMILIES.plan(job), profile, pool)
+    streams = FAMILIES.open(job.job, evaluation.plan, evaluation.records)
     verdicts, _ = job_verdicts(evaluation.job, evaluation.plan, streams)
     return Documented(
         profile=profile,

@@ -11,14 +11,14 @@ from tests.infra.states_language import Ending, Execution
 from tests.support.small_job import describe
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopCase, StopResult
-from trainguard.actions.standing import Standing
 from trainguard.actions.stop import decide_stop
+from trainguard.actions.stop_preconditions import Standing
 from trainguard.actions.stop_switch import StopSwitches
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.moments import iso_time
-from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
+from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.timestamps import iso_time
 
 NOW = 1_795_248_000.0
 ENABLED = StopSwitches("enabled")

@@ -12,7 +12,7 @@ from tests.support import small_job
 from tests.support.delivery import STREAMS, Network, final_state
 from tests.support.profile_folder import START, TRAIN, ProfileFolder, event, step, ticks
 from tests.support.small_job import Upload, uploads
-from trainguard.compatible.replay import replay
+from trainguard.debugger_replay.replay import replay
 from trainguard.errors import EmptyProfileError
 from trainguard.local.sources import FolderSource, open_folder
 from trainguard.records import Status

@@ -7,7 +7,7 @@ import pytest
 
 from tests.defects.readings import both, compatible, documented
 from tests.support.profile_folder import ProfileFolder, event, step, ticks
-from trainguard.compatible.rules import RULES
+from trainguard.debugger_replay.rules import RULES
 from trainguard.errors import RuleConfigError
 from trainguard.records import Status
 from trainguard.rules.cpu_bottleneck import CPUBottleneck

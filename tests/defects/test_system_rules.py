@@ -5,7 +5,7 @@ import pytest
 
 from tests.defects.readings import both
 from tests.support.profile_folder import START, ProfileFolder, event, ticks
-from trainguard.compatible import low_gpu_utilization
+from trainguard.debugger_replay import low_gpu_utilization
 from trainguard.records import Status
 
 A_MINUTE = 12

@@ -23,7 +23,7 @@ from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import REGION, MotoUnderTest, offline_session
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
-from trainguard.engine.doorbells import encode_task
+from trainguard.engine.messages.sqs_messages import encode_task
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"

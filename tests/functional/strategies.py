@@ -3,6 +3,7 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import (
     AlertKind,
     JobRecord,
@@ -15,7 +16,6 @@ from trainguard.records import (
     Status,
     TunedJob,
 )
-from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 
 on_each_world = settings(
     # Examples share the world of their test and keep apart by the job's name.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.functional.strategies import floats, scalars
 from trainguard.adapters.attribute_values import Columns, Scalar, number, scalar
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
-from trainguard.engine.moments import iso_time
+from trainguard.timestamps import iso_time
 
 _LEAST, _MOST = Decimal("1e-130"), Decimal("9.9999999999999999999999999999999999999e125")
 

@@ -1,5 +1,6 @@
 """What AWS answers, in TrainGuard's words; botocore's Stubber stands in for AWS."""
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
 from trainguard.actions.stop_switch import StopSwitches
@@ -101,6 +103,8 @@ CALLS: list[tuple[str, str, Act]] = [
     ("dynamodb", "update_item", lambda clients: _jobs(clients).raise_episode("job", "Rule", 0)),
     ("dynamodb", "query", lambda clients: _jobs(clients).active()),
     ("s3", "get_object", lambda clients: _objects(clients).get("profiles", "key", 1)),
+    ("s3", "get_object", lambda clients: _objects(clients).get_range("profiles", "key", 0, 1)),
+    ("s3", "get_object", lambda clients: _objects(clients).open_stream("profiles", "key")),
     ("s3", "list_objects_v2", lambda clients: list(_objects(clients).list("profiles", "", ""))),
     ("s3", "put_object", lambda clients: _objects(clients).put("profiles", "key", b"", "text/html")),
     ("stepfunctions", "start_execution", lambda clients: _executions(clients).start("name", {})),
@@ -187,6 +191,16 @@ def test_given_an_object_that_is_gone_when_read_then_it_is_missing(clients: Clie
         stubber.add_client_error("get_object", code, "gone", 404)
         with pytest.raises(ObjectMissingError):
             _objects(clients).get("profiles", "key", 1)
+
+
+def test_given_a_stream_that_breaks_off_when_read_then_the_port_is_unavailable(clients: Clients) -> None:
+    body = StreamingBody(io.BytesIO(b"01"), content_length=10)
+    with _stubbed(clients.s3) as stubber:
+        stubber.add_response("get_object", {"Body": body}, {"Bucket": "profiles", "Key": "key"})
+        with _objects(clients).open_stream("profiles", "key") as stream:
+            assert stream.read(4) == b"01"
+            with pytest.raises(PortUnavailableError, match=r"S3\.GetObject failed"):
+                stream.read(4)
 
 
 def test_given_an_execution_of_that_name_when_started_then_it_is_success(clients: Clients) -> None:

@@ -41,6 +41,9 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.tuning_job("tuning")
     world.objects.put(BUCKET, "key", b"", "")
     world.objects.get(BUCKET, "key", 1)
+    world.objects.get_range(BUCKET, "key", 0, 1)
+    with world.objects.open_stream(BUCKET, "key") as stream:
+        stream.read(1)
     list(world.objects.list(BUCKET, "", ""))
     list(world.objects.folders(BUCKET, ""))
     world.objects.delete(BUCKET, ["no key"])
@@ -69,7 +72,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 32
+    assert len(world.faults.calls) == len(OPERATIONS) == 35
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

@@ -7,8 +7,8 @@ import pytest
 
 from tests.functional.deployment import BUCKET, Context, Deployment, doorbell, ringing
 from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.canary.name import canary_name, planted_at
 from trainguard.canary.profile import RULE
+from trainguard.canary_name import canary_name, planted_at
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

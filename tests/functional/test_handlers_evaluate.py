@@ -19,8 +19,9 @@ from tests.functional.deployment import (
     recorded_objects,
     ringing,
 )
+from trainguard.layout import ProfileRoot
 from trainguard.records import NodeKey, Status
-from trainguard.telemetry.keys import ProfileRoot, system_key
+from trainguard.telemetry.keys import system_key
 
 FRAMEWORK_RUNG = "1784022148429320_72-algo-2"
 MINUTE_RUNG = 1_784_022_120
@@ -207,18 +208,19 @@ def test_given_another_account_that_writes_under_the_name_of_a_job_of_ours_when_
     assert training.world.jobs.load(JOB) == before
 
 
-def test_given_two_accounts_whose_jobs_have_one_name_when_both_write_then_the_one_met_first_is_judged(
+def test_given_two_accounts_whose_jobs_have_one_name_when_both_write_then_each_is_judged_under_the_name_of_its_place(
     deployment: Deployment,
 ) -> None:
-    first = [replace(each, key=f"444455556666/{each.key.removeprefix(PREFIX)}") for each in recorded_objects()[:3]]
-    deployment.put(first)
+    objects = list(recorded_objects()[:3])
     evaluate = deployment.function("evaluate_objects")
-    assert evaluate(below("444455556666", list(recorded_objects()[:3]))).metrics.get("ForeignKeys") is None
-    answer = evaluate(below("777788889999", list(recorded_objects()[:3])))
-    assert (answer.value, answer.metrics) == (NOTHING_FAILED, {"ForeignKeys": 3})
-    met = deployment.world.jobs.load(JOB)
-    assert met is not None
-    assert met.prefix == "444455556666/"
+    for account in ("444455556666", "777788889999"):
+        deployment.put([replace(each, key=f"{account}/{each.key.removeprefix(PREFIX)}") for each in objects])
+        answer = evaluate(below(account, objects))
+        assert answer.value == NOTHING_FAILED
+        assert "ForeignKeys" not in answer.metrics
+        met = deployment.world.jobs.load(f"{JOB}@{account}/")
+        assert met is not None
+        assert (met.prefix, met.is_outside) == (f"{account}/", True)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import offline_session
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
-from trainguard.engine.moments import iso_time
 from trainguard.errors import PortUnavailableError
+from trainguard.plain_text import LONGEST_SENTENCE, mail_line
 from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.timestamps import iso_time
 
 FIRES = ["compose_alert", "compose_alert_stop_refused", "compose_alert_stop_failed"]
 ALERTS = [*FIRES, "compose_alert_warning", "compose_alert_escalation", "compose_alert_cleared"]
@@ -359,5 +360,5 @@ def test_given_what_became_of_the_stop_when_the_alert_is_composed_then_text_docu
 ) -> None:
     alert = deployment.function("compose_alert")(event(name)).value
     assert alert["action"].startswith(action)
-    assert f"Action: {alert['action']}\n" in alert["text"]
+    assert mail_line(f"Action: {alert['action']}", LONGEST_SENTENCE) in alert["text"].split("\n")
     assert json.loads(alert["json"])["action"] == alert["action"]

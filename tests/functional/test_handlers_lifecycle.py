@@ -1,5 +1,6 @@
 """job_lifecycle as it is deployed: whatever order events come in, the job's item says what SageMaker says."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -128,13 +129,15 @@ def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     evaluate = deployment.function("evaluate_objects")
-    first, second = recorded_objects()[:40], recorded_objects()[40:80]
-    deployment.put([*first, *second])
+    objects = recorded_objects()[:80]
+    at_the_root = [replace(each, key=each.key.removeprefix(PREFIX)) for each in objects]
+    first, second = at_the_root[:40], objects[40:]
+    deployment.put([*at_the_root, *objects])
     evaluate(ringing([doorbell(each.key, at=each.appears_at) for each in first]))
     deployment.function("tick")(event("tick"))
     assert (stored(deployment).arn, stored(deployment).stop_allowed) == (f"unknown:{JOB}", False)
     deployment.create_training_job(tags=OPTED_IN | {"trainguard:LowGPUUtilization_threshold_p95": "60"})
-    monkeypatch.setattr("trainguard.engine.tick.DOUBTED_EVERY", 1)
+    monkeypatch.setattr("trainguard.engine.tick.tick.DOUBTED_EVERY", 1)
     deployment.function(way)(event("training_job_in_progress" if way == "job_lifecycle" else "tick"))
     job = stored(deployment)
     assert job.arn.endswith(f":training-job/{JOB}")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.functional.strategies import job_records, on_each_world, times
 from tests.functional.worlds import MotoUnderTest, World
 from trainguard.errors import StateCodecError
+from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import JobRecord, JobStatus
-from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 
 JOB = JobRecord("job", "arn:job", "profiles", "prefix/", status=JobStatus.IN_PROGRESS)
 FINAL = [status for status in JobStatus if status.is_final]

@@ -9,7 +9,7 @@ from aws_lambda_powertools import Logger, Metrics
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainguard.adapters.journal import BY_RULE, QUIET, ROUTINE, PowertoolsJournal, metric_name
+from trainguard.adapters.observability import BY_RULE, QUIET, ROUTINE, PowertoolsJournal, metric_name
 
 WORDS = st.sampled_from(["fires_started", "objects_applied", "late", "rule_errors", "stops_made", "canary_failed"])
 WHERE = st.dictionaries(st.sampled_from(["job", "node", "key", "rule", "reason"]), st.text(min_size=1, max_size=20))

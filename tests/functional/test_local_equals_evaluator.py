@@ -12,10 +12,10 @@ from tests.support import small_job
 from tests.support.delivery import Network
 from tests.support.late_news import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
-from trainguard.engine.job_verdicts import job_verdicts
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.slots import Verdict
-from trainguard.engine.streams import open_streams
+from trainguard.engine.jobs.job_verdicts import job_verdicts
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
@@ -23,7 +23,7 @@ from trainguard.local.sources import open_folder
 from trainguard.records import JobRecord, JobStatus, NodeRecord
 from trainguard.report.build import build_report
 from trainguard.report.document import Report
-from trainguard.telemetry.keys import ProfileRoot, SystemKey, parse_key, system_key
+from trainguard.telemetry.keys import SystemKey, parse_key, system_key
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "events" / "jobs").glob("*.npz"))
 
@@ -72,12 +72,12 @@ def evaluated(place: Path, job: JobRecord, workers: int) -> Evaluation:
     """Evaluate a folder, knowing of the job what the deployed stack knows."""
     known = replace(job, episodes={}, closing=False)
     with WorkerPool(workers) as pool:
-        return evaluate_profile(known, plan_rules(known), read_profile(open_folder(str(place))), pool)
+        return evaluate_profile(known, FAMILIES.plan(known), read_profile(open_folder(str(place))), pool)
 
 
 def verdicts(job: JobRecord, records: tuple[NodeRecord, ...] | list[NodeRecord]) -> list[Verdict]:
-    plan = plan_rules(job)
-    return job_verdicts(job, plan, open_streams(job.job, plan, records))[0]
+    plan = FAMILIES.plan(job)
+    return job_verdicts(job, plan, FAMILIES.open(job.job, plan, records))[0]
 
 
 def assert_same(network: Network, local: Evaluation) -> None:

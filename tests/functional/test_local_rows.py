@@ -9,17 +9,17 @@ from tests.functional.test_local_equals_evaluator import RECORDINGS, delivered, 
 from tests.support import small_job
 from tests.support.small_job import JOB, Upload
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.episodes import Episode
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.rows import RowContext, rule_row
-from trainguard.engine.slots import Reach, Verdict
+from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.verdict import Reach, Verdict
+from trainguard.families.installed import FAMILIES
 from trainguard.local.rows import evaluation_rows
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_result import Judgement
 
 EXPIRES_AT = 1_900_000_000
-PLAN = plan_rules(JobRecord("job", "arn", "bucket", ""))
+PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
 
 def cases() -> list[tuple[list[Upload], dict[str, str]]]:

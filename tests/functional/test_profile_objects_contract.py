@@ -40,6 +40,53 @@ def test_given_no_object_when_read_then_the_error_names_it(world: World) -> None
         world.objects.get(BUCKET, "no such é", 100)
 
 
+@pytest.mark.parametrize(
+    ("start", "length", "expected"),
+    [(0, 4, b"0123"), (4, 4, b"4567"), (6, 100, b"67"), (7, 1, b"7"), (8, 1, b""), (800, 5, b"")],
+)
+def test_given_an_object_when_a_range_is_read_then_it_is_what_the_object_has_of_it(
+    world: World, start: int, length: int, expected: bytes
+) -> None:
+    _put(world, "key", b"01234567")
+    assert world.objects.get_range(BUCKET, "key", start, length) == expected
+
+
+def test_given_an_empty_object_when_a_range_or_its_stream_is_read_then_both_are_empty(world: World) -> None:
+    _put(world, "empty")
+    assert world.objects.get_range(BUCKET, "empty", 0, 10) == b""
+    with world.objects.open_stream(BUCKET, "empty") as stream:
+        assert stream.read(10) == b""
+
+
+@pytest.mark.parametrize(("start", "length"), [(-1, 1), (0, 0), (0, -1)])
+def test_given_a_range_that_is_none_when_read_then_the_error_says_so(world: World, start: int, length: int) -> None:
+    _put(world, "key", b"01234567")
+    with pytest.raises(ValueError, match=f"range of {length} bytes from {start}, expected at least 1 byte"):
+        world.objects.get_range(BUCKET, "key", start, length)
+
+
+@on_each_world
+@given(body=st.binary(max_size=200), sizes=st.lists(st.integers(1, 70), min_size=1, max_size=6))
+def test_given_any_object_when_streamed_in_pieces_then_they_are_its_bytes_in_order(
+    world: World, body: bytes, sizes: list[int]
+) -> None:
+    key = world.new_job()
+    _put(world, key, body)
+    with world.objects.open_stream(BUCKET, key) as stream:
+        pieces = [stream.read(size) for size in sizes]
+        assert all(len(piece) <= size for piece, size in zip(pieces, sizes, strict=True))
+        rest = iter(lambda: stream.read(64), b"")
+        assert b"".join([*pieces, *rest]) == body
+        assert stream.read(1) == b""
+
+
+def test_given_no_object_when_a_range_or_a_stream_is_asked_for_then_the_error_names_it(world: World) -> None:
+    with pytest.raises(ObjectMissingError, match="object s3://profiles/none does not exist"):
+        world.objects.get_range(BUCKET, "none", 0, 1)
+    with pytest.raises(ObjectMissingError, match="object s3://profiles/none does not exist"):
+        world.objects.open_stream(BUCKET, "none")
+
+
 def test_given_an_object_when_written_again_then_it_is_replaced_whole(world: World) -> None:
     _put(world, "key", b"a longer one")
     world.objects.put(BUCKET, "key", b"short", "text/html")

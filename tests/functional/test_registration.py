@@ -9,15 +9,15 @@ from tests.functional.worlds import BUCKET, MemoryUnderTest, World
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest
 from trainguard.adapters.memory.faults import Crash, Fault
-from trainguard.adapters.memory.journal import MemoryJournal
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.registrar import Registrar
+from trainguard.adapters.memory.observability import MemoryJournal
+from trainguard.engine.jobs.job_registry import Registrar
 from trainguard.errors import PortUnavailableError
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.ports import RuleConfiguration
 from trainguard.records import JobRecord
-from trainguard.settings.choices import CHOICES
+from trainguard.settings.job_settings import CHOICES
 from trainguard.settings.tag_names import STOP_ALLOWED, STOP_TAG
-from trainguard.telemetry.keys import ProfileRoot
 
 NOW = 1_800_000_000.0
 RETENTION_S = 90 * 86_400
@@ -90,7 +90,7 @@ def test_given_a_bad_setting_when_registered_then_its_rule_alone_is_out_and_one_
     job = ensure(world, journal=journal)
     said = f"tag trainguard:{PARAMETER}: {PARAMETER} is '160', expected a number from 0 to 100"
     assert job.setting_faults == (said,)
-    plan = plan_rules(job)
+    plan = FAMILIES.plan(job)
     assert set(plan.faults) == {"LowGPUUtilization"}
     assert f"given by tag trainguard:{PARAMETER}" in str(plan.faults["LowGPUUtilization"])
     ((name, notice),) = world.started().items()

@@ -128,7 +128,7 @@ def test_given_items_of_another_shape_when_a_step_migrates_them_then_the_verdict
     newest = codec.CODEC + 1
     monkeypatch.setattr(migrations, "MIGRATIONS", {**migrations.MIGRATIONS, codec.CODEC: _step})
     monkeypatch.setattr(codec, "CODEC", newest)
-    for module in ("session", "summary"):
+    for module in ("streams.session", "summary"):
         monkeypatch.setattr(f"trainguard.engine.{module}.CODEC", newest)
 
     with stage.deployed(earlier) as deployment:

@@ -10,7 +10,7 @@ from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
 from tests.infra.states_language import Ending
 from tests.infra.template import Template
 from tests.infra.test_fire_machine import ALERT, FIRE, REFUSED, execute, machine
-from trainguard.canary import name
+from trainguard import canary_name as name
 from trainguard.canary.call import CanaryCall
 from trainguard.canary.run import FRESH_S
 

@@ -12,9 +12,9 @@ from infra.constructs.operating_cost import unit_prices
 from infra.constructs.queries import QUERIES
 from tests.infra.synthesis import ROOT
 from tests.infra.template import Template
-from trainguard.adapters.journal import BY_RULE, ROUTINE, RULE_DIMENSION, metric_name
-from trainguard.engine.session import DELIVERY_COUNTERS
-from trainguard.pricing.unit_prices import packaged_unit_prices
+from trainguard.adapters.observability import BY_RULE, ROUTINE, RULE_DIMENSION, metric_name
+from trainguard.engine.streams.session import DELIVERY_COUNTERS
+from trainguard.running_costs.unit_prices import packaged_unit_prices
 
 AWS_METRICS = {
     "AWS/Lambda": {"Duration", "Errors", "Throttles", "ConcurrentExecutions", "Invocations"},

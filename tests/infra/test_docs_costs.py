@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from trainguard.cli.commands.cost.run import money, shown_amount
-from trainguard.pricing.operating import ALARM_METRICS, DASHBOARDS, CostLine, Workload, estimate, total
 from trainguard.pricing.table import packaged_prices
-from trainguard.pricing.unit_prices import packaged_unit_prices
+from trainguard.running_costs.operating import ALARM_METRICS, DASHBOARDS, CostLine, Workload, estimate, total
+from trainguard.running_costs.unit_prices import packaged_unit_prices
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")
@@ -84,9 +84,9 @@ def test_given_the_template_when_its_alarms_and_dashboards_are_counted_then_the_
     resources = json.loads((ROOT / "tests" / "infra" / "TrainGuard.snapshot.json").read_text("utf-8"))["Resources"]
     alarms = [each["Properties"] for each in resources.values() if each["Type"] == "AWS::CloudWatch::Alarm"]
     read = sum(max(1, sum("MetricStat" in metric for metric in alarm.get("Metrics", ()))) for alarm in alarms)
-    assert read == ALARM_METRICS, f"write ALARM_METRICS = {read} in trainguard/pricing/operating.py"
+    assert read == ALARM_METRICS, f"write ALARM_METRICS = {read} in trainguard/running_costs/operating.py"
     boards = sum(each["Type"] == "AWS::CloudWatch::Dashboard" for each in resources.values())
-    assert boards == DASHBOARDS, f"write DASHBOARDS = {boards} in trainguard/pricing/operating.py"
+    assert boards == DASHBOARDS, f"write DASHBOARDS = {boards} in trainguard/running_costs/operating.py"
 
 
 def test_given_prices_of_instances_on_the_page_when_compared_then_they_are_the_packaged_ones() -> None:

@@ -16,7 +16,7 @@ from tests.unit.test_docs_parameters import shown, table
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest
 from trainguard.config import rule_configs
-from trainguard.engine.registration import NAMESPACE
+from trainguard.engine.jobs.job_description import NAMESPACE
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS

@@ -16,7 +16,7 @@ from tests.infra.test_permissions import EXPECTED
 from tests.unit.test_docs_parameters import table
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.journal import BY_RULE, metric_name
+from trainguard.adapters.observability import BY_RULE, metric_name
 from trainguard.records import JobRecord, RuleRow, Status
 
 SNAPSHOT = json.loads((ROOT / "tests" / "infra" / "TrainGuard.snapshot.json").read_text("utf-8"))

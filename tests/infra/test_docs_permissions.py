@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from infra.constructs.ingest import rule_id
 from infra.constructs.writers import WRITTEN_BY_JOBS
 from tests.infra.done_by_services import ROLES
 from tests.infra.synthesis import ROOT
@@ -10,6 +11,7 @@ from tests.infra.template import Template
 from tests.infra.test_keys import EXPECTED as KEYED
 from tests.infra.variants import WRITERS
 from tests.unit.test_docs_parameters import table
+from trainguard.families.installed import FAMILIES
 
 PAGE = (ROOT / "docs" / "permissions.md").read_text("utf-8")
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -37,8 +39,9 @@ def test_given_the_rules_that_send_to_a_queue_when_counted_then_the_page_says_as
     undelivered = sources(template, "IngestEventDeadLettersPolicy")
     assert len(undelivered) == len(rules)
     assert f"each of the {NUMBERS[len(rules)]} rules" in row("EventBridge", "send to the event dead letters")[2]
-    assert sources(template, "IngestDoorbellsPolicy") == {"{IngestProfileObjectCreated.Arn}"}
-    assert row("EventBridge", "send to the doorbell queue")[2] == "the rule on profile objects"
+    of_objects = ["{IngestJobFileCreated.Arn}", *(f"{{Ingest{rule_id(family)}.Arn}}" for family in FAMILIES)]
+    assert sources(template, "IngestDoorbellsPolicy") == {str(of_objects)}
+    assert row("EventBridge", "send to the doorbell queue")[2] == "the rules on job files and on each family's objects"
 
 
 def test_given_the_functions_that_rules_invoke_when_listed_then_the_page_has_them(template: Template) -> None:

@@ -13,7 +13,7 @@ from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest
 from trainguard.records import AlertKind, RuleRow, Status
 from trainguard.report.document import Report
-from trainguard.settings.choices import CHOICES
+from trainguard.settings.job_settings import CHOICES
 from trainguard.settings.tag_names import FRAMEWORK_TAG, NAMESPACE, PROFILE_TAG, SETTINGS_TAG, STOP_TAG
 
 THREATS = table("security.md", "threat")

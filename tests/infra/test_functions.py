@@ -18,6 +18,7 @@ EVALUATION = SETTINGS | {
     "TASK_QUEUE_URL": "{IngestDoorbells}",
     "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}",
     "REPORT_STATE_MACHINE_ARN": "{ReportsReport.Arn}",
+    "PROFILE_BUCKET": "{StorageProfiles}",
 }
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "EvaluationEvaluateObjectsFunction": ("evaluate_objects", EVALUATION),

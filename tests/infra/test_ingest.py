@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from infra.constructs.ingest import rule_id
 from tests.infra.template import Template
 from trainguard.errors import ForeignKeyError
-from trainguard.telemetry.keys import ProfileRoot, parse_job_file_key, parse_key
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot, parse_job_file_key
+from trainguard.telemetry.keys import parse_key
 
 MOST_COMPLEX = 9
 """Rules of complexity 9 were accepted by EventBridge and those of 12 refused (`InvalidEventPatternException`)."""
@@ -100,8 +103,15 @@ def object_created(key: str, bucket: str = "{StorageProfiles}") -> dict[str, Any
 
 @pytest.fixture(scope="module")
 def rule(template: Template) -> Any:
-    """Return the rule on new objects."""
+    """Return the rule on new objects of profiles."""
     return template.one("AWS::Events::Rule", "IngestProfileObjectCreated")
+
+
+@pytest.fixture(scope="module")
+def rules(template: Template) -> list[Any]:
+    """Return all rules on new objects: one a family, and that of job files."""
+    families = [template.one("AWS::Events::Rule", f"Ingest{rule_id(family)}") for family in FAMILIES]
+    return [*families, template.one("AWS::Events::Rule", "IngestJobFileCreated")]
 
 
 @pytest.mark.parametrize("key", PROFILE_KEYS)
@@ -109,9 +119,13 @@ def test_given_a_profile_object_when_created_then_the_doorbell_rings(rule: Any, 
     assert matches(rule["EventPattern"], object_created(key))
 
 
+@pytest.mark.parametrize("key", [*PROFILE_KEYS, *JOB_FILES])
+def test_given_an_object_when_created_then_one_rule_and_no_other_sends_a_message(rules: list[Any], key: str) -> None:
+    assert sum(matches(rule["EventPattern"], object_created(key)) for rule in rules) == 1
+
+
 @pytest.mark.parametrize("key", JOB_FILES)
-def test_given_the_file_of_a_job_outside_sagemaker_when_created_then_the_doorbell_rings(rule: Any, key: str) -> None:
-    assert matches(rule["EventPattern"], object_created(key))
+def test_given_the_file_of_a_job_outside_sagemaker_when_read_then_it_names_the_jobs_place(key: str) -> None:
     assert parse_job_file_key(key) == JOB_FILES[key]
 
 
@@ -121,8 +135,8 @@ def test_given_a_look_alike_of_a_jobs_file_when_read_then_it_is_none(key: str) -
 
 
 @pytest.mark.parametrize("key", OTHER_KEYS)
-def test_given_any_other_object_when_created_then_nothing_rings(rule: Any, key: str) -> None:
-    assert not matches(rule["EventPattern"], object_created(key))
+def test_given_any_other_object_when_created_then_no_rule_matches(rules: list[Any], key: str) -> None:
+    assert not any(matches(rule["EventPattern"], object_created(key)) for rule in rules)
 
 
 def test_given_another_bucket_or_event_when_it_comes_then_nothing_rings(rule: Any) -> None:
@@ -141,11 +155,12 @@ def test_given_a_look_alike_when_created_then_the_pattern_lets_it_through_and_th
         parse_key(key)
 
 
-def test_given_the_patterns_when_read_then_they_are_no_more_complex_than_eventbridge_accepts(rule: Any) -> None:
-    entries = rule["EventPattern"]["detail"]["object"]["key"]
-    wildcards = [entry["wildcard"] for entry in entries if "wildcard" in entry]
-    assert not [wildcard for wildcard in wildcards if "**" in wildcard]
-    assert complexity(wildcards) <= MOST_COMPLEX
+def test_given_the_patterns_when_read_then_they_are_no_more_complex_than_eventbridge_accepts(rules: list[Any]) -> None:
+    for rule in rules:
+        entries = rule["EventPattern"]["detail"]["object"]["key"]
+        wildcards = [entry["wildcard"] for entry in entries if "wildcard" in entry]
+        assert not [wildcard for wildcard in wildcards if "**" in wildcard]
+        assert complexity(wildcards) <= MOST_COMPLEX
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +22,7 @@ from moto.stepfunctions.models import StepFunctionBackend
 
 from infra.constructs import fire_machine, report_machine
 from tests.functional.deployment import (
+    PREFIX,
     Deployment,
     doorbell,
     event,
@@ -34,10 +35,10 @@ from tests.infra.access import Request, allows, requests
 from tests.infra.done_by_services import DONE_BY_SERVICES, ROLES
 from tests.infra.template import Statement, Template
 from trainguard.adapters import timing
-from trainguard.engine.moments import iso_time
-from trainguard.engine.tick import DOUBTED_EVERY, TICK_S
+from trainguard.engine.tick.tick import DOUBTED_EVERY, TICK_S
 from trainguard.report.stack import plan
 from trainguard.report.stack.keys import FEWEST_NODES
+from trainguard.timestamps import iso_time
 
 Permission = tuple[str, str]
 """An action, and what it is on: a table, an index, or for other services nothing."""
@@ -187,8 +188,8 @@ def what_was_left_undone(play: Play) -> None:
 
 
 def a_job_outside_sagemaker(play: Play) -> None:
-    """Play a profile of which SageMaker knows nothing, which falls silent, and which SageMaker comes to know."""
-    some = recorded_objects()[:40]
+    """Play a profile at the root, of which SageMaker knows nothing, which falls silent, and which it comes to know."""
+    some = [replace(each, key=each.key.removeprefix(PREFIX)) for each in recorded_objects()[:40]]
     play.deployment.put(some)
     play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
     play.later(700.0)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.localstack.stack import Job, Stack
+from trainguard.layout import ProfileRoot
 from trainguard.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG
-from trainguard.telemetry.keys import ProfileRoot
 
 pytestmark = pytest.mark.localstack
 

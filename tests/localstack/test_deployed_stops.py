@@ -13,7 +13,7 @@ import pytest
 from tests.localstack.emulator_kit import until
 from tests.localstack.stack import MAX_STOPS_PER_HOUR, Job, Stack
 from tests.localstack.test_deployed_stack import FIRES_BY_MINUTE, RULE, fire_of
-from trainguard.engine.moments import iso_time
+from trainguard.timestamps import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

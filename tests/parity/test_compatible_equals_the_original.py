@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.parity.recording import Case, unpack
-from trainguard.compatible.replay import replay
+from trainguard.debugger_replay.replay import replay
 
 RECORDING = Path(__file__).parent / "recorded_cases.xz"
 CASES = (

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from demo.synthesis import minute_of_node
-from trainguard.telemetry.keys import MINUTE_S, hour_folder
+from trainguard.layout import hour_folder
+from trainguard.telemetry.keys import MINUTE_S
 
 START = 1_795_248_000
 CORES, GPUS, INTERVAL_MS = 96, 8, 500

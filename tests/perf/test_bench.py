@@ -19,12 +19,14 @@ from demo.synthesis import minute_of_node
 from infra.bundling import layer_folder
 from infra.overlay import emulator
 from trainguard.adapters.environment import EvaluateObjectsEnvironment
-from trainguard.engine.listing import ProfileListing
-from trainguard.engine.plan import RulePlan, plan_rules
-from trainguard.engine.session import Announced
-from trainguard.engine.system_session import SystemSession
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.session import Announced
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.families.profiler.system_session import SystemSession
+from trainguard.layout import ProfileRoot
 from trainguard.records import JobRecord, NodeKey, NodeRecord
-from trainguard.telemetry.keys import ProfileRoot, SystemKey, parse_key, system_key
+from trainguard.telemetry.keys import SystemKey, parse_key, system_key
 
 pytestmark = pytest.mark.perf
 
@@ -77,7 +79,7 @@ def applied(record: NodeRecord, plan: RulePlan, minute: int, body: bytes) -> Nod
 @pytest.fixture(scope="module")
 def warm() -> tuple[NodeRecord, int, bytes]:
     """A node of 96 cores and 8 GPUs after 20 minutes, and the bytes of its next one."""
-    plan = plan_rules(JOB)
+    plan = FAMILIES.plan(JOB)
     record = NodeRecord(NodeKey("job", "algo-1", "system"), cursors={"minute": START, "newest": START})
     for index in range(1, WARM_MINUTES + 1):
         minute = START + 60 * index
@@ -112,7 +114,7 @@ def test_one_node_minute_from_bytes_to_new_state(
 ) -> None:
     """96 cores, 8 GPUs, 500 ms: all rules, one item read and written."""
     record, minute, body = warm
-    plan = plan_rules(JOB)
+    plan = FAMILIES.plan(JOB)
     after = benchmark(applied, record, plan, minute, body)
     assert after.cursors["minute"] == minute
     decoder = msgspec.json.Decoder(TypedLine)
@@ -129,7 +131,7 @@ def test_one_node_minute_from_bytes_to_new_state(
 def test_item_of_the_demos_healthy_node() -> None:
     """The largest state that a healthy node of the demo has at any minute."""
     recording = Recording.load(ROOT / "events" / "jobs" / "healthy.npz")
-    plan = plan_rules(JOB)
+    plan = FAMILIES.plan(JOB)
     sizes = {}
     records: dict[str, NodeRecord] = {}
     for item in sorted(recording.objects("job"), key=lambda each: each.key):

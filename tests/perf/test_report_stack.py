@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -15,18 +16,19 @@ import pytest
 from demo.synthesis import minute_of_node
 from tests.perf.long_profile import START, write_hours
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.listing import ProfileListing
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.session import Announced
-from trainguard.engine.system_session import SystemSession
+from trainguard.engine.streams.session import Announced
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.families.profiler.system_session import SystemSession
+from trainguard.layout import ProfileRoot
+from trainguard.links import report_links
 from trainguard.ports import ListedObject
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord
-from trainguard.report.links import report_links
 from trainguard.report.stack.build import StackReports
 from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part
 from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.keys import ProfileRoot, SystemKey, parse_key, system_key
+from trainguard.telemetry.keys import SystemKey, parse_key, system_key
 from trainguard.telemetry.steps import StepBatch
 from trainguard.telemetry.system import Samples, Series
 from trainguard.timeline.axis import axis_for
@@ -80,6 +82,15 @@ class FolderObjects:
         self.read_bytes += len(body)
         return body
 
+    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """Return a part of a file's bytes."""
+        return self.get(bucket, key, start + length)[start : start + length]
+
+    def open_stream(self, bucket: str, key: str) -> BinaryIO:
+        """Open a file."""
+        assert bucket == BUCKET
+        return (self.root / key).open("rb")
+
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate over the files under ``prefix``, in order."""
         assert bucket == BUCKET
@@ -128,7 +139,7 @@ class _OneObject(ProfileListing):
 
 def warm_record(node: str) -> NodeRecord:
     """Return the system item of a node that some minutes were applied to, closed."""
-    plan = plan_rules(JobRecord("job", "arn", BUCKET, ""))
+    plan = FAMILIES.plan(JobRecord("job", "arn", BUCKET, ""))
     record = NodeRecord(NodeKey("job", node, "system"), cursors={"minute": START - 60, "newest": START - 60})
     for index in range(WARM_MINUTES):
         minute = START + 60 * index

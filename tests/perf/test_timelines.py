@@ -21,7 +21,7 @@ from trainguard.telemetry.system import Samples, Series, read_system_object
 from trainguard.timeline.axis import axis_for
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest, decode_digest
-from trainguard.timeline.shown import Band, TimeAxis, Timelines
+from trainguard.timeline.series import Band, TimeAxis, Timelines
 
 pytestmark = pytest.mark.perf
 

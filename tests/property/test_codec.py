@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from trainguard.errors import StateCodecError
 from trainguard.state.codec import CODEC, decode_state, encode_state, pack_column, quantise_column, unpack_column
-from trainguard.state.kept import KeptState
+from trainguard.state.sample_window import KeptState
 
 PERCENT = st.one_of(st.integers(0, 100).map(float), st.just(float("nan")))
 HUNDREDTHS = st.one_of(st.integers(0, 10_000).map(lambda value: value / 100), st.just(float("nan")))

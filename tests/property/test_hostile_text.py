@@ -16,16 +16,16 @@ from trainguard.actions.alert import Alert, compose_alert, publishable
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
 from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict, blocks_of
 from trainguard.cli.output.rendering import show
-from trainguard.engine.episodes import Episode
-from trainguard.engine.fires import with_entries
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.registrar import start_notice
-from trainguard.engine.rows import RowContext, rule_row
-from trainguard.engine.slots import Verdict
+from trainguard.engine.jobs.job_registry import start_notice
+from trainguard.engine.outbox.fires import with_entries
+from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.installed import FAMILIES
 from trainguard.plain_text import LONGEST_SENTENCE, terminal_json
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, NodeKey, NodeRecord, OutboxEntry, Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_result import Judgement
 
 KINDS = list(AlertKind)
 CONSOLE = "Open it in the console: "
@@ -128,7 +128,7 @@ def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_o
     job = JobRecord("job", "unknown:job", "profiles", "")
     judgement = Judgement(Status.FIRED, text, worst=text, advice=text, patience=text)
     context = RowContext(
-        "job", "algo-1", plan_rules(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
+        "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
     )
     row = rule_row(context, Verdict("LowGPUUtilization", judgement, Episode(is_open=True, times_fired=1)))
     entry = OutboxEntry("f", "LowGPUUtilization", 0, "algo-1", 0.0, text, None, None, advice=text)

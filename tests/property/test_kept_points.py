@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.node_snapshots import node_snapshots
-from trainguard.state.kept import INTERRUPTED_S, REMEMBERED_GAPS, KeptPoints, KeptState
+from trainguard.state.sample_window import INTERRUPTED_S, REMEMBERED_GAPS, KeptPoints, KeptState
 
 STEP_S = 10.0
 CAPACITY = 25

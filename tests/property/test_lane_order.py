@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainguard.engine.lane_order import MOST_LANES, LaneOrder
+from trainguard.engine.ordering.partition_order import MOST_LANES, LaneOrder
 from trainguard.telemetry.keys import FrameworkKey, parse_key
 
 START_US = 1_795_248_000_000_000

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainguard.engine.minute_order import LATENESS_S, MinuteOrder
+from trainguard.engine.ordering.grid_order import LATENESS_S, GridOrder
 
 FIRST = 1_795_248_000
 
@@ -35,7 +35,7 @@ def deliveries(draw: Any) -> Any:
 @settings(max_examples=300)
 def test_given_any_order_within_the_bound_when_applied_then_ascending_and_each_once(case: Any) -> None:
     exists, order, repeats = case
-    engine = MinuteOrder()
+    engine = GridOrder()
     applied: list[Any] = []
     for position, each in enumerate(order):
         engine.announce(f"k{each}", each)
@@ -52,7 +52,7 @@ def test_given_any_order_within_the_bound_when_applied_then_ascending_and_each_o
 @given(st.permutations(list(range(30))))
 def test_given_a_backlog_in_any_order_when_s3_has_everything_then_nothing_is_late_and_nothing_a_gap(order: Any) -> None:
     stored = {minute(index) for index in range(30)}
-    engine = MinuteOrder()
+    engine = GridOrder()
     applied: list[Any] = []
     for index in order:
         engine.announce(f"k{minute(index)}", minute(index))
@@ -69,14 +69,14 @@ def run(engine: Any, *announced: Any, stored: Any = ()) -> Any:
 
 
 def test_given_a_new_node_when_its_first_minute_rings_then_it_waits_for_the_lateness_bound() -> None:
-    engine = MinuteOrder()
+    engine = GridOrder()
     assert run(engine, 1) == []
     assert run(engine, 2) == []
     assert run(engine, 3, stored=[0, 1, 2, 3]) == [0, 1, 2, 3]
 
 
 def test_given_the_next_minute_when_it_rings_then_it_is_applied_at_once_and_s3_is_not_asked() -> None:
-    engine = MinuteOrder(cursor=minute(4))
+    engine = GridOrder(cursor=minute(4))
     engine.announce("k", minute(5))
 
     def refuse(_: int | None) -> list[tuple[str, int, float]]:
@@ -86,7 +86,7 @@ def test_given_the_next_minute_when_it_rings_then_it_is_applied_at_once_and_s3_i
 
 
 def test_given_a_gap_when_the_bound_passes_then_it_is_counted_and_its_minute_is_late() -> None:
-    engine = MinuteOrder(cursor=minute(0))
+    engine = GridOrder(cursor=minute(0))
     assert run(engine, 2) == []
     assert run(engine, 4, stored=[2, 4]) == [2]
     assert run(engine, 1) == []
@@ -96,7 +96,7 @@ def test_given_a_gap_when_the_bound_passes_then_it_is_counted_and_its_minute_is_
 
 
 def test_given_a_silent_node_when_flushed_then_only_what_s3_has_had_for_long_is_applied() -> Any:
-    engine = MinuteOrder(cursor=minute(0))
+    engine = GridOrder(cursor=minute(0))
     engine.announce("k2", minute(2))
     engine.announce("k4", minute(4))
 
@@ -109,7 +109,7 @@ def test_given_a_silent_node_when_flushed_then_only_what_s3_has_had_for_long_is_
 
 
 def test_given_a_gap_of_years_when_it_is_jumped_then_the_state_stays_small() -> None:
-    engine = MinuteOrder(cursor=1_420_070_400)
+    engine = GridOrder(cursor=1_420_070_400)
     engine.announce("k", FIRST)
     assert len(list(engine.ready(listing_of({FIRST}), drain=True))) == 1
     assert engine.gaps == (FIRST - 1_420_070_400) // 60 - 1

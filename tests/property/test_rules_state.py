@@ -16,8 +16,8 @@ from trainguard.rules.io_bottleneck import IOBottleneckParameters
 from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.registry import FRAMEWORK_RULES, SYSTEM_RULES
+from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.step_outlier import StepOutlierParameters
-from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.steps import StepBatch
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.records import JobRecord
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.snapshots import FloatArray
 from trainguard.telemetry.system import Samples, Series
 
 START = 1_795_248_000.0
-PLAN = plan_rules(JobRecord("job", "arn", "bucket", ""))
+PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 DIFFERENT_MINUTES = 11
 ITEM_LIMIT_BYTES = 7 * 1024
 

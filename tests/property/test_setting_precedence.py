@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.rules.parameters import resolve_parameters
-from trainguard.settings.choices import CHOICES
+from trainguard.settings.job_settings import CHOICES
 from trainguard.settings.resolve import resolve
 from trainguard.settings.source import Source
 

@@ -7,18 +7,19 @@ from typing import Any, ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.engine.combine import combine
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.silence import VANISHED_S, as_heard, ends_episode
-from trainguard.engine.slots import RuleSlot, RuleSlots, Verdict
-from trainguard.engine.streams import JobState
-from trainguard.engine.telling import news_of
+from trainguard.engine.outbox.notifications import news_of
+from trainguard.engine.streams.job_streams import JobState
+from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.verdicts.combine import combine
+from trainguard.engine.verdicts.liveness import VANISHED_S, as_heard, ends_episode
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
 from trainguard.rules.protocol import JobRule
-from trainguard.rules.views import JobView
+from trainguard.rules.rule_inputs import JobView
+from trainguard.rules.rule_result import Judgement
 
 MINUTE = 60.0
 SILENT = int(VANISHED_S // MINUTE)
@@ -91,7 +92,7 @@ class Story:
     def _evaluate(self, name: str, node: Node, minute: int) -> None:
         node.through = minute
         judgement = said(holds=node.holds[minute])
-        slots = RuleSlots([Held()], node.stored, plan_rules(self.job))
+        slots = RuleSlots([Held()], node.stored, FAMILIES.plan(self.job))
         slots.run(None, lambda *_: judgement, through=minute * MINUTE, interval_s=1.0)
         fired = [each for each in self.told if each[0] == "fire"]
         alerted = node.stored[RULE].episode.alerted
@@ -110,7 +111,7 @@ class Story:
             return
         whole = combine(RULE, parts)
         account = Account(None, 0.0, ahead, len(parts))
-        for entry in news_of(self.job, plan_rules(self.job), [whole], account, self.state):
+        for entry in news_of(self.job, FAMILIES.plan(self.job), [whole], account, self.state):
             self.told.append((entry.kind.value, entry.episode, entry.node))
             open_on = [name for name, node in self.nodes.items() if node.stored and self._is_open(node, entry.episode)]
             assert not (entry.kind.value == "cleared" and open_on), "told as over, and it is not"

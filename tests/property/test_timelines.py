@@ -15,7 +15,7 @@ from trainguard.telemetry.system import Samples, Series
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest, decode_digest
 from trainguard.timeline.packing import pack_rows, unpack_rows
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 START = 1_795_248_000
 AXIS = TimeAxis(start=float(START), bucket_s=5.0, buckets=40)

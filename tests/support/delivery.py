@@ -6,16 +6,18 @@ from dataclasses import dataclass, field
 from tests.support.small_job import BUCKET, JOB, Upload, describe
 from trainguard.adapters.memory.faults import Crash
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.batch import BatchProcessor
-from trainguard.engine.doorbells import Message, encode_task
-from trainguard.engine.fires import iso_time
-from trainguard.engine.session import DELIVERY_COUNTERS
-from trainguard.engine.tick import Tick
+from trainguard.engine.family import Families
+from trainguard.engine.messages.batch import BatchProcessor
+from trainguard.engine.messages.sqs_messages import Message, encode_task
+from trainguard.engine.streams.session import DELIVERY_COUNTERS
+from trainguard.engine.tick.tick import Tick
+from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing
-from trainguard.records import JobRecord, NodeKey, NodeRecord, Stream
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.timestamps import iso_time
 
 VISIBILITY_S = 360.0
-STREAMS: tuple[Stream, ...] = ("system", "framework")
+STREAMS: tuple[str, ...] = ("system", "framework")
 
 
 @dataclass
@@ -32,17 +34,18 @@ class Network:
     crashes: int = 0
     lasting_faults: bool = False
     doomed: list[int] = field(default_factory=list)
+    families: Families = FAMILIES
     rivals: list[tuple[int, Upload]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.world.training_jobs.set(describe())
         self.timing = Timing(now=lambda: self.now, pause=lambda _: None, has_time=lambda: True)
         self.batch, self.rival = self._evaluator(), self._evaluator()
-        self.clock = Tick(services=self.world.services, timing=self.timing)
+        self.clock = Tick(services=self.world.services, timing=self.timing, families=self.families)
         self._sent = 0
 
     def _evaluator(self) -> BatchProcessor:
-        return BatchProcessor(services=self.world.services, timing=self.timing, bucket=BUCKET)
+        return BatchProcessor(services=self.world.services, timing=self.timing, bucket=BUCKET, families=self.families)
 
     def put(self, upload: Upload) -> None:
         """Let the object appear in S3."""

@@ -22,15 +22,15 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.cli.services import deployment
 from trainguard.cli.services.deployment import Connection, Stores, Where, connect
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.registrar import describe_record
+from trainguard.engine.jobs.job_registry import describe_record
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.rows import evaluation_rows
 from trainguard.records import JobRecord, JobStatus
-from trainguard.telemetry.keys import ProfileRoot
 
 STACK: Final = "TrainGuard"
 REGION: Final = "eu-west-1"
@@ -96,7 +96,7 @@ def _evaluated(record: JobRecord, clients: Clients) -> Evaluation:
     if told not in _evaluations:
         profile = read_profile(open_bucket(f"s3://{BUCKET}/{record.root.folder}", clients))
         with WorkerPool(0) as pool:
-            _evaluations[told] = evaluate_profile(record, plan_rules(record), profile, pool)
+            _evaluations[told] = evaluate_profile(record, FAMILIES.plan(record), profile, pool)
     return _evaluations[told]
 
 

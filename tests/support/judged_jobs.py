@@ -2,24 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from trainguard.engine.findings import rank_findings
-from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.slots import RuleSlot, Verdict
-from trainguard.engine.streams import JobState, JobStreams
-from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.engine.streams.job_streams import JobState, JobStreams
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.verdicts.findings import rank_findings
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.family import PROFILER
+from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
+from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.pricing.cost import Account
-from trainguard.records import JOB_NODE, JobRecord, JobStatus, NodeKey, NodeRecord
-from trainguard.report.judged import JudgedJob
+from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord
+from trainguard.report.evaluated_job import JudgedJob
 from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.system_usage import UsageState
-from trainguard.state.kept import KeptState
+from trainguard.state.sample_window import KeptState
 from trainguard.state.usage_counts import PercentCounts
+
+if TYPE_CHECKING:
+    from trainguard.engine.streams.session import Stream
 
 HOUR_S = 3_600.0
 START = 1_795_248_000.0
@@ -56,15 +61,19 @@ def judged_job(
 ) -> JudgedJob:
     """Return a job with such verdicts, of which the account is of ten hours by default."""
     job = replace(job, rule_settings=settings or {})
-    plan = plan_rules(job)
+    plan = FAMILIES.plan(job)
     records = {record.key: record for node in nodes for record in _records(node)}
+    of_nodes: dict[NodeKey, Stream] = {
+        NodeKey(job.job, node.name, "system"): SystemStream(node.name, _system(node), plan) for node in nodes
+    }
+    for node in nodes:
+        if node.framework is not None:
+            key = NodeKey(job.job, node.name, "framework")
+            of_nodes[key] = FrameworkStream(node.name, node.framework, plan)
     streams = JobStreams(
-        system={node.name: SystemStream(node.name, _system(node), plan) for node in nodes},
-        framework={
-            node.name: FrameworkStream(node.name, node.framework, plan) for node in nodes if node.framework is not None
-        },
+        families={PROFILER.name: PROFILER.streams_of(records, of_nodes)},
         records=records,
-        own=NodeRecord(NodeKey(job.job, JOB_NODE, "job")),
+        own=NodeRecord(NodeKey.own(job.job)),
         state=JobState(),
     )
     account = Account(job.instance_type, job.started_at, streams.through, max(len(nodes), job.instance_count or 0))

@@ -5,12 +5,13 @@ from dataclasses import replace
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, Upload, uploads
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.job_file import read_job_file
-from trainguard.engine.lifecycle import Lifecycle
-from trainguard.engine.registrar import Registrar, describe_record
-from trainguard.engine.tick import DOUBTED_EVERY
+from trainguard.engine.jobs.job_file import read_job_file
+from trainguard.engine.jobs.job_registry import Registrar, describe_record
+from trainguard.engine.jobs.lifecycle import Lifecycle
+from trainguard.engine.tick.tick import DOUBTED_EVERY
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.records import JobRecord, RuleRow
-from trainguard.telemetry.keys import ProfileRoot
 
 END_MARK = uploads()[-1]
 
@@ -60,6 +61,7 @@ def told_by_event(network: Network) -> JobRecord | None:
         journal=world.journal,
         bucket=BUCKET,
         registrar=registrar(network),
+        families=FAMILIES,
     ).follow(JOB)
 
 

@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from trainguard.engine import plan
+from trainguard.families.profiler.family import ProfilerFamily
 from trainguard.records import Status
 from trainguard.rules import parameters, registry
 from trainguard.rules.default_spec import spec_of_rule
-from trainguard.rules.extension import AnyRule, Extension
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.extension import AnyRule
 from trainguard.rules.protocol import FrameworkRule, JobRule, JoinedRule, Percent, RuleParameters, SystemRule
-from trainguard.rules.views import FrameworkView, JobView, NodeMinute, NodeView
+from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.telemetry.framework import FrameworkEvents
 
 
@@ -130,11 +130,7 @@ class OwnJob(JobRule[OwnParameters]):
 
 def deploy(monkeypatch: pytest.MonkeyPatch, *rules: AnyRule) -> None:
     """Let the engine have rules beside TrainGuard's own, as a layer with a package of them does."""
-    extension = Extension.of(rules)
-    monkeypatch.setattr(plan, "SYSTEM_RULES", (*registry.SYSTEM_RULES, *extension.system))
-    monkeypatch.setattr(plan, "FRAMEWORK_RULES", (*registry.FRAMEWORK_RULES, *extension.framework))
-    monkeypatch.setattr(plan, "JOB_RULES", (*registry.JOB_RULES, *extension.job))
-    monkeypatch.setattr(plan, "RULE_NAMES", (*registry.RULE_NAMES, *(rule.name for rule in rules)))
+    monkeypatch.setattr(ProfilerFamily, "rules", (*registry.ALL_RULES, *rules))
     for rule in rules:
         monkeypatch.setitem(parameters.PARAMETERS_TYPES, rule.name, rule.parameters_type)
         monkeypatch.setitem(registry.SPECS, rule.name, spec_of_rule(rule))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trainguard.telemetry.keys import hour_folder
+from trainguard.layout import hour_folder
 
 START = 1_700_276_760
 """A full minute, epoch seconds."""

@@ -13,12 +13,12 @@ from tests.support.small_job import BUCKET, JOB, describe, uploads
 from trainguard.adapters.memory.faults import Crash
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import TrainGuardError
+from trainguard.layout import ProfileRoot
 from trainguard.records import JobStatus
 from trainguard.report.stack.build import StackReports
 from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DigestItem
 from trainguard.report.stack.plan import READING_S, ReportPlanner
-from trainguard.telemetry.keys import ProfileRoot
 
 NOW = 1_795_252_000.0
 FOLDER = ProfileRoot("", JOB).report

@@ -18,7 +18,7 @@ from trainguard.report.document import (
     Spending,
     Verdict,
 )
-from trainguard.timeline.shown import (
+from trainguard.timeline.series import (
     Band,
     GpuTimeline,
     Mark,

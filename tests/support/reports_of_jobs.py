@@ -8,7 +8,7 @@ from demo.recording import Recording
 from tests.support.profile_folder import ProfileFolder, event, step, ticks
 from tests.support.small_job import JOB, START, Upload, uploads
 from tests.unit.local.places import write
-from trainguard.engine.plan import plan_rules
+from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
@@ -48,7 +48,7 @@ def judge(place: Path, job: JobRecord | None = None) -> JudgedProfile:
     known = replace(known, instance_count=known.instance_count or profile.instances)
     with WorkerPool(0) as pool:
         tap = TimelineTap(profile_axis(profile))
-        evaluation = evaluate_profile(known, plan_rules(known), profile, pool, tap=tap)
+        evaluation = evaluate_profile(known, FAMILIES.plan(known), profile, pool, tap=tap)
     return JudgedProfile(evaluation, tap.digests)
 
 

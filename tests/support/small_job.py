@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trainguard.layout import hour_folder
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobStatus
-from trainguard.telemetry.keys import hour_folder
 
 BUCKET = "profiles"
 JOB = "small-job"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from trainguard.timeline.shown import (
+from trainguard.timeline.series import (
     Band,
     GpuTimeline,
     Mark,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from trainguard.engine.episodes import Episode
-from trainguard.engine.slots import Reach, Verdict
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_result import Judgement
 
 
 def fired(rule: str, *, wasted: float | None = None, nodes: tuple[int, int] = (1, 1), **said: Any) -> Verdict:

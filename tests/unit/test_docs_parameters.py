@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainguard.compatible.rules import RULES as COMPATIBLE_RULES
-from trainguard.engine.severity import severity_of
+from trainguard.debugger_replay.rules import RULES as COMPATIBLE_RULES
+from trainguard.engine.verdicts.severity import severity_of
 from trainguard.records import Severity
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters

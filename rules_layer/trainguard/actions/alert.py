@@ -10,10 +10,10 @@ from trainguard.actions import wording
 from trainguard.actions.chat import chat_message
 from trainguard.actions.request import AlertRequest, Fire
 from trainguard.actions.routing import STAGED, Routing, route
-from trainguard.canary.name import CANARY_KIND, is_canary
-from trainguard.engine.moments import iso_time
+from trainguard.canary_name import CANARY_KIND, is_canary
+from trainguard.links import open_command
 from trainguard.plain_text import LONGEST_SENTENCE, one_line, plain_document
-from trainguard.report.links import open_command
+from trainguard.timestamps import iso_time
 
 SCHEMA_VERSION = "1"
 SENT_LATE = "alert sent late"

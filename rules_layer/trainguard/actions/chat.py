@@ -9,9 +9,9 @@ from typing import Any
 
 from trainguard.actions.request import AlertRequest
 from trainguard.actions.wording import headline, late, reasons, subject, unless
+from trainguard.links import open_command
 from trainguard.plain_text import chat_escaped, chat_line, mail_place, one_line
 from trainguard.records import AlertKind
-from trainguard.report.links import open_command
 
 TITLE_LIMIT = 200
 PARAGRAPH_LIMIT = 1_200

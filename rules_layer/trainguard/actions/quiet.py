@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from trainguard.settings.policy import DAYS, QuietHours
+from trainguard.job_policy import DAYS, QuietHours
 
 LONGEST_S = 7 * 86_400.0
 """No alert waits for longer, however the quiet hours follow on each other."""

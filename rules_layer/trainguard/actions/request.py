@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from trainguard.job_policy import JobPolicy
 from trainguard.records import AlertKind
-from trainguard.settings.policy import JobPolicy
 
 UNDECIDED = "none"
 """Stands for the decision where none was to be made: an escalation stops nothing."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trainguard.actions.quiet import quiet_until
 from trainguard.actions.request import AlertRequest
-from trainguard.actions.standing import epoch
+from trainguard.actions.stop_preconditions import epoch
 from trainguard.records import AlertKind, Severity
 
 STAGED = "staged: nobody paged"

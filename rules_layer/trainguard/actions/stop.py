@@ -8,13 +8,13 @@ one is made when the grace time is over, and asks everything again.
 from dataclasses import dataclass, replace
 
 from trainguard.actions.request import StopCase
-from trainguard.actions.standing import Standing, epoch, objection_of_standing
+from trainguard.actions.stop_preconditions import Standing, epoch, objection_of_standing
 from trainguard.actions.stop_switch import StopSwitch, StopSwitches
-from trainguard.engine.moments import iso_time
-from trainguard.engine.registration import SAME_MOMENT_S, STOP_ALLOWED, STOP_TAG, profile_place, stop_allowed
+from trainguard.engine.jobs.job_description import SAME_MOMENT_S, STOP_ALLOWED, STOP_TAG, profile_place, stop_allowed
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobStatus
 from trainguard.rules.units import show_duration
+from trainguard.timestamps import iso_time
 
 UPLOADING = "Uploading"
 

@@ -8,7 +8,7 @@ import msgspec
 from trainguard.actions.request import AlertRequest, Fire
 from trainguard.actions.resend import STEP_FAILED, recorded_outcome, resend_name, resend_payload
 from trainguard.actions.routing import Routing, route
-from trainguard.canary.name import is_canary
+from trainguard.canary_name import is_canary
 from trainguard.errors import StateCodecError
 from trainguard.ports import ExecutionRecord, ExecutionRecords, RuleStates, StoredRow
 from trainguard.records import AlertKind

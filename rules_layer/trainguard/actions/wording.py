@@ -1,10 +1,10 @@
 """The words of an alert: its subject, its first line, what was done, and the text for people."""
 
 from trainguard.actions.request import AlertRequest, Fire
-from trainguard.engine.registration import STOP_TAG
+from trainguard.engine.jobs.job_description import STOP_TAG
+from trainguard.links import open_command
 from trainguard.plain_text import LONGEST_SENTENCE, mail_line, mail_place
 from trainguard.records import AlertKind
-from trainguard.report.links import open_command
 from trainguard.rules.units import show_duration
 
 SUBJECT_LIMIT = 99

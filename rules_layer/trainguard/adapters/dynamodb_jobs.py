@@ -21,8 +21,8 @@ from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJob
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
+from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
-from trainguard.settings.policy import AlertPolicy, JobPolicy, StopPolicy
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -16,7 +16,7 @@ from trainguard.adapters.attribute_values import (
     text_or_none,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, decoding
-from trainguard.adapters.frozen import frozen_record
+from trainguard.adapters.immutable import frozen_record
 from trainguard.errors import StateConflictError
 from trainguard.records import AlertKind, NodeKey, NodeRecord, OutboxEntry
 

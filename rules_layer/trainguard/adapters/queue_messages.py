@@ -2,8 +2,8 @@
 
 import msgspec
 
-from trainguard.engine.batch import BatchOutcome
-from trainguard.engine.doorbells import Message
+from trainguard.engine.messages.batch import BatchOutcome
+from trainguard.engine.messages.sqs_messages import Message
 from trainguard.ports import Journal
 
 

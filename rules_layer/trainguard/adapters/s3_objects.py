@@ -1,21 +1,51 @@
 """Profile objects and reports in S3."""
 
 from collections.abc import Iterator, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from trainguard.adapters.aws_errors import error_code, translated
 from trainguard.errors import ObjectMissingError, PortUnavailableError
-from trainguard.ports import ListedObject
+from trainguard.ports import ListedObject, check_range
 
 if TYPE_CHECKING:
+    from botocore.response import StreamingBody
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ListObjectsV2RequestTypeDef, ObjectIdentifierTypeDef
 
 DELETE_BATCH_SIZE = 1_000
 
 _SERVICE = "S3"
+
+
+class S3ByteStream:
+    """An object's body as it arrives.
+
+    Parameters
+    ----------
+    body : StreamingBody
+        As GetObject returns it.
+    """
+
+    def __init__(self, body: "StreamingBody") -> None:
+        self._body = body
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, at most ``size``; empty at the end."""
+        with translated(_SERVICE, "GetObject"):
+            return self._body.read(size)
+
+    def __enter__(self) -> "S3ByteStream":
+        """Return the stream."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Give the connection back."""
+        self._body.close()
 
 
 class S3ProfileObjects:
@@ -36,15 +66,31 @@ class S3ProfileObjects:
         The body is read as a stream and dropped after that many bytes: a Range header would do the same, but S3 answers
         416 to any range of an empty object.
         """
+        with self.open_stream(bucket, key) as body:
+            return body.read(max_bytes + 1)
+
+    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on; S3 answers 416 to what lies behind the end."""
+        check_range(start, length)
         with translated(_SERVICE, "GetObject"):
             try:
-                body = self._client.get_object(Bucket=bucket, Key=key)["Body"]
+                answer = self._client.get_object(Bucket=bucket, Key=key, Range=f"bytes={start}-{start + length - 1}")
             except ClientError as error:
-                if error_code(error) in {"NoSuchKey", "404"}:
-                    raise ObjectMissingError(bucket, key) from error
+                if error_code(error) in {"InvalidRange", "416"}:
+                    return b""
+                _refuse_missing(error, bucket, key)
                 raise
-            with body:
-                return body.read(max_bytes + 1)
+            with answer["Body"] as body:
+                return body.read(length)
+
+    def open_stream(self, bucket: str, key: str) -> "S3ByteStream":
+        """Open an object to be read from the front."""
+        with translated(_SERVICE, "GetObject"):
+            try:
+                return S3ByteStream(self._client.get_object(Bucket=bucket, Key=key)["Body"])
+            except ClientError as error:
+                _refuse_missing(error, bucket, key)
+                raise
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate over the keys under ``prefix`` greater than ``start_after``, in UTF-8 order, page by page."""
@@ -85,3 +131,9 @@ class S3ProfileObjects:
                 answer = self._client.delete_objects(Bucket=bucket, Delete={"Objects": doomed, "Quiet": True})
             for kept in answer.get("Errors", []):
                 raise PortUnavailableError(_SERVICE, "DeleteObjects", f"{kept.get('Key')}: {kept.get('Code')}")
+
+
+def _refuse_missing(error: ClientError, bucket: str, key: str) -> None:
+    """Raise ObjectMissingError when S3 says that there is no such object."""
+    if error_code(error) in {"NoSuchKey", "404"}:
+        raise ObjectMissingError(bucket, key) from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from trainguard.adapters.aws_errors import error_code, translated
-from trainguard.adapters.frozen import frozen_mapping
+from trainguard.adapters.immutable import frozen_mapping
 from trainguard.ports import RuleConfiguration, TrainingJobDescription
 from trainguard.records import JobStatus
 from trainguard.settings.tag_names import PROFILE_TAG

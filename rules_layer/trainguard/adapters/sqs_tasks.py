@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainguard.adapters.aws_errors import translated
-from trainguard.engine.doorbells import encode_task
+from trainguard.engine.messages.sqs_messages import encode_task
 from trainguard.errors import PortUnavailableError
 from trainguard.ports import NodeTask
 

@@ -1,6 +1,6 @@
 """The form in which rows and jobs are kept, the same for every kind of store."""
 
-from trainguard.adapters.frozen import frozen_record
+from trainguard.adapters.immutable import frozen_record
 from trainguard.adapters.timestamps import to_millisecond
 from trainguard.records import JobRecord, RuleRow
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from trainguard.engine.moments import EPOCH, iso_time
+from trainguard.timestamps import EPOCH, iso_time
 
 _FIRST_S = (datetime(1, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()
 _LAST_S = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - EPOCH).total_seconds()

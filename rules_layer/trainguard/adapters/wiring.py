@@ -12,8 +12,9 @@ from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
 from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions
-from trainguard.engine.lifecycle import Lifecycle
-from trainguard.engine.registrar import Registrar
+from trainguard.engine.family import Families
+from trainguard.engine.jobs.job_registry import Registrar
+from trainguard.engine.jobs.lifecycle import Lifecycle
 from trainguard.ports import Journal, Services, SettingDocuments, TrainingJobDescription
 
 
@@ -48,7 +49,9 @@ def evaluation_services(environment: EvaluateObjectsEnvironment, *, clients: Cli
     )
 
 
-def lifecycle(environment: JobLifecycleEnvironment, *, clients: Clients, journal: Journal) -> Lifecycle:
+def lifecycle(
+    environment: JobLifecycleEnvironment, *, clients: Clients, journal: Journal, families: Families
+) -> Lifecycle:
     """Return what follows training jobs."""
     jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
     training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
@@ -69,6 +72,7 @@ def lifecycle(environment: JobLifecycleEnvironment, *, clients: Clients, journal
             journal=journal,
             now=time.time,
         ),
+        families=families,
     )
 
 

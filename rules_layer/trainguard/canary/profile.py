@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from trainguard.canary.name import canary_name
+from trainguard.canary_name import canary_name
+from trainguard.layout import ProfileRoot
 from trainguard.rules.low_gpu_utilization import SPEC
-from trainguard.telemetry.keys import ProfileRoot, system_key
+from trainguard.telemetry.keys import system_key
 
 RULE = SPEC.name
 """The rule that finds the canary's fault."""

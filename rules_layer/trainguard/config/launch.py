@@ -11,7 +11,7 @@ from typing import Any
 from trainguard.config.profiler_config import ProfilerConfig
 from trainguard.config.profiler_rule import ProfilerRule
 from trainguard.config.rule_configs import CONFIGS, RuleConfig, Value
-from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
+from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
 from trainguard.errors import LaunchConfigError
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.settings.tag_names import PROFILE_TAG

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from trainguard.errors import RuleConfigError
-from trainguard.report.managed import UNSHOWN
-from trainguard.rules.parameters import PARAMETERS_TYPES, resolve_parameters
+from trainguard.rules.parameters import PARAMETERS_TYPES, UNSHOWN, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.registry import OWN_NAMES, spec_of
 

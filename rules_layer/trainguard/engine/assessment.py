@@ -7,12 +7,12 @@ which rules fire on the whole job, which notifications are due, and which episod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainguard.engine.job_verdicts import account_of, job_verdicts
+from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
+from trainguard.engine.outbox.notifications import news_of, told_over
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.silence import ends_episode
-from trainguard.engine.slots import Fire, Verdict
-from trainguard.engine.streams import JobState, JobStreams
-from trainguard.engine.telling import news_of, told_over
+from trainguard.engine.streams.job_streams import JobState, JobStreams
+from trainguard.engine.verdicts.liveness import ends_episode
+from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, OutboxEntry
 

@@ -5,34 +5,28 @@ cursor says what is applied, the outbox what is still to start, and a doorbell t
 published once more.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
-from trainguard.engine.closing import final
-from trainguard.engine.fires import drain, enqueue
-from trainguard.engine.framework_session import FrameworkSession
-from trainguard.engine.framework_stream import FrameworkStream
-from trainguard.engine.items import item_of
-from trainguard.engine.listing import ProfileListing
-from trainguard.engine.plan import RulePlan, plan_rules
-from trainguard.engine.rows import RowContext, rule_row
-from trainguard.engine.session import DELIVERY_COUNTERS, Announced, Applied
-from trainguard.engine.shared_names import SharedNames
-from trainguard.engine.slots import Fire, gone_rules
-from trainguard.engine.system_session import SystemSession
-from trainguard.engine.system_stream import SystemStream
+from trainguard.engine.family import Families, ObjectSource
+from trainguard.engine.outbox.fires import drain, enqueue
+from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import gone_rules
+from trainguard.engine.streams.session import DELIVERY_COUNTERS, Announced, Applied, Session, Stream
+from trainguard.engine.streams.state_items import expiry, item_of
+from trainguard.engine.verdicts.final import final
+from trainguard.engine.verdicts.verdict import Fire
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeKey, NodeRecord
 
-AnySession = SystemSession | FrameworkSession
-AnyStream = SystemStream | FrameworkStream
+AnySession = Session[Any]
 
 ATTEMPTS = 4
 OBJECTS_PER_WRITE = 120
-RETENTION_S = 90 * 24 * 3_600
 
 SLOW_OBJECT_S = 2.0
 """An object that takes longer is named in the log."""
@@ -60,8 +54,11 @@ class NodeWork:
 class NodeEvaluator:
     """Evaluates nodes against the stores."""
 
-    def __init__(self, *, services: Services, timing: Timing, names: SharedNames | None = None) -> None:
-        self._names = SharedNames(services.objects) if names is None else names
+    def __init__(
+        self, *, services: Services, timing: Timing, families: Families, shared: Mapping[str, object] | None = None
+    ) -> None:
+        self._families = families
+        self._shared = families.share(services.objects) if shared is None else shared
         self._nodes = services.nodes
         self._rows = services.rows
         self._objects = services.objects
@@ -88,11 +85,14 @@ class NodeEvaluator:
         return self._attempt(job, work)
 
     def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
-        plan = plan_rules(job)
+        plan = self._families.plan(job)
         record = item_of(job, work.key, self._nodes)
         record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         closing = work.close or job.closing
-        session = self._open(record, job, plan)
+        family = self._families.of(work.key)
+        root = job.root
+        source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, self._shared.get(family.name))
+        session = family.open_session(record, source, plan)
         session.announce(work.doorbells)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
         exhausted = False
@@ -102,14 +102,6 @@ class NodeEvaluator:
             if not exhausted and not self._timing.has_time():
                 return False
         return True
-
-    def _open(self, record: NodeRecord, job: JobRecord, plan: RulePlan) -> AnySession:
-        root = job.root
-        listing = ProfileListing(objects=self._objects, bucket=job.bucket, root=root, node=record.key.node)
-        if record.key.stream == "system":
-            return SystemSession(record, listing, plan)
-        names = partial(self._names.of_node, job.bucket, root, record.key.node)
-        return FrameworkSession(record, listing, plan, names)
 
     def _apply_some(self, session: AnySession, ready: Iterator[Applied], job: JobRecord) -> tuple[list[Fire], bool]:
         fires: list[Fire] = []
@@ -154,7 +146,7 @@ class NodeEvaluator:
         self._publish(last, record, job=job, plan=plan, closed=closed, repeated=repeated)
 
     def _publish(
-        self, last: AnyStream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
+        self, last: Stream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
         context = RowContext(
             job=job.job,
@@ -197,8 +189,3 @@ class NodeEvaluator:
 
 def _moved(record: NodeRecord, before: NodeRecord) -> bool:
     return (record.state, record.closed, record.cursors) != (before.state, before.closed, before.cursors)
-
-
-def expiry(through: float | None, now: float) -> int:
-    """Return when a closed item may be deleted, epoch seconds: 90 days after its job's end, as far as that is known."""
-    return int(max(through or 0.0, now)) + RETENTION_S

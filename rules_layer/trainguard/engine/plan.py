@@ -8,22 +8,11 @@ import msgspec
 
 from trainguard.errors import RuleConfigError
 from trainguard.pricing.table import PriceTable
-from trainguard.records import JobRecord
+from trainguard.records import FIRST_FAMILY, JobRecord
 from trainguard.rules.defaults import Defaults
-from trainguard.rules.parameters import resolve_parameters
+from trainguard.rules.parameters import parameters_of, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
-from trainguard.rules.protocol import (
-    AnyFrameworkRule,
-    AnyJobRule,
-    AnyJoinedRule,
-    AnySystemRule,
-    FrameworkRule,
-    JobRule,
-    JoinedRule,
-    RuleParameters,
-    SystemRule,
-)
-from trainguard.rules.registry import FRAMEWORK_RULES, JOB_RULES, RULE_NAMES, SYSTEM_RULES
+from trainguard.rules.protocol import AnyRule, JobRule, RuleParameters
 from trainguard.telemetry.assemble import SHORTEST_CONFIGURED_MS
 
 DEFAULT_INTERVAL_S = 0.5
@@ -31,17 +20,14 @@ DEFAULT_INTERVAL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RulePlan:
-    """The rules of one job; ``joined`` holds those of ``job`` that collect from framework events.
+    """The rules of one job by family.
 
     ``episodes`` holds the job's current episode number a rule; ``interval_s`` the configured sampling interval, which
     stands in until the data shows its own. ``disabled`` names the rules that do not run because only another was asked
     for. ``prices`` stands in for the packaged price table.
     """
 
-    system: tuple[AnySystemRule, ...]
-    framework: tuple[AnyFrameworkRule, ...]
-    job: tuple[AnyJobRule, ...]
-    joined: tuple[AnyJoinedRule, ...]
+    by_family: Mapping[str, tuple[AnyRule, ...]]
     parameters: Mapping[str, RuleParameters]
     faults: Mapping[str, RuleConfigError]
     episodes: Mapping[str, int]
@@ -50,20 +36,24 @@ class RulePlan:
     prices: PriceTable | None = None
 
     @property
-    def node_rules(self) -> frozenset[str]:
-        """Names of the rules that are judged on each node."""
-        return frozenset(rule.name for rule in (*self.system, *self.framework))
-
-    @property
     def rules(self) -> tuple[str, ...]:
         """Names of all rules that run, each once."""
-        return tuple(dict.fromkeys(rule.name for rule in (*self.system, *self.framework, *self.job)))
+        return tuple(dict.fromkeys(rule.name for rules in self.by_family.values() for rule in rules))
+
+    @property
+    def node_rules(self) -> frozenset[str]:
+        """Names of the rules that are judged on each unit."""
+        every = (rule for rules in self.by_family.values() for rule in rules)
+        return frozenset(rule.name for rule in every if not isinstance(rule, JobRule))
+
+    def rules_of(self, family: str) -> tuple[AnyRule, ...]:
+        """Return a family's rules that run, in order."""
+        return self.by_family.get(family, ())
 
     def rule_of_state(self, state_type: type[msgspec.Struct]) -> str | None:
         """Return the rule that runs and remembers such a state; None when none does."""
-        rules: tuple[AnySystemRule | AnyFrameworkRule | AnyJoinedRule, ...]
-        rules = (*self.system, *self.framework, *self.joined)
-        return next((rule.name for rule in rules if rule.state_type is state_type), None)
+        every = (rule for rules in self.by_family.values() for rule in rules)
+        return next((rule.name for rule in every if getattr(rule, "state_type", None) is state_type), None)
 
     def parameters_of(self, rule: str) -> Any:
         """Return the rule's parameters; KeyError when its configuration is at fault."""
@@ -74,43 +64,50 @@ class RulePlan:
         return self.episodes.get(rule, 0)
 
 
-def plan_rules(job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
-    """Resolve a job's settings against the rules' own parameter classes."""
+def plan_rules(
+    job: JobRecord,
+    rules: Mapping[str, tuple[AnyRule, ...]],
+    *,
+    defaults: Defaults = "documented",
+    prices: PriceTable | None = None,
+) -> RulePlan:
+    """Resolve a job's settings against the parameter classes of ``rules``, which are by family."""
+    every = {rule.name: rule for of_family in rules.values() for rule in of_family}
     parameters, found = resolve_parameters(job.rule_settings, defaults)
+    for name in every.keys() - parameters.keys() - found.keys():
+        try:
+            parameters[name] = parameters_of(name, every[name].parameters_type, job.rule_settings)
+        except RuleConfigError as fault:
+            found[name] = fault
     faults = {rule: fault.given_by(job.setting_sources.get(fault.field)) for rule, fault in found.items()}
+    invoked = _invoked(parameters, tuple(every))
     interval_ms = job.profiling_interval_ms
-    invoked = _invoked(parameters)
-    job_rules = tuple(rule for rule in JOB_RULES if rule.name in invoked)
     return RulePlan(
-        system=tuple(rule for rule in SYSTEM_RULES if rule.name in invoked),
-        framework=tuple(rule for rule in FRAMEWORK_RULES if rule.name in invoked),
-        job=job_rules,
-        joined=tuple(rule for rule in job_rules if isinstance(rule, JoinedRule)),
+        by_family={
+            family: tuple(rule for rule in of_family if rule.name in invoked) for family, of_family in rules.items()
+        },
         parameters=parameters,
         faults=faults,
         episodes=job.episodes,
         interval_s=DEFAULT_INTERVAL_S if interval_ms is None else max(interval_ms, SHORTEST_CONFIGURED_MS) / 1_000.0,
-        disabled=tuple(rule for rule in RULE_NAMES if rule not in invoked),
+        disabled=tuple(rule for rule in every if rule not in invoked),
         prices=prices,
     )
 
 
-def _invoked(parameters: Mapping[str, RuleParameters]) -> tuple[str, ...]:
+def _invoked(parameters: Mapping[str, RuleParameters], every: tuple[str, ...]) -> tuple[str, ...]:
     """Return the rules that the report runs; all of them when its own configuration is at fault."""
     report = parameters.get(PROFILER_REPORT)
     if isinstance(report, ReportParameters) and report.rule_to_invoke != PROFILER_REPORT:
         return (report.rule_to_invoke,)
-    return RULE_NAMES
+    return every
 
 
-def only(plan: RulePlan, rule: AnySystemRule | AnyFrameworkRule | AnyJobRule, parameters: RuleParameters) -> RulePlan:
+def only(plan: RulePlan, rule: AnyRule, parameters: RuleParameters) -> RulePlan:
     """Return the plan with one rule in place of all, which need be none of the registry."""
     return replace(
         plan,
-        system=(rule,) if isinstance(rule, SystemRule) else (),
-        framework=(rule,) if isinstance(rule, FrameworkRule) else (),
-        job=(rule,) if isinstance(rule, JobRule) else (),
-        joined=(rule,) if isinstance(rule, JoinedRule) else (),
+        by_family={family: (rule,) if family == FIRST_FAMILY else () for family in plan.by_family},
         parameters={PROFILER_REPORT: plan.parameters[PROFILER_REPORT], rule.name: parameters},
         faults={},
         disabled=(),

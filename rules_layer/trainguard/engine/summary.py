@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.assessment import Assessment, assess
-from trainguard.engine.closing import expected_streams, given_up
-from trainguard.engine.evaluate import ATTEMPTS, expiry
-from trainguard.engine.findings import Finding, rank_findings
-from trainguard.engine.fires import drain, enqueue, name_of_execution, with_entries
-from trainguard.engine.items import items_of
-from trainguard.engine.plan import RulePlan, plan_rules
-from trainguard.engine.profiler_report import report_verdict
-from trainguard.engine.rows import RowContext, rule_row
-from trainguard.engine.slots import SHOW_EVERY_S, Verdict
-from trainguard.engine.streams import JobState, JobStreams, Watched, open_streams
+from trainguard.engine.evaluate import ATTEMPTS
+from trainguard.engine.family import Families
+from trainguard.engine.jobs.closing import given_up
+from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, with_entries
+from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
+from trainguard.engine.streams.rule_runner import SHOW_EVERY_S
+from trainguard.engine.streams.state_items import expiry, items_of
+from trainguard.engine.verdicts.findings import Finding, rank_findings
+from trainguard.engine.verdicts.profiler_report import report_verdict
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
 from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status, TunedJob
@@ -40,7 +42,8 @@ class Summary:
 class Summariser:
     """Summarises jobs."""
 
-    def __init__(self, *, services: Services, timing: Timing) -> None:
+    def __init__(self, *, services: Services, timing: Timing, families: Families) -> None:
+        self._families = families
         self._services = services
         self._timing = timing
 
@@ -57,8 +60,8 @@ class Summariser:
         return self._attempt(job)
 
     def _attempt(self, job: JobRecord) -> Summary:
-        plan = plan_rules(job)
-        streams = open_streams(job.job, plan, items_of(job, self._services.nodes))
+        plan = self._families.plan(job)
+        streams = self._families.open(job.job, plan, items_of(job, self._services.nodes))
         for record in streams.records.values():
             self._drain(record, job)
         now = self._timing.now()
@@ -66,7 +69,7 @@ class Summariser:
         failed_before = _failed(streams)
         assessment = assess(job, plan, streams)
         verdicts, account = assessment.verdicts, assessment.account
-        finished = job.closing and streams.closed and not _still_to_come(job, streams, now)
+        finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
         context = RowContext(
             job=job.job,
             node=None,
@@ -92,6 +95,10 @@ class Summariser:
         if finished:
             self._finish(job, streams, context.expires_at)
         return Summary(streams, assessment, finished)
+
+    def _still_to_come(self, job: JobRecord, streams: JobStreams, now: float) -> bool:
+        """Whether streams that were asked to close have not answered; data after the end wait for nobody."""
+        return job.active and bool(missing_streams(job, streams, self._families)) and not given_up(job, now)
 
     def _save(self, job: JobRecord, plan: RulePlan, streams: JobStreams, assessment: Assessment) -> None:
         record = with_entries(enqueue(streams.own, assessment.fires, job=job, plan=plan), assessment.news)
@@ -201,15 +208,10 @@ def _failed(streams: JobStreams) -> set[str]:
     return {rule for rule, slot in streams.state.slots.items() if slot.fault is not None}
 
 
-def missing_streams(job: JobRecord, streams: JobStreams) -> set[NodeKey]:
+def missing_streams(job: JobRecord, streams: JobStreams, families: Families) -> set[NodeKey]:
     """Return the expected streams without an item: one that was asked to close has an item, if an empty one."""
     known = set(streams.records)
-    return expected_streams(job, known) - known
-
-
-def _still_to_come(job: JobRecord, streams: JobStreams, now: float) -> bool:
-    """Whether streams that were asked to close have not answered; data after the end wait for nobody."""
-    return job.active and bool(missing_streams(job, streams)) and not given_up(job, now)
+    return families.expected(job, known) - known
 
 
 def watch(streams: JobStreams, now: float) -> None:

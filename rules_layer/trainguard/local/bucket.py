@@ -8,7 +8,7 @@ from trainguard.adapters.clients import Clients
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.errors import PortUnavailableError, ProfileSourceError
 from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, only_root
-from trainguard.ports import ListedObject, ProfileObjects
+from trainguard.ports import ByteStream, ListedObject, ProfileObjects
 from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
 
 SCHEME = "s3://"
@@ -45,6 +45,14 @@ class BucketSource:
     def read(self, name: str) -> bytes:
         """Return an object's content."""
         return self.objects.get(self.bucket, self.prefix + name, MAX_OBJECT_BYTES)
+
+    def open(self, name: str) -> ByteStream:
+        """Open an object to be read from the front."""
+        return self.objects.open_stream(self.bucket, self.prefix + name)
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on."""
+        return self.objects.get_range(self.bucket, self.prefix + name, start, length)
 
 
 def open_bucket(place: str, clients: Clients | None = None) -> BucketSource:

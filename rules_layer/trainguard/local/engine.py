@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.assessment import assess
-from trainguard.engine.closing import expected_streams
-from trainguard.engine.framework_stream import FrameworkStream
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.session import NEWEST, Applied
-from trainguard.engine.streams import JobState, JobStreams
-from trainguard.engine.system_stream import SystemStream
-from trainguard.local.ahead import BodiesAhead, SamplesAhead
+from trainguard.engine.streams.job_streams import JobState, JobStreams
+from trainguard.engine.streams.session import NEWEST, Applied
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.family import PROFILER
 from trainguard.local.pool import WorkerPool
+from trainguard.local.prefetch import BodiesAhead, SamplesAhead
 from trainguard.local.profile import Profile
 from trainguard.local.schedule import schedule
 from trainguard.local.sessions import AnySession, Tap, open_session
-from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, Stream
+from trainguard.records import JobRecord, NodeKey, NodeRecord
 from trainguard.state.codec import CODEC, encode_state
 
 Watcher = Callable[[int, float | None], None]
@@ -110,14 +109,14 @@ class _LocalEngine:
                 self._apply(node, "framework", keys)
             if ticks:
                 self._tick()
-        for key in expected_streams(self._job, set(self._running)):
+        for key in FAMILIES.expected(self._job, set(self._running)):
             self._stream(key)
         items = [running.session.to_record(closed=True) for running in self._running.values()]
         own = replace(self._own, version=1, state=encode_state(self._state), codec=CODEC)
         ordered = sorted(items, key=lambda item: item.key.node_kind)
         return Evaluation(replace(self._job, closing=True), self._plan, (*ordered, own))
 
-    def _apply(self, node: str, stream: Stream, keys: Sequence[str]) -> None:
+    def _apply(self, node: str, stream: str, keys: Sequence[str]) -> None:
         running = self._stream(NodeKey(self._job.job, node, stream))
         for _ in keys:
             applied = next(running.applied)
@@ -134,7 +133,7 @@ class _LocalEngine:
 
     @property
     def _own(self) -> NodeRecord:
-        return NodeRecord(NodeKey(self._job.job, JOB_NODE, "job"))
+        return NodeRecord(NodeKey.own(self._job.job))
 
     def _tick(self) -> None:
         """Look at the job as the tick does, and raise the numbers of the episodes that end."""
@@ -143,9 +142,9 @@ class _LocalEngine:
 
     def _streams(self) -> JobStreams:
         streams = {key: running.session.stream for key, running in self._running.items()}
+        records = {key: self._records[key] for key in streams}
         return JobStreams(
-            system={key.node: each for key, each in streams.items() if isinstance(each, SystemStream)},
-            framework={key.node: each for key, each in streams.items() if isinstance(each, FrameworkStream)},
+            families={PROFILER.name: PROFILER.streams_of(records, streams)},
             records=self._records,
             own=self._own,
             state=self._state,

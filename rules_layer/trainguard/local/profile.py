@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from trainguard.errors import ForeignKeyError, NoProfileError, ObjectMissingError
+from trainguard.layout import EndKey, ProfileRoot, hour_folder
 from trainguard.local.sources import ProfileSource
-from trainguard.ports import ListedObject
+from trainguard.ports import ByteStream, ListedObject
 from trainguard.telemetry.keys import (
-    EndKey,
     FrameworkKey,
     ProfileKey,
-    ProfileRoot,
     SystemKey,
     TraceKey,
-    hour_folder,
     parse_key,
     parse_trace_key,
     system_key,
@@ -114,9 +112,20 @@ class NodeObjects:
         """Return an object's bytes; none of system metrics, which are read where they are parsed."""
         if key in self._minutes:
             return b""
+        return self._read(self._file(bucket, key))[: max_bytes + 1]
+
+    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes of an object from offset ``start`` on."""
+        return self._profile.source.read_range(self._file(bucket, key), start, length)
+
+    def open_stream(self, bucket: str, key: str) -> ByteStream:
+        """Open an object to be read from the front."""
+        return self._profile.source.open(self._file(bucket, key))
+
+    def _file(self, bucket: str, key: str) -> str:
         if bucket != self._profile.source.place or key not in self._profile.files:
             raise ObjectMissingError(bucket, key)
-        return self._read(self._profile.files[key])[: max_bytes + 1]
+        return self._profile.files[key]
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""

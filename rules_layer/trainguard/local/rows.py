@@ -1,9 +1,10 @@
 """The rows of a job that was evaluated at once: those that the deployed stack leaves at the job's end."""
 
-from trainguard.engine.job_verdicts import account_of, job_verdicts
-from trainguard.engine.rows import RowContext, rule_row
-from trainguard.engine.streams import JobStreams, open_streams
+from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
+from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.summary import job_rows
+from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import Evaluation
 from trainguard.pricing.cost import Account
 from trainguard.records import NodeKey, RuleRow
@@ -15,7 +16,7 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
     ``expires_at`` (epoch seconds) says of each row that its job is closed, and when it may be deleted.
     """
     job, plan = evaluation.job, evaluation.plan
-    streams = open_streams(job.job, plan, evaluation.records)
+    streams = FAMILIES.open(job.job, plan, evaluation.records)
     rows = [row for key in streams.records for row in _node_rows(evaluation, streams, key, expires_at)]
     verdicts, _ = job_verdicts(job, plan, streams)
     context = RowContext(
@@ -33,7 +34,7 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
 
 def _node_rows(evaluation: Evaluation, streams: JobStreams, key: NodeKey, expires_at: int) -> list[RuleRow]:
     job, plan = evaluation.job, evaluation.plan
-    stream = streams.system[key.node] if key.stream == "system" else streams.framework[key.node]
+    stream = streams.stream_of(key)
     context = RowContext(
         job=job.job,
         node=key.node,

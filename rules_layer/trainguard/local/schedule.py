@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from trainguard.engine.lane_order import LaneOrder
-from trainguard.engine.minute_order import MinuteOrder
-from trainguard.engine.tick import SILENT_S
+from trainguard.engine.ordering.grid_order import GridOrder
+from trainguard.engine.ordering.partition_order import LaneOrder
+from trainguard.engine.tick.tick import SILENT_S
 from trainguard.local.profile import Node, Profile
 from trainguard.telemetry.keys import MINUTE_S, SystemKey
 
@@ -73,7 +73,7 @@ def schedule(profile: Profile) -> Schedule:
 
 def _minutes(node: Node) -> Iterator[tuple[str, int]]:
     """Yield a node's minutes in order, each with the first tick after it was applied."""
-    order = MinuteOrder()
+    order = GridOrder()
     flush: int | None = None
     for key in sorted(node.minutes, key=lambda each: node.minutes[each].minute):
         minute = node.minutes[key].minute
@@ -87,7 +87,7 @@ def _minutes(node: Node) -> Iterator[tuple[str, int]]:
         yield from _ready(order, flush + MINUTE_S, drain=True)
 
 
-def _ready(order: MinuteOrder, tick: int, *, drain: bool) -> Iterator[tuple[str, int]]:
+def _ready(order: GridOrder, tick: int, *, drain: bool) -> Iterator[tuple[str, int]]:
     for _, key in order.ready(lambda _: (), drain=drain):
         yield key, tick
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from trainguard.engine.framework_session import FrameworkSession
-from trainguard.engine.listing import ProfileListing
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.session import Applied, Parsed
-from trainguard.engine.slots import Fire
-from trainguard.engine.system_session import SystemSession
-from trainguard.local.ahead import BodiesAhead, SamplesAhead, Unreadable
+from trainguard.engine.streams.session import Applied, Parsed
+from trainguard.engine.verdicts.verdict import Fire
+from trainguard.families.profiler.framework_session import FrameworkSession
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.families.profiler.system_session import SystemSession
+from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
 from trainguard.local.profile import NodeObjects, Profile
 from trainguard.records import NodeRecord
 from trainguard.telemetry.framework import FrameworkEvents

@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from trainguard.errors import NoProfileError, ProfileSourceError
+from trainguard.ports import ByteStream, check_range
 from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
 
 PROFILER_OUTPUT = "profiler-output"
@@ -42,6 +43,14 @@ class ProfileSource(Protocol):
         """Return a file's content, at most one byte more than a profile object may have."""
         ...
 
+    def open(self, name: str) -> ByteStream:
+        """Open a file of any size to be read from the front."""
+        ...
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
@@ -73,7 +82,27 @@ class FolderSource:
         try:
             return read_file(self.root / name)
         except OSError as fault:
-            raise ProfileSourceError(str(self.root / name), f"cannot be read: {fault.strerror or fault}") from fault
+            raise self._unreadable(name, fault) from fault
+
+    def open(self, name: str) -> ByteStream:
+        """Open a file to be read from the front; raises ProfileSourceError."""
+        return self._opened(name)
+
+    def _opened(self, name: str) -> BinaryIO:
+        try:
+            return (self.root / name).open("rb")
+        except OSError as fault:
+            raise self._unreadable(name, fault) from fault
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on; raises ProfileSourceError."""
+        check_range(start, length)
+        with self._opened(name) as opened:
+            opened.seek(start)
+            return opened.read(length)
+
+    def _unreadable(self, name: str, fault: OSError) -> ProfileSourceError:
+        return ProfileSourceError(str(self.root / name), f"cannot be read: {fault.strerror or fault}")
 
 
 def read_file(file: Path) -> bytes:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from statistics import median
 
-from trainguard.engine.listing import ProfileListing
 from trainguard.errors import PortUnavailableError
-from trainguard.local.ahead import BodiesAhead, SamplesAhead, Unreadable
+from trainguard.families.profiler.listing import ProfileListing
 from trainguard.local.engine import Watcher
 from trainguard.local.pool import WorkerPool
+from trainguard.local.prefetch import BodiesAhead, SamplesAhead, Unreadable
 from trainguard.local.profile import NodeObjects, Profile
 from trainguard.local.schedule import schedule
 from trainguard.telemetry.assemble import SAMPLING_INTERVALS_S, estimate_interval_s
@@ -17,7 +17,7 @@ from trainguard.telemetry.system import MINUTE_AFTER_S, MINUTE_BEFORE_S, Samples
 from trainguard.timeline.axis import axis_for
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.objects import read_framework
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 _MICROSECONDS = 1_000_000
 _FIRST_OBJECT_S = 10 * MINUTE_S

@@ -5,26 +5,28 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.engine.findings import Finding
-from trainguard.engine.fires import iso_time
-from trainguard.engine.plan import RulePlan, plan_rules
-from trainguard.engine.profiler_report import sentence
+from trainguard.engine.family import Families
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.verdicts.findings import Finding
+from trainguard.engine.verdicts.profiler_report import sentence
+from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account, Bill, Cost
 from trainguard.records import JobRecord, NodeRecord
+from trainguard.report.annotations import marks, unmarked
 from trainguard.report.causes import wasted_share
 from trainguard.report.coverage import coverage
 from trainguard.report.document import FindingEntry, Money, Report, Scope, Spending
+from trainguard.report.evaluated_job import JudgedJob, judge_job
 from trainguard.report.job_summary import job_summary
-from trainguard.report.judged import JudgedJob, judge_job
 from trainguard.report.managed import managed_files
-from trainguard.report.marks import marks, unmarked
 from trainguard.report.not_collected import not_collected
 from trainguard.report.rule_entries import rule_entries
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.units import counted
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.shown import Timelines
+from trainguard.timeline.series import Timelines
+from trainguard.timestamps import iso_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ def build_report(
     *,
     now: float,
     plan: RulePlan | None = None,
+    families: Families = FAMILIES,
     digests: Sequence[NodeDigest] = (),
     missing: Sequence[str] = (),
 ) -> BuiltReport:
@@ -55,6 +58,8 @@ def build_report(
         Epoch seconds at which the report is made.
     plan : RulePlan, optional
         The rules with which the items were made; by default the job's own.
+    families : Families
+        Those of the deployment.
     digests : sequence of NodeDigest
         The profile read again; the report is of scope ``full`` where there are some.
     missing : sequence of str
@@ -67,7 +72,7 @@ def build_report(
     TimelinePartError
         When the digests are not of one axis.
     """
-    judged = judge_job(job, plan_rules(job) if plan is None else plan, records)
+    judged = judge_job(job, families.plan(job) if plan is None else plan, records, families)
     scope: Scope = "full" if digests else "state"
     verdict = verdict_of(judged)
     report = Report(

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from trainguard.engine.findings import EXPLAINED_SHARE, Finding
-from trainguard.engine.slots import Verdict
+from trainguard.engine.verdicts.findings import EXPLAINED_SHARE, Finding
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
 from trainguard.rules.units import show_percent

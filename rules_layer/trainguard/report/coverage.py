@@ -2,137 +2,34 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from trainguard.engine.closing import expected_streams
-from trainguard.engine.minute_order import MINUTE_S
-from trainguard.engine.session import DEGRADED, HARMLESS_COUNTERS
-from trainguard.engine.silence import VANISHED_S
-from trainguard.engine.system_session import MINUTE_LANE
-from trainguard.records import NodeRecord, Stream
+from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.report.document import NodeCoverage
-from trainguard.report.judged import JudgedJob
-from trainguard.report.words import by_node, faults_counted, listed, show_share, shown_time
-from trainguard.rules.units import counted, show_duration
+from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.family_report import report_of
+from trainguard.report.phrasing import by_node, faults_counted
+from trainguard.rules.units import counted
 
-STREAMS: Mapping[Stream, str] = {"system": "system metrics", "framework": "framework events"}
-BAD_OBJECTS = "bad_objects"
 IN_MINUTES = frozenset({"gaps", "late"})
 
 
-@dataclass(frozen=True, slots=True)
-class Minutes:
-    """Minutes of a system stream, from the first to the last: how many there are, and how many could be used."""
-
-    used: int
-    expected: int
-
-    @property
-    def share(self) -> float | None:
-        """Share, 0 to 1, that could be used; None before the first."""
-        return self.used / self.expected if self.expected else None
-
-
 def coverage(judged: JudgedJob) -> list[NodeCoverage]:
-    """Return one entry a stream, in order of node and stream."""
-    return [_entry(record, judged) for record in judged.streams.records.values()]
-
-
-def minutes_of(record: NodeRecord, judged: JudgedJob) -> Minutes:
-    """Count a system stream's minutes; a minute that could not be read is as good as none."""
-    last, first_at = record.cursors.get(MINUTE_LANE), judged.streams.system[record.key.node].state.kept.first_sample_at
-    if last is None or first_at is None:
-        return Minutes(0, 0)
-    expected = max((last - int(first_at // MINUTE_S) * MINUTE_S) // MINUTE_S + 1, 1)
-    lost = record.counters.get("gaps", 0) + record.counters.get(BAD_OBJECTS, 0)
-    return Minutes(max(expected - lost, 0), expected)
+    """Return one entry a stream, in order of unit and stream."""
+    families = judged.families
+    return [report_of(families.of(key)).coverage(record, judged) for key, record in judged.streams.records.items()]
 
 
 def data_covered(judged: JudgedJob) -> str:
     """Say what was collected, in a sentence."""
-    nodes, framework = judged.system_nodes, judged.framework_nodes
-    parts = []
-    if nodes:
-        gpus = f" with {counted(judged.gpus, 'GPU')}" if judged.gpus else " without GPUs"
-        parts.append(
-            f"system metrics of {counted(len(nodes), 'node')}{gpus}, {_covered(judged)} of their minutes, a point "
-            f"every {judged.interval_s:g} s"
-        )
-    if framework:
-        parts.append(f"framework events of {counted(len(framework), 'node')}")
+    parts = [part for family in judged.families for part in report_of(family).covered(judged)]
     text = "; ".join(parts) or "nothing was collected yet"
     return f"{text[0].upper()}{text[1:]}."
 
 
 def data_missing(judged: JudgedJob) -> list[str]:
     """Say what was not collected or could not be used, a sentence each."""
-    return [*_silent_nodes(judged), *_stopped_nodes(judged), *_counted_faults(judged)]
-
-
-def unheard_nodes(judged: JudgedJob) -> list[str]:
-    """Return the nodes that have written no system metrics; no more of them than SageMaker says that there are."""
-    known, wrote = set(judged.streams.records), judged.system_nodes
-    names = {key.node for key in known | expected_streams(judged.job, known)} - set(wrote)
-    silent = sorted(names, key=lambda name: (len(name), name))
-    instances = judged.job.instance_count
-    return silent if instances is None else silent[: max(instances - len(wrote), 0)]
-
-
-def stopped_nodes(judged: JudgedJob) -> dict[str, float]:
-    """Return the nodes that stopped writing system metrics long before the others, and how long, seconds."""
-    last = judged.streams.system_through
-    behind = {
-        node: last - stream.state.through
-        for node, stream in judged.streams.system.items()
-        if last is not None and stream.state.through is not None and last - stream.state.through >= VANISHED_S
-    }
-    return dict(sorted(behind.items(), key=lambda each: -each[1]))
-
-
-def _entry(record: NodeRecord, judged: JudgedJob) -> NodeCoverage:
-    node, stream = record.key.node, record.key.stream
-    if stream == "system":
-        system = judged.streams.system[node]
-        first_at, fault = system.state.kept.first_sample_at, system.state.last_fault
-        share = minutes_of(record, judged).share
-    else:
-        framework = judged.streams.framework[node]
-        first_us = framework.state.first_step_us
-        first_at, fault, share = None if first_us is None else first_us / 1e6, framework.state.last_fault, None
-    return NodeCoverage(
-        node=node,
-        stream=stream,
-        first_at=shown_time(first_at),
-        evaluated_through=shown_time(record.through),
-        closed=record.closed,
-        share=share,
-        counters=dict(record.counters),
-        last_fault=fault,
-    )
-
-
-def _covered(judged: JudgedJob) -> str:
-    """Return the share of all nodes' minutes that could be used, rounded down: what is missing is not hidden."""
-    counts = [minutes_of(record, judged) for record in judged.streams.records.values() if record.key.stream == "system"]
-    used, expected = sum(each.used for each in counts), sum(each.expected for each in counts)
-    return show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
-
-
-def _silent_nodes(judged: JudgedJob) -> Iterator[str]:
-    so_far = "" if judged.ended else " so far"
-    unheard = unheard_nodes(judged)
-    if unheard:
-        yield f"{listed(unheard)} wrote no system metrics{so_far}."
-    framework = set(judged.framework_nodes)
-    others = [node for node in judged.system_nodes if node not in framework]
-    if framework and others:
-        yield f"{listed(others)} wrote no framework events{so_far}, which {listed(sorted(framework))} did."
-
-
-def _stopped_nodes(judged: JudgedJob) -> Iterator[str]:
-    said = [f"{node} ({show_duration(late_s)})" for node, late_s in stopped_nodes(judged).items()]
-    if said:
-        yield f"System metrics end before those of the other nodes: {listed(said)}."
+    missing = [sentence for family in judged.families for sentence in report_of(family).missing(judged)]
+    return [*missing, *_counted_faults(judged)]
 
 
 def _counted_faults(judged: JudgedJob) -> Iterator[str]:
@@ -140,7 +37,8 @@ def _counted_faults(judged: JudgedJob) -> Iterator[str]:
     for record in judged.streams.records.values():
         for name, amount in record.counters.items():
             if amount and name not in HARMLESS_COUNTERS:
-                amounts[STREAMS[record.key.stream], name][record.key.node] = amount
+                title = report_of(judged.families.of(record.key)).title_of(record.key.stream)
+                amounts[title, name][record.key.node] = amount
     for (stream, name), nodes in sorted(amounts.items()):
         yield _fault(stream, name, nodes)
 

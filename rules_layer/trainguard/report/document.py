@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainguard.timeline.shown import Timelines
+from trainguard.timeline.series import Timelines
 
 SCHEMA_VERSION: Literal["2"] = "2"
 

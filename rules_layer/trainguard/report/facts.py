@@ -5,9 +5,9 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from trainguard.engine.framework_stream import MICROSECONDS
 from trainguard.errors import RuleFailedError
-from trainguard.report.judged import JudgedJob
+from trainguard.families.profiler.framework_stream import MICROSECONDS
+from trainguard.report.evaluated_job import JudgedJob
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState
@@ -30,7 +30,7 @@ def gpu_use(judged: JudgedJob) -> float | None:
     for node, state in usage(judged).items():
         counts = state.percents.get("GPU")
         if counts is not None:
-            table = counts.table() * len(judged.streams.system[node].state.gpu_names)
+            table = counts.table() * len(judged.profiler.system[node].state.gpu_names)
             busy += float(table @ np.arange(PERCENT_BINS))
             total += float(table.sum())
     return busy / total if total else None
@@ -44,9 +44,7 @@ def low_use(judged: JudgedJob) -> float | None:
 
 def first_step_at(judged: JudgedJob) -> float | None:
     """Return the start of the earliest step, epoch seconds."""
-    starts = (stream.state.first_step_us for stream in judged.streams.framework.values())
-    first_us = min((at for at in starts if at is not None), default=None)
-    return None if first_us is None else first_us / MICROSECONDS
+    return judged.profiler.first_step_at
 
 
 def last_step_end(judged: JudgedJob) -> float | None:
@@ -96,7 +94,7 @@ def has_loader_events(judged: JudgedJob) -> bool | None:
     states = []
     for node in judged.framework_nodes:
         try:
-            states.append(judged.streams.framework[node].collected(rule))
+            states.append(judged.profiler.framework[node].collected(rule))
         except RuleFailedError:
             return None  # the rule is in error, and its row says so
     loads = [each for each in states if isinstance(each, LoaderState)]
@@ -109,7 +107,7 @@ def _states(judged: JudgedJob, state_type: type[S]) -> dict[str, S]:
     rule = judged.plan.rule_of_state(state_type)
     if rule is None or rule in judged.plan.faults:
         return found
-    for streams in (judged.streams.system, judged.streams.framework):
+    for streams in (judged.profiler.system, judged.profiler.framework):
         for node, stream in streams.items():
             slot = stream.state.slots.get(rule)
             if slot is not None and slot.fault is None and isinstance(state := stream.state_of(rule), state_type):

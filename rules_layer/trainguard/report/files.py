@@ -1,10 +1,10 @@
 """The files of a report, in the order in which they are to be written: whoever finds the last one finds the rest."""
 
 from trainguard.errors import ReportPageError
+from trainguard.links import REPORT_JSON, REPORT_PAGE
 from trainguard.report.build import BuiltReport
 from trainguard.report.document import Report
 from trainguard.report.encode import encode_document
-from trainguard.report.links import REPORT_JSON, REPORT_PAGE
 
 CONTENT_TYPES = {".json": "application/json", ".html": "text/html; charset=utf-8"}
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from trainguard.canary.name import is_canary
-from trainguard.engine.fires import iso_time
-from trainguard.engine.replays import replayed_job
+from trainguard.canary_name import is_canary
+from trainguard.engine.jobs.replay_names import replayed_job
+from trainguard.links import report_links
 from trainguard.ports import StoredRow
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.records import JobRecord, RuleRow, Status, severity_rank
@@ -25,8 +25,8 @@ from trainguard.report.fleet_document import (
     Unjudged,
 )
 from trainguard.report.fleet_facts import JobFacts, has_fired
-from trainguard.report.links import report_links
 from trainguard.rules.registry import RULE_NAMES
+from trainguard.timestamps import iso_time
 
 JOBS_SHOWN = 250
 HEAT_ROWS = 100

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.engine.findings import Finding
+from trainguard.engine.verdicts.findings import Finding
 from trainguard.records import Severity
 from trainguard.report.causes import (
     between_steps,
@@ -17,10 +17,10 @@ from trainguard.report.causes import (
     wasted_share,
 )
 from trainguard.report.document import Level
+from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import gpu_use, share_between_steps
-from trainguard.report.judged import JudgedJob
-from trainguard.report.unjudged import Judged
-from trainguard.report.words import listed
+from trainguard.report.phrasing import listed
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_percent

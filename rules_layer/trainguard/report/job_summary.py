@@ -2,9 +2,9 @@
 
 from trainguard.report.coverage import data_covered, data_missing
 from trainguard.report.document import JobSummary, Span
+from trainguard.report.evaluated_job import JudgedJob
 from trainguard.report.facts import first_step_at, last_step_end, steps
-from trainguard.report.judged import JudgedJob
-from trainguard.report.words import shown_time
+from trainguard.report.phrasing import shown_time
 
 
 def job_summary(judged: JudgedJob) -> JobSummary:

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainguard.engine.outbox.rows import parameters_shown
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.rows import parameters_shown
-from trainguard.engine.slots import Verdict
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.report.encode import encode_report
+from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.registry import RULE_NAMES, spec_of
-
-UNSHOWN = frozenset({"scan_interval_us"})
-"""What every rule accepts and none uses."""
 
 
 def managed_files(verdicts: Sequence[Verdict], plan: RulePlan) -> dict[str, bytes]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from trainguard.pricing.cost import Unpriced
 from trainguard.report.document import NotCollected, Scope
+from trainguard.report.evaluated_job import JudgedJob
 from trainguard.report.facts import first_step_at, has_loader_events, has_operators, usage
-from trainguard.report.judged import JudgedJob
-from trainguard.report.words import clause, listed
+from trainguard.report.phrasing import clause, listed
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS
 from trainguard.rules.symptoms import LOW_GPUS
@@ -75,7 +75,7 @@ def _framework(judged: JudgedJob) -> Iterator[NotCollected]:
 
 
 def _gpus(judged: JudgedJob) -> Iterator[NotCollected]:
-    without = [node for node in judged.system_nodes if not judged.streams.system[node].state.gpu_names]
+    without = [node for node in judged.system_nodes if not judged.profiler.system[node].state.gpu_names]
     if without:
         yield NotCollected(
             what="GPU metrics" if not judged.gpus else f"GPU metrics of {listed(without)}",

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.engine.slots import Verdict, shown_status
+from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.errors import RuleLoadError
 from trainguard.records import Status
-from trainguard.report.judged import JudgedJob
+from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.phrasing import clause
 from trainguard.report.verdict import smaller_instance
-from trainguard.report.words import clause
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
 from trainguard.rules.units import show_duration

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
+from trainguard.engine.outbox.rows import parameters_shown
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.rows import parameters_shown
-from trainguard.engine.slots import Verdict, shown_status
+from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.report.document import Parameter, RuleEntry
-from trainguard.report.judged import JudgedJob
+from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.phrasing import shown_time
 from trainguard.report.recommendations import recommendation
-from trainguard.report.words import shown_time
 from trainguard.rules.registry import ALL_RULES, spec_of
 
 DECIMALS = 6

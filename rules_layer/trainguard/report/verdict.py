@@ -1,16 +1,16 @@
 """The three sentences that are read first: is the job healthy, what to change, what leaving it costs."""
 
-from trainguard.engine.findings import Finding
+from trainguard.engine.verdicts.findings import Finding
 from trainguard.pricing.cost import Bill
 from trainguard.records import Status
 from trainguard.report.causes import group_of, lies_between_steps, root_of, wasted_share
 from trainguard.report.document import Level, Verdict
+from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluation_gaps import Judged, unjudged
 from trainguard.report.facts import low_use, share_between_steps
 from trainguard.report.health import health_of
-from trainguard.report.judged import JudgedJob
-from trainguard.report.unjudged import Judged, unjudged
+from trainguard.report.phrasing import clause, listed
 from trainguard.report.waste import cost_sentence
-from trainguard.report.words import clause, listed
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.units import show_percent
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from trainguard.engine.findings import Finding
+from trainguard.engine.verdicts.findings import Finding
 from trainguard.pricing.cost import Bill, Unpriced
+from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import low_use
-from trainguard.report.judged import JudgedJob
-from trainguard.report.unjudged import Judged
-from trainguard.report.words import show_money, show_share
+from trainguard.report.phrasing import show_money, show_share
 from trainguard.rules.registry import spec_of
 from trainguard.rules.spec import Loss
 from trainguard.rules.units import show_percent
@@ -85,7 +85,7 @@ def _loss_from_now(waste: _Waste, judged: JudgedJob, root: Finding) -> Loss | No
 
 
 def _all_have_gpus(judged: JudgedJob) -> bool:
-    names = [judged.streams.system[node].state.gpu_names for node in judged.system_nodes]
+    names = [judged.profiler.system[node].state.gpu_names for node in judged.system_nodes]
     return bool(names) and all(names)
 
 

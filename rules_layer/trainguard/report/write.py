@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainguard.engine.items import items_of
+from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import ReportPageError, UnknownJobError
+from trainguard.links import REPORT_JSON
 from trainguard.ports import Jobs, NodeStates
 from trainguard.report.build import build_report
 from trainguard.report.files import content_type, report_files
-from trainguard.report.links import REPORT_JSON
 from trainguard.timeline.digest import NodeDigest
 
 

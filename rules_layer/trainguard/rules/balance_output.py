@@ -7,9 +7,9 @@ import numpy as np
 
 from trainguard.rules.details import Details
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.units import show_duration, show_number, show_percent
-from trainguard.rules.views import NodeView
 from trainguard.rules.warm_up import never_active_reason
 from trainguard.telemetry.snapshots import BoolArray
 

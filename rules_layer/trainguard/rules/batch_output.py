@@ -8,8 +8,8 @@ import numpy as np
 
 from trainguard.rules.details import SeriesDetails
 from trainguard.rules.quantiles import Box, column_boxes, counted_boxes
+from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.units import counted, show_duration, show_percent
-from trainguard.rules.views import NodeView
 from trainguard.telemetry.snapshots import FloatArray
 
 MEMORY_NOTE = (

@@ -13,14 +13,14 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import batch_output as output
 from trainguard.rules.batch_output import BatchDetails, Usage
-from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import idle_share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.quantiles import column_quantiles
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement, Measure
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
-from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.rules.warm_up import never_collected, warming_up
 from trainguard.rules.windowing import LASTING_WINDOWS, WindowedRule, WindowParameters, sampled_enough
 

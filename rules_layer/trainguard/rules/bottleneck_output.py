@@ -4,8 +4,8 @@ import msgspec
 
 from trainguard.rules.bottleneck_counts import Share, Tally
 from trainguard.rules.details import Details
+from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.units import counted, show_duration, show_percent
-from trainguard.rules.views import NodeView
 
 
 class ComparedClass(msgspec.Struct, frozen=True):

@@ -17,13 +17,13 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import bottleneck_output as output
 from trainguard.rules.bottleneck_counts import RECENT_MINUTES, BottleneckState, Counted, Share, Tally
-from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement, Measure
 from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import points_in
-from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.rules.warm_up import never_collected, warming_up
 from trainguard.rules.windowing import PatienceParameters, SampledRule
 from trainguard.telemetry.snapshots import FloatArray, Snapshots

@@ -11,15 +11,15 @@ from typing import ClassVar
 
 from trainguard.records import Status
 from trainguard.rules import loaders_output as output
-from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.loader_series import LoaderState
 from trainguard.rules.loaders_output import Load, LoaderDetails
 from trainguard.rules.parameter_help import LOADER_SECONDS, WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
+from trainguard.rules.rule_inputs import JobView
+from trainguard.rules.rule_result import Judgement, Measure
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import counted
-from trainguard.rules.views import JobView
 from trainguard.rules.windowing import PatienceParameters
 from trainguard.telemetry.framework import FrameworkEvents
 

@@ -6,9 +6,9 @@ from trainguard.rules.details import Details
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_loop import ProcessLoop
 from trainguard.rules.framework_minutes import MinuteProfile
+from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.time_table import TimeTable, percentages
 from trainguard.rules.units import show_duration, show_percent
-from trainguard.rules.views import FrameworkView
 
 TOP_OPERATORS = 64
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules import memory_output as output
-from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.memory_growth import (
     FLOOR_QUANTILE,
     JUMP_WINDOWS,
@@ -25,8 +24,9 @@ from trainguard.rules.memory_output import MemoryDetails
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.quantiles import column_quantiles
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement, Measure
 from trainguard.rules.spec import SYSTEM, RuleSpec
-from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.rules.warm_up import never_collected, warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
 

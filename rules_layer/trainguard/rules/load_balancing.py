@@ -16,13 +16,13 @@ from trainguard.records import Status
 from trainguard.rules import balance_output as output
 from trainguard.rules.balance_output import BalanceDetails, Pair
 from trainguard.rules.divergence import Comparison, compare_pairs, compare_with_rest, two_point_bins
-from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JobRule, NonNegativeInt, Percent, Positive
+from trainguard.rules.rule_inputs import JobView, NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement, Measure
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.views import JobView, NodeMinute, NodeView
 from trainguard.rules.warm_up import warming_up
 from trainguard.rules.windowing import PatienceParameters, SampledRule
 from trainguard.telemetry.snapshots import BoolArray, IntArray

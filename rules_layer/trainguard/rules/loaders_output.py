@@ -8,10 +8,10 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules.details import Details, Durations
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.units import counted, show_number, show_percent
-from trainguard.rules.views import NodeView
 from trainguard.state.histogram import DurationHistogram
 from trainguard.telemetry.events import UNKNOWN
 

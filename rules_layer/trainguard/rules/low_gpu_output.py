@@ -7,11 +7,11 @@ from typing import Literal
 import msgspec
 
 from trainguard.rules.details import Details
-from trainguard.rules.judgement import IdleNode, Judgement
 from trainguard.rules.quantiles import counted_boxes
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import IdleNode, Judgement
 from trainguard.rules.symptoms import NO_REASON
 from trainguard.rules.units import counted, show_duration, show_percent
-from trainguard.rules.views import NodeView
 
 Kind = Literal["under", "fluctuating"]
 

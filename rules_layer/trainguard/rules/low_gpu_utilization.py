@@ -12,15 +12,15 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules import low_gpu_output as output
-from trainguard.rules.judgement import IdleNode, Judgement, Measure
 from trainguard.rules.low_gpu_output import Kind, LowGpuDetails, Usage
 from trainguard.rules.paid_time import idle_share_of_paid, share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.quantiles import column_quantiles
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import IdleNode, Judgement, Measure
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.rules.warm_up import warming_up
 from trainguard.rules.windowing import LASTING_WINDOWS, WindowedRule, WindowParameters, sampled_enough
 

@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from trainguard.records import Status
 from trainguard.rules.details import Details
-from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.loader_series import LoaderState
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
+from trainguard.rules.rule_inputs import JobView, NodeFacts
+from trainguard.rules.rule_result import Judgement, Measure
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, Loss, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, UNUSED_NODE
 from trainguard.rules.units import show_duration, show_number
-from trainguard.rules.views import JobView, NodeFacts
 
 UNSEEN_STEP_GRACE_S = 360.0
 """How much longer an unseen step is waited for.

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from trainguard.rules.details import SeriesDetails
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.memory_growth import FLOOR_QUANTILE, JUMP_WINDOWS, TENTHS, TREND_Z, Increase
 from trainguard.rules.quantiles import column_boxes, column_quantiles
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
-from trainguard.rules.views import NodeView
 from trainguard.rules.warm_up import never_active_reason
 
 LONG_WAIT_S = 7_200.0

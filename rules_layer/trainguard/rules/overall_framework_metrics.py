@@ -13,11 +13,11 @@ from trainguard.rules.framework_classes import BY_NAME, EventClass, classes_of
 from trainguard.rules.framework_loop import loop_of
 from trainguard.rules.framework_minutes import fold_minutes
 from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState, TimeDetails, details_of, sentence_of
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
+from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
 from trainguard.rules.time_table import sum_by
-from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
 
 KEPT_NAMES = 128

@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import RuleParameters, SystemRule
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.system_usage import UsageDetails, UsageState, is_oversized, sentence_of, usage_of
-from trainguard.rules.views import NodeMinute, NodeView
 from trainguard.state.usage_counts import PercentCounts
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 

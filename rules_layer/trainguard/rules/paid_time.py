@@ -5,7 +5,7 @@ A node is paid for from its first sample on, start-up, pauses and tail included,
 
 import numpy as np
 
-from trainguard.rules.views import NodeView
+from trainguard.rules.rule_inputs import NodeView
 from trainguard.telemetry.snapshots import BoolArray
 
 

@@ -19,6 +19,9 @@ from trainguard.rules.registry import ALL_RULES, EXTENSION, RULE_NAMES
 NONE_WORDS = frozenset({"none", "null", ""})
 MINUTE_US = 60_000_000
 
+UNSHOWN = frozenset({"scan_interval_us"})
+"""What every rule accepts and none uses."""
+
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {
     **{rule.name: rule.parameters_type for rule in ALL_RULES},
     PROFILER_REPORT: ReportParameters,

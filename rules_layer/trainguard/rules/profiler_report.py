@@ -4,9 +4,9 @@ Source: AWS documentation of ProfilerReport (it invokes all rules and aggregates
 judges nothing of its own: its row says what the report says, and it alerts nobody, because the rules' own fires do.
 """
 
-from trainguard.rules.judgement import Measure
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 
 SPEC = RuleSpec(

@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.spec import RuleSpec
-from trainguard.rules.views import FrameworkView, JobView, NodeMinute, NodeView
 from trainguard.telemetry.framework import FrameworkEvents
 
 MIN_WINDOW_POINTS = 20
@@ -122,3 +122,4 @@ AnySystemRule = SystemRule[Any, Any]
 AnyFrameworkRule = FrameworkRule[Any, Any]
 AnyJobRule = JobRule[Any]
 AnyJoinedRule = JoinedRule[Any, Any]
+AnyRule = Rule[Any]

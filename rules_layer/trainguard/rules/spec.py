@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trainguard.rules.details import Details
-from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.parameter_help import POINTS, ParameterHelp
+from trainguard.rules.rule_result import Judgement, Measure
 from trainguard.rules.symptoms import Symptom
 
 Input = Literal["system", "framework"]

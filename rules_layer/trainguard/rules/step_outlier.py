@@ -11,14 +11,14 @@ from typing import ClassVar
 from trainguard.records import Status
 from trainguard.rules import steps_output as output
 from trainguard.rules.chance import normal_tail, poisson_quantile
-from trainguard.rules.judgement import Judgement, Measure
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import FrameworkRule, NonNegativeInt, Percent, Positive, RuleParameters
+from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.rule_result import Judgement, Measure
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
 from trainguard.rules.step_series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
 from trainguard.rules.steps_output import SLOW_MEDIANS, JudgedSeries, StepDetails
 from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS
-from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
 
 STEP_MODE_PREFIX = "Step:ModeKeys"

@@ -5,9 +5,9 @@ from typing import Any
 
 from trainguard.records import Status
 from trainguard.rules.details import Details
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.units import counted, show_duration
-from trainguard.rules.views import NodeView
 
 LONG_PATIENCE_S = 3_600.0
 """Where patience in points lasts longer than this, seconds are the better choice, and the reason says so."""

@@ -8,10 +8,10 @@ import numpy as np
 
 from trainguard.errors import RuleConfigError
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, RuleParameters, SystemRule
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.units import points_in
-from trainguard.rules.views import NodeView
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 MIN_SAMPLED_SHARE = 0.25

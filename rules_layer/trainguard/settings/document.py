@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from trainguard.settings.choices import (
+from trainguard.settings.faults import SettingFault
+from trainguard.settings.job_settings import (
     CHOICES,
     MUTED,
     QUIET_HOURS,
@@ -23,7 +24,6 @@ from trainguard.settings.choices import (
     STOP_RULES,
     about_stops,
 )
-from trainguard.settings.faults import SettingFault
 from trainguard.settings.source import Source
 
 _GROUPS: Mapping[str, Mapping[str, str]] = {

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainguard.errors import RuleConfigError
+from trainguard.job_policy import JobPolicy
 from trainguard.rules.parameters import overridden, parameter_faults
-from trainguard.settings.choices import policy_of, read_choices
 from trainguard.settings.faults import SettingFault
-from trainguard.settings.policy import JobPolicy
+from trainguard.settings.job_settings import policy_of, read_choices
 from trainguard.settings.source import Source
 
 MOST_PARAMETERS = 200

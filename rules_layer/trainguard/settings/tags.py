@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from trainguard.settings.choices import CHOICES, about_stops
 from trainguard.settings.faults import SettingFault
+from trainguard.settings.job_settings import CHOICES, about_stops
 from trainguard.settings.source import Source
 from trainguard.settings.tag_names import (
     FRAMEWORK_EXPECTED,

@@ -2,24 +2,24 @@
 
 import json
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from unittest.mock import patch
 
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine import evaluate, summary
-from trainguard.engine.batch import BatchProcessor
-from trainguard.engine.doorbells import Message, encode_task
-from trainguard.engine.moments import iso_time
-from trainguard.engine.plan import RulePlan, only, plan_rules
-from trainguard.engine.tick import Tick
+from trainguard.engine.family import Families
+from trainguard.engine.messages.batch import BatchProcessor
+from trainguard.engine.messages.sqs_messages import Message, encode_task
+from trainguard.engine.plan import RulePlan, only
+from trainguard.engine.tick.tick import Tick
+from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing, TrainingJobDescription
+from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord, JobStatus, RuleRow
+from trainguard.rules.defaults import Defaults
 from trainguard.rules.protocol import RuleParameters
 from trainguard.testing.job import SyntheticJob
 from trainguard.testing.objects import JobObject, objects_of
 from trainguard.testing.watched import Watch
+from trainguard.timestamps import iso_time
 
 BUCKET = "profiles"
 NAME = "synthetic-job"
@@ -27,6 +27,20 @@ _TICK_S = 60
 _AFTER_THE_END_S = 900
 _MOST_DELAY_S = 150.0
 _TWICE = 0.2
+
+
+class _OneRule(Families):
+    """The deployment's families, of which one rule runs, with its own parameters."""
+
+    def __init__(self, watch: Watch, parameters: RuleParameters) -> None:
+        super().__init__(*FAMILIES)
+        self._watch = watch
+        self._parameters = parameters
+
+    def plan(self, job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
+        """Return the plan of the one rule; each stream gets a copy of the watch."""
+        whole = super().plan(replace(job, rule_settings={}), defaults=defaults, prices=prices)
+        return only(whole, self._watch.copy(), self._parameters)
 
 
 class Deployment:
@@ -58,20 +72,20 @@ class Deployment:
         """Let the job write what it writes, and end where ``ended`` says so; evaluate all of it."""
         services = self._world.services
         timing = Timing(now=lambda: self._now, pause=lambda _: None, has_time=lambda: True)
-        with self._rule_in_engine():
-            batches = BatchProcessor(services=services, timing=timing, bucket=BUCKET)
-            tick = Tick(services=services, timing=timing)
-            self._describe(JobStatus.IN_PROGRESS)
-            *written, end = objects_of(self._job, NAME)
-            objects = [*written, end] if ended else written
-            until = int(end.at) + _AFTER_THE_END_S
-            for minute in range(self._job.start, until + _TICK_S, _TICK_S):
-                for item in objects:
-                    if minute - _TICK_S < item.at <= minute:
-                        self._appear(item, is_end=item is end)
-                self._deliver(minute, batches)
-                tick.run()
-                self._take_tasks()
+        families = _OneRule(self._watch, self._parameters)
+        batches = BatchProcessor(services=services, timing=timing, bucket=BUCKET, families=families)
+        tick = Tick(services=services, timing=timing, families=families)
+        self._describe(JobStatus.IN_PROGRESS)
+        *written, end = objects_of(self._job, NAME)
+        objects = [*written, end] if ended else written
+        until = int(end.at) + _AFTER_THE_END_S
+        for minute in range(self._job.start, until + _TICK_S, _TICK_S):
+            for item in objects:
+                if minute - _TICK_S < item.at <= minute:
+                    self._appear(item, is_end=item is end)
+            self._deliver(minute, batches)
+            tick.run()
+            self._take_tasks()
 
     @property
     def rows(self) -> tuple[RuleRow, ...]:
@@ -90,16 +104,6 @@ class Deployment:
         """What failed in the engine itself, which nothing that a rule does should make fail."""
         counted = {"evaluation_failures", "tick_failures", "port_failures"}
         return tuple(str(each.where.get("reason")) for each in self._world.journal.entries if each.what in counted)
-
-    @contextmanager
-    def _rule_in_engine(self) -> Iterator[None]:
-        """Let the engine plan this rule in place of all."""
-
-        def plan(job: JobRecord) -> RulePlan:
-            return only(plan_rules(replace(job, rule_settings={})), self._watch.copy(), self._parameters)
-
-        with patch.object(evaluate, "plan_rules", plan), patch.object(summary, "plan_rules", plan):
-            yield
 
     def _describe(self, status: JobStatus) -> None:
         job = self._job

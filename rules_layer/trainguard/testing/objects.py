@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trainguard.telemetry.keys import ProfileRoot, hour_folder, system_key
+from trainguard.layout import ProfileRoot, hour_folder
+from trainguard.telemetry.keys import system_key
 from trainguard.telemetry.snapshots import FloatArray
 from trainguard.testing.job import HEALTHY, Event, SeriesName, SyntheticJob, chosen_values
 

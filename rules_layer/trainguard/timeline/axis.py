@@ -2,7 +2,7 @@
 
 import math
 
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 MAX_BUCKETS = 2_900
 """24 hours in buckets of 30 s, and some minutes beside them."""

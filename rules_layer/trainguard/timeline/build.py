@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 
 from trainguard.errors import TimelinePartError
-from trainguard.timeline.bands import Shown, one_or_none, overall_means, percents, rate_of_all, used_buckets
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.phases import phases_of
-from trainguard.timeline.shown import Band, GpuTimeline, Mark, NodeTimeline, TimeAxis, Timelines
-from trainguard.timeline.shown_steps import step_timelines
+from trainguard.timeline.series import Band, GpuTimeline, Mark, NodeTimeline, TimeAxis, Timelines
+from trainguard.timeline.series_builder import Shown, one_or_none, overall_means, percents, rate_of_all, used_buckets
+from trainguard.timeline.step_series import step_timelines
 
 GPUS_WITH_BANDS = 32
 _NAMED = 5

@@ -13,7 +13,7 @@ from trainguard.telemetry.snapshots import FloatArray, IntArray
 from trainguard.telemetry.system import MAX_SERIES, Samples, Series, series_order
 from trainguard.timeline.axis import MAX_BUCKETS
 from trainguard.timeline.buckets import BucketTable, Key, StoredTable
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 from trainguard.timeline.steps import StepDigest, StoredSteps
 
 HUNDREDTHS = 100

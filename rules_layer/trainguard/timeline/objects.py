@@ -1,6 +1,6 @@
 """Framework objects of a node as they are listed, read."""
 
-from trainguard.engine.listing import ProfileListing
+from trainguard.families.profiler.listing import ProfileListing
 from trainguard.telemetry.framework import FrameworkEvents, read_framework_object, read_tf_trace
 from trainguard.telemetry.keys import FrameworkKey
 

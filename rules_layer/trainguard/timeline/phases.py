@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from trainguard.telemetry.snapshots import IntArray
-from trainguard.timeline.shown import Phase, TimeAxis
+from trainguard.timeline.series import Phase, TimeAxis
 from trainguard.timeline.steps import MICROSECONDS, StepDigest
 
 MAX_PHASES = 200

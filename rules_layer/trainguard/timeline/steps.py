@@ -9,7 +9,7 @@ from trainguard.state.histogram import MAX_DURATION_US
 from trainguard.telemetry.snapshots import IntArray
 from trainguard.telemetry.steps import StepBatch
 from trainguard.timeline.buckets import BucketTable, Key, StoredTable
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 MAX_STEP_SERIES = 64
 """Processes times modes of one node; 16 processes with four modes each."""

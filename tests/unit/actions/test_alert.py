@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from trainguard.actions.alert import compose_alert, publishable
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
-from trainguard.engine.fires import fire_payload
+from trainguard.engine.outbox.fires import fire_payload
+from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
-from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours
 
 FIRE: dict[str, Any] = {
     "job": "bert",

@@ -4,7 +4,7 @@ import pytest
 
 from trainguard.actions.counting import count_stop
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
-from trainguard.adapters.memory.journal import MemoryJournal
+from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.records import AlertKind
 
 

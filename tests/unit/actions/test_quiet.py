@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.actions.quiet import LONGEST_S, quiet_until
-from trainguard.settings.policy import DAYS, QuietHours
+from trainguard.job_policy import DAYS, QuietHours
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

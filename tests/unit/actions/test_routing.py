@@ -8,9 +8,9 @@ import pytest
 from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
 from trainguard.actions.routing import LATE, MUTED, STAGED, Routing, route
-from trainguard.engine.moments import iso_time
+from trainguard.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import AlertKind
-from trainguard.settings.policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
+from trainguard.timestamps import iso_time
 
 RULE = FIRE["rule"]
 NIGHT = QuietHours(days=DAYS, start="22:00", end="07:00")

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from trainguard.actions.request import StopCase
-from trainguard.actions.standing import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, Standing
 from trainguard.actions.stop import StopDecision, decide_stop, over_ceiling
+from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, Standing
 from trainguard.actions.stop_switch import StopSwitches
-from trainguard.engine.moments import iso_time
+from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.settings.policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.timestamps import iso_time
 
 NOW = 1_795_248_000.0
 ALLOWED = {"trainguard:stop-on-fire": "allowed"}

@@ -14,11 +14,11 @@ from trainguard.actions.resend import NAME_LIMIT, STEP_FAILED, resend_name
 from trainguard.actions.unsent_alerts import UnsentAlert, unsent_alerts
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.adapters.messages import execution_input
-from trainguard.engine.fires import execution_name, fire_payload
+from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.errors import StateCodecError
+from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status
-from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 
 NOW = 1_795_248_000.0
 FAILED_AT = NOW - 3_600.0

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, Upload
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.canary.name import CANARY_PREFIX, canary_name, is_canary, planted_at
 from trainguard.canary.profile import MINUTES, RULE, canary_objects
 from trainguard.canary.run import FRESH_S, Canary, judge_canary
-from trainguard.engine.replays import JOB_NAME
+from trainguard.canary_name import CANARY_PREFIX, canary_name, is_canary, planted_at
+from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.ports import StoredRow
 from trainguard.records import RuleRow, Status
 

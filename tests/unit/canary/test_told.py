@@ -6,7 +6,7 @@ import pytest
 
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest, Fire
-from trainguard.canary.name import canary_name
+from trainguard.canary_name import canary_name
 from trainguard.records import AlertKind, JobRecord
 from trainguard.report.fleet import Fleet
 

@@ -19,7 +19,7 @@ import pytest
 
 from demo.synthesis import minute_of_node
 from tests.unit.local.places import write
-from trainguard.telemetry.keys import hour_folder
+from trainguard.layout import hour_folder
 
 COMMAND = [sys.executable, "-m", "trainguard", "analyze"]
 START = 1_795_248_000

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.compatible.profiles import FIRST_US, STEP, Profile, event, origin, phase, replayed, report, ts
-from trainguard.compatible.framework_reader import FrameworkFile, read_framework_file
-from trainguard.compatible.framework_stream import FrameworkStream, FrameworkWindow
-from trainguard.compatible.source import FrameworkName, Parser, node_id
+from trainguard.debugger_replay.framework_reader import FrameworkFile, read_framework_file
+from trainguard.debugger_replay.framework_stream import FrameworkStream, FrameworkWindow
+from trainguard.debugger_replay.source import FrameworkName, Parser, node_id
 
 HOROVOD = 3
 
@@ -238,6 +238,6 @@ def test_given_a_trace_that_unpacks_without_end_when_read_then_it_is_skipped_who
     name = FrameworkName(0, "x.trace.json.gz", Parser.TENSORFLOW, "algo-1", 0)
     assert read_framework_file((name, gzip.compress(body[:5]) + gzip.compress(body[5:]))).readable
 
-    monkeypatch.setattr("trainguard.compatible.framework_reader.MAX_TRACE_BYTES", len(body))
+    monkeypatch.setattr("trainguard.debugger_replay.framework_reader.MAX_TRACE_BYTES", len(body))
     assert read_framework_file((name, gzip.compress(body))).readable
     assert not read_framework_file((name, gzip.compress(body + b" "))).readable

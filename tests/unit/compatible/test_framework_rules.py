@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.unit.compatible.profiles import STEP, Profile, event, origin, phase, report
-from trainguard.compatible import dataloader
+from trainguard.debugger_replay import dataloader
 
 CPU = "CPUUtilization"
 ITER, WORKER, INITIALIZE = "DataLoaderIter", "DataLoaderWorker", "DataLoaderIterInitialize"

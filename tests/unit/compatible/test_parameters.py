@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tests.unit.compatible.profiles import Profile, replayed
-from trainguard.compatible.parameters import resolve_compatible_parameters, resolve_scan_interval_us
+from trainguard.debugger_replay.parameters import resolve_compatible_parameters, resolve_scan_interval_us
 from trainguard.errors import RuleConfigError
 
 CONTAINER = {

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.unit.compatible.profiles import line
-from trainguard.compatible.system_reader import Series, read_system_file
+from trainguard.debugger_replay.system_reader import Series, read_system_file
 
 
 @pytest.mark.parametrize("late", [("CPUUtilization", "cpu99"), ("Novelty", "cpu0"), ("CPUUtilization", None)])

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.compatible.profiles import FIRST_US, Profile, Sample, replayed, report
-from trainguard.compatible import (
+from trainguard.debugger_replay import (
     gpu_memory_increase,
     load_balancing,
     low_gpu_utilization,
     overall_system_usage,
 )
-from trainguard.compatible.history import Box, History
-from trainguard.compatible.resets import pieces_between_resets
-from trainguard.compatible.system_stream import SeriesSamples
+from trainguard.debugger_replay.history import Box, History
+from trainguard.debugger_replay.resets import pieces_between_resets
+from trainguard.debugger_replay.system_stream import SeriesSamples
 
 GPU = "GPUUtilization"
 MEMORY = "GPUMemoryUtilization"

@@ -16,9 +16,9 @@ from tests.unit.compatible.profiles import (
     replayed,
     report,
 )
-from trainguard.compatible.low_gpu_utilization import LowGPUUtilization
-from trainguard.compatible.replay import MAX_WINDOWS, replay
-from trainguard.compatible.source import Parser, catalogue
+from trainguard.debugger_replay.low_gpu_utilization import LowGPUUtilization
+from trainguard.debugger_replay.replay import MAX_WINDOWS, replay
+from trainguard.debugger_replay.source import Parser, catalogue
 from trainguard.errors import EmptyProfileError, RuleConfigError
 
 MEMORY = "MemoryUsedPercent"
@@ -239,7 +239,7 @@ def test_given_a_name_of_another_century_when_replayed_then_its_windows_are_refu
 def test_given_a_scan_interval_when_it_makes_more_than_a_million_windows_then_it_is_refused(
     over: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainguard.compatible.replay.MAX_WINDOWS", 180)
+    monkeypatch.setattr("trainguard.debugger_replay.replay.MAX_WINDOWS", 180)
     assert MAX_WINDOWS == 1_000_000
     settings = {"ProfilerReport": {"scan_interval_us": 1_000_000 - over}}
 

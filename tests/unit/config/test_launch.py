@@ -27,12 +27,12 @@ from trainguard.config import (
     tags,
     update_training_job_arguments,
 )
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.registrar import describe_record
+from trainguard.engine.jobs.job_registry import describe_record
 from trainguard.errors import LaunchConfigError, RuleConfigError
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus
-from trainguard.telemetry.keys import ProfileRoot
 
 PAGE = (Path(__file__).parents[3] / "docs" / "launching.md").read_text("utf-8")
 HERE = ProfilerConfig(s3_output_path="s3://profiles/jobs", system_monitor_interval_millis=500)
@@ -90,7 +90,7 @@ def test_given_rules_when_tagged_then_the_engine_reads_their_settings_back() -> 
         {"Key": "trainguard:BatchSize_window", "Value": "50"},
     ]
     record = registered(made)
-    plan = plan_rules(record)
+    plan = FAMILIES.plan(record)
     assert plan.faults == {}
     assert (plan.parameters_of("LowGPUUtilization").threshold_p95, plan.parameters_of("BatchSize").window) == (60, 50)
     assert plan.parameters_of("StepOutlier").mode == "TRAIN"
@@ -109,7 +109,7 @@ def test_given_rules_when_tagged_then_the_engine_reads_their_settings_back() -> 
     )
 )
 def test_given_any_settings_when_tagged_then_the_engine_has_the_same_values(parameters: dict[str, Any]) -> None:
-    plan = plan_rules(registered(tags(rule_configs.LowGPUUtilization(**parameters))))
+    plan = FAMILIES.plan(registered(tags(rule_configs.LowGPUUtilization(**parameters))))
     read = msgspec.structs.asdict(plan.parameters_of("LowGPUUtilization"))
     assert {name: read[name] for name in parameters} == parameters
 

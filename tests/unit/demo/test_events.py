@@ -9,12 +9,13 @@ import pytest
 
 from demo.make_recordings import RECORDINGS
 from demo.recording import Recording
-from trainguard.engine.doorbells import Message, encode_task, sort_messages
-from trainguard.engine.episodes import fire_id
-from trainguard.engine.fires import fire_payload
+from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_messages
+from trainguard.engine.outbox.fires import fire_payload
+from trainguard.engine.verdicts.episodes import fire_id
+from trainguard.families.installed import FAMILIES
+from trainguard.links import report_links
 from trainguard.ports import NodeTask
 from trainguard.records import JobRecord, OutboxEntry
-from trainguard.report.links import report_links
 
 EVENTS = RECORDINGS.parent
 JOB = "resnet50-slow-loader-2026-07-14"
@@ -69,21 +70,21 @@ def test_given_the_object_events_when_compared_then_size_and_checksum_are_those_
 
 
 def test_given_the_batch_of_objects_when_sorted_then_two_minutes_and_one_timeline_ring() -> None:
-    (job,), refusals = sort_messages(messages("sqs_objects"))
+    (job,), refusals = sort_messages(messages("sqs_objects"), FAMILIES)
 
     assert sorted(key.node_kind for key in job.nodes) == ["algo-1#system", "algo-2#framework", "algo-2#system"]
     assert refusals == []
 
 
 def test_given_the_look_alike_when_sorted_then_it_is_refused() -> None:
-    jobs, (refusal,) = sort_messages(messages("sqs_rule_output"))
+    jobs, (refusal,) = sort_messages(messages("sqs_rule_output"), FAMILIES)
 
     assert jobs == []
     assert refusal.what == "foreign_keys"
 
 
 def test_given_the_end_marks_when_sorted_then_the_job_has_ended() -> None:
-    (job,), _ = sort_messages(messages("sqs_training_job_end"))
+    (job,), _ = sort_messages(messages("sqs_training_job_end"), FAMILIES)
 
     assert (job.job, len(job.ended), job.nodes) == (JOB, 2, {})
 

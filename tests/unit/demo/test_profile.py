@@ -13,7 +13,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import Upload
 from trainguard.cli.commands.analyze.documented import Documented
 from trainguard.cli.output.progress import stderr_progress
-from trainguard.engine.job_file import read_job_file
+from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.local.sources import open_folder
 from trainguard.records import JobStatus, Status
 

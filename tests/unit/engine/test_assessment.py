@@ -3,11 +3,12 @@
 import pytest
 
 from trainguard.engine.assessment import ended_episodes
-from trainguard.engine.episodes import Episode, Standing
-from trainguard.engine.slots import RuleSlot, Verdict
-from trainguard.engine.streams import JobState, Told
+from trainguard.engine.streams.job_streams import JobState, Told
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.verdicts.episodes import Episode, Standing
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_result import Judgement
 
 RULE = "LowGPUUtilization"
 

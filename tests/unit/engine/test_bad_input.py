@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, uploads
-from trainguard.engine.doorbells import Message
+from trainguard.engine.messages.sqs_messages import Message
 from trainguard.records import NodeKey, RuleRow, Status
 
 UPLOADS = uploads()

@@ -17,10 +17,11 @@ from tests.support.late_news import (
 )
 from tests.support.small_job import BUCKET, JOB, SETTINGS, START, Upload, describe, uploads
 from trainguard.adapters.memory.faults import Fault
-from trainguard.engine.closing import begin_close
+from trainguard.engine.jobs.closing import begin_close
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeKey
-from trainguard.telemetry.keys import ProfileRoot
 
 SYSTEM_1 = [upload for upload in uploads() if "system/incremental" in upload.key and "algo-1" in upload.key]
 ALGO_1 = NodeKey(JOB, "algo-1", "system")
@@ -108,7 +109,7 @@ def test_given_a_job_that_writes_nothing_for_an_hour_when_ticks_come_then_sagema
 def test_given_many_outside_jobs_when_ticks_come_then_each_asks_about_its_share_and_of_all_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainguard.engine.tick.MOST_DOUBTED", 10)
+    monkeypatch.setattr("trainguard.engine.tick.tick.MOST_DOUBTED", 10)
     network = outside()
     for number in range(100):
         network.world.jobs.register(JobRecord(f"run-{number}", f"unknown:run-{number}", BUCKET, ""))
@@ -196,7 +197,9 @@ def test_given_an_outside_job_that_names_many_instances_when_it_ends_then_only_s
     arrive(network, [Upload(START, f"{JOB}/job.json", body % b"InProgress"), *SYSTEM_1[:3]])
     network.world.faults.clear()
     job = network.job()
-    begin_close(job, jobs=network.world.jobs, nodes=network.world.nodes, tasks=network.world.tasks, now=network.now)
+    begin_close(
+        job, FAMILIES, jobs=network.world.jobs, nodes=network.world.nodes, tasks=network.world.tasks, now=network.now
+    )
     assert [(task.node, task.stream) for task in network.world.tasks.drain()] == [("algo-1", "system")]
 
 

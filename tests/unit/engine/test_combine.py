@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from trainguard.engine.combine import combine
-from trainguard.engine.episodes import Episode
-from trainguard.engine.slots import Reach, Verdict
+from trainguard.engine.verdicts.combine import combine
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.records import JOB_NODE, Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_result import Judgement
 
 RULE = "CPUBottleneck"
 

@@ -4,18 +4,19 @@ import msgspec
 import pytest
 
 from tests.support.framework_traces import SECOND, START_US, event, read
-from trainguard.engine.correlate import add_framework, compare_minutes
-from trainguard.engine.episodes import Episode
-from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
-from trainguard.engine.plan import RulePlan, plan_rules
-from trainguard.engine.slots import RuleSlot, Verdict
-from trainguard.engine.streams import JobState, JobStreams
-from trainguard.engine.system_stream import SystemState, SystemStream
-from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, Status
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.correlate import add_framework, compare_minutes
+from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
+from trainguard.families.profiler.system_stream import SystemState, SystemStream
+from trainguard.records import JobRecord, Status
 from trainguard.rules.bottleneck_counts import BottleneckState, MinuteCount, Tally
 from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedPhase
 from trainguard.rules.framework_minutes import MinuteProfile
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.time_table import TimeTable
 
 FIRST = START_US // (60 * SECOND)
@@ -23,7 +24,7 @@ MINUTE = 60 * SECOND
 
 
 def plan(**settings: str) -> RulePlan:
-    return plan_rules(JobRecord("job", "arn", "b", "", rule_settings=settings))
+    return FAMILIES.plan(JobRecord("job", "arn", "b", "", rule_settings=settings))
 
 
 def counts(*bottlenecked: int, judged: int = 120) -> list[MinuteCount]:
@@ -61,7 +62,7 @@ def test_given_no_minute_that_both_know_when_compared_then_there_is_nothing_to_s
     assert compare_minutes(counts(0, judged=0), [profile(0, MINUTE)]) is None
 
 
-def streams(bottlenecked: list[int], rules: RulePlan) -> JobStreams:
+def streams(bottlenecked: list[int], rules: RulePlan) -> tuple[SystemStream, FrameworkStream]:
     tally = Tally(judged=240, bottlenecked=sum(bottlenecked), minutes=counts(*bottlenecked))
     slot = RuleSlot(data=msgspec.msgpack.encode(BottleneckState(kept=tally)))
     system = SystemStream("algo-1", SystemState(slots={"CPUBottleneck": slot}), rules)
@@ -70,8 +71,7 @@ def streams(bottlenecked: list[int], rules: RulePlan) -> JobStreams:
         read([event("DataLoaderIter", "next", 0.0, 54.0), event("DataLoaderIter", "next", 60.0, 3.0)]),
         START_US + 120 * SECOND,
     )
-    own = NodeRecord(NodeKey("job", JOB_NODE, "job"))
-    return JobStreams({"algo-1": system}, {"algo-1": framework}, {}, own, JobState())
+    return system, framework
 
 
 DETAILS = BottleneckDetails(240, 120, 50.0, 240, 50.0, 120, [])
@@ -83,7 +83,8 @@ def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
 
 def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> Judgement:
     verdicts = {"CPUBottleneck": {"algo-1": given}}
-    add_framework(verdicts, rules, streams(bottlenecked, plan()))
+    system, framework = streams(bottlenecked, plan())
+    add_framework(verdicts, rules, {"algo-1": system}, {"algo-1": framework})
     return verdicts["CPUBottleneck"]["algo-1"].judgement
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from trainguard.engine.doorbells import Message, encode_task, sort_messages
+from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_messages
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.ports import NodeTask
 from trainguard.records import NodeKey
-from trainguard.telemetry.keys import ProfileRoot
 
 TIME = "2026-11-21T08:01:00Z"
 MINUTE = 1_795_248_000
@@ -29,7 +30,7 @@ def messages(*bodies: Any, deliveries: Any = 1) -> Any:
 
 def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messages() -> None:
     (job,), refusals = sort_messages(
-        messages(created(system()), created(system(node="algo-2")), created(system(minute=MINUTE + 60)))
+        messages(created(system()), created(system(node="algo-2")), created(system(minute=MINUTE + 60))), FAMILIES
     )
     assert refusals == []
     assert job.source == ("profiles", ProfileRoot("", "job"))
@@ -37,24 +38,26 @@ def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messa
 
 
 def test_given_one_job_name_under_two_roots_when_sorted_then_they_are_not_mixed() -> None:
-    jobs, _ = sort_messages(messages(created(system()), created("copy/" + system()), created(system(), bucket="other")))
+    jobs, _ = sort_messages(
+        messages(created(system()), created("copy/" + system()), created(system(), bucket="other")), FAMILIES
+    )
     assert len(jobs) == 3
 
 
 def test_given_a_task_when_sorted_then_it_closes_its_stream() -> None:
     task = NodeTask("job", "algo-1", "system", "close")
-    (job,), _ = sort_messages(messages(encode_task(task), deliveries=2))
+    (job,), _ = sort_messages(messages(encode_task(task), deliveries=2), FAMILIES)
     work = job.nodes[NodeKey("job", "algo-1", "system")].work
     assert (work.close, work.modified_before, work.repeated) == (True, None, True)
 
 
 def test_given_a_flush_task_when_sorted_then_its_time_is_kept() -> None:
-    (job,), _ = sort_messages(messages(encode_task(NodeTask("job", "algo-1", "framework", "flush", 12.5))))
+    (job,), _ = sort_messages(messages(encode_task(NodeTask("job", "algo-1", "framework", "flush", 12.5))), FAMILIES)
     assert job.nodes[NodeKey("job", "algo-1", "framework")].work.modified_before == 12.5
 
 
 def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rings() -> None:
-    (job,), _ = sort_messages(messages(created("job/profiler-output/framework/training_job_end.ts")))
+    (job,), _ = sort_messages(messages(created("job/profiler-output/framework/training_job_end.ts")), FAMILIES)
     assert job.ended == ["m0"]
     assert job.nodes == {}
 
@@ -82,12 +85,12 @@ def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rin
 def test_given_a_message_that_can_never_be_used_when_sorted_then_it_alone_is_refused_by_name(
     body: Any, what: Any
 ) -> None:
-    jobs, refusals = sort_messages(messages(created(system()), body))
+    jobs, refusals = sort_messages(messages(created(system()), body), FAMILIES)
     assert len(jobs) == 1
     assert [(refusal.message_id, refusal.what) for refusal in refusals] == [("m1", what)]
     assert refusals[0].reason
 
 
 def test_given_a_name_up_to_an_hour_ahead_when_sorted_then_it_is_taken() -> None:
-    jobs, refusals = sort_messages(messages(created(system(minute=MINUTE + 3_600))))
+    jobs, refusals = sort_messages(messages(created(system(minute=MINUTE + 3_600))), FAMILIES)
     assert (len(jobs), refusals) == (1, [])

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.engine.episodes import Episode, fire_id
+from trainguard.engine.verdicts.episodes import Episode, fire_id
 
 CLEAR_S = 180.0
 

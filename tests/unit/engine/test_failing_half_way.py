@@ -10,9 +10,10 @@ from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, START, Upload, uploads
 from trainguard.adapters.memory.faults import Fault
-from trainguard.engine.batch import BatchProcessor
-from trainguard.engine.doorbells import Message
-from trainguard.engine.system_stream import SystemState
+from trainguard.engine.messages.batch import BatchProcessor
+from trainguard.engine.messages.sqs_messages import Message
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.system_stream import SystemState
 from trainguard.ports import Timing
 from trainguard.records import NodeKey, Status
 from trainguard.state.codec import decode_state, encode_state
@@ -233,6 +234,7 @@ def test_given_no_time_left_when_a_batch_has_more_nodes_then_the_rest_is_given_b
     network.batch = BatchProcessor(
         services=network.world.services,
         timing=Timing(now=lambda: network.now, pause=lambda _: None, has_time=lambda: next(seconds, False)),
+        families=FAMILIES,
         bucket=BUCKET,
     )
     for name in ("algo-1", "algo-2", "algo-3"):

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.findings import finding_of, rank_findings
-from trainguard.engine.severity import score_of, severity_of
-from trainguard.engine.slots import Reach, Verdict
+from trainguard.engine.verdicts.findings import finding_of, rank_findings
+from trainguard.engine.verdicts.severity import score_of, severity_of
+from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.pricing.cost import Account
 from trainguard.records import Severity
 from trainguard.rules.registry import RULE_NAMES, SPECS

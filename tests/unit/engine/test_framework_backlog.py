@@ -5,14 +5,15 @@ from itertools import islice
 from typing import Any
 
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.framework_session import FrameworkSession
-from trainguard.engine.lane_order import MOST_PENDING
-from trainguard.engine.listing import ProfileListing
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.session import LISTED_NAMES, Announced
+from trainguard.engine.ordering.partition_order import MOST_PENDING
+from trainguard.engine.streams.session import LISTED_NAMES, Announced
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.framework_session import FrameworkSession
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.layout import ProfileRoot
 from trainguard.records import JobRecord, NodeKey, NodeRecord
 from trainguard.state.codec import decode_state, encode_state
-from trainguard.telemetry.keys import FrameworkKey, ProfileRoot, parse_key
+from trainguard.telemetry.keys import FrameworkKey, parse_key
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000
@@ -39,7 +40,7 @@ class Node:
 
     def opened(self) -> FrameworkSession:
         listing = ProfileListing(objects=self.world.objects, bucket="b", root=ROOT, node="algo-1")
-        return FrameworkSession(self.record, listing, plan_rules(JobRecord("job", "arn", "b", ROOT.prefix)))
+        return FrameworkSession(self.record, listing, FAMILIES.plan(JobRecord("job", "arn", "b", ROOT.prefix)))
 
     def apply(self, *keys: str, most: int = 10_000, drain: bool = False) -> list[str]:
         """Announce keys, apply as many objects as there is time for, and write the item."""

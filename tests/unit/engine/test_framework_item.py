@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.support.framework_traces import START_US, event, read, step
-from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.session import ITEM_CAP_BYTES
+from trainguard.engine.streams.session import ITEM_CAP_BYTES
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
 from trainguard.records import JobRecord
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.framework import FrameworkEvents
@@ -39,7 +39,7 @@ def busy_object(process: int, minute: int, *, operators: int, spread: float) -> 
 def test_given_busy_processes_when_stored_then_the_item_is_within_its_budget(
     processes: int, minutes: int, operators: int, spread: float, most: int
 ) -> None:
-    stream = FrameworkStream("algo-1", FrameworkState(), plan_rules(JobRecord("job", "arn", "b", "")))
+    stream = FrameworkStream("algo-1", FrameworkState(), FAMILIES.plan(JobRecord("job", "arn", "b", "")))
 
     for minute in range(minutes):
         for process in range(processes):
@@ -51,7 +51,7 @@ def test_given_busy_processes_when_stored_then_the_item_is_within_its_budget(
 
 
 def test_given_a_stream_with_steps_when_rules_are_shown_it_then_they_know_since_when_it_trains() -> None:
-    plan = plan_rules(JobRecord("job", "arn", "bucket", ""))
+    plan = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
     view = FrameworkStream("algo-1", FrameworkState(first_step_us=START_US), plan).view(closed=False)
 

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import pytest
 
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.framework_session import FrameworkSession
-from trainguard.engine.listing import ProfileListing
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.session import Announced
+from trainguard.engine.streams.session import Announced
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.framework_session import FrameworkSession
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.records import JobRecord, NodeKey, NodeRecord
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
-from trainguard.telemetry.keys import FrameworkKey, ProfileRoot, hour_folder, parse_key
+from trainguard.telemetry.keys import FrameworkKey, parse_key
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000
@@ -50,7 +51,7 @@ class Node:
 
     def open(self) -> None:
         self.listing = ProfileListing(objects=self.world.objects, bucket="b", root=ROOT, node=self.key.node)
-        self.session = FrameworkSession(self.record, self.listing, plan_rules(JobRecord("job", "arn", "b", "")))
+        self.session = FrameworkSession(self.record, self.listing, FAMILIES.plan(JobRecord("job", "arn", "b", "")))
 
     def put(self, key: str, body: bytes = b"") -> None:
         self.world.objects.put("b", key, body, "")

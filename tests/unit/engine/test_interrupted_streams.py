@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.records import JobRecord
 from trainguard.telemetry.system import Samples, read_system_object
 
 START = 1_795_248_000
-PLAN = plan_rules(JobRecord("job", "arn", "bucket", ""))
+PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
 
 def minute(at: int, *, gpu: bool) -> Samples:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.engine.interruptions import MOST_RUNS, SILENCE_US, interruptions, with_steps, without_steps
+from trainguard.families.profiler.interruptions import MOST_RUNS, SILENCE_US, interruptions, with_steps, without_steps
 from trainguard.pricing.cost import Account, Bill
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
-from trainguard.rules.views import JobView
-from trainguard.state.kept import INTERRUPTED_S, KeptState
+from trainguard.rules.rule_inputs import JobView
+from trainguard.rules.rule_result import Judgement
+from trainguard.state.sample_window import INTERRUPTED_S, KeptState
 from trainguard.telemetry.steps import StepBatch
 
 MINUTE = 60.0

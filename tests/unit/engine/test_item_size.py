@@ -6,9 +6,9 @@ import numpy as np
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
-from trainguard.engine.session import ITEM_CAP_BYTES
+from trainguard.engine.streams.session import ITEM_CAP_BYTES
+from trainguard.layout import hour_folder
 from trainguard.records import NodeKey
-from trainguard.telemetry.keys import hour_folder
 
 GPUS = 64
 SETTINGS = {"trainguard:LowGPUUtilization_window": "2000", "trainguard:LowGPUUtilization_patience": "20"}

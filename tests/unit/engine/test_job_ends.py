@@ -5,10 +5,11 @@ from dataclasses import replace
 from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network, final_state
 from tests.support.small_job import BUCKET, JOB, describe
-from trainguard.engine.closing import ASK_AGAIN_S, begin_close
-from trainguard.engine.registrar import describe_record
+from trainguard.engine.jobs.closing import ASK_AGAIN_S, begin_close
+from trainguard.engine.jobs.job_registry import describe_record
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.records import JobStatus, Status
-from trainguard.telemetry.keys import ProfileRoot
 
 
 def test_given_a_lost_end_when_the_nodes_are_silent_then_the_tick_asks_and_finishes_the_job() -> None:
@@ -88,7 +89,7 @@ def test_given_a_job_that_ended_before_its_first_object_when_it_is_closed_then_i
         describe(status=JobStatus.COMPLETED), services.settings, bucket=BUCKET, root=ProfileRoot("", JOB)
     )
     registered = services.jobs.register(record)
-    begin_close(registered, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=network.now)
+    begin_close(registered, FAMILIES, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=network.now)
     network.world.tasks.drain()
     network.now += ASK_AGAIN_S
     network.tick()

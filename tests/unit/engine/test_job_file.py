@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
-from trainguard.engine.job_file import MAX_BYTES, read_job_file
-from trainguard.engine.registration import STOP_TAG
-from trainguard.engine.tick import ABANDONED_S
+from trainguard.engine.jobs.job_description import STOP_TAG
+from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
+from trainguard.engine.tick.tick import ABANDONED_S
 from trainguard.errors import JobFileError
 from trainguard.records import JobStatus, RuleRow, Status
 

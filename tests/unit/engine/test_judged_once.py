@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.slots import RuleSlots
+from trainguard.engine.streams.rule_runner import RuleSlots
+from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord, Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.rule_result import Judgement
 
-PLAN = plan_rules(JobRecord("job", "arn", "bucket", ""))
+PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
 
 @dataclass

@@ -6,8 +6,9 @@ import pytest
 
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, MINUTES, START, Upload, uploads
-from trainguard.engine.batch import BatchProcessor
 from trainguard.engine.evaluate import LIVE_S, SLOW_OBJECT_S
+from trainguard.engine.messages.batch import BatchProcessor
+from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing
 
 
@@ -76,7 +77,7 @@ def test_given_objects_that_take_a_time_when_applied_then_those_at_the_limit_are
 
     clock = ticking()
     timing = Timing(now=lambda: next(clock), pause=lambda _: None, has_time=lambda: True)
-    network.batch = BatchProcessor(services=network.world.services, timing=timing, bucket=BUCKET)
+    network.batch = BatchProcessor(services=network.world.services, timing=timing, bucket=BUCKET, families=FAMILIES)
     deliver(network, system_uploads()[:4], now=START + 300.0)
     slow = [entry for entry in network.world.journal.entries if entry.what == "slow_objects"]
     assert [entry.where["key"] for entry in slow] == [each.key for each in system_uploads()[:4]][:named]

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from tests.unit.rules.node_replay import node_minutes, series
-from trainguard.engine.findings import finding_of
-from trainguard.engine.last_seen import LastSeen
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.slots import RuleSlot, RuleSlots, Verdict
+from trainguard.engine.streams.last_finding import LastSeen
+from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.verdicts.findings import finding_of
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
-from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement
 
 SETTINGS = {"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}
-PLAN = plan_rules(JobRecord("job", "arn", "bucket", "", rule_settings=SETTINGS))
+PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", "", rule_settings=SETTINGS))
 FOUND = Judgement(
     Status.FIRED,
     "it is bad.",

@@ -8,7 +8,7 @@ import pytest
 from tests.support.delivery import Network
 from tests.support.late_news import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe, uploads
-from trainguard.adapters.memory.journal import MemoryJournal
+from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeKey, RuleRow, Status
 

@@ -3,8 +3,9 @@
 import pytest
 
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.listing import FUTURE_S, ProfileListing
-from trainguard.telemetry.keys import ProfileRoot, hour_folder, system_key
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.layout import FUTURE_S, ProfileRoot, hour_folder
+from trainguard.telemetry.keys import system_key
 
 START = 1_795_248_000
 ROOT = ProfileRoot("", "job")

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.support.delivery import Network, stored_node
 from tests.support.late_news import arrive, claimed_name, found_by_tick, outside, settle, told_by_event
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
-from trainguard.engine.fires import iso_time
-from trainguard.engine.leftovers import REASON
-from trainguard.engine.registrar import ASKED_EVERY_S, job_of_place
-from trainguard.engine.replays import JOB_NAME, replay_name, replayed_job
+from trainguard.engine.jobs.job_registry import ASKED_EVERY_S, job_of_place
+from trainguard.engine.jobs.replay_names import JOB_NAME, replay_name, replayed_job
+from trainguard.engine.jobs.stale_state import REASON
+from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord
-from trainguard.telemetry.keys import ProfileRoot
+from trainguard.timestamps import iso_time
 
 SYSTEM = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
 FEW = SYSTEM[:4]

@@ -11,12 +11,12 @@ import pytest
 from tests.support.delivery import Network, final_state
 from tests.support.own_rules import OwnJob, OwnJoin, OwnParameters, OwnRule, OwnState, OwnSteps, deploy, fine
 from tests.support.small_job import JOB, SETTINGS, describe, uploads
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.session import ITEM_CAP_BYTES
-from trainguard.engine.system_stream import SystemState
+from trainguard.engine.streams.session import ITEM_CAP_BYTES
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.system_stream import SystemState
 from trainguard.records import JobRecord, JobStatus, NodeKey, RuleRow, Status
 from trainguard.rules.extension import STATE_CAP_BYTES
-from trainguard.rules.judgement import Measure
+from trainguard.rules.rule_result import Measure
 from trainguard.state.codec import decode_state, encode_state
 
 UPLOADS = uploads()
@@ -243,6 +243,6 @@ def test_given_parameters_that_a_rule_of_one_s_own_refuses_when_planned_then_tha
     rule.parameters_type = Refusing
     deploy(monkeypatch, rule)
     settings = {"OwnRule_threshold": "95", "LowGPUUtilization_patience": "20"}
-    plan = plan_rules(JobRecord(job=JOB, arn="unknown:", bucket="b", prefix="", rule_settings=settings))
+    plan = FAMILIES.plan(JobRecord(job=JOB, arn="unknown:", bucket="b", prefix="", rule_settings=settings))
     assert list(plan.faults) == ["OwnRule"]
     assert "over 90 is hopeless" in str(plan.faults["OwnRule"])

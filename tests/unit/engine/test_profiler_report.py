@@ -3,10 +3,10 @@
 import pytest
 
 from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.findings import rank_findings
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.profiler_report import report_verdict
-from trainguard.engine.slots import Verdict, shown_status
+from trainguard.engine.verdicts.findings import rank_findings
+from trainguard.engine.verdicts.profiler_report import report_verdict
+from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, Status
 
@@ -15,7 +15,7 @@ ACCOUNT = Account(JOB.instance_type, 0.0, 36_000.0, 1)
 
 
 def told(*verdicts: Verdict, **settings: str) -> Verdict:
-    plan = plan_rules(JobRecord("job", "arn", "bucket", "", rule_settings=settings))
+    plan = FAMILIES.plan(JobRecord("job", "arn", "bucket", "", rule_settings=settings))
     return report_verdict(verdicts, rank_findings(verdicts, ACCOUNT), plan)
 
 
@@ -83,8 +83,8 @@ def test_given_a_wrong_setting_of_the_report_when_told_then_its_row_says_so_and_
 
 
 def test_given_one_rule_to_invoke_when_planned_then_it_alone_runs() -> None:
-    plan = plan_rules(JobRecord("job", "arn", "bucket", "", rule_settings={"rule_to_invoke": "stepoutlier"}))
+    plan = FAMILIES.plan(JobRecord("job", "arn", "bucket", "", rule_settings={"rule_to_invoke": "stepoutlier"}))
     assert plan.rules == ("StepOutlier",)
     assert "CPUBottleneck" in plan.disabled
     assert "StepOutlier" not in plan.disabled
-    assert plan_rules(JobRecord("job", "arn", "bucket", "")).disabled == ()
+    assert FAMILIES.plan(JobRecord("job", "arn", "bucket", "")).disabled == ()

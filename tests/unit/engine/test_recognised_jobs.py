@@ -20,9 +20,10 @@ from tests.support.late_news import (
 from tests.support.small_job import JOB, SETTINGS, START, Upload, describe, uploads
 from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.evaluate import NodeEvaluator, NodeWork
-from trainguard.engine.leftovers import REASON
-from trainguard.engine.tick import DOUBTED_EVERY
+from trainguard.engine.jobs.stale_state import REASON
+from trainguard.engine.tick.tick import DOUBTED_EVERY
 from trainguard.errors import StateConflictError
+from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing
 from trainguard.records import JobStatus, NodeKey, Status
 
@@ -172,7 +173,9 @@ def test_given_a_writer_that_knew_the_claim_alone_when_it_comes_late_then_it_cha
     services = network.world.services
     timing = Timing(now=lambda: network.now, pause=lambda _: None, has_time=lambda: True)
     with pytest.raises(StateConflictError):
-        NodeEvaluator(services=services, timing=timing).evaluate(old, NodeWork(ALGO_1, modified_before=network.now))
+        NodeEvaluator(services=services, timing=timing, families=FAMILIES).evaluate(
+            old, NodeWork(ALGO_1, modified_before=network.now)
+        )
     services.jobs.update_status(replace(old, status=JobStatus.COMPLETED, active=False))
     assert (network.node(ALGO_1), network.job()) == before
 

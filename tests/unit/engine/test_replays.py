@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_job import JOB, START
-from trainguard.engine.replays import JOB_NAME, replay_label, replay_name, replayed_job
+from trainguard.engine.jobs.replay_names import JOB_NAME, replay_label, replay_name, replayed_job
 from trainguard.errors import ForeignKeyError, RequestError
-from trainguard.telemetry.keys import ProfileRoot, parse_key, system_key
+from trainguard.layout import ProfileRoot
+from trainguard.telemetry.keys import parse_key, system_key
 
 NAME = f"{JOB}@replay-again"
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine import shared_names
-from trainguard.engine.shared_names import MARGIN_US, UPLOAD_US, SharedNames
-from trainguard.telemetry.keys import ProfileRoot
+from trainguard.families.profiler import shared_names
+from trainguard.families.profiler.shared_names import MARGIN_US, UPLOAD_US, SharedNames
+from trainguard.layout import ProfileRoot
 
 START_US = 1_795_248_000_000_000
 SECOND = 1_000_000

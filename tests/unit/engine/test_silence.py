@@ -12,12 +12,13 @@ from tests.support.small_job import JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_failing_half_way import shifted
 from tests.unit.engine.test_telling import STORY
 from trainguard.adapters.timestamps import iso_from_epoch
-from trainguard.engine.combine import combine
-from trainguard.engine.episodes import Episode, Standing
-from trainguard.engine.silence import VANISHED_S, as_heard, ends_episode, known_through
-from trainguard.engine.slots import SHOW_EVERY_S, Verdict
+from trainguard.engine.streams.rule_runner import SHOW_EVERY_S
+from trainguard.engine.verdicts.combine import combine
+from trainguard.engine.verdicts.episodes import Episode, Standing
+from trainguard.engine.verdicts.liveness import VANISHED_S, as_heard, ends_episode, known_through
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import JOB_NODE, NodeKey, RuleRow, Status
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_result import Judgement
 
 RULE = "LowGPUUtilization"
 SYSTEM = [each for each in uploads() if "system/incremental" in each.key]

@@ -12,11 +12,11 @@ from tests.support.small_job import JOB, Upload, uploads
 from tests.support.verdicts import fired, over, quiet
 from tests.unit.engine.test_failing_half_way import shifted
 from trainguard.adapters.memory.faults import Crash
-from trainguard.engine.fires import execution_name, fire_payload
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.slots import Verdict
-from trainguard.engine.streams import JobState
-from trainguard.engine.telling import news_of
+from trainguard.engine.outbox.fires import execution_name, fire_payload
+from trainguard.engine.outbox.notifications import news_of
+from trainguard.engine.streams.job_streams import JobState
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, OutboxEntry, Severity, Status
 
@@ -33,7 +33,7 @@ def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0)
 
 
 def tell(state: JobState, *verdicts: Verdict, job: JobRecord = RECORD, account: Account = ACCOUNT) -> list[Any]:
-    news = news_of(job, plan_rules(job), verdicts, account, state)
+    news = news_of(job, FAMILIES.plan(job), verdicts, account, state)
     return [(entry.kind, entry.previous_severity, entry.severity) for entry in news]
 
 
@@ -88,7 +88,7 @@ def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severi
 def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_long_it_was_and_what_it_cost() -> None:
     state = JobState()
     ended = alerted(over(RULE, wasted=0.4), severity="high")
-    (entry,) = news_of(RECORD, plan_rules(RECORD), [ended], ACCOUNT, state)
+    (entry,) = news_of(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state)
     assert (entry.kind, entry.lasted_s, entry.enqueued_at) == (AlertKind.CLEARED, NOW - 60.0, NOW)
     assert (entry.cost or "").startswith("about USD ")
     assert entry.reason == f"{RULE} is fine again."

@@ -8,21 +8,21 @@ from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network
 from tests.support.framework_traces import START_US, read, step
 from tests.support.own_rules import OwnRule, OwnState, OwnSteps, deploy
-from tests.support.small_job import JOB, describe
+from tests.support.small_job import BUCKET, JOB, describe
 from trainguard.adapters.memory.faults import Fault
-from trainguard.engine.batch import BatchProcessor
-from trainguard.engine.doorbells import encode_task
-from trainguard.engine.framework_stream import FrameworkState, FrameworkStream
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.system_stream import SystemState, SystemStream
+from trainguard.engine.messages.batch import BatchProcessor
+from trainguard.engine.messages.sqs_messages import encode_task
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
+from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.ports import NodeTask, Timing
 from trainguard.records import JobRecord, JobStatus, NodeKey, Status
-from trainguard.rules.judgement import Judgement
-from trainguard.rules.views import FrameworkView, NodeView
+from trainguard.rules.rule_inputs import FrameworkView, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.system import read_system_object
 
-PLAN = plan_rules(JobRecord("job", "arn", "bucket", ""))
+PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
 
 def test_given_a_store_that_refuses_when_a_node_is_evaluated_then_no_row_says_what_is_not_stored() -> None:
@@ -77,7 +77,9 @@ def test_given_late_objects_of_a_closed_item_when_the_time_is_over_between_them_
         network.put(upload)
         network.ring(upload, network.now)
     short = Timing(now=lambda: network.now, pause=lambda _: None, has_time=iter([True, *[False] * 9]).__next__)
-    BatchProcessor(services=network.world.services, timing=short).process([message for *_, message in network.queue])
+    BatchProcessor(services=network.world.services, timing=short, bucket=BUCKET, families=FAMILIES).process(
+        [message for *_, message in network.queue]
+    )
     item = network.node(NODE_1)
     assert item.pending
     assert item.closed
@@ -111,7 +113,7 @@ def test_given_a_framework_stream_when_a_copy_of_it_is_finished_then_its_own_sta
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     deploy(monkeypatch, EndSteps())
-    stream = FrameworkStream("algo-1", FrameworkState(), plan_rules(JobRecord("job", "arn", "bucket", "")))
+    stream = FrameworkStream("algo-1", FrameworkState(), FAMILIES.plan(JobRecord("job", "arn", "bucket", "")))
     stream.apply(read([step(number, number, 0.5) for number in range(9)]), START_US + 10_000_000)
     stored = encode_state(stream.store())
     last = stream.finished()

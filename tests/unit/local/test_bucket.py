@@ -9,14 +9,14 @@ from moto import mock_aws
 from tests.support.small_job import BUCKET, JOB, uploads
 from tests.unit.local.places import write
 from trainguard.adapters.clients import Clients
-from trainguard.compatible.replay import replay
-from trainguard.engine.plan import plan_rules
+from trainguard.debugger_replay.replay import replay
 from trainguard.errors import NoProfileError, ObjectMissingError, ProfileSourceError
-from trainguard.local.ahead import fetched
+from trainguard.families.installed import FAMILIES
 from trainguard.local.bucket import open_bucket
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
-from trainguard.local.profile import read_profile
+from trainguard.local.prefetch import fetched
+from trainguard.local.profile import NodeObjects, read_profile
 from trainguard.local.sources import open_folder
 from trainguard.records import JobRecord
 
@@ -109,11 +109,21 @@ def test_given_an_object_that_vanishes_when_evaluated_then_it_is_counted_and_the
     gone = next(iter(profile.nodes["algo-1"].minutes))
     s3.delete_object(Bucket=BUCKET, Key=f"jobs/{gone}")
     with WorkerPool(workers) as pool:
-        evaluation = evaluate_profile(KNOWN, plan_rules(KNOWN), profile, pool)
+        evaluation = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), profile, pool)
     counters = {record.key.node_kind: record.counters for record in evaluation.records}
     assert counters["algo-1#system"]["bad_objects"] == 1
     assert counters["algo-2#system"]["lines"] > 0
     assert counters["algo-1#framework"]["events"] > 0
+
+
+def test_given_a_profile_in_s3_when_an_object_is_read_in_parts_then_they_are_its_bytes(s3: "S3Client") -> None:
+    profile = read_profile(open_bucket(f"s3://{BUCKET}/jobs"))
+    objects = NodeObjects(profile, "algo-1", profile.source.read)
+    key = next(iter(profile.nodes["algo-1"].framework))
+    whole = objects.get(profile.source.place, key, 1_000_000)
+    assert objects.get_range(profile.source.place, key, 3, 7) == whole[3:10]
+    with objects.open_stream(profile.source.place, key) as stream:
+        assert stream.read(5) + stream.read(1_000_000) == whole
 
 
 def test_given_a_bucket_when_replayed_as_compatible_then_the_reports_are_those_of_the_folder(

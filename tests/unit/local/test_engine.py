@@ -11,16 +11,17 @@ import pytest
 from tests.support import small_job
 from tests.support.small_job import JOB, MINUTES, START, Upload, uploads
 from tests.unit.local.places import write
-from trainguard.engine.plan import plan_rules
 from trainguard.errors import WorkerDiedError
-from trainguard.local import ahead
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
+from trainguard.local import prefetch
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.schedule import Schedule, schedule
 from trainguard.local.sources import open_folder
 from trainguard.records import JobRecord, NodeKey
-from trainguard.telemetry.keys import ProfileRoot, system_key
+from trainguard.telemetry.keys import system_key
 from trainguard.telemetry.system import Samples
 
 SETTINGS = {name.partition(":")[2]: value for name, value in small_job.SETTINGS.items()}
@@ -29,7 +30,7 @@ KNOWN = JobRecord(JOB, f"unknown:{JOB}", "", "", rule_settings=SETTINGS)
 
 def evaluate(place: Path, workers: int = 0, watch: Any = None) -> Evaluation:
     with WorkerPool(workers) as pool:
-        return evaluate_profile(KNOWN, plan_rules(KNOWN), read_profile(open_folder(str(place))), pool, watch)
+        return evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), read_profile(open_folder(str(place))), pool, watch)
 
 
 def states(evaluation: Evaluation) -> dict[NodeKey, tuple[bytes, dict[str, int]]]:
@@ -158,7 +159,7 @@ def test_given_a_node_with_pauses_when_scheduled_then_minutes_wait_for_newer_one
     assert len(planned.left.minutes["algo-1"]) == 2
 
 
-def die(task: ahead.SystemTask) -> Samples | ahead.Unreadable:
+def die(task: prefetch.SystemTask) -> Samples | prefetch.Unreadable:
     del task
     os._exit(3)
 
@@ -167,6 +168,6 @@ def die(task: ahead.SystemTask) -> Samples | ahead.Unreadable:
 def test_given_a_worker_that_dies_when_evaluated_then_it_is_an_error_and_not_a_bad_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "read_samples", die)
+    monkeypatch.setattr(prefetch, "read_samples", die)
     with pytest.raises(WorkerDiedError, match="exit code 3"):
         evaluate(write(tmp_path), workers=2)

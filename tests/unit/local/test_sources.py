@@ -25,6 +25,9 @@ def test_given_a_place_at_or_above_a_profile_when_opened_then_it_is_found(job: P
     name = next(name for name in names if name.startswith("framework/pevents/"))
     assert source.read(name) == (job / "profiler-output" / name).read_bytes()
     assert source.size(name) == len(source.read(name))
+    assert source.read_range(name, 3, 7) == source.read(name)[3:10]
+    with source.open(name) as stream:
+        assert stream.read(5) + stream.read(1_000_000) == source.read(name)
 
 
 def test_given_the_managed_services_results_when_a_folder_is_opened_then_they_are_no_profile(job: Path) -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.errors import PriceTableError
-from trainguard.pricing.operating import ALARM_METRICS, HOURS_A_MONTH, Estimate, Workload, estimate, total
-from trainguard.pricing.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
+from trainguard.running_costs.operating import ALARM_METRICS, HOURS_A_MONTH, Estimate, Workload, estimate, total
+from trainguard.running_costs.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
 
 PRICES = packaged_unit_prices().prices
 OBSERVING = {"CloudWatch", "X-Ray"}

@@ -7,14 +7,14 @@ import pytest
 
 from tests.support.reports_of_jobs import JudgedProfile, judge, small
 from tests.support.small_job import MINUTES, START
-from trainguard.engine.findings import rank_findings
-from trainguard.engine.fires import iso_time
-from trainguard.engine.job_verdicts import account_of, job_verdicts
-from trainguard.engine.profiler_report import report_verdict
-from trainguard.engine.streams import open_streams
+from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
+from trainguard.engine.verdicts.findings import rank_findings
+from trainguard.engine.verdicts.profiler_report import report_verdict
+from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord
 from trainguard.report.build import build_report
 from trainguard.report.document import Report
+from trainguard.timestamps import iso_time
 
 LOW = {"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}
 
@@ -44,7 +44,7 @@ def test_given_both_scopes_when_built_then_all_but_the_time_lines_is_equal(judge
 
 def test_given_a_job_when_built_then_it_says_what_the_profiler_report_s_row_says(judged: JudgedProfile) -> None:
     evaluation = judged.evaluation
-    streams = open_streams(evaluation.job.job, evaluation.plan, evaluation.records)
+    streams = FAMILIES.open(evaluation.job.job, evaluation.plan, evaluation.records)
     verdicts, _ = job_verdicts(evaluation.job, evaluation.plan, streams)
     findings = rank_findings(verdicts, account_of(evaluation.job, evaluation.plan, streams))
     row = report_verdict(verdicts, findings, evaluation.plan)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support.judged_jobs import HOUR_S, JOB, START, Node, ended, judged_job
-from trainguard.engine.framework_stream import FrameworkState
+from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import JobRecord
-from trainguard.report.coverage import coverage, data_covered, data_missing, unheard_nodes
+from trainguard.report.coverage import coverage, data_covered, data_missing
+from trainguard.report.profiler_coverage import unheard_nodes
 
 FIRST, TENTH = int(START), int(START) + 9 * 60
 

@@ -16,6 +16,7 @@ from tests.support.small_job import BUCKET, JOB, uploads
 from trainguard.adapters.memory.faults import Crash
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.errors import ReportPageError, UnknownJobError
+from trainguard.layout import ProfileRoot
 from trainguard.report.build import build_report
 from trainguard.report.document import Report
 from trainguard.report.encode import encode_document
@@ -23,7 +24,6 @@ from trainguard.report.files import report_files
 from trainguard.report.html import render
 from trainguard.report.write import ReportWriter
 from trainguard.rules.registry import RULE_NAMES
-from trainguard.telemetry.keys import ProfileRoot
 
 PLACE = ProfileRoot("", JOB).report
 MANAGED = {f"profiler-reports/{rule}.json" for rule in RULE_NAMES}

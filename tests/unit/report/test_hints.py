@@ -8,14 +8,15 @@ import pytest
 from tests.support.judged_jobs import Node, ended, judged_job
 from tests.support.verdicts import fired, over
 from tests.unit.report.test_verdict import told
-from trainguard.engine.episodes import Episode
-from trainguard.engine.framework_stream import FrameworkState
-from trainguard.engine.slots import RuleSlot, Verdict
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import Status
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.framework_loop import ProcessLoop
 from trainguard.rules.framework_time import FrameworkTimeState
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_result import Judgement
 
 
 def counted_bottleneck(rule: str, hits: int) -> Verdict:

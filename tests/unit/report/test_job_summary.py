@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tests.support.judged_jobs import HOUR_S, JOB, START, Node, ended, judged_job
-from trainguard.engine.framework_stream import FrameworkState
-from trainguard.engine.slots import RuleSlot
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import JobRecord, JobStatus
 from trainguard.report.document import Span
 from trainguard.report.job_summary import job_summary

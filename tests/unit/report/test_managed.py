@@ -2,17 +2,17 @@
 
 import pytest
 
-from trainguard.compatible.parameters import resolve_compatible_parameters
-from trainguard.compatible.rules import RULES
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.rows import parameters_shown
+from trainguard.debugger_replay.parameters import resolve_compatible_parameters
+from trainguard.debugger_replay.rules import RULES
+from trainguard.engine.outbox.rows import parameters_shown
+from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord
 from trainguard.report.managed import parameters_text
 from trainguard.rules.registry import RULE_NAMES
 
 
 def text_of(rule: str, **settings: str) -> str:
-    plan = plan_rules(
+    plan = FAMILIES.plan(
         JobRecord("job", "arn", "bucket", "", rule_settings={f"{rule}_{k}": v for k, v in settings.items()})
     )
     return parameters_text(rule, parameters_shown(plan, rule))

@@ -5,10 +5,11 @@ from typing import Any
 
 from tests.support.judged_jobs import Node, judged_job
 from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.episodes import Episode
-from trainguard.engine.slots import RuleSlot, Verdict
-from trainguard.report.marks import MAX_MARKS, TEXT_LENGTH, marks, unmarked
-from trainguard.timeline.shown import Mark
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.report.annotations import MAX_MARKS, TEXT_LENGTH, marks, unmarked
+from trainguard.timeline.series import Mark
 
 
 def at(time: float, verdict: Verdict, **said: Any) -> Verdict:

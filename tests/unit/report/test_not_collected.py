@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.support.judged_jobs import JOB, START, Node, judged_job
-from trainguard.engine.framework_stream import FrameworkState
-from trainguard.engine.slots import RuleSlot
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.report.document import NotCollected
-from trainguard.report.judged import JudgedJob
+from trainguard.report.evaluated_job import JudgedJob
 from trainguard.report.not_collected import not_collected
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
@@ -45,7 +45,7 @@ def count_use(judged: JudgedJob, metrics: tuple[str, ...], *, network: bool = Tr
     use.traffic = TrafficCounts()
     if network:
         use.traffic.add(np.ones(1))
-    stream = judged.streams.system["algo-1"]
+    stream = judged.profiler.system["algo-1"]
     state = stream.state_of("OverallSystemUsage")
     assert isinstance(state, UsageState)
     state.percents, state.traffic, state.snapshots = use.percents, use.traffic, 1

@@ -7,13 +7,13 @@ import pytest
 
 from tests.support.judged_jobs import JOB, Node, ended, judged_job
 from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.framework_stream import FrameworkState
-from trainguard.engine.slots import Verdict
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import JobRecord, Status
 from trainguard.report.document import RuleEntry
 from trainguard.report.rule_entries import rule_entries
-from trainguard.rules.judgement import Measure
 from trainguard.rules.low_gpu_utilization import IDLE_TIME, P5
+from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.judged_jobs import JOB, Node, ended, judged_job
 from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.slots import Verdict
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import JobRecord, Status
 from trainguard.report import document
 from trainguard.report.verdict import verdict_of

@@ -10,7 +10,7 @@ from tests.unit.report_html.reports import box, coverage, fired, low_gpu, report
 from trainguard.report.document import Report, RuleEntry
 from trainguard.report.html.render import render_report
 from trainguard.timeline.axis import axis_for
-from trainguard.timeline.shown import Band
+from trainguard.timeline.series import Band
 
 NODES, GPUS = 128, 8
 LIMIT = 1_500_000

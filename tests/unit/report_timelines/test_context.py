@@ -13,7 +13,7 @@ from trainguard.report.html.islands import ISLAND
 from trainguard.report.html.packing import unpack_floats, unpack_percents
 from trainguard.report.html.timeline_text import fallback_path, fires_shown
 from trainguard.report.html.timelines import TimelinesContext, timelines_context
-from trainguard.timeline.shown import Band, GpuTimeline, Mark, NodeTimeline, TimeAxis, Timelines
+from trainguard.timeline.series import Band, GpuTimeline, Mark, NodeTimeline, TimeAxis, Timelines
 
 
 def timelines_of(report: Report) -> Timelines:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from tests.unit.rules.node_replay import NodeSeries, Replay, node_minutes, replay, series
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes, LoadBalancingParameters
-from trainguard.rules.views import JobView, NodeFacts, NodeView
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.telemetry.snapshots import FloatArray, IntArray
 
 RULE = LoadBalancing()

@@ -8,9 +8,9 @@ import numpy as np
 from tests.support.node_snapshots import node_snapshots
 from trainguard.records import Status
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.memory_growth import MemoryState
-from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.telemetry.snapshots import FloatArray
 
 RULE = GPUMemoryIncrease()

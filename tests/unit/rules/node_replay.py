@@ -12,9 +12,9 @@ import numpy as np
 
 from tests.support.node_snapshots import node_snapshots
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
-from trainguard.rules.views import NodeMinute, NodeView
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 JOB_START = 1_700_000_040.0

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from trainguard.rules.judgement import Judgement
+from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
 from trainguard.rules.step_series import StepsState
-from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.snapshots import FloatArray
 from trainguard.telemetry.steps import StepBatch

@@ -9,9 +9,9 @@ from tests.support.framework_traces import SECOND, START_US, event, read, step
 from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.records import Status
 from trainguard.rules.dataloader import Dataloader, DataloaderParameters
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.loader_series import MAX_COUNTS, MAX_PROCESSES, LoaderState
-from trainguard.rules.views import JobView, NodeFacts, NodeView
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.framework import FrameworkEvents
 

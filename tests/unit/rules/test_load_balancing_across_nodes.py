@@ -14,10 +14,10 @@ from tests.unit.rules.gpu_loads import (
     nothing,
     view_of,
 )
+from trainguard.layout import hour_folder
 from trainguard.records import Status
 from trainguard.rules.divergence import MAX_DISTANCE
-from trainguard.rules.views import JobView
-from trainguard.telemetry.keys import hour_folder
+from trainguard.rules.rule_inputs import JobView
 
 
 def test_given_equal_nodes_when_compared_then_it_stays_silent() -> None:

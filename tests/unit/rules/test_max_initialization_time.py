@@ -7,7 +7,7 @@ from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.records import Status
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
-from trainguard.rules.views import JobView, NodeFacts
+from trainguard.rules.rule_inputs import JobView, NodeFacts
 
 RULE = MaxInitializationTime()
 DEFAULTS = MaxInitializationTimeParameters()

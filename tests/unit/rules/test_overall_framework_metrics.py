@@ -10,13 +10,13 @@ from trainguard.rules.framework_classes import EventClass, class_of_phase
 from trainguard.rules.framework_loop import MAX_PROCESSES
 from trainguard.rules.framework_minutes import RECENT_MINUTES
 from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.overall_framework_metrics import (
     KEPT_NAMES,
     OverallFrameworkMetrics,
     OverallFrameworkMetricsParameters,
 )
-from trainguard.rules.views import FrameworkView
+from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.rule_result import Judgement
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.framework import FrameworkEvents
 

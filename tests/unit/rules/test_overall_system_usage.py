@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.overall_system_usage import (
     OverallSystemUsage,
     OverallSystemUsageParameters,
 )
+from trainguard.rules.rule_inputs import NodeMinute
+from trainguard.rules.rule_result import Judgement
 from trainguard.rules.system_usage import UsageState
-from trainguard.rules.views import NodeMinute
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
 RULE = OverallSystemUsage()

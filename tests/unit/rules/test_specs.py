@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.reports_of_jobs import judge, recorded
 from tests.unit.report_html.rich_job import PARAMETERS, write
-from trainguard.engine.slots import Verdict
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import JobRecord
-from trainguard.report.judged import JudgedJob, judge_job
+from trainguard.report.evaluated_job import JudgedJob, judge_job
 from trainguard.rules.details import Details
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT

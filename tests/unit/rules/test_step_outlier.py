@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, TRAIN, VIEW, batches, folded, judge, slow_every, steady
 from trainguard.records import Status
+from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS, StepOutlierParameters
 from trainguard.rules.step_series import MAX_SERIES
-from trainguard.rules.views import FrameworkView
 from trainguard.telemetry.steps import StepBatch
 
 

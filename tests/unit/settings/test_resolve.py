@@ -2,10 +2,10 @@
 
 import pytest
 
-from trainguard.engine.plan import plan_rules
+from trainguard.families.installed import FAMILIES
+from trainguard.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import JobRecord
 from trainguard.settings.document import read_document, unusable
-from trainguard.settings.policy import EVERY_JOB, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.settings.resolve import MOST_PARAMETERS, Resolved, resolve
 from trainguard.settings.source import Source
 from trainguard.settings.tags import tag_source
@@ -88,7 +88,7 @@ def test_given_a_bad_value_of_the_higher_source_when_resolved_then_the_lower_one
     told = f"{LOW_GPU} is '160', expected a number from 0 to 100"
     assert [str(fault) for fault in found.faults] == [f"tag trainguard:{LOW_GPU}: {told}"]
     record = JobRecord("job", "arn", "b", "p", rule_settings=found.parameters, setting_sources=found.sources)
-    plan = plan_rules(record)
+    plan = FAMILIES.plan(record)
     assert {rule: str(fault) for rule, fault in plan.faults.items()} == {
         "LowGPUUtilization": f"LowGPUUtilization: parameter {LOW_GPU} is '160', given by tag trainguard:{LOW_GPU}, "
         "expected a number from 0 to 100"

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from trainguard.job_policy import AlertPolicy
 from trainguard.ports import RuleConfiguration
 from trainguard.settings.document import read_document
 from trainguard.settings.faults import MOST_FAULTS, SettingFault, told_faults
-from trainguard.settings.policy import AlertPolicy
 from trainguard.settings.resolve import resolve
 from trainguard.settings.rule_configurations import configured
 from trainguard.settings.source import Source

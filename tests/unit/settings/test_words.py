@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainguard.settings.policy import DAYS, QuietHours
-from trainguard.settings.words import read_duration_s, read_flag, read_quiet_hours, read_rules
+from trainguard.job_policy import DAYS, QuietHours
+from trainguard.settings.parsers import read_duration_s, read_flag, read_quiet_hours, read_rules
 
 WEEK = ("mon", "tue", "wed", "thu", "fri")
 

@@ -5,17 +5,8 @@ from typing import Any
 import pytest
 
 from trainguard.errors import ForeignKeyError
-from trainguard.telemetry.keys import (
-    EndKey,
-    FrameworkKey,
-    ProfileRoot,
-    SystemKey,
-    TraceKey,
-    parse_job_file_key,
-    parse_key,
-    parse_trace_key,
-    system_key,
-)
+from trainguard.layout import EndKey, ProfileRoot, parse_job_file_key
+from trainguard.telemetry.keys import FrameworkKey, SystemKey, TraceKey, parse_key, parse_trace_key, system_key
 
 SYSTEM = "team-a/runs/bert-large-1/profiler-output/system/incremental/2026112108/1795248000.algo-12.json"
 FRAMEWORK = "bert/profiler-output/framework/pevents/2026112108/1795248012345678_905-algo-3_pythontimeline.json"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.system_stream import SystemState, SystemStream
 from trainguard.errors import TelemetryFormatError
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.records import JobRecord
 from trainguard.telemetry.assemble import assemble
 from trainguard.telemetry.framework import read_framework_object
@@ -55,7 +55,7 @@ def many_samples(count: int, series: int, dimensions: int = 1) -> bytes:
 def apply(body: bytes, interval_ms: int = 1) -> SystemStream:
     """Read an object and apply it as the evaluator does, for a job that says how often it samples."""
     job = JobRecord("job", "unknown:job", "profiles", "", profiling_interval_ms=interval_ms)
-    stream = SystemStream("algo-1", SystemState(), plan_rules(job))
+    stream = SystemStream("algo-1", SystemState(), FAMILIES.plan(job))
     stream.apply(read_system_object("the/key", body, node="algo-1", minute=MINUTE))
     return stream
 
@@ -111,7 +111,7 @@ def test_given_any_stored_interval_when_rules_are_planned_then_it_is_at_least_th
     interval_ms: int, interval_s: float
 ) -> None:
     job = JobRecord("job", "unknown:job", "profiles", "", profiling_interval_ms=interval_ms)
-    assert plan_rules(job).interval_s == interval_s
+    assert FAMILIES.plan(job).interval_s == interval_s
 
 
 def test_given_names_without_end_when_read_then_those_that_have_a_place_are_read_right() -> None:

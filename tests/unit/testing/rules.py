@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
-from trainguard.rules.judgement import Judgement
 from trainguard.rules.protocol import FrameworkRule, JobRule, JoinedRule, Percent, RuleParameters, SystemRule
-from trainguard.rules.views import FrameworkView, JobView, NodeMinute, NodeView
+from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
+from trainguard.rules.rule_result import Judgement
 from trainguard.telemetry.framework import FrameworkEvents
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from trainguard.errors import SyntheticJobError
+from trainguard.layout import EndKey
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.telemetry.framework import read_framework_object
-from trainguard.telemetry.keys import EndKey, FrameworkKey, SystemKey, parse_key
+from trainguard.telemetry.keys import FrameworkKey, SystemKey, parse_key
 from trainguard.telemetry.system import Samples, read_system_object
 from trainguard.testing import SyntheticJob, run_rule, write_profile
 from trainguard.testing.objects import objects_of

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.unit.testing.rules import FewNodes, Forgetful, HotCpu, Limit, Loaders, Raising, SlowSteps
-from trainguard.engine.batch import BatchProcessor
+from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.errors import RuleConfigError, RuleLoadError, SyntheticRunError
 from trainguard.records import AlertKind, Severity, Status
 from trainguard.rules.extension import AnyRule

@@ -8,7 +8,7 @@ from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.steps import StepBatch
 from trainguard.telemetry.system import Samples, Series
 from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 START = 1_795_248_000
 TRAIN, EVAL, PREDICT = (f"Step:ModeKeys.{mode}" for mode in ("TRAIN", "EVAL", "PREDICT"))

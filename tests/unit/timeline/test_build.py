@@ -6,8 +6,8 @@ from tests.unit.timeline.samples import EVAL, START, Row, axis, digest, samples,
 from trainguard.errors import TimelinePartError
 from trainguard.timeline.build import GPUS_WITH_BANDS, build_timelines
 from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.shown import Mark, Timelines
-from trainguard.timeline.shown_steps import FEWEST_SLOWEST, MAX_PROCESSES, SLOWEST_OF_ALL
+from trainguard.timeline.series import Mark, Timelines
+from trainguard.timeline.step_series import FEWEST_SLOWEST, MAX_PROCESSES, SLOWEST_OF_ALL
 from trainguard.timeline.steps import KEPT_SLOWEST
 
 

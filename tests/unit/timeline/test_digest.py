@@ -8,7 +8,7 @@ from trainguard.errors import TimelinePartError
 from trainguard.state.histogram import MAX_DURATION_US
 from trainguard.timeline.axis import MAX_BUCKETS
 from trainguard.timeline.digest import NodeDigest, decode_digest
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 from trainguard.timeline.steps import KEPT_SLOWEST, MAX_STEP_SERIES, MICROSECONDS
 
 

@@ -11,7 +11,7 @@ from tests.support.profile_folder import START as FOLDER_START
 from tests.support.profile_folder import ProfileFolder, ticks
 from tests.support.small_job import INTERVAL_S, JOB, MINUTES, START, uploads
 from tests.unit.local.places import write
-from trainguard.engine.plan import plan_rules
+from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
@@ -20,7 +20,7 @@ from trainguard.local.timelines import TimelineTap, digest_profile, profile_axis
 from trainguard.records import JobRecord
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 KNOWN = JobRecord(JOB, f"unknown:{JOB}", "", "")
 SAMPLES_OF_A_GPU = MINUTES * 60 // INTERVAL_S
@@ -57,8 +57,8 @@ def test_given_a_profile_when_digested_beside_the_rules_or_by_workers_then_it_is
     alone = digested(place)
     tap = TimelineTap(alone[0].axis)
     with WorkerPool(0) as pool:
-        tapped = evaluate_profile(KNOWN, plan_rules(KNOWN), opened(place), pool, tap=tap)
-        plain = evaluate_profile(KNOWN, plan_rules(KNOWN), opened(place), pool)
+        tapped = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool, tap=tap)
+        plain = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool)
     assert encoded(tap.digests) == encoded(alone)
     assert encoded(digested(place, workers=2)) == encoded(alone)
     assert tapped == plain

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.timeline.samples import EVAL, PREDICT, START, axis, digest, steps
 from trainguard.timeline.phases import MAX_PHASES, phases_of
-from trainguard.timeline.shown import Phase
+from trainguard.timeline.series import Phase
 
 
 def spans(phases: list[Phase]) -> list[tuple[str, float, float]]:

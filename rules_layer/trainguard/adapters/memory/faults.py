@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from trainguard.errors import PortUnavailableError, StateConflictError
 from trainguard.ports import (
+    ByteStream,
     ExecutionRecords,
     Executions,
     Jobs,
@@ -28,6 +29,7 @@ OPERATIONS = frozenset(
         RuleStates,
         Jobs,
         ProfileObjects,
+        ByteStream,
         ReportObjects,
         Executions,
         ExecutionRecords,

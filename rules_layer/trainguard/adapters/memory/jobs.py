@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainguard.adapters.frozen import frozen_mapping, frozen_record
+from trainguard.adapters.immutable import frozen_mapping, frozen_record
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch

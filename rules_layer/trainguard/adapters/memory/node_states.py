@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainguard.adapters.frozen import frozen_record
+from trainguard.adapters.immutable import frozen_record
 from trainguard.adapters.memory.faults import Faults
 from trainguard.errors import StateConflictError
 from trainguard.records import NodeKey, NodeRecord

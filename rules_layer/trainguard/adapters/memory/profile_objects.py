@@ -3,12 +3,37 @@
 import heapq
 import threading
 from collections.abc import Iterator, Sequence
+from types import TracebackType
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.errors import ObjectMissingError
-from trainguard.ports import ListedObject
+from trainguard.ports import ListedObject, check_range
 
 DELETE_BATCH_SIZE = 1_000
+
+
+class MemoryByteStream:
+    """Twin of S3ByteStream: the object as it was when it was opened."""
+
+    def __init__(self, body: bytes, faults: Faults) -> None:
+        self._rest = memoryview(body)
+        self._faults = faults
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, at most ``size``; empty at the end."""
+        with self._faults.call("ByteStream.read"):
+            taken, self._rest = self._rest[:size], self._rest[size:]
+            return bytes(taken)
+
+    def __enter__(self) -> "MemoryByteStream":
+        """Return the stream."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Drop the rest."""
+        self._rest = memoryview(b"")
 
 
 class MemoryProfileObjects:
@@ -37,11 +62,19 @@ class MemoryProfileObjects:
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
         """Return the object's bytes, at most ``max_bytes + 1`` of them."""
-        with self._faults.call("ProfileObjects.get"), self._lock:
-            held = self._buckets.get(bucket, {}).get(key)
-            if held is None:
-                raise ObjectMissingError(bucket, key)
-            return held[1][: max_bytes + 1]
+        with self._faults.call("ProfileObjects.get"):
+            return self._body(bucket, key)[: max_bytes + 1]
+
+    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on."""
+        check_range(start, length)
+        with self._faults.call("ProfileObjects.get_range"):
+            return self._body(bucket, key)[start : start + length]
+
+    def open_stream(self, bucket: str, key: str) -> "MemoryByteStream":
+        """Open an object to be read from the front."""
+        with self._faults.call("ProfileObjects.open_stream"):
+            return MemoryByteStream(self._body(bucket, key), self._faults)
 
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate over the keys under ``prefix`` greater than ``start_after``, in UTF-8 order, page by page.
@@ -79,6 +112,13 @@ class MemoryProfileObjects:
             with self._faults.call("ReportObjects.delete"), self._lock:
                 for key in keys[start : start + DELETE_BATCH_SIZE]:
                     self._buckets.get(bucket, {}).pop(key, None)
+
+    def _body(self, bucket: str, key: str) -> bytes:
+        with self._lock:
+            held = self._buckets.get(bucket, {}).get(key)
+        if held is None:
+            raise ObjectMissingError(bucket, key)
+        return held[1]
 
     def remove(self, bucket: str, key: str) -> None:
         """Delete an object, as a lifecycle rule would."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trainguard.adapters.frozen import frozen_record
+from trainguard.adapters.immutable import frozen_record
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.messages import execution_input
 from trainguard.errors import PortUnavailableError

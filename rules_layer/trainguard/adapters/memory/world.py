@@ -2,8 +2,8 @@
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.memory.jobs import MemoryJobs
-from trainguard.adapters.memory.journal import MemoryJournal
 from trainguard.adapters.memory.node_states import MemoryNodeStates
+from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.rule_states import MemoryRuleStates
 from trainguard.adapters.memory.services import MemoryExecutions, MemoryTaskQueue, MemoryTrainingJobs

@@ -8,7 +8,7 @@ from trainguard.adapters.ssm_stop_switch import stored_switches
 from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.site import Site
-from trainguard.engine.registration import STOP_ALLOWED, STOP_TAG
+from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
 from trainguard.rules.units import counted
 
 SWITCH = Check("stop switch")

@@ -4,20 +4,20 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainguard.actions.request import StopCase
-from trainguard.actions.standing import Standing
 from trainguard.actions.stop import StopDecision, decide_stop
+from trainguard.actions.stop_preconditions import Standing
 from trainguard.actions.stop_switch import StopSwitch
 from trainguard.cli.doctor.actions import stop_switches
 from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.job_case import JobCase
-from trainguard.engine.fires import iso_time
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.registration import NAMESPACE, STOP_TAG
+from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
+from trainguard.families.installed import FAMILIES
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
 from trainguard.rules.registry import RULE_NAMES
 from trainguard.rules.units import counted
 from trainguard.settings.tag_names import PROFILE_TAG
+from trainguard.timestamps import iso_time
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef
@@ -78,7 +78,7 @@ def check_settings(case: JobCase) -> Iterator[CheckResult]:
 
 def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[CheckResult]:
     """Judge a job's rule settings, and tags that look like ours and are not."""
-    plan = plan_rules(record)
+    plan = FAMILIES.plan(record)
     faults = [SETTINGS.fail(f"{fault}; the rule is in ERROR", _NEXT_JOB) for fault in plan.faults.values()]
     faults += [
         SETTINGS.warn(f"tag {tag!r} is not read: it does not begin with {NAMESPACE}", _NEXT_JOB)

@@ -11,12 +11,13 @@ from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Stores, open_stores
-from trainguard.engine.items import items_of
-from trainguard.engine.registrar import describe_record
+from trainguard.engine.jobs.job_registry import describe_record
+from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import ForeignKeyError
+from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.ports import ListedObject, ProfileObjects, TrainingJobDescription
 from trainguard.records import JOB_NODE, JobRecord, NodeRecord, RuleRow
-from trainguard.telemetry.keys import ProfileKey, ProfileRoot, SystemKey, hour_folder, parse_key, parse_trace_key
+from trainguard.telemetry.keys import ProfileKey, SystemKey, parse_key, parse_trace_key
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.type_defs import ProfilerConfigOutputTypeDef

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from trainguard.cli.doctor.check import Check, CheckResult, span
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
-from trainguard.engine.session import HARMLESS_COUNTERS
+from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.records import JobRecord, NodeRecord, RuleRow, Status
 from trainguard.rules.units import counted
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.errors import ReportPageError
+from trainguard.links import REPORT_PAGE
 from trainguard.report.build import BuiltReport
 from trainguard.report.files import report_files
-from trainguard.report.links import REPORT_PAGE
 
 _PAGE_SUFFIXES = frozenset({".html", ".htm"})
 

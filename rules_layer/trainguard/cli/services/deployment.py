@@ -19,7 +19,7 @@ from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
-from trainguard.adapters.frozen import frozen_mapping
+from trainguard.adapters.immutable import frozen_mapping
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.cli.output.aws_advice import advised
 from trainguard.errors import (

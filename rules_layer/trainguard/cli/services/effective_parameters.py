@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trainguard.engine.registration import NAMESPACE
+from trainguard.engine.jobs.job_description import NAMESPACE
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import help_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from trainguard.cli.output.files import read_body
 from trainguard.cli.services.own_rules import rule_at
-from trainguard.engine.plan import plan_rules
 from trainguard.errors import ParameterFileError, PriceTableError
+from trainguard.families.installed import FAMILIES
 from trainguard.pricing.table import PriceTable, read_prices
 from trainguard.records import JobRecord
 from trainguard.rules.defaults import Defaults
@@ -27,7 +27,7 @@ def settings_from(file: Path | None, defaults: Defaults = "documented") -> Mappi
         return {}
     settings = read_parameter_file(str(file), read_body(file))
     alone = JobRecord(job="", arn="", bucket="", prefix="", rule_settings=settings)
-    if faults := plan_rules(alone, defaults=defaults).faults:
+    if faults := FAMILIES.plan(alone, defaults=defaults).faults:
         raise ParameterFileError(str(file), "; ".join(str(fault) for fault in faults.values()))
     return settings
 

@@ -14,7 +14,7 @@ from trainguard.local.sources import ProfileSource, open_folder
 from trainguard.local.timelines import TimelineTap, digest_profile, profile_axis
 from trainguard.records import JobRecord
 from trainguard.timeline.digest import NodeDigest
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 if TYPE_CHECKING:
     from trainguard.cli.services.target import Place

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from trainguard.cli.services.deployment import Connection, Where, connect
 from trainguard.cli.services.names import unknown_job
-from trainguard.engine.replays import JOB_NAME, replayed_job
+from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.errors import DeploymentError, ProfileSourceError, RequestError
+from trainguard.layout import ProfileRoot
 from trainguard.local.bucket import SCHEME
 from trainguard.local.sources import PROFILER_OUTPUT
 from trainguard.ports import Jobs
 from trainguard.records import JobRecord
-from trainguard.telemetry.keys import ProfileRoot
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import msgspec
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.packing import pack_floats, pack_percents
 from trainguard.rules.registry import RULE_NAMES
-from trainguard.timeline.shown import Band, GpuTimeline, Mark, NodeTimeline, Phase, StepTimeline, Timelines, Values
+from trainguard.timeline.series import Band, GpuTimeline, Mark, NodeTimeline, Phase, StepTimeline, Timelines, Values
 
 ISLAND = "timelines-data"
 LONGEST_TEXT = 300

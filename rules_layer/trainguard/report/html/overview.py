@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from trainguard.engine.session import HARMLESS_COUNTERS
+from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.records import Severity, Status
 from trainguard.report.document import JobSummary, NodeCoverage, Parameter, Report, RuleEntry, Span
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count, duration, money, share
 from trainguard.report.html.plots.strips import parts_of_whole
 from trainguard.report.html.sections.build import Section, anchor_of, has_fired
-from trainguard.report.managed import UNSHOWN
-from trainguard.report.words import faults_counted
+from trainguard.report.phrasing import faults_counted
+from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.registry import spec_of
 
 LEVELS: Mapping[str, tuple[str, str]] = {

@@ -9,7 +9,7 @@ import numpy as np
 from trainguard.report.html.islands import LONGEST_TEXT, mark_anchor, mark_place
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, percent, rate
-from trainguard.timeline.shown import Band, Mark, NodeTimeline, Timelines, Values
+from trainguard.timeline.series import Band, Mark, NodeTimeline, Timelines, Values
 
 FALLBACK_WIDTH = 1_000
 FALLBACK_HEIGHT = 100

@@ -20,7 +20,7 @@ from trainguard.report.html.timeline_text import (
     node_numbers,
     show_moment,
 )
-from trainguard.timeline.shown import NodeTimeline, Phase, TimeAxis, Timelines
+from trainguard.timeline.series import NodeTimeline, Phase, TimeAxis, Timelines
 
 _ASSETS = Path(__file__).parent.parent / "assets"
 _SCRIPTS = (

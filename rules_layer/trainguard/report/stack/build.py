@@ -1,10 +1,10 @@
 """A job's report as the stack makes it: from state seconds after a fire, and with time lines from a run's parts."""
 
-from trainguard.engine.items import items_of
+from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import UnknownJobError
+from trainguard.links import report_links
 from trainguard.ports import Jobs, NodeStates, ReportObjects
 from trainguard.records import JobRecord
-from trainguard.report.links import report_links
 from trainguard.report.stack.gather import PartsGatherer
 from trainguard.report.stack.order import RunOrder
 from trainguard.report.stack.plan import require_state

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from trainguard.engine.fires import iso_time
 from trainguard.errors import ObjectMissingError, ReportPartError, TimelinePartError
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, decode_items, decode_part
 from trainguard.telemetry.keys import SystemKey, parse_key
 from trainguard.timeline.digest import NodeDigest, decode_digest
+from trainguard.timestamps import iso_time
 
 MAX_PART_BYTES = 64 * 1024 * 1024
 ABANDONED_S = 2 * DAY_S

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from trainguard.errors import ReportPartError
+from trainguard.layout import ProfileRoot
 from trainguard.ports import ProfileObjects
 from trainguard.report.stack.parts import PARTS_TYPE, RunPlace
 from trainguard.report.stack.read import keys_of_day
-from trainguard.telemetry.keys import ProfileRoot
 from trainguard.telemetry.unpack import UNREADABLE
 
 FEWEST_NODES = 4

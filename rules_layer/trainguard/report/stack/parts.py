@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from trainguard.errors import ReportPartError, ReportRunError
-from trainguard.telemetry.keys import ProfileRoot
+from trainguard.layout import ProfileRoot
 from trainguard.telemetry.unpack import UNREADABLE
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 DAY_S = 86_400
 MAX_PARTS = 24

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.engine.items import items_of
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.streams import JobStreams, open_streams
+from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import StateGoneError, UnknownJobError
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.streams import ProfilerStreams
+from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.ports import Jobs, NodeStates, ReportObjects
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.stack.keys import FEWEST_NODES, write_keys
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
-from trainguard.telemetry.keys import ProfileRoot, hour_folder
 from trainguard.timeline.axis import axis_for
 
 READING_S = 18 * 3_600
@@ -65,8 +65,8 @@ class ReportPlanner:
         place = RunPlace(root, run)
         records = items_of(job, self._nodes)
         require_state(job, records)
-        rules = plan_rules(job)
-        streams = open_streams(name, rules, records)
+        rules = FAMILIES.plan(job)
+        streams = ProfilerStreams.of(FAMILIES.open(name, rules, records))
         items = self._items(job, root, streams, rules.interval_s, run=run, until=now + READING_S)
         items = self._listed(job, root, place, items, has_time)
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
@@ -74,7 +74,14 @@ class ReportPlanner:
         return PlannedReport(job.bucket, place.items, len(items), few)
 
     def _items(
-        self, job: JobRecord, root: ProfileRoot, streams: JobStreams, configured_s: float, *, run: str, until: float
+        self,
+        job: JobRecord,
+        root: ProfileRoot,
+        streams: ProfilerStreams,
+        configured_s: float,
+        *,
+        run: str,
+        until: float,
     ) -> list[DigestItem]:
         span = covered(job, streams)
         if span is None:
@@ -122,7 +129,7 @@ def require_state(job: JobRecord, records: Sequence[NodeRecord]) -> None:
         raise StateGoneError(job.job)
 
 
-def covered(job: JobRecord, streams: JobStreams) -> tuple[float, float] | None:
+def covered(job: JobRecord, streams: ProfilerStreams) -> tuple[float, float] | None:
     """Return the time that a report of the job shows, epoch seconds: what was collected, and the training around it.
 
     None when nothing was collected.

@@ -6,12 +6,13 @@ no object, whatever its events say.
 
 from collections.abc import Iterator, Sequence
 
-from trainguard.engine.listing import ProfileListing, is_future
 from trainguard.errors import ForeignKeyError
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.layout import EndKey, ProfileRoot, hour_folder, is_future
 from trainguard.ports import ListedObject, ProfileObjects
 from trainguard.report.stack.parts import DAY_S, DigestItem
 from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.keys import EndKey, FrameworkKey, ProfileRoot, SystemKey, hour_folder, parse_key
+from trainguard.telemetry.keys import FrameworkKey, SystemKey, parse_key
 from trainguard.telemetry.system import Samples, read_system_object
 from trainguard.timeline.objects import read_framework
 
@@ -91,7 +92,7 @@ def keys_of_day(
 
 def _of_day(listed: ListedObject, day: int) -> Parsed | None:
     parsed = _parsed(listed.key, day)
-    return None if parsed is None or is_future(parsed, listed.last_modified) else parsed
+    return None if parsed is None or is_future(parsed.named_at, listed.last_modified) else parsed
 
 
 def _parsed(key: str, day: int) -> Parsed | None:

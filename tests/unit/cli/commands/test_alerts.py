@@ -9,10 +9,10 @@ import pytest
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, judged
 from trainguard.adapters.memory.faults import Fault
-from trainguard.engine.fires import execution_name, fire_payload
+from trainguard.engine.outbox.fires import execution_name, fire_payload
+from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.ports import StopRecord
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
-from trainguard.settings.policy import AlertPolicy, JobPolicy, QuietHours
 
 __all__ = ["deployed"]
 

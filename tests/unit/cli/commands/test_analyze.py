@@ -12,7 +12,7 @@ from tests.support.small_job import JOB, uploads
 from tests.unit.local.places import write
 from trainguard.cli.main import app
 from trainguard.cli.output import files
-from trainguard.compatible.step_outlier import StepOutlier
+from trainguard.debugger_replay.step_outlier import StepOutlier
 from trainguard.rules.registry import RULE_NAMES
 
 FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]

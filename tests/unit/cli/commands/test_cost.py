@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from trainguard.cli.commands.cost.run import CostDocument, money
 from trainguard.cli.main import app
-from trainguard.pricing.operating import Workload, estimate, total
-from trainguard.pricing.unit_prices import packaged_unit_prices
+from trainguard.running_costs.operating import Workload, estimate, total
+from trainguard.running_costs.unit_prices import packaged_unit_prices
 
 
 def run(*words: str) -> Result:

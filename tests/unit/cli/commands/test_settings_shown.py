@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job
-from trainguard.settings.policy import JobPolicy
+from trainguard.job_policy import JobPolicy
 
 __all__ = ["deployed"]
 

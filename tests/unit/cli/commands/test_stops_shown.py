@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.seen import Deployed, deployed, firing, job
+from trainguard.job_policy import AlertPolicy, JobPolicy
 from trainguard.ports import StopRecord, StoredRow
-from trainguard.settings.policy import AlertPolicy, JobPolicy
 
 __all__ = ["deployed"]
 RULE = "LowGPUUtilization"

@@ -23,9 +23,10 @@ from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.cli.doctor.job_profile import judge_evaluation, judge_nodes, judge_objects, judge_rows
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment
+from trainguard.job_policy import JobPolicy, StopPolicy
+from trainguard.layout import ProfileRoot
 from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow, Status
-from trainguard.settings.policy import JobPolicy, StopPolicy
-from trainguard.telemetry.keys import ProfileRoot, system_key
+from trainguard.telemetry.keys import system_key
 
 JOB = "resnet50"
 START = 1_784_024_700

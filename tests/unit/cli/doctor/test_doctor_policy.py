@@ -18,7 +18,7 @@ from tests.unit.cli.doctor_account import Account
 from trainguard.adapters.clients import Clients
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment
-from trainguard.engine.system_stream import SystemState
+from trainguard.families.profiler.system_stream import SystemState
 from trainguard.records import JobRecord, NodeKey, NodeRecord, RuleRow, Status
 from trainguard.state.codec import CODEC, encode_state
 

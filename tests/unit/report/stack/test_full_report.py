@@ -11,7 +11,7 @@ from tests.support.report_runs import FOLDER, NOW, ReportRun, finished_world
 from tests.support.small_job import BUCKET, JOB, START
 from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.system_stream import SystemState
+from trainguard.families.profiler.system_stream import SystemState
 from trainguard.records import JobRecord
 from trainguard.report.stack import plan
 from trainguard.report.stack.parts import DAY_S, MAX_PARTS

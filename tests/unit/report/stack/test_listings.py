@@ -14,6 +14,7 @@ from tests.support.small_job import BUCKET, JOB, START
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import ReportPartError
+from trainguard.layout import ProfileRoot
 from trainguard.records import NodeKey
 from trainguard.report.stack import keys as day_keys
 from trainguard.report.stack import plan
@@ -21,7 +22,7 @@ from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.keys import FEWEST_NODES, decode_keys, encode_keys
 from trainguard.report.stack.parts import DAY_S, DigestItem, decode_items
 from trainguard.report.stack.plan import ReportPlanner
-from trainguard.telemetry.keys import ProfileRoot, system_key
+from trainguard.telemetry.keys import system_key
 
 ROOT = ProfileRoot("", JOB)
 PAGE = 100

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.errors import ReportPartError, ReportRunError
+from trainguard.layout import ProfileRoot
 from trainguard.report.stack.parts import (
     DAY_S,
     MAX_PARTS,
@@ -19,8 +20,7 @@ from trainguard.report.stack.parts import (
     encode_items,
     encode_part,
 )
-from trainguard.telemetry.keys import ProfileRoot
-from trainguard.timeline.shown import TimeAxis
+from trainguard.timeline.series import TimeAxis
 
 ROOT = ProfileRoot("runs/", "job")
 AXIS = TimeAxis(start=0.0, bucket_s=60.0, buckets=10)

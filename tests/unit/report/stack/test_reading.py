@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DAY_S, DigestItem
 from trainguard.report.stack.read import DayObjects
-from trainguard.telemetry.keys import ProfileRoot, hour_folder, system_key
-from trainguard.timeline.shown import TimeAxis
+from trainguard.telemetry.keys import system_key
+from trainguard.timeline.series import TimeAxis
 
 BUCKET, JOB = "profiles", "job"
 DAY = 1_795_219_200

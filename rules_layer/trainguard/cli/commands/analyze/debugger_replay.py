@@ -8,8 +8,8 @@ from trainguard.cli.commands.analyze.debugger_settings import settings_by_rule
 from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict
 from trainguard.cli.output.files import read_body
 from trainguard.cli.output.progress import Progress
-from trainguard.compatible.parameters import resolve_compatible_parameters, resolve_scan_interval_us
-from trainguard.compatible.replay import replay
+from trainguard.debugger_replay.parameters import resolve_compatible_parameters, resolve_scan_interval_us
+from trainguard.debugger_replay.replay import replay
 from trainguard.errors import EmptyProfileError, NoProfileError, RuleFailedError
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.sources import ProfileSource

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from trainguard.compatible.rules import RULES
+from trainguard.debugger_replay.rules import RULES
 from trainguard.errors import RuleConfigError
 from trainguard.rules.parameters import read_parameter_file
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters

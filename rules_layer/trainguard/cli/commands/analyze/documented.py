@@ -8,8 +8,9 @@ from pathlib import Path
 from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.services.input_files import prices_from, rule_from, settings_from
-from trainguard.engine.plan import only, plan_rules
-from trainguard.engine.session import HARMLESS_COUNTERS
+from trainguard.engine.plan import only
+from trainguard.engine.streams.session import HARMLESS_COUNTERS
+from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.profile import Profile, read_profile
@@ -62,7 +63,7 @@ class Documented:
             framework_expected=framework_expected,
             rule_settings=settings_from(params, defaults) if rule is None else {},
         )
-        self._plan = plan_rules(self._job, defaults=defaults, prices=prices_from(prices))
+        self._plan = FAMILIES.plan(self._job, defaults=defaults, prices=prices_from(prices))
         if rule is not None:
             self._plan = only(self._plan, *rule_from(rule, params))
 

@@ -15,7 +15,7 @@ from trainguard.cli.output.rendering import print_json, show
 from trainguard.cli.output.result import RAN, REFUSED, SCHEMA_VERSION
 from trainguard.cli.output.terminal import stdout_console
 from trainguard.cli.services.deployment import Deployment, find_deployment
-from trainguard.engine.replays import JOB_NAME, replayed_job
+from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.errors import CredentialsError, DeploymentError, RegionError, RequestError, TrainGuardError
 
 FAILED = 1

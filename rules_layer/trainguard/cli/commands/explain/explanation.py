@@ -10,9 +10,10 @@ from trainguard.cli.output.result import SCHEMA_VERSION
 from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, stop_entry, told_number
 from trainguard.cli.services.effective_parameters import EffectiveParameter, Value, effective_parameters, told_value
 from trainguard.cli.services.names import similar
-from trainguard.engine.plan import RulePlan, plan_rules
-from trainguard.engine.replays import replayed_job
+from trainguard.engine.jobs.replay_names import replayed_job
+from trainguard.engine.plan import RulePlan
 from trainguard.errors import UnknownNameError
+from trainguard.families.installed import FAMILIES
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Severity, Status
 from trainguard.rules.registry import spec_of
@@ -165,7 +166,7 @@ def explain(
     subject = _subject(job, rows, rule, node)
     row = subject.row
     known = record or JobRecord(job=job, arn="", bucket="", prefix="", active=False)
-    plan = plan_rules(known)
+    plan = FAMILIES.plan(known)
     values = row.parameters or _planned(plan, rule)
     tagged = replayed_job(job) is None
     alerts = known.policy.alerts

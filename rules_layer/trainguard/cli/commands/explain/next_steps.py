@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from trainguard.cli.services.effective_parameters import setting_of
+from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.registration import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.parameter_help import LOADER_SECONDS, POINTS
 from trainguard.rules.parameters import PARAMETERS_TYPES

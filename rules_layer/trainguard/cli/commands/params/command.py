@@ -96,7 +96,7 @@ def validate(
     The exit code is 1 when anything is wrong, and 2 when a file cannot be read.
 
     Examples: `trainguard params validate settings.json`,
-    `trainguard params validate trainguard:LowGPUUtilization_patience=500 trainguard:stop-grace=10m`
+    `trainguard params validate trainguard:stop-rules=all trainguard:stop-grace=10m`
     """
     from trainguard.cli.services.own_rules import know
 

@@ -16,7 +16,7 @@ from trainguard.cli.services.effective_parameters import (
     told_value,
 )
 from trainguard.cli.services.names import ALL_RULE_NAMES, OWN_RULES, rule_named, unknown_job
-from trainguard.engine.replays import replayed_job
+from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.errors import RuleConfigError
 from trainguard.records import JobRecord
 from trainguard.rules.defaults import Defaults, own_defaults

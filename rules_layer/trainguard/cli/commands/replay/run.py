@@ -23,10 +23,10 @@ from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Where
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.cli.services.target import connect_for, target_of
-from trainguard.engine.replays import replay_label, replay_name, replayed_job
+from trainguard.engine.jobs.replay_names import replay_label, replay_name, replayed_job
+from trainguard.links import REPORT_PAGE
 from trainguard.records import Status
 from trainguard.report.build import BuiltReport, build_report
-from trainguard.report.links import REPORT_PAGE
 from trainguard.report.write import put_files
 
 _COLUMNS = (Column("rule"), Column("then"), Column("now"), Column("why", folds=True))

@@ -16,17 +16,17 @@ from trainguard.adapters.stored_form import stored_job
 from trainguard.cli.commands.replay.changes import Change, changes
 from trainguard.cli.services.profile_evaluation import EvaluatedProfile, judge_profile, open_place
 from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place
-from trainguard.engine.evaluate import expiry
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.registrar import job_of_place
-from trainguard.engine.replays import replayed_job
+from trainguard.engine.jobs.job_registry import job_of_place
+from trainguard.engine.jobs.replay_names import replayed_job
+from trainguard.engine.streams.state_items import expiry
 from trainguard.errors import RequestError
+from trainguard.families.installed import FAMILIES
+from trainguard.layout import ProfileRoot
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.rows import evaluation_rows
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord, JobStatus, RuleRow
 from trainguard.rules.parameters import overridden
-from trainguard.telemetry.keys import ProfileRoot
 
 if TYPE_CHECKING:
     from trainguard.cli.output.progress import Progress
@@ -97,7 +97,7 @@ def judge(name: str, subject: Subject, ways: Ways, progress: "Progress", *, now:
         As `evaluate_profile` does.
     """
     known = _known(name, subject, ways.settings)
-    judged = judge_profile(subject.profile, known, plan_rules(known, prices=ways.prices), progress)
+    judged = judge_profile(subject.profile, known, FAMILIES.plan(known, prices=ways.prices), progress)
     evaluation = judged.evaluation
     through = max((each.through for each in evaluation.records if each.through is not None), default=None)
     expires_at = expiry(through, now)

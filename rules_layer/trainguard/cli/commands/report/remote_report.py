@@ -11,9 +11,9 @@ from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.output.terminal import stderr_console
 from trainguard.cli.services.deployment import Connection, Where, connect
 from trainguard.cli.services.target import job_not_known
-from trainguard.engine.replays import JOB_NAME
+from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.errors import ReportRunFailedError, RequestError
-from trainguard.report.links import open_command, report_links
+from trainguard.links import open_command, report_links
 
 MACHINE_OUTPUT = "ReportStateMachineArn"
 _EVERY_S = 2.0

@@ -18,10 +18,10 @@ from trainguard.cli.services.deployment import Connection, Where
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.cli.services.profile_evaluation import digest, judge_profile, open_place
 from trainguard.cli.services.target import Place, StackJob, connect_for, job_not_known, job_place, target_of
-from trainguard.engine.items import items_of
-from trainguard.engine.plan import plan_rules
-from trainguard.engine.replays import replayed_job
+from trainguard.engine.jobs.replay_names import replayed_job
+from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import ProfileSourceError, RequestError
+from trainguard.families.installed import FAMILIES
 from trainguard.local.profile import Profile, read_profile
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JOB_NODE, JobRecord
@@ -164,7 +164,7 @@ def _of_job(
         missing.append(f"The report is without time lines: {fault}.")
     else:
         digests = digest(profile, job, progress)
-    plan = plan_rules(job, prices=prices)
+    plan = FAMILIES.plan(job, prices=prices)
     built = build_report(job, records, now=time.time(), plan=plan, digests=digests, missing=missing)
     return Drawn(job=name, built=built, source=place.text, made_from="state", notes=missing)
 
@@ -184,7 +184,7 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
 
 
 def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progress: Progress) -> BuiltReport:
-    judged = judge_profile(profile, job, plan_rules(job, prices=prices), progress)
+    judged = judge_profile(profile, job, FAMILIES.plan(job, prices=prices), progress)
     evaluation = judged.evaluation
     return build_report(
         evaluation.job, evaluation.records, now=time.time(), plan=evaluation.plan, digests=judged.digests

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from trainguard.engine.fires import iso_time
 from trainguard.report.document import RuleEntry
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Key, Table, plot_column
 from trainguard.report.html.names import event_name, shown_name
@@ -13,6 +12,7 @@ from trainguard.report.html.sections.nodes import folded_rest, most, nodes_of, p
 from trainguard.report.html.sections.settings import limit_of
 from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
 from trainguard.rules.units import counted
+from trainguard.timestamps import iso_time
 
 COMPARED = (Key("bar hot", "minutes with bottlenecks"), Key("bar plain", "minutes without"))
 

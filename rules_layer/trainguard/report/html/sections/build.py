@@ -13,7 +13,7 @@ from trainguard.report.document import FindingEntry, Report, RuleEntry
 from trainguard.report.html.blocks import Block
 from trainguard.report.html.numbers import money, share
 from trainguard.report.html.sections import fallback
-from trainguard.report.words import listed
+from trainguard.report.phrasing import listed
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
 

@@ -1,6 +1,5 @@
 """StepOutlier: statistics and histograms of steps, the slow ones, and what goes with them."""
 
-from trainguard.engine.fires import iso_time
 from trainguard.report.document import RuleEntry
 from trainguard.report.html.blocks import Block, Column, Figure, Figures, Folded, Key, Note, Table, plot_column
 from trainguard.report.html.names import shown_name
@@ -12,6 +11,7 @@ from trainguard.report.html.sections.nodes import first_and_folded, folded_rest,
 from trainguard.report.html.sections.settings import setting
 from trainguard.rules.steps_output import SeriesOfSteps, ShownStep, StepDetails, StepEvent, StepStatistics
 from trainguard.rules.units import counted
+from trainguard.timestamps import iso_time
 
 PREFIX = "Step:ModeKeys."
 SERIES_IN_FULL = 16

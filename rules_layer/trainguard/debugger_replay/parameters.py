@@ -1,0 +1,102 @@
+"""Parameters as people give them to the rules, by rule and name, to the rules' own parameter classes.
+
+As lenient as the container: any finite number will do, and a number as text is one.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from trainguard.debugger_replay.rule import RuleParameters
+from trainguard.debugger_replay.rules import RULES
+from trainguard.errors import RuleConfigError
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+SCAN_INTERVAL = "scan_interval_us"
+DEFAULT_SCAN_INTERVAL_US = 60_000_000
+
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+def resolve_compatible_parameters(settings: Settings, *, documented: bool = False) -> dict[str, RuleParameters]:
+    """Resolve ``{"Rule": {"parameter": value}}`` to the parameters of all eleven sub-rules.
+
+    Parameters
+    ----------
+    settings : mapping
+        A number keeps its type, which ``RuleParameters`` texts show: 50 is shown as 50, 50.0 as 50.0. Sub-rules accept
+        ``scan_interval_us`` and ignore it, as in the original; ``resolve_scan_interval_us`` reads the report's own.
+    documented : bool
+        Start from the documentation's defaults instead of the container's.
+
+    Raises
+    ------
+    RuleConfigError
+        For an unknown rule or parameter, or a value that is no finite number.
+    """
+    known = {rule.name: rule.parameters_type for rule in RULES}
+    for rule in settings:
+        if rule not in known and rule != PROFILER_REPORT:
+            expected = f"a rule of {', '.join([*known, PROFILER_REPORT])}"
+            raise RuleConfigError(rule, "*", dict(settings[rule]), expected)
+    resolve_scan_interval_us(settings)
+    return {
+        rule: _resolve(rule, parameters_type, settings.get(rule, {}), documented)
+        for rule, parameters_type in known.items()
+    }
+
+
+def resolve_scan_interval_us(settings: Settings) -> int:
+    """Return the report's ``scan_interval_us``, microseconds, 60 s unless given.
+
+    Raises
+    ------
+    RuleConfigError
+        When it is below 1 or no number, or the report is given anything else.
+    """
+    given = settings.get(PROFILER_REPORT, {})
+    for parameter, value in given.items():
+        if parameter != SCAN_INTERVAL:
+            raise RuleConfigError(PROFILER_REPORT, parameter, value, f"the parameter {SCAN_INTERVAL}")
+    interval = _number(PROFILER_REPORT, SCAN_INTERVAL, given.get(SCAN_INTERVAL, DEFAULT_SCAN_INTERVAL_US))
+    if interval < 1:
+        raise RuleConfigError(PROFILER_REPORT, SCAN_INTERVAL, given[SCAN_INTERVAL], "at least 1 microsecond")
+    return int(interval)
+
+
+def _resolve(
+    rule: str, parameters_type: type[RuleParameters], given: Mapping[str, Any], documented: bool
+) -> RuleParameters:
+    names = parameters_type.__struct_fields__
+    values: dict[str, Any] = dict(parameters_type.documented) if documented else {}
+    for parameter, value in given.items():
+        if parameter == SCAN_INTERVAL:
+            _number(rule, parameter, value)
+        elif parameter not in names:
+            raise RuleConfigError(rule, parameter, value, f"one of the parameters {', '.join(names) or 'of no name'}")
+        elif parameter in parameters_type.texts:
+            values[parameter] = _text(rule, parameter, value)
+        else:
+            values[parameter] = _number(rule, parameter, value)
+    return parameters_type(**values)
+
+
+def _text(rule: str, parameter: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise RuleConfigError(rule, parameter, value, "a text or None")
+
+
+def _number(rule: str, parameter: str, value: Any) -> int | float:
+    """Return a finite number, of a text the int that it shows, or else the float."""
+    number = value
+    if isinstance(value, str):
+        for convert in (int, float):
+            try:
+                number = convert(value)
+                break
+            except ValueError:
+                continue
+    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
+        raise RuleConfigError(rule, parameter, value, "a finite number")
+    return number

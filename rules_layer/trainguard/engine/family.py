@@ -1,0 +1,241 @@
+"""The seam between the engine and what it judges: a family of rules over one kind of data that training jobs write.
+
+The engine brings objects in order to a unit's stream, keeps its state, and takes fires and rows on from there. A family
+says which objects are its own, in which order they belong, what they hold and what its rules make of them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from trainguard.engine.plan import RulePlan, plan_rules
+from trainguard.engine.streams.family_streams import FamilyStreams
+from trainguard.engine.streams.job_streams import JobState, JobStreams
+from trainguard.engine.streams.session import Session, Stream, item_name
+from trainguard.errors import ForeignKeyError
+from trainguard.layout import EndKey, ProfileRoot, check_key
+from trainguard.ports import ProfileObjects
+from trainguard.pricing.table import PriceTable
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.rules.defaults import Defaults
+from trainguard.rules.protocol import AnyRule
+from trainguard.state.codec import decode_state
+
+
+class ObjectKey(Protocol):
+    """What a family reads in the key of one of its objects."""
+
+    @property
+    def root(self) -> ProfileRoot:
+        """Where the job's objects lie."""
+        ...
+
+    @property
+    def node(self) -> str:
+        """The unit that wrote the object: a node, a worker or a rank."""
+        ...
+
+    @property
+    def stream(self) -> str:
+        """The stream of the unit, as `NodeKey.stream`."""
+        ...
+
+    @property
+    def named_at(self) -> float | None:
+        """The time in the object's name, epoch seconds; None where a name holds no time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEvents:
+    """Which new objects of a bucket EventBridge lets through for a family.
+
+    EventBridge refuses a rule when more than about ten beginnings of its ``wildcards`` could match one key at once: two
+    wildcards with three free parts each make eight. ``ends`` are suffixes. Both let look-alikes through:
+    `Family.parse_key` has the last word.
+    """
+
+    wildcards: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSource:
+    """Where a stream's objects are read from.
+
+    ``cap_bytes`` is the largest object that the family takes; ``shared`` is what `Family.share` returned.
+    """
+
+    objects: ProfileObjects
+    bucket: str
+    root: ProfileRoot
+    cap_bytes: int
+    shared: object = None
+
+    def get(self, key: str) -> bytes:
+        """Return an object's bytes, one more than ``cap_bytes`` at most; raises as `ProfileObjects.get` does."""
+        return self.objects.get(self.bucket, key, self.cap_bytes)
+
+
+class Family(ABC):
+    """One family of rules.
+
+    Attributes
+    ----------
+    name : str
+        Stands in the keys of its streams and rules; those of ``profiler`` are bare.
+    title : str
+        What people read.
+    units : str
+        What writes its streams, in the plural: nodes, workers or ranks.
+    expected_keys : str
+        How its objects' keys look, for the message about a key that no family reads.
+    events : ObjectEvents
+    object_cap_bytes : int
+        The largest object that is read; one that is larger is counted and named, and not used.
+    report : str
+        Its half in reports, as ``module:object``; a function that makes no report never imports it.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    units: ClassVar[str]
+    expected_keys: ClassVar[str]
+    events: ClassVar[ObjectEvents]
+    object_cap_bytes: ClassVar[int]
+    report: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def rules(self) -> Sequence[AnyRule]:
+        """The family's rules, in the order in which they are shown."""
+
+    @abstractmethod
+    def parse_key(self, key: str) -> ObjectKey | EndKey | None:
+        """Read a key; None when it is of another layout, ForeignKeyError when it is the family's and cannot be."""
+
+    @abstractmethod
+    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
+        """Return the session that applies a stream's objects in order; raises StateCodecError."""
+
+    @abstractmethod
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
+        """Return a stream from its item, to be judged; raises StateCodecError."""
+
+    @abstractmethod
+    def streams_of(self, records: Mapping[NodeKey, NodeRecord], streams: Mapping[NodeKey, Stream]) -> FamilyStreams:
+        """Return the family's streams of a job."""
+
+    @abstractmethod
+    def unit_rules(self, stream: str) -> Sequence[str]:
+        """Return the names of the rules that have rows of their own for each unit of a stream."""
+
+    def share(self, objects: ProfileObjects) -> object:
+        """Return what the sessions of one evaluator share, from batch to batch; None where they share nothing."""
+        del objects
+        return None
+
+    def expected(self, job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
+        """Return the streams that the job must have, be they ``known`` from an object or not."""
+        del job, known
+        return set()
+
+
+class Families:
+    """The families of a deployment.
+
+    Raises
+    ------
+    ValueError
+        When two families or two rules of different families have the same name.
+    """
+
+    def __init__(self, *families: Family) -> None:
+        self._by_name = {family.name: family for family in families}
+        owners: dict[str, str] = {}
+        for family in families:
+            for rule in family.rules:
+                if owners.setdefault(rule.name, family.name) != family.name:
+                    raise ValueError(f"rule {rule.name} is of {owners[rule.name]} and of {family.name}, expected one")
+        if len(self._by_name) != len(families):
+            raise ValueError(f"families {[family.name for family in families]}, expected each name once")
+
+    def __iter__(self) -> Iterator[Family]:
+        """Iterate over the families, in order."""
+        return iter(self._by_name.values())
+
+    @property
+    def rule_names(self) -> tuple[str, ...]:
+        """Names of all rules, each once."""
+        return tuple(dict.fromkeys(rule.name for family in self for rule in family.rules))
+
+    def get(self, name: str) -> Family | None:
+        """Return a family by its name; None when this version does not have it."""
+        return self._by_name.get(name)
+
+    def of(self, key: NodeKey) -> Family:
+        """Return the family of a stream; raises ForeignKeyError when this version does not have it."""
+        family = self._by_name.get(key.family)
+        if family is None:
+            known = ", ".join(self._by_name)
+            raise ForeignKeyError(key.node_kind, f"family {key.family} is unknown, expected one of {known}")
+        return family
+
+    def parse_key(self, key: str) -> ObjectKey | EndKey:
+        """Read the key of an object of any family; raises ForeignKeyError when it is of none."""
+        check_key(key)
+        for family in self:
+            parsed = family.parse_key(key)
+            if parsed is not None:
+                return parsed
+        raise ForeignKeyError(key, "expected " + ", or ".join(family.expected_keys for family in self))
+
+    def expected(self, job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
+        """Return the streams that the job must have.
+
+        None of a job outside SageMaker: its number of instances is what anybody wrote into a file.
+        """
+        if job.is_outside:
+            return set()
+        return set().union(*(family.expected(job, known) for family in self))
+
+    def share(self, objects: ProfileObjects) -> Mapping[str, object]:
+        """Return what the sessions of one evaluator share, by family."""
+        return {family.name: family.share(objects) for family in self}
+
+    def plan(self, job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
+        """Resolve a job's settings: which rules run on it, with which parameters."""
+        rules = {family.name: tuple(family.rules) for family in self}
+        return plan_rules(job, rules, defaults=defaults, prices=prices)
+
+    def open(self, job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> JobStreams:
+        """Decode a job's items; a stream that has ended is finished, on what was decoded.
+
+        Items of a family that this version does not have are left as they are.
+
+        Raises
+        ------
+        StateCodecError
+            When an item cannot be decoded.
+        """
+        own = next((record for record in records if record.key.is_own), NodeRecord(NodeKey.own(job)))
+        held = {record.key: record for record in records if not record.key.is_own}
+        families: dict[str, FamilyStreams] = {}
+        for family in self:
+            of_family = {key: record for key, record in held.items() if key.family == family.name}
+            streams = {key: _opened(family, record, plan) for key, record in of_family.items()}
+            families[family.name] = family.streams_of(of_family, streams)
+        return JobStreams(
+            families=families,
+            records={key: record for key, record in held.items() if key.family in families},
+            own=own,
+            state=decode_state(item_name(own), own.codec, own.state, JobState) if own.state else JobState(),
+        )
+
+
+def _opened(family: Family, record: NodeRecord, plan: RulePlan) -> Stream:
+    stream = family.open_stream(record, plan)
+    if record.closed:
+        stream.finish()
+    return stream

@@ -1,0 +1,1 @@
+"""A job's life: registered, described, closed."""

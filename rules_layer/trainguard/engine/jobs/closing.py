@@ -1,0 +1,55 @@
+"""A job's end: every node is told to list once, apply all and close; the last one to close finishes the job.
+
+Nodes whose every doorbell was lost are told too: SageMaker names them ``algo-1`` to ``algo-<instance count>``. While no
+node has answered, all are told again, each time after twice the time: 5, 10, 20 minutes and so on. After the last time
+the job ends without a profile, as one does whose objects lie where nobody here can read them.
+"""
+
+from dataclasses import replace
+
+from trainguard.engine.family import Families
+from trainguard.ports import Jobs, NodeStates, NodeTask, TaskQueue
+from trainguard.records import JobRecord, NodeKey
+
+ASK_AGAIN_S = 300.0
+"""After this long the streams of a job of which none has answered are asked to close once more."""
+
+MOST_ASKS = 8
+"""After so many times without any answer, within a day, the job is given up."""
+
+
+def begin_close(
+    job: JobRecord, families: Families, *, jobs: Jobs, nodes: NodeStates, tasks: TaskQueue, now: float
+) -> JobRecord:
+    """Mark the job as closing and send each of its streams a task, unless that was done just now; safe to repeat.
+
+    ``now`` is in epoch seconds. That the tasks were sent is noted when they are: what dies in between sends them again.
+    """
+    closing = replace(job, closing=True)
+    jobs.update_status(closing)
+    if not _is_over(job, now):
+        return closing
+    met = [record for record in nodes.of_job(job.job) if not record.key.is_own]
+    known = {record.key for record in met if record.generation == job.generation}
+    streams = known | families.expected(job, {record.key for record in met})
+    tasks.send([close_task(job, key) for key in sorted(streams, key=lambda key: key.node_kind)])
+    asked = replace(closing, close_asks=job.close_asks + 1, close_asked_at=now)
+    jobs.update_status(asked)
+    return asked
+
+
+def given_up(job: JobRecord, now: float) -> bool:
+    """Whether the streams of a job were asked to close as often as they ever are, and long ago."""
+    return job.close_asks >= MOST_ASKS and _is_over(job, now)
+
+
+def _is_over(job: JobRecord, now: float) -> bool:
+    """Whether the time is over within which the streams that were asked may answer."""
+    if job.close_asked_at is None:
+        return True
+    return now - job.close_asked_at >= ASK_AGAIN_S * 2.0 ** (job.close_asks - 1)
+
+
+def close_task(job: JobRecord, key: NodeKey) -> NodeTask:
+    """Return the task that closes a stream of the job."""
+    return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)

@@ -1,0 +1,177 @@
+"""Jobs outside SageMaker: what a job says of itself in the file ``<job>/job.json`` beside its profile.
+
+Only a job that SageMaker does not know is asked in this way. What its file says is read again when it changes; such a
+job has no ARN, and so can never be stopped.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
+from trainguard.errors import JobFileError, ObjectMissingError
+from trainguard.layout import ProfileRoot
+from trainguard.ports import Services, TrainingJobDescription
+from trainguard.records import OUTSIDE_ARN, JobStatus
+from trainguard.telemetry.assemble import SHORTEST_CONFIGURED_MS
+
+MAX_BYTES = 64 * 1024
+MAX_TAGS = 200
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+_Text = Annotated[str, msgspec.Meta(max_length=256)]
+_Time = Annotated[datetime, msgspec.Meta(tz=True)] | Annotated[float, msgspec.Meta(ge=0.0, lt=32_503_680_000.0)]
+_Value = _Text | int | float | bool
+_Count = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
+
+
+class JobFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of ``job.json``; times are ISO 8601 with an offset, or epoch seconds.
+
+    A file without ``status`` leaves the job's end to the marks that it writes, and to its silence. ``settings`` are
+    what tags ``trainguard:<name>`` are on a training job: parameters of rules and the like.
+    """
+
+    schema_version: Literal[1] = 1
+    name: _Name
+    status: Literal["InProgress", "Stopping", "Stopped", "Completed", "Failed"] | None = None
+    instance_type: _Name | None = None
+    instance_count: _Count | None = None
+    started_at: _Time | None = None
+    ended_at: _Time | None = None
+    profiling_interval_ms: Annotated[int, msgspec.Meta(ge=SHORTEST_CONFIGURED_MS, le=3_600_000)] | None = None
+    framework_metrics: bool = False
+    settings: dict[_Name, _Value] = msgspec.field(default_factory=dict)
+    tags: dict[_Name, _Text] = msgspec.field(default_factory=dict)
+
+
+_FIELDS = {field.name: field for field in msgspec.structs.fields(JobFile)}
+
+
+def read_job_file(key: str, body: bytes, job: str) -> TrainingJobDescription:
+    """Return what the file says of ``job``, in the form in which SageMaker describes a training job.
+
+    Raises
+    ------
+    JobFileError
+        When the file is too large, no JSON object, or a field of it cannot be used; the message names it.
+    """
+    if len(body) > MAX_BYTES:
+        raise JobFileError(key, None, f"over {MAX_BYTES:,} bytes long", f"at most {MAX_BYTES:,}")
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise JobFileError(key, None, body[:80].decode("utf-8", "replace"), f"JSON ({fault})") from fault
+    if not isinstance(document, dict):
+        raise JobFileError(key, None, document, 'an object such as {"name": "my-job"}')
+    if "name" not in document:
+        raise JobFileError(key, "name", None, f"{job!r}, the folder that the file lies in")
+    file = JobFile(**{name: _field(key, name, value) for name, value in document.items()})
+    _check(key, file, job)
+    tags = {f"{NAMESPACE}{name}": _text(value) for name, value in file.settings.items()} | file.tags
+    return TrainingJobDescription(
+        job=job,
+        arn=f"{OUTSIDE_ARN}{job}",
+        status=_status(file),
+        secondary_status=None,
+        instance_type=file.instance_type,
+        instance_count=file.instance_count,
+        created_at=None,
+        started_at=_epoch(file.started_at),
+        ended_at=_epoch(file.ended_at),
+        profiling_interval_ms=file.profiling_interval_ms,
+        framework_profiling=file.framework_metrics,
+        tags={name: value for name, value in tags.items() if name != STOP_TAG},
+    )
+
+
+def _field(key: str, name: str, value: Any) -> Any:
+    field = _FIELDS.get(name)
+    if field is None:
+        raise JobFileError(key, name, value, f"one of the fields {', '.join(_FIELDS)}")
+    try:
+        return msgspec.convert(value, field.type)
+    except msgspec.ValidationError as fault:
+        raise JobFileError(key, name, value, str(fault).removeprefix("Expected ")) from fault
+
+
+def _check(key: str, file: JobFile, job: str) -> None:
+    """Refuse what each field allows and all together do not."""
+    if file.name != job:
+        raise JobFileError(key, "name", file.name, f"{job!r}, the folder that the file lies in")
+    if len(file.settings) + len(file.tags) > MAX_TAGS:
+        raise JobFileError(key, "settings", f"{len(file.settings) + len(file.tags)} long, with the tags", f"{MAX_TAGS}")
+    started_at, ended_at = _epoch(file.started_at), _epoch(file.ended_at)
+    if ended_at is not None and not _status(file).is_final:
+        raise JobFileError(key, "status", file.status, "Completed, Failed or Stopped, because ended_at is given")
+    if started_at is not None and ended_at is not None and ended_at < started_at:
+        raise JobFileError(key, "ended_at", file.ended_at, f"a time that is not before started_at, {file.started_at}")
+
+
+def _status(file: JobFile) -> JobStatus:
+    return JobStatus.UNKNOWN if file.status is None else JobStatus(file.status)
+
+
+def _text(value: str | float | bool) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _epoch(time: datetime | float | None) -> float | None:
+    return time.timestamp() if isinstance(time, datetime) else time
+
+
+class KnownJobs:
+    """Asks SageMaker what a job is and, where it does not know the job, the job's own file.
+
+    A file that cannot be used is counted, and says nothing but that: a profile is evaluated all the same. Each question
+    is asked once, so an instance serves one piece of work.
+    """
+
+    def __init__(self, services: Services, *, bucket: str, root: ProfileRoot) -> None:
+        self._services = services
+        self._bucket = bucket
+        self._root = root
+        self._described: dict[str, TrainingJobDescription | None] = {}
+        self._told: dict[str, TrainingJobDescription | None] = {}
+
+    def describe(self, job: str) -> TrainingJobDescription | None:
+        """Return what is known of the job; None when neither SageMaker nor a file of its own knows it."""
+        if job not in self._described:
+            self._described[job] = self._services.training_jobs.describe(job) or self.told(job)
+        return self._described[job]
+
+    def told(self, job: str) -> TrainingJobDescription | None:
+        """Return what the job's own file says, be it that it cannot be used; None when there is none."""
+        if job not in self._told:
+            self._told[job] = self._read(job)
+        return self._told[job]
+
+    def _read(self, job: str) -> TrainingJobDescription | None:
+        key = self._root.job_file
+        try:
+            return read_job_file(key, self._services.objects.get(self._bucket, key, MAX_BYTES), job)
+        except ObjectMissingError:
+            return None
+        except JobFileError as fault:
+            self._services.journal.count("bad_job_files", job=job, key=key, reason=str(fault))
+            return _unusable(job, str(fault))
+
+
+def _unusable(job: str, fault: str) -> TrainingJobDescription:
+    """Return the description of a job of which nothing is known but what is wrong with its file."""
+    return TrainingJobDescription(
+        job=job,
+        arn=f"{OUTSIDE_ARN}{job}",
+        status=JobStatus.UNKNOWN,
+        secondary_status=None,
+        instance_type=None,
+        instance_count=None,
+        created_at=None,
+        started_at=None,
+        ended_at=None,
+        profiling_interval_ms=None,
+        framework_profiling=False,
+        tags={},
+        file_fault=fault,
+    )

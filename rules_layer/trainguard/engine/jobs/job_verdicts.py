@@ -1,0 +1,61 @@
+"""The verdicts of a whole job, from its units' states, family by family."""
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.family_streams import JobSlots, UnitVerdicts
+from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.streams.rule_runner import gone_rules
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.final import final
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.pricing.cost import Account
+from trainguard.records import JobRecord, Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.rule_result import Judgement
+
+
+def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
+    """Return the verdicts by rule and unit, of all families."""
+    return {rule: of_rule for family in streams.families.values() for rule, of_rule in family.unit_verdicts().items()}
+
+
+def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[Verdict], list[Fire]]:
+    """Return the job's verdict of every rule, and the fires of rules over the whole job that began.
+
+    Moves the episodes in ``streams.state``.
+    """
+    verdicts: list[Verdict] = []
+    fires: list[Fire] = []
+    own = JobSlots(streams.state.slots, streams.state.through)
+    for family in streams.families.values():
+        judged = family.judge(job, plan, own, closed=streams.closed)
+        verdicts.extend(judged.verdicts)
+        fires.extend(judged.fires)
+    if job.closing and streams.closed:
+        verdicts = [final(verdict, streams.through) for verdict in verdicts]
+    known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}
+    verdicts.extend(
+        Verdict(name, Judgement(Status.ERROR, str(fault)), Episode())
+        for name, fault in plan.faults.items()
+        if name not in known
+    )
+    verdicts.extend(
+        Verdict(name, Judgement(Status.DISABLED, f"rule_to_invoke is {', '.join(plan.rules)}."), Episode())
+        for name in plan.disabled
+        if name not in plan.faults
+    )
+    of_streams = [slots for family in streams.families.values() for slots in family.slots]
+    verdicts.extend(gone_rules([streams.state.slots, *of_streams], plan))
+    return verdicts, fires
+
+
+def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
+    """Return what the whole job has to pay for so far, as many nodes as SageMaker or the profile knows."""
+    starts = (job.started_at, *(family.first_at for family in streams.families.values()))
+    return Account(
+        instance_type=job.instance_type,
+        started_at=min((at for at in starts if at is not None), default=None),
+        through=streams.through,
+        nodes=max(len(streams.nodes), job.instance_count or 0),
+        prices=plan.prices,
+        unpaid_s=max((family.unpaid_s for family in streams.families.values()), default=0.0),
+    )

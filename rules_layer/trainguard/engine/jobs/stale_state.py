@@ -1,0 +1,58 @@
+"""What is left of a job's time before SageMaker knew it: items and rows that an earlier registration made.
+
+Nothing reads them for the job, see `items`. A person does: rows of nodes that the job itself never had would stand in
+the table for good. So the tick empties each item once and writes over its rows.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from trainguard.engine.family import Families
+from trainguard.engine.streams.state_items import expiry
+from trainguard.errors import StateConflictError
+from trainguard.ports import Services
+from trainguard.records import JobRecord, NodeRecord, RuleRow, Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+
+REASON = "What stood here was made of objects that came under the job's name before the job itself was known."
+
+
+def clear_leftovers(job: JobRecord, services: Services, families: Families, *, now: float) -> None:
+    """Clear what earlier registrations of ``job`` left; safe to repeat, and nothing is done where nothing is left.
+
+    A job that is not to be evaluated is taken off the active ones after that; ``now`` is in epoch seconds.
+    """
+    expires_at = expiry(None, now)
+    for record in services.nodes.of_job(job.job):
+        if record.generation < job.generation and record.state:
+            _clear(job, record, services, families, expires_at)
+    if not job.policy.evaluated:
+        services.rows.publish(_rows(job, None, (*families.rule_names, PROFILER_REPORT), expires_at))
+        services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
+
+
+def _clear(job: JobRecord, record: NodeRecord, services: Services, families: Families, expires_at: int) -> None:
+    family = families.get(record.key.family)
+    if family is not None:
+        rules = family.unit_rules(record.key.stream)
+        services.rows.publish(_rows(job, record.key.node, rules, expires_at))
+    empty = NodeRecord(record.key, version=record.version, closed=True, expires_at=expires_at)
+    try:
+        services.nodes.save(replace(empty, generation=record.generation))
+    except StateConflictError:
+        return  # it has become the job's own meanwhile, or the next tick sees to it
+
+
+def _rows(job: JobRecord, node: str | None, rules: Iterable[str], expires_at: int) -> list[RuleRow]:
+    return [
+        RuleRow(
+            job=job.job,
+            rule=rule,
+            node=node,
+            status=Status.NOT_APPLICABLE,
+            reason=REASON,
+            expires_at=expires_at,
+            generation=job.generation,
+        )
+        for rule in rules
+    ]

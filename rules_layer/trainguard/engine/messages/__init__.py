@@ -1,0 +1,1 @@
+"""Queue messages: read, grouped by job and stream, processed as a batch."""

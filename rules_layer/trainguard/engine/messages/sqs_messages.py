@@ -1,0 +1,204 @@
+"""Queue messages, read: what rings at an evaluator, and which node each message is for.
+
+A message is an S3 "Object Created" event as EventBridge delivers it, or one of our own tasks. Its shape is checked, and
+nothing in it is believed but the object's name: the object in S3 is the truth.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from trainguard.engine.evaluate import NodeWork
+from trainguard.engine.family import Families
+from trainguard.engine.streams.session import Announced
+from trainguard.errors import DoorbellError, ForeignKeyError
+from trainguard.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
+from trainguard.ports import NodeTask
+from trainguard.records import NodeKey
+from trainguard.telemetry.unpack import UNREADABLE
+
+TASK_MARK = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A queue message; ``deliveries`` counts this delivery too."""
+
+    message_id: str
+    body: str
+    deliveries: int = 1
+
+
+@dataclass(slots=True)
+class Ring:
+    """Messages of one node, and what they ask."""
+
+    work: NodeWork
+    message_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class JobRings:
+    """Messages of one job. ``source`` is where the objects lie; None when only our own tasks name the job.
+
+    ``generation`` is that of the registration for which the tasks are. ``ended`` are the messages of marks of the end,
+    ``told`` those of the job's own file.
+    """
+
+    job: str
+    source: tuple[str, ProfileRoot] | None = None
+    nodes: dict[NodeKey, Ring] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    generation: int = 0
+
+    @property
+    def message_ids(self) -> list[str]:
+        """All messages of the job."""
+        return [*self.ended, *self.told, *(each for ring in self.nodes.values() for each in ring.message_ids)]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message that can never be used: ``what`` is the name under which it is counted.
+
+    ``is_defect`` says that reading it failed in a way that nobody foresaw: it is delivered again, and ends in the
+    dead-letter queue, where somebody can look at it.
+    """
+
+    message_id: str
+    what: str
+    reason: str
+    is_defect: bool = False
+
+
+class _Bucket(msgspec.Struct):
+    name: str
+
+
+class _Object(msgspec.Struct):
+    key: str
+
+
+class _Detail(msgspec.Struct):
+    bucket: _Bucket
+    object: _Object
+
+
+class _ObjectCreated(msgspec.Struct):
+    detail: _Detail
+    time: Annotated[datetime, msgspec.Meta(tz=True)]
+    source: str
+
+
+class _Task(msgspec.Struct):
+    trainguard: str
+    job: str
+    node: str
+    stream: str
+    action: str
+    flush_before: float | None = None
+    generation: int = 0
+
+
+_Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobRings]
+
+_EVENT_DECODER = msgspec.json.Decoder(_ObjectCreated)
+_TASK_DECODER = msgspec.json.Decoder(_Task)
+
+
+def encode_task(task: NodeTask) -> str:
+    """Return the message body of a task."""
+    body = _Task(TASK_MARK, task.job, task.node, task.stream, task.action, task.flush_before, task.generation)
+    return msgspec.json.encode(body).decode()
+
+
+def sort_messages(messages: Iterable[Message], families: Families) -> tuple[list[JobRings], list[Refusal]]:
+    """Group messages by job and node; those that can never be used are refused with their reason, each alone."""
+    jobs: _Jobs = {}
+    refusals: list[Refusal] = []
+    for message in messages:
+        try:
+            if f'"{TASK_MARK}"' in message.body[:64]:
+                _add_task(jobs, message, families)
+            else:
+                _add_object(jobs, message, families)
+        except ForeignKeyError as error:
+            refusals.append(Refusal(message.message_id, "foreign_keys", str(error)))
+        except DoorbellError as error:
+            refusals.append(Refusal(message.message_id, "malformed_messages", str(error)))
+        except Exception as error:
+            # A defect of ours: it must not take the other messages of the batch along.
+            reason = f"{type(error).__name__}: {error}"
+            refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_defect=True))
+    return list(jobs.values()), refusals
+
+
+def _add_task(jobs: _Jobs, message: Message, families: Families) -> None:
+    try:
+        task = _TASK_DECODER.decode(message.body)
+    except UNREADABLE as fault:
+        raise DoorbellError("body", message.body[:200], f"a task ({fault})") from fault
+    if task.action not in {"close", "flush"}:
+        raise DoorbellError("action", task.action, "close or flush")
+    key = _stream_of(task, families)
+    rings = jobs.setdefault((task.job, None, task.generation), JobRings(task.job, generation=task.generation))
+    work = NodeWork(
+        key,
+        close=task.action == "close",
+        modified_before=task.flush_before if task.action == "flush" else None,
+        repeated=message.deliveries > 1,
+    )
+    _join(rings, work, message.message_id)
+
+
+def _stream_of(task: _Task, families: Families) -> NodeKey:
+    try:
+        key = NodeKey.parse(task.job, f"{task.node}#{task.stream}")
+    except ValueError as fault:
+        raise DoorbellError("stream", task.stream, f"the name of a stream ({fault})") from fault
+    if families.get(key.family) is None:
+        raise DoorbellError("stream", task.stream, f"a stream of {', '.join(family.name for family in families)}")
+    return key
+
+
+def _add_object(jobs: _Jobs, message: Message, families: Families) -> None:
+    try:
+        event = _EVENT_DECODER.decode(message.body)
+    except UNREADABLE as fault:
+        raise DoorbellError("body", message.body[:200], f"an S3 Object Created event ({fault})") from fault
+    key = event.detail.object.key
+    if (root := parse_job_file_key(key)) is not None:
+        source = (event.detail.bucket.name, root)
+        jobs.setdefault((root.job, source, 0), JobRings(root.job, source)).told.append(message.message_id)
+        return
+    parsed = families.parse_key(key)
+    if not isinstance(parsed, EndKey) and is_future(parsed.named_at, event.time.timestamp()):
+        raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {event.time.isoformat()}")
+    source = (event.detail.bucket.name, parsed.root)
+    rings = jobs.setdefault((parsed.root.job, source, 0), JobRings(parsed.root.job, source))
+    if isinstance(parsed, EndKey):
+        rings.ended.append(message.message_id)
+        return
+    node_key = NodeKey(parsed.root.job, parsed.node, parsed.stream)
+    work = NodeWork(node_key, doorbells=[Announced(key, parsed)], repeated=message.deliveries > 1)
+    _join(rings, work, message.message_id)
+
+
+def _join(rings: JobRings, work: NodeWork, message_id: str) -> None:
+    ring = rings.nodes.get(work.key)
+    if ring is None:
+        rings.nodes[work.key] = Ring(work, [message_id])
+        return
+    flushes = [each for each in (ring.work.modified_before, work.modified_before) if each is not None]
+    ring.work = NodeWork(
+        work.key,
+        doorbells=[*ring.work.doorbells, *work.doorbells],
+        close=ring.work.close or work.close,
+        modified_before=max(flushes, default=None),
+        repeated=ring.work.repeated or work.repeated,
+    )
+    ring.message_ids.append(message_id)

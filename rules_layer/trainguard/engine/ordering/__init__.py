@@ -1,0 +1,1 @@
+"""The order in which the objects of a stream are applied."""

@@ -1,0 +1,162 @@
+"""One effect for one fire: the outbox, and the execution that each entry starts.
+
+What is told of a fire later, see `telling`, goes the same way under a name of its own.
+
+::
+
+    evaluator                          store                            Step Functions
+    ---------                          -----                            --------------
+    save Version+1, Outbox += fire --> written or refused, as one
+    start(name from fire) -----------------------------------------> started, or "exists already": both are success
+    mark sent ---------------------->
+
+A crash after the save leaves an unsent entry: whoever loads the item next drains it first, and the tick does for a
+node that nobody loads. A crash after the start repeats the start, which is refused by its name. All nodes of a job
+derive the same name for one rule and episode, so 128 firing nodes start one execution.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.verdicts.episodes import Episode, fire_id
+from trainguard.engine.verdicts.findings import Finding, finding_of
+from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
+from trainguard.links import report_links
+from trainguard.plain_text import LONGEST_SENTENCE, one_line
+from trainguard.ports import Executions, Journal, NodeStates
+from trainguard.pricing.cost import Account
+from trainguard.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
+from trainguard.timestamps import iso_time
+
+__all__ = [
+    "ADVICE_LIMIT",
+    "NAME_LIMIT",
+    "drain",
+    "enqueue",
+    "execution_name",
+    "fire_payload",
+    "iso_time",
+    "job_payload",
+    "name_of_execution",
+    "with_entries",
+]
+
+NAME_LIMIT = 80
+ADVICE_LIMIT = 500
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: RulePlan) -> NodeRecord:
+    """Add fires to the record's outbox and drop entries that are known to be sent."""
+    entries = []
+    for fire in fires:
+        episode = plan.episode_of(fire.rule)
+        identity = fire_id(job.arn, fire.rule, episode)
+        finding = _finding(fire, record, job, plan)
+        entries.append(
+            OutboxEntry(
+                fire_id=identity,
+                rule=fire.rule,
+                episode=episode,
+                node=record.key.node,
+                enqueued_at=fire.at,
+                reason=fire.judgement.reason,
+                measured=fire.judgement.measured,
+                threshold=fire.judgement.threshold,
+                severity=finding.severity,
+                advice=finding.advice,
+                cost=None if finding.cost is None else str(finding.cost),
+            )
+        )
+    return with_entries(record, entries)
+
+
+def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeRecord:
+    """Add entries to the record's outbox and drop those that are known to be sent; what waits there stays as it is."""
+    outbox = {entry.alert_id: entry for entry in record.unsent}
+    for entry in entries:
+        advice = None if entry.advice is None else one_line(entry.advice, ADVICE_LIMIT)
+        plain = replace(entry, reason=one_line(entry.reason, LONGEST_SENTENCE), advice=advice)
+        outbox.setdefault(entry.alert_id, plain)
+    return replace(record, outbox=outbox)
+
+
+def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
+    """Return what a fire means by itself, on its node or, for a rule over the whole job, on all of them."""
+    nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
+    wasted = fire.judgement.wasted_share
+    reach = Reach(nodes, nodes, None if wasted is None else wasted * nodes)
+    judgement = replace(fire.judgement, affected_share=fire.affected_share)
+    account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
+    return finding_of(Verdict(fire.rule, judgement, Episode(is_open=True), reach=reach), account)
+
+
+def drain(
+    record: NodeRecord, *, job: JobRecord, executions: Executions, nodes: NodeStates, journal: Journal
+) -> NodeRecord:
+    """Start the execution of every unsent entry and mark it sent; a start that is refused by its name is success."""
+    unsent = record.unsent
+    if not unsent:
+        return record
+    for entry in unsent:
+        started = executions.start(execution_name(entry, job.job), fire_payload(entry, job))
+        what = "fires" if entry.kind is AlertKind.FIRE else "news"
+        counted = f"{what}_started" if started else f"{what}_already_started"
+        journal.count(counted, job=job.job, node=entry.node, rule=entry.rule, kind=entry.kind.value)
+    nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
+    sent = {entry.alert_id: replace(entry, sent=True) for entry in unsent}
+    return replace(record, outbox={**record.outbox, **sent})
+
+
+def execution_name(entry: OutboxEntry, job: str) -> str:
+    """Return the execution's name: rule, alert id and as much of the job's name as fits into 80 characters."""
+    return name_of_execution(f"{entry.rule}-{entry.alert_id}-{job}")
+
+
+def name_of_execution(words: str) -> str:
+    """Return words as Step Functions takes them for a name: a sign that it may not hold becomes a hyphen."""
+    return _NOT_IN_NAMES.sub("-", words)[:NAME_LIMIT]
+
+
+def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
+    """Return the execution's input; the same for every repeat of one entry."""
+    return {
+        "kind": entry.kind.value,
+        **job_payload(job),
+        "rule": entry.rule,
+        "fireId": entry.fire_id,
+        "alertId": entry.alert_id,
+        "episode": entry.episode,
+        "node": entry.node,
+        "reason": entry.reason,
+        "measured": entry.measured,
+        "threshold": entry.threshold,
+        "severity": entry.severity,
+        "advice": entry.advice,
+        "cost": entry.cost,
+        "previousSeverity": entry.previous_severity,
+        "lastedS": entry.lasted_s,
+        "firedAt": iso_time(entry.enqueued_at),
+    }
+
+
+def job_payload(job: JobRecord) -> dict[str, object]:
+    """Return what the execution of a fire is told of the job: what it is, and what its owner wants."""
+    links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
+    return {
+        "job": job.job,
+        "jobArn": job.arn,
+        "jobCreatedAt": None if job.created_at is None else iso_time(job.created_at),
+        "tuningJob": job.tuning_job,
+        "policy": msgspec.to_builtins(job.policy),
+        "bucket": job.bucket,
+        "prefix": job.prefix,
+        "reportUri": links.document,
+        "reportPage": links.page,
+        "reportLink": links.console,
+    }

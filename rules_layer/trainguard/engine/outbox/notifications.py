@@ -1,0 +1,87 @@
+"""What people are told after a fire: that its finding grew graver, or is over.
+
+The tick decides it from the verdicts of the whole job, and what it told last is stored in ``*#job`` with the outbox, in
+one conditional write: so each is told once, and nothing is lost half-way. A finding's severity here is its own, as in
+the alert of its fire; that it explains another finding makes it no graver, for of that one people are told too. Once a
+job has ended its report says how each finding stands, and nothing more is told.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.job_streams import JobState, Told
+from trainguard.engine.verdicts.episodes import Standing, fire_id
+from trainguard.engine.verdicts.findings import Finding, finding_of
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.pricing.cost import Account
+from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, Status, severity_rank
+
+
+def news_of(
+    job: JobRecord, plan: RulePlan, verdicts: Sequence[Verdict], account: Account, state: JobState
+) -> list[OutboxEntry]:
+    """Return what is to be told of a job now, and take note in ``state`` that it will be."""
+    if job.closing or account.through is None:
+        return []
+    news: list[OutboxEntry] = []
+    for verdict in verdicts:
+        if verdict.episode.alerted == plan.episode_of(verdict.rule):
+            news.extend(_of_finding(job, verdict, finding_of(verdict, account), state, at=account.through))
+    return news
+
+
+def told_over(state: JobState, rule: str, episode: int) -> bool:
+    """Whether people were told that an episode of the job is over: what holds from then on is another one."""
+    told = state.told.get(rule)
+    return told is not None and told.episode == episode and told.cleared
+
+
+def _of_finding(
+    job: JobRecord, verdict: Verdict, finding: Finding, state: JobState, *, at: float
+) -> Iterator[OutboxEntry]:
+    """Yield an escalation while the episode is open, and that it is over when it is: unless its rule has failed.
+
+    Nothing while its nodes are silent, nor of what began after they fell silent: that has a fire of its own to come.
+    """
+    rule, episode = verdict.rule, verdict.episode
+    if verdict.standing is not Standing.KNOWN:
+        return
+    told = state.told.get(rule)
+    if told is None or told.episode != episode.alerted:
+        told = Told(episode.alerted, episode.fired_at, episode.alerted_severity or finding.severity.value)
+        state.told[rule] = told
+    if episode.is_open and severity_rank(finding.severity) > severity_rank(told.severity):
+        previous, told.severity = told.severity, finding.severity.value
+        yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
+    elif not episode.is_open and not told.cleared and verdict.judgement.status is not Status.ERROR:
+        told.cleared = True
+        lasted_s = None if told.since is None else max(at - told.since, 0.0)
+        yield _entry(job, verdict, finding, AlertKind.CLEARED, at=at, lasted_s=lasted_s)
+
+
+def _entry(
+    job: JobRecord,
+    verdict: Verdict,
+    finding: Finding,
+    kind: AlertKind,
+    *,
+    at: float,
+    previous_severity: str | None = None,
+    lasted_s: float | None = None,
+) -> OutboxEntry:
+    return OutboxEntry(
+        fire_id=fire_id(job.arn, verdict.rule, verdict.episode.alerted),
+        rule=verdict.rule,
+        episode=verdict.episode.alerted,
+        node=(finding.worst or JOB_NODE).partition("/")[0],
+        enqueued_at=at,
+        reason=finding.reason,
+        measured=verdict.judgement.measured,
+        threshold=verdict.judgement.threshold,
+        severity=finding.severity,
+        advice=finding.advice,
+        cost=None if finding.cost is None else str(finding.cost),
+        kind=kind,
+        previous_severity=previous_severity,
+        lasted_s=lasted_s,
+    )

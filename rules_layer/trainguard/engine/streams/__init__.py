@@ -1,0 +1,1 @@
+"""One stream in hand: its session, its rules, its stored item."""

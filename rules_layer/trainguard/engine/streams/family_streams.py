@@ -1,0 +1,99 @@
+"""The streams of one family of rules on a job, opened: what the family judges the job from."""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.session import Stream
+from trainguard.engine.verdicts.liveness import as_heard
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+
+UnitVerdicts = dict[str, dict[str, Verdict]]
+"""Verdicts by rule and unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyVerdicts:
+    """What a family's rules say of a job, one verdict a rule, and the fires of rules over the whole job that began."""
+
+    verdicts: Sequence[Verdict]
+    fires: Sequence[Fire]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSlots:
+    """What the job's own item holds for the rules over the whole job: slots by rule, and how far each was shown."""
+
+    slots: dict[str, RuleSlot]
+    through: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class FamilyStreams(ABC):
+    """One family's streams of a job by key, and their items; empty before the family's first object."""
+
+    records: Mapping[NodeKey, NodeRecord]
+    streams: Mapping[NodeKey, Stream]
+
+    @abstractmethod
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobSlots, *, closed: bool) -> FamilyVerdicts:
+        """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``.
+
+        ``closed`` says that every stream of the job has ended, other families' too.
+        """
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that the job is known to have from this family."""
+        return frozenset()
+
+    @property
+    def first_at(self) -> float | None:
+        """The earliest time that the family has data of, epoch seconds; None where it does not say."""
+        return None
+
+    @property
+    def unpaid_s(self) -> float:
+        """For how many seconds the job had no instances, as far as the family can tell."""
+        return 0.0
+
+    @cached_property
+    def watermarks(self) -> Mapping[str, float]:
+        """The furthest watermark of each kind of stream, epoch seconds."""
+        furthest: defaultdict[str, float] = defaultdict(float)
+        for key, stream in self.streams.items():
+            if stream.state.through is not None:
+                furthest[key.stream] = max(furthest[key.stream], stream.state.through)
+        return dict(furthest)
+
+    @cached_property
+    def through(self) -> float | None:
+        """The furthest watermark of all the family's streams, epoch seconds."""
+        return max(self.watermarks.values(), default=None)
+
+    @cached_property
+    def last_fault(self) -> str | None:
+        """What was wrong last, on the first unit that has something to say."""
+        return next((stream.state.last_fault for stream in self.streams.values() if stream.state.last_fault), None)
+
+    @property
+    def slots(self) -> list[Mapping[str, RuleSlot]]:
+        """What is stored of rules, stream by stream."""
+        return [stream.state.slots for stream in self.streams.values()]
+
+    def unit_verdicts(self) -> UnitVerdicts:
+        """Return the verdicts by rule and unit; a unit that has fallen silent counts as `liveness` says.
+
+        Each kind of stream is compared with its own kind: kinds come at different times.
+        """
+        verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
+        for key, stream in self.streams.items():
+            ahead = self.watermarks.get(key.stream)
+            for verdict in stream.verdicts(closed=self.records[key].closed):
+                verdicts[verdict.rule][key.node] = as_heard(verdict, stream.state.through, ahead)
+        return dict(verdicts)

@@ -1,0 +1,94 @@
+"""The items of a job, opened: every unit's streams, and the job's own item ``*#job``.
+
+The job's own item belongs to the tick: the episodes and outbox of fires of the whole job, and what was last shown of
+each rule. Nothing in it is needed to rebuild a verdict.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from trainguard.engine.streams.family_streams import FamilyStreams
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.session import Stream
+from trainguard.records import NodeKey, NodeRecord
+
+
+class Watched(msgspec.Struct):
+    """The Version of a node's item, and since when (epoch seconds) the tick has seen it unchanged."""
+
+    version: int
+    since: float
+
+
+class Told(msgspec.Struct, array_like=True):
+    """What people were last told of a rule's finding.
+
+    ``episode`` is the job's, ``since`` the event time in epoch seconds at which it began; ``severity`` is the gravest
+    told, ``cleared`` whether they were told that it is over.
+    """
+
+    episode: int
+    since: float | None
+    severity: str | None
+    cleared: bool = False
+
+
+class JobState(msgspec.Struct):
+    """What is stored in ``*#job``.
+
+    ``shown`` maps a rule to what its row said and the time at which it was last written, ``through`` to how far that
+    row said that the rule was judged, ``told`` to what was last told of it.
+    """
+
+    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+    shown: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
+    watched: dict[str, Watched] = msgspec.field(default_factory=dict)
+    told: dict[str, Told] = msgspec.field(default_factory=dict)
+    through: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobStreams:
+    """A job's streams by family, ``records`` their items; ``own`` and ``state`` are the job's own item."""
+
+    families: Mapping[str, FamilyStreams]
+    records: Mapping[NodeKey, NodeRecord]
+    own: NodeRecord
+    state: JobState
+
+    @property
+    def closed(self) -> bool:
+        """Whether every stream has ended."""
+        return all(record.closed for record in self.records.values())
+
+    @cached_property
+    def through(self) -> float | None:
+        """The furthest watermark of all streams, epoch seconds."""
+        marks = (family.through for family in self.families.values())
+        return max((mark for mark in marks if mark is not None), default=None)
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that the job is known to have."""
+        return frozenset().union(*(family.nodes for family in self.families.values()))
+
+    @cached_property
+    def counters(self) -> dict[str, int]:
+        """What was counted on all units together, by name."""
+        total: Counter[str] = Counter()
+        for record in self.records.values():
+            total.update(record.counters)
+        return dict(sorted(total.items()))
+
+    @property
+    def last_fault(self) -> str | None:
+        """What was wrong last, on the first unit that has something to say."""
+        return next((family.last_fault for family in self.families.values() if family.last_fault), None)
+
+    def stream_of(self, key: NodeKey) -> Stream:
+        """Return one stream; KeyError when there is none."""
+        return self.families[key.family].streams[key]

@@ -1,0 +1,133 @@
+"""What stands between the engine and rules that are not TrainGuard's own: they see, and do not touch.
+
+A rule of a deployment's package gets arrays that it cannot write to. What it says is checked and cut to the size of a
+row. What is wrong is a fault of that rule alone.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from numbers import Real
+from typing import Any, TypeVar, get_args
+
+import msgspec
+import numpy as np
+
+from trainguard.errors import RuleLoadError
+from trainguard.records import Status
+from trainguard.rules.details import Details
+from trainguard.rules.extension import is_custom
+from trainguard.rules.protocol import Rule
+from trainguard.rules.rule_result import IdleNode, Judgement, Measure
+
+TEXT_LENGTH = 1_000
+NAME_LENGTH = 120
+DETAILS_BYTES = 8_192
+
+T = TypeVar("T")
+
+
+def shown(rule: Rule[Any], value: T) -> T:
+    """Return what a rule is shown: for one that is not ours, a copy whose arrays cannot be written to."""
+    return _read_only(value) if is_custom(rule) else value
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+        return replace(value, **{name: _read_only(each) for name, each in named.items()})
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(_read_only(each) for each in value)
+    if type(value) is dict:
+        return {name: _read_only(each) for name, each in value.items()}
+    return value
+
+
+def admitted(rule: str, judgement: Any) -> Judgement:
+    """Return a judgement as a row and a report can hold it; raises RuleLoadError when it is none."""
+    if not isinstance(judgement, Judgement):
+        raise RuleLoadError(rule, "judgement", type(judgement).__name__, "a Judgement")
+    if not isinstance(judgement.status, Status) or judgement.status is Status.DISABLED:
+        raise RuleLoadError(rule, "status", judgement.status, "a Status other than DISABLED")
+    if not isinstance(judgement.oversized, bool):
+        raise RuleLoadError(rule, "oversized", judgement.oversized, "True or False")
+    if judgement.idle_node not in (None, *get_args(IdleNode)):
+        raise RuleLoadError(rule, "idle_node", judgement.idle_node, f"None or one of {get_args(IdleNode)}")
+    return replace(
+        judgement,
+        reason=_text(rule, "reason", judgement.reason, TEXT_LENGTH) or "no reason given.",
+        advice=_text(rule, "advice", judgement.advice, TEXT_LENGTH),
+        worst=_text(rule, "worst", judgement.worst, NAME_LENGTH),
+        patience=_text(rule, "patience", judgement.patience, NAME_LENGTH),
+        measured=_number(rule, "measured", judgement.measured),
+        threshold=_number(rule, "threshold", judgement.threshold),
+        measure=_measure(rule, judgement.measure),
+        affected_share=_share(rule, "affected_share", judgement.affected_share),
+        wasted_share=_share(rule, "wasted_share", judgement.wasted_share),
+        confidence=_share(rule, "confidence", judgement.confidence),
+        data_points=_count(rule, "data_points", judgement.data_points),
+        pooled=_pooled(rule, judgement.pooled),
+        details=_details(rule, judgement.details),
+    )
+
+
+def _text(rule: str, field: str, value: Any, longest: int) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise RuleLoadError(rule, field, value, "a text")
+    return None if value is None else value[:longest]
+
+
+def _measure(rule: str, value: Any) -> Measure | None:
+    if value is None:
+        return None
+    if not isinstance(value, Measure):
+        raise RuleLoadError(rule, "measure", value, "a Measure or None")
+    what, unit = (_text(rule, "measure", each, NAME_LENGTH) or "" for each in (value.what, value.unit))
+    return Measure(what, unit)
+
+
+def _number(rule: str, field: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise RuleLoadError(rule, field, value, "a finite number or None")
+    return float(value)
+
+
+def _share(rule: str, field: str, value: Any) -> float | None:
+    share = _number(rule, field, value)
+    if share is not None and not 0.0 <= share <= 1.0:
+        raise RuleLoadError(rule, field, value, "a share from 0 to 1, or None")
+    return share
+
+
+def _count(rule: str, field: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise RuleLoadError(rule, field, value, "a whole number from 0")
+    return int(value)
+
+
+def _pooled(rule: str, value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise RuleLoadError(rule, "pooled", value, "two whole numbers, or None")
+    return _count(rule, "pooled", value[0]), _count(rule, "pooled", value[1])
+
+
+def _details(rule: str, details: Any) -> Mapping[str, Any]:
+    """Return details as JSON has them: what cannot be written there would keep the whole report from being made."""
+    try:
+        body = msgspec.json.encode(details.plain() if isinstance(details, Details) else details)
+    except (TypeError, ValueError, OverflowError, RecursionError) as fault:
+        raise RuleLoadError(rule, "details", f"{type(fault).__name__}: {fault}", "what JSON can hold") from fault
+    if len(body) > DETAILS_BYTES:
+        raise RuleLoadError(rule, "details", f"{len(body):,} bytes of JSON", f"at most {DETAILS_BYTES:,}")
+    decoded = msgspec.json.decode(body)
+    if not isinstance(decoded, dict):
+        raise RuleLoadError(rule, "details", details, "a mapping")
+    return decoded

@@ -1,0 +1,184 @@
+"""One node item in hand: its order and its stream, from record to record.
+
+A session applies objects in order, counts what could not be used under the name of its fault, and never lets one object
+block its node: what cannot be read moves the cursor like any other.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
+from trainguard.records import NodeRecord
+from trainguard.state.codec import CODEC, encode_state
+
+ITEM_CAP_BYTES = 64 * 1024
+FAULT_LENGTH = 500
+NEWEST = "newest"
+"""The cursor that holds the newest position seen, applied or not."""
+
+LISTED_NAMES = "degraded_to_listed_names"
+"""Counts how often more objects waited than an item has room for: the newest of them are listed again."""
+
+DELIVERY_COUNTERS = ("duplicates", "late", LISTED_NAMES)
+"""What depends on how messages were delivered, and so is no part of the state."""
+
+DEGRADED = "degraded"
+"""How the names of counters begin that say what was given up to keep an item under its cap."""
+
+HARMLESS_COUNTERS = frozenset({"lines", "events", "gzip_objects", "duplicates", "unpaired_events"})
+"""What is counted and no fault of anybody: a begin and its end may lie in two files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """An object that a message named; ``parsed`` is what the family reads in its key."""
+
+    key: str
+    parsed: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One object that was applied: the fires that it began, what was counted, and what was wrong with it."""
+
+    key: str
+    fires: tuple[Fire, ...]
+    tally: Counter[str]
+    fault: str | None
+
+
+class ObjectReader(Protocol):
+    """Where a session gets its objects from."""
+
+    def get(self, key: str) -> bytes:
+        """Return an object's bytes, one more than the family's limit at most."""
+        ...
+
+
+class StreamState(Protocol):
+    """What every stored stream state has."""
+
+    through: float | None
+    last_fault: str | None
+    slots: dict[str, RuleSlot]
+
+
+class Stream(Protocol):
+    """What a session needs of a stream."""
+
+    @property
+    def state(self) -> StreamState:
+        """The state in hand."""
+        ...
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        ...
+
+    @property
+    def raised(self) -> list[str]:
+        """What rules raised since the stream was opened."""
+        ...
+
+    def finished(self) -> "Stream":
+        """Return a copy to finish."""
+        ...
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended."""
+        ...
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state as it is, for the rules that ``of`` names; None means all."""
+        ...
+
+    def store(self) -> StreamState:
+        """Write everything back into the state and return it."""
+        ...
+
+    def degrade(self) -> str | None:
+        """Make the state smaller at a named cost; None when nothing is left to give up."""
+        ...
+
+
+S = TypeVar("S", bound=Stream)
+Parsed = TypeVar("Parsed")
+
+
+class Session(ABC, Generic[S]):
+    """What the sessions of all families share."""
+
+    def __init__(self, record: NodeRecord, objects: ObjectReader, stream: S) -> None:
+        self.record = record
+        self.stream = stream
+        self.counters: Counter[str] = Counter(record.counters)
+        self._objects = objects
+
+    @abstractmethod
+    def announce(self, doorbells: Sequence[Announced]) -> None:
+        """Take in doorbells of this node."""
+
+    @abstractmethod
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Apply what is ready, object by object; see the order engines for the parameters."""
+
+    @property
+    @abstractmethod
+    def has_news(self) -> bool:
+        """Whether there is something to save although nothing was applied."""
+
+    @abstractmethod
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        """Return the record to save."""
+
+    def _use(
+        self, key: str, read: Callable[[bytes], Parsed], fold: Callable[[Parsed], tuple[Counter[str], list[Fire]]]
+    ) -> Applied:
+        """Read one object and fold it in; what is wrong with it is counted and named."""
+        try:
+            parsed = read(self._objects.get(key))
+        except (TelemetryFormatError, ObjectMissingError) as error:
+            return self._settle(key, Counter({"bad_objects": 1}), [], str(error))
+        except PortUnavailableError:
+            raise
+        except Exception as error:
+            # A reader that fails in a way nobody thought of must not hold up the node for good.
+            return self._settle(key, Counter({"bad_objects": 1}), [], f"object {key}: {type(error).__name__}: {error}")
+        tally, fires = fold(parsed)
+        return self._settle(key, tally, fires, None)
+
+    def _settle(self, key: str, tally: Counter[str], fires: list[Fire], fault: str | None) -> Applied:
+        self.counters.update(tally)
+        unused = {name: amount for name, amount in tally.items() if name not in HARMLESS_COUNTERS}
+        if fault is None and unused:
+            fault = f"object {key}: " + ", ".join(f"{amount} {name}" for name, amount in sorted(unused.items()))
+        if fault is not None:
+            self.stream.state.last_fault = fault[:FAULT_LENGTH]
+        return Applied(key, tuple(fires), tally, fault)
+
+    def _record(self, *, cursors: Mapping[str, int | None], pending: Mapping[str, int], closed: bool) -> NodeRecord:
+        data = encode_state(self.stream.store())
+        while len(data) > ITEM_CAP_BYTES and (step := self.stream.degrade()) is not None:
+            self.counters[step] += 1
+            data = encode_state(self.stream.store())
+        return replace(
+            self.record,
+            state=data,
+            codec=CODEC,
+            cursors={lane: position for lane, position in sorted(cursors.items()) if position is not None},
+            pending=dict(sorted(pending.items())),
+            counters={name: amount for name, amount in sorted(self.counters.items()) if amount},
+            through=self.stream.state.through,
+            closed=closed,
+        )
+
+
+def item_name(record: NodeRecord) -> str:
+    """Return an item's name for messages."""
+    return f"{record.key.job}/{record.key.node_kind}"

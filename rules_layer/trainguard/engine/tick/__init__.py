@@ -1,0 +1,1 @@
+"""What happens every minute although no object arrives."""

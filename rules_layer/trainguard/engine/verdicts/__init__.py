@@ -1,0 +1,1 @@
+"""What rules' results come to: episodes, liveness, findings, the job's verdicts."""

@@ -1,0 +1,113 @@
+"""From the nodes' verdicts to the job's: the worst node speaks for the job.
+
+A rule that also compares the nodes with each other has one more part, under the name ``*``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.liveness import known_through, standing_of
+from trainguard.engine.verdicts.verdict import Reach, Verdict
+from trainguard.records import JOB_NODE, Status, severity_rank
+from trainguard.rules.units import show_percent
+
+
+def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
+    """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
+    if set(verdicts) == {JOB_NODE}:
+        whole = verdicts[JOB_NODE]
+        return replace(whole, reach=Reach(nodes_of_job, nodes_of_job, _wasted_nodes(verdicts, nodes_of_job)))
+    node = max(sorted(verdicts), key=lambda name: _badness(verdicts[name]))
+    worst = verdicts[node]
+    nodes = [name for name in verdicts if name != JOB_NODE]
+    fired = sum(verdicts[name].episode.is_open for name in nodes)
+    reason = worst.judgement.reason
+    if fired and len(nodes) > 1 and node != JOB_NODE:
+        reason = f"{fired} of {len(nodes)} nodes fire; worst {node}: {reason}"
+    reason += _pooled(verdicts)
+    if node != JOB_NODE and worst.judgement.status is not Status.WARMING_UP:
+        reason += _unjudged({name: verdicts[name] for name in nodes})
+    judgement = replace(
+        worst.judgement,
+        reason=reason,
+        worst=_worst(node, worst.judgement.worst),
+        data_points=sum(each.judgement.data_points for each in verdicts.values()),
+        affected_share=worst.affected_share,
+        details={name: verdicts[name].judgement.details for name in sorted(verdicts)},
+    )
+    reach = Reach(_affected(verdicts, len(nodes)), len(nodes), _wasted_nodes(verdicts, len(nodes)))
+    episode = _episode([each.episode for each in verdicts.values()])
+    standing, through = standing_of(verdicts), known_through(verdicts)
+    return Verdict(rule, judgement, episode, reach=reach, standing=standing, through=through)
+
+
+def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
+    """Count the nodes on which the rule fires, or has fired where it does nowhere now; a part of the job is of all."""
+    firing = [name for name, each in verdicts.items() if each.episode.is_open]
+    firing = firing or [name for name, each in verdicts.items() if each.episode.times_fired]
+    return nodes if JOB_NODE in firing else len(firing)
+
+
+def _wasted_nodes(verdicts: Mapping[str, Verdict], nodes: int) -> float | None:
+    """Sum what the finding wasted on the nodes that it fired on; what it wasted of the whole job where that is more."""
+    said = {
+        name: each.judgement.wasted_share
+        for name, each in verdicts.items()
+        if each.episode.times_fired and each.judgement.wasted_share is not None
+    }
+    if not said:
+        return None
+    whole = said.pop(JOB_NODE, 0.0) * nodes
+    return max(sum(said.values()), whole)
+
+
+def _pooled(verdicts: Mapping[str, Verdict]) -> str:
+    """Say the share over all nodes together, where the rule counts something on each: the worst node hides it."""
+    counts = [each.judgement.pooled for each in verdicts.values() if each.judgement.pooled is not None]
+    hits, judged = sum(each[0] for each in counts), sum(each[1] for each in counts)
+    if len(counts) < 2 or not judged:
+        return ""
+    return f" Over {len(counts)} nodes: {hits:,} of {judged:,} points ({show_percent(100.0 * hits / judged)})."
+
+
+def _unjudged(verdicts: Mapping[str, Verdict]) -> str:
+    """Say how many nodes warm up, and why the first of them does, where another node speaks for the job."""
+    waiting = [name for name in sorted(verdicts) if verdicts[name].judgement.status is Status.WARMING_UP]
+    if not waiting:
+        return ""
+    return f" {len(waiting)} of {len(verdicts)} nodes not judged: {verdicts[waiting[0]].judgement.reason}"
+
+
+def _worst(node: str, series: str | None) -> str | None:
+    if node == JOB_NODE:
+        return series
+    return node if series is None else f"{node}/{series}"
+
+
+def _badness(verdict: Verdict) -> tuple[bool, bool, bool, int, float, float, int]:
+    """Order verdicts of one rule: fired before not, then by what it wastes, affects, and how often it was seen."""
+    judgement, episode = verdict.judgement, verdict.episode
+    wasted, affected = judgement.wasted_share or 0.0, verdict.affected_share or 0.0
+    in_error, has_fired = judgement.status is Status.ERROR, episode.times_fired > 0
+    return episode.is_open, in_error, has_fired, -judgement.status.place, wasted, affected, episode.violations
+
+
+def _episode(episodes: Sequence[Episode]) -> Episode:
+    """Return the job's episode: open while a node's is; it has fired as often as episodes of the job were alerted.
+
+    Which of several nodes' fires was the first, and so the one that people were told of, is not known: the severity is
+    that of the least grave, so that none that is graver goes untold.
+    """
+    fired_at = [each.fired_at for each in episodes if each.fired_at is not None]
+    latest = max((each.alerted for each in episodes), default=-1)
+    told = [each.alerted_severity for each in episodes if each.alerted == latest]
+    return Episode(
+        is_open=any(each.is_open for each in episodes),
+        violations=sum(each.violations for each in episodes),
+        judged=sum(each.judged for each in episodes),
+        times_fired=latest + 1,
+        alerted=latest,
+        fired_at=max(fired_at, default=None),
+        alerted_severity=min(told, key=severity_rank, default=None),
+    )

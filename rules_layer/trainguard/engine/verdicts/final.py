@@ -1,0 +1,21 @@
+"""The last word of a rule on a stream, or a job, that has ended."""
+
+from dataclasses import replace
+
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.records import Status
+
+
+def final(verdict: Verdict, through: float | None) -> Verdict:
+    """Return the last word of a rule on a stream, or a job, that has ended at watermark ``through``.
+
+    One that waits for data when there will be none any more does not apply; the sentence says whether anything was
+    written at all.
+    """
+    judgement = verdict.judgement
+    if judgement.status is not Status.WAITING_FOR_DATA:
+        return verdict
+    reason = f"Ended without what the rule needs: {judgement.reason}"
+    if through is None:
+        reason = "Ended without a profile: no object of it could be read."
+    return replace(verdict, judgement=replace(judgement, status=Status.NOT_APPLICABLE, reason=reason))

@@ -1,0 +1,103 @@
+"""What is known of a rule's finding when nodes fall silent: that a node is not heard of says nothing about it.
+
+A node has fallen silent when the furthest stream of its kind is three windows of the rule, and at least a quarter of an
+hour, ahead of it. It may have gone for good, or wait: for an upload, for the end of a long step, for its turn. So the
+finding of the whole job, its episode ``n`` that people were told of, has these states:
+
+========== ============================================ ===============================================================
+state      the nodes whose episode is open              what follows
+========== ============================================ ===============================================================
+OPEN       one at least is heard of                     grows graver: told as an escalation
+UNHEARD    all of them have fallen silent               nothing is told, the number stays
+ANEW       those heard of began after the others had    the number is raised: their next evaluation is fire ``n + 1``
+           fallen silent
+OVER       none                                         told as cleared, the number is raised
+========== ============================================ ===============================================================
+
+* UNHEARD is neither told nor does it raise the number. So a node that comes back with its condition goes on in the
+  episode that it has alerted, and is no second fire.
+* In one episode a second node's fire is not told. That must not be so where it began once all open nodes had been
+  silent for that long, by its own time: else a node that is gone for good would hold the episode open for ever. So ANEW
+  raises the number, and the second node's next evaluation at which the condition holds is a fire that is told.
+* A silent node that comes back after that joins the newer episode. If that is over, too, it is a new fire: people were
+  told last that the finding is over.
+
+Only episodes and watermarks are looked at, nothing of this is stored: a tick that comes late sees the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from trainguard.engine.verdicts.episodes import Standing
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.records import JOB_NODE, Status
+
+VANISHED_S = 900.0
+"""A node that is less far behind the others has not fallen silent, whatever the rule's windows."""
+
+
+def as_heard(verdict: Verdict, through: float | None, ahead: float | None) -> Verdict:
+    """Return a node's verdict as it counts for the job, with its watermark.
+
+    The open episode of a node that has fallen silent does not count as open, nor that of a rule that has failed.
+
+    Parameters
+    ----------
+    verdict : Verdict
+        As the node's stream says.
+    through, ahead : float or None
+        Watermarks of this stream and of the furthest of its kind, epoch seconds.
+    """
+    verdict = replace(verdict, through=through)
+    silent_s = (ahead or 0.0) - (through or 0.0)
+    failed = verdict.judgement.status is Status.ERROR
+    if not verdict.episode.is_open or not (failed or silent_s >= _silent_after_s(verdict)):
+        return verdict
+    episode = msgspec.structs.replace(verdict.episode, is_open=False)
+    if failed:
+        return replace(verdict, episode=episode)
+    reason = f"{verdict.judgement.reason} Nothing was heard of the node for the last {silent_s:,.0f} s."
+    judgement = replace(verdict.judgement, status=Status.OK, reason=reason)
+    return replace(verdict, judgement=judgement, episode=episode, standing=Standing.UNHEARD)
+
+
+def standing_of(parts: Mapping[str, Verdict]) -> Standing:
+    """Return how the job's newest alerted episode stands, from its verdicts by node as they are heard."""
+    latest = max(part.episode.alerted for part in parts.values())
+    unheard = [part for part in parts.values() if part.standing is Standing.UNHEARD and part.episode.alerted == latest]
+    if not unheard:
+        return Standing.KNOWN
+    began = [part.episode.fired_at or 0.0 for part in parts.values() if part.episode.is_open]
+    if not began:
+        return Standing.UNHEARD
+    silent_since = max((part.through or 0.0) + _silent_after_s(part) for part in unheard)
+    return Standing.ANEW if min(began) >= silent_since else Standing.KNOWN
+
+
+def ends_episode(verdict: Verdict) -> bool:
+    """Whether the job's episode ends with this verdict, so that the next fire is one of its own."""
+    if verdict.standing is Standing.KNOWN:
+        return not verdict.episode.is_open
+    return verdict.standing is Standing.ANEW
+
+
+def known_through(parts: Mapping[str, Verdict]) -> float | None:
+    """Return up to when the job's verdict is known, epoch seconds; None while there is no watermark.
+
+    A finding: up to the newest watermark among the nodes that it is open on, however far others have come. That there
+    is none: up to the watermark of the last of the nodes that are heard of.
+    """
+    fired = [part.through for part in parts.values() if part.episode.is_open and part.through is not None]
+    if fired:
+        return max(fired)
+    marks = {name: part.through for name, part in parts.items() if name != JOB_NODE and part.through is not None}
+    ahead = max(marks.values(), default=0.0)
+    heard = [mark for name, mark in marks.items() if ahead - mark < _silent_after_s(parts[name])]
+    whole = parts.get(JOB_NODE)
+    return min(heard, default=None if whole is None else whole.through)
+
+
+def _silent_after_s(verdict: Verdict) -> float:
+    return max(verdict.clear_after_s, VANISHED_S)

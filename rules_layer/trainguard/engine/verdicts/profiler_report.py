@@ -1,0 +1,82 @@
+"""The report's own verdict: what the eleven rules' verdicts come to, in one sentence and one row."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.findings import Finding
+from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
+from trainguard.records import Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.rule_result import Judgement
+
+_WORDS = {
+    Status.WARMING_UP: "warming up",
+    Status.WAITING_FOR_DATA: "waiting for data",
+    Status.NOT_APPLICABLE: "not applicable",
+    Status.DISABLED: "disabled",
+    Status.ERROR: "in error",
+}
+
+
+def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], plan: RulePlan) -> Verdict:
+    """Return the report's verdict on a job; it has no fires of its own, so it is alerted never."""
+    fault = plan.faults.get(PROFILER_REPORT)
+    statuses = [shown_status(verdict) for verdict in verdicts]
+    running = [each for each in statuses if each is not Status.DISABLED]
+    status = min(running, key=lambda each: each.place, default=Status.NOT_APPLICABLE)
+    top = findings[0] if findings else None
+    judgement = Judgement(
+        status if fault is None else Status.ERROR,
+        sentence(verdicts, findings) if fault is None else str(fault),
+        measured=float(len(findings)),
+        worst=None if top is None else top.worst,
+        data_points=sum(each in JUDGED for each in statuses),
+        advice=None if top is None else top.advice,
+    )
+    episodes = [verdict.episode for verdict in verdicts]
+    return Verdict(
+        PROFILER_REPORT,
+        judgement,
+        Episode(
+            is_open=any(each.is_open for each in episodes),
+            violations=sum(each.violations for each in episodes),
+            times_fired=sum(each.times_fired for each in episodes),
+            fired_at=max((each.fired_at for each in episodes if each.fired_at is not None), default=None),
+        ),
+    )
+
+
+def sentence(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> str:
+    """Say in words what was found on a job: the gravest finding, the others by name, how many rules judged."""
+    return f"{_found(findings)} {_counted(verdicts)}"
+
+
+def _found(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "No rule has fired."
+    top, *others = findings
+    over = "" if top.ongoing else ", over now"
+    said = f"{top.rule} ({top.severity.value}{over}): {top.reason}"
+    if top.cost is not None:
+        said += f" It has cost {top.cost}."
+    if others:
+        said += f" Also: {', '.join(_named(finding) for finding in others)}."
+    return said
+
+
+def _named(finding: Finding) -> str:
+    explained = "" if finding.explained_by is None else f", explained by {finding.explained_by}"
+    return f"{finding.rule} ({finding.severity.value}{explained})"
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (<rule>).``."""
+    counts = Counter(shown_status(verdict) for verdict in verdicts)
+    parts = [f"{counts[Status.OK] + counts[Status.FIRED]} judged"]
+    parts += [f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status]]
+    rules = "1 rule" if len(verdicts) == 1 else f"{len(verdicts)} rules"
+    text = f"{rules}: {', '.join(parts)}"
+    failed = [verdict.rule for verdict in verdicts if verdict.judgement.status is Status.ERROR]
+    return f"{text} ({', '.join(failed)})." if failed else f"{text}."

@@ -1,0 +1,70 @@
+"""What the rules say of a unit or of a job: results with their episodes, and the fires that begin."""
+
+from dataclasses import dataclass
+
+from trainguard.engine.verdicts.episodes import Episode, Standing
+from trainguard.records import Status
+from trainguard.rules.rule_result import Judgement
+
+JUDGED = frozenset({Status.OK, Status.FIRED})
+"""What a rule says when it could tell whether its condition holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """A fire that one evaluation began; ``at`` is the watermark, epoch seconds.
+
+    ``affected_share`` is the share, 0 to 1, of the time judged until then in which the condition was seen.
+    """
+
+    rule: str
+    judgement: Judgement
+    at: float
+    affected_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a verdict reaches over the nodes that it is of.
+
+    ``wasted_nodes`` is how many nodes' whole time the finding cost, fractions included; None where the rule cannot say.
+    """
+
+    affected: int
+    nodes: int
+    wasted_nodes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A rule's judgement with its episode: what its row says.
+
+    ``clear_after_s`` is after how many clean seconds of event time an episode of the rule is over. ``reach`` is None in
+    the verdict of one node alone. ``standing`` is how the episode stands among the job's nodes, ``through`` the event
+    time up to which the job's verdict is known, epoch seconds.
+    """
+
+    rule: str
+    judgement: Judgement
+    episode: Episode
+    clear_after_s: float = 0.0
+    reach: Reach | None = None
+    standing: Standing = Standing.KNOWN
+    through: float | None = None
+
+    @property
+    def affected_share(self) -> float | None:
+        """Share, 0 to 1, of the judged time in which the condition was seen: as the rule says, else of evaluations."""
+        said = self.judgement.affected_share
+        return self.episode.affected_share if said is None else said
+
+    @property
+    def over_nodes(self) -> Reach:
+        """The verdict's reach; of one node alone, that node."""
+        return Reach(1, 1, self.judgement.wasted_share) if self.reach is None else self.reach
+
+
+def shown_status(verdict: Verdict) -> Status:
+    """Return the status that a person is shown: FIRED while an episode is open, unless the rule is at fault."""
+    status = verdict.judgement.status
+    return Status.FIRED if verdict.episode.is_open and status is not Status.ERROR else status

@@ -1,0 +1,1 @@
+"""Families of rules, each over one kind of data that a training job writes."""

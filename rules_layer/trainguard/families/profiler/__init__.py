@@ -1,0 +1,1 @@
+"""The family of profiler rules: system metrics and framework events."""

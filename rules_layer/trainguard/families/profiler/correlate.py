@@ -1,0 +1,152 @@
+"""What the framework did in minutes with bottlenecks, against minutes without: joined from both streams of a node.
+
+Both streams keep their newest 30 minutes: the system stream how many snapshots of each were bottlenecks, the framework
+stream how much time each class and phase of events took. A minute counts as one with bottlenecks when at least half of
+its judged snapshots were. Times are shares of the time that the node's processes had in those minutes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.errors import RuleFailedError
+from trainguard.families.profiler.framework_stream import FrameworkStream
+from trainguard.families.profiler.kinds import system_rules
+from trainguard.families.profiler.system_stream import SystemStream
+from trainguard.records import Status
+from trainguard.rules.bottleneck_counts import BottleneckState, MinuteCount
+from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
+from trainguard.rules.bottlenecks import BottleneckRule
+from trainguard.rules.framework_classes import CLASS_LABELS
+from trainguard.rules.framework_minutes import MINUTE_US, MinuteProfile
+from trainguard.rules.framework_time import FrameworkTimeState
+from trainguard.rules.time_table import OTHER
+from trainguard.rules.units import show_percent
+
+BOTTLENECKED_SHARE = 0.5
+NAMED_FROM_PERCENT = 10.0
+"""A phase is named in the advice when its share of the time grows by so many points."""
+
+REPORTED_PHASES = 16
+Row = TypeVar("Row", ComparedClass, ComparedPhase)
+NodeVerdicts = Mapping[str, dict[str, Verdict]]
+
+
+def add_framework(
+    verdicts: NodeVerdicts,
+    plan: RulePlan,
+    system: Mapping[str, SystemStream],
+    framework: Mapping[str, FrameworkStream],
+) -> None:
+    """Add what the framework did to the details of the bottleneck rules' verdicts, by rule and node."""
+    profiled = plan.rule_of_state(FrameworkTimeState)
+    if profiled is None:
+        return
+    for rule in [each.name for each in system_rules(plan) if isinstance(each, BottleneckRule)]:
+        nodes = verdicts.get(rule, {})
+        for node, verdict in nodes.items():
+            counts = _bottleneck_minutes(rule, system.get(node))
+            profiles = _framework_minutes(profiled, framework.get(node))
+            compared = compare_minutes(counts, profiles)
+            if compared is not None:
+                nodes[node] = _with_framework(verdict, compared)
+
+
+def compare_minutes(counts: Sequence[MinuteCount], profiles: Sequence[MinuteProfile]) -> ComparedMinutes | None:
+    """Return shares of time by class and phase, percent, in minutes with and without bottlenecks.
+
+    None when no minute is known to both. A side without minutes has None for its shares.
+    """
+    by_minute = {profile.minute: profile for profile in profiles if profile.processes}
+    judged = [count for count in counts if count.judged and count.minute in by_minute]
+    if not judged:
+        return None
+    hit = [count.bottlenecked >= BOTTLENECKED_SHARE * count.judged for count in judged]
+    sides = [
+        [by_minute[count.minute] for count, is_hit in zip(judged, hit, strict=True) if is_hit is side]
+        for side in (True, False)
+    ]
+    classes, phases = [_class_shares(side) for side in sides], [_phase_shares(side) for side in sides]
+    return ComparedMinutes(
+        minutes_with_bottlenecks=len(sides[0]),
+        minutes_without=len(sides[1]),
+        classes=_rows(ComparedClass, *classes),
+        phases=_rows(ComparedPhase, *phases)[:REPORTED_PHASES],
+    )
+
+
+def _bottleneck_minutes(rule: str, system: SystemStream | None) -> Sequence[MinuteCount]:
+    try:
+        state = None if system is None else system.state_of(rule)
+    except RuleFailedError:
+        return ()
+    return state.kept.minutes if isinstance(state, BottleneckState) else ()
+
+
+def _framework_minutes(rule: str, framework: FrameworkStream | None) -> Sequence[MinuteProfile]:
+    try:
+        state = None if framework is None else framework.state_of(rule)
+    except RuleFailedError:
+        return ()
+    return state.minutes if isinstance(state, FrameworkTimeState) else ()
+
+
+def _class_shares(profiles: Sequence[MinuteProfile]) -> dict[str, float] | None:
+    times = [sum(column) for column in zip(*(profile.classes_us for profile in profiles), strict=True)]
+    return _shares(dict(zip(CLASS_LABELS, times, strict=True)), profiles) if profiles else None
+
+
+def _phase_shares(profiles: Sequence[MinuteProfile]) -> dict[str, float] | None:
+    times: dict[str, int] = {}
+    for profile in profiles:
+        for phase, time_us in zip(profile.phases.names, profile.phases.times_us, strict=True):
+            times[phase] = times.get(phase, 0) + time_us
+        times[OTHER] = times.get(OTHER, 0) + profile.phases.other_us
+    return _shares(times, profiles) if profiles else None
+
+
+def _shares(times_us: Mapping[str, int], profiles: Sequence[MinuteProfile]) -> dict[str, float]:
+    available_us = MINUTE_US * sum(profile.processes for profile in profiles)
+    return {name: 100.0 * time_us / available_us for name, time_us in times_us.items() if time_us}
+
+
+def _rows(kind: type[Row], hit: dict[str, float] | None, clean: dict[str, float] | None) -> list[Row]:
+    """List the names, the one whose share differs most first."""
+    rows = []
+    for name in sorted({*(hit or {}), *(clean or {})}):
+        shares = [None if side is None else side.get(name, 0.0) for side in (hit, clean)]
+        rows.append(kind(name, *shares))
+    return sorted(rows, key=_difference, reverse=True)
+
+
+def _difference(row: ComparedClass | ComparedPhase) -> float:
+    return abs((row.with_bottlenecks_percent or 0.0) - (row.without_percent or 0.0))
+
+
+def _with_framework(verdict: Verdict, compared: ComparedMinutes) -> Verdict:
+    judgement = verdict.judgement
+    if not isinstance(judgement.details, BottleneckDetails):
+        return verdict
+    advice = judgement.advice
+    if judgement.status is Status.FIRED and (grown := _most_grown(compared)):
+        advice = f"{advice} {grown}" if advice else grown
+    details = msgspec.structs.replace(judgement.details, framework=compared)
+    return replace(verdict, judgement=replace(judgement, details=details, advice=advice))
+
+
+def _most_grown(compared: ComparedMinutes) -> str | None:
+    """Name the phase that takes more of the time in minutes with bottlenecks; None when there is no clear one."""
+    if not (compared.minutes_with_bottlenecks and compared.minutes_without):
+        return None
+    for row in compared.phases:
+        hit, clean = row.with_bottlenecks_percent or 0.0, row.without_percent or 0.0
+        if row.name != OTHER and hit >= clean + NAMED_FROM_PERCENT:
+            return (
+                f"{row.name} takes {show_percent(hit)} of the processes' time in minutes with bottlenecks and "
+                f"{show_percent(clean)} in those without."
+            )
+    return None

@@ -1,0 +1,96 @@
+"""The family of profiler rules, over what the managed profiler writes of a job's nodes."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from trainguard.engine.family import Family, ObjectEvents, ObjectSource
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.session import Session, Stream, item_name
+from trainguard.families.profiler.framework_session import FrameworkSession
+from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.families.profiler.shared_names import SharedNames
+from trainguard.families.profiler.streams import ProfilerStreams
+from trainguard.families.profiler.system_session import SystemSession
+from trainguard.families.profiler.system_stream import SystemState, SystemStream
+from trainguard.layout import EndKey
+from trainguard.ports import ProfileObjects
+from trainguard.records import FIRST_FAMILY, JobRecord, NodeKey, NodeRecord
+from trainguard.rules.protocol import AnyRule, FrameworkRule, SystemRule
+from trainguard.rules.registry import ALL_RULES
+from trainguard.state.codec import decode_state
+from trainguard.telemetry.keys import EXPECTED_KEYS, FrameworkKey, SystemKey, match_key
+from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
+
+
+class ProfilerFamily(Family):
+    """System metrics and framework events, in two streams of each node."""
+
+    name = FIRST_FAMILY
+    title = "Profiler rules"
+    units = "nodes"
+    expected_keys = EXPECTED_KEYS
+    events = ObjectEvents(
+        wildcards=("*/profiler-output/system/incremental/*.json", "*/profiler-output/framework/pevents/*.json"),
+        # The empty metadata of a detailed trace names its times and stands for it.
+        ends=(
+            ".metadata",
+            "/profiler-output/system/training_job_end.ts",
+            "/profiler-output/framework/training_job_end.ts",
+        ),
+    )
+    object_cap_bytes = MAX_OBJECT_BYTES
+    report = "trainguard.report.profiler_coverage:REPORT_PARTS"
+
+    @property
+    def rules(self) -> Sequence[AnyRule]:
+        """TrainGuard's own profiler rules, and those of the deployment's package."""
+        return ALL_RULES
+
+    def parse_key(self, key: str) -> SystemKey | FrameworkKey | EndKey | None:
+        """Read a key of a profile."""
+        return match_key(key)
+
+    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
+        """Return the session of a node's stream."""
+        listing = ProfileListing(objects=source.objects, bucket=source.bucket, root=source.root, node=record.key.node)
+        if record.key.stream == "system":
+            return SystemSession(record, listing, plan)
+        names = None
+        if isinstance(source.shared, SharedNames):
+            names = partial(source.shared.of_node, source.bucket, source.root, record.key.node)
+        return FrameworkSession(record, listing, plan, names)
+
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> Stream:
+        """Return a node's stream from its item."""
+        if record.key.stream == "system":
+            system = decode_state(item_name(record), record.codec, record.state, SystemState)
+            return SystemStream(record.key.node, system, plan)
+        framework = decode_state(item_name(record), record.codec, record.state, FrameworkState)
+        return FrameworkStream(record.key.node, framework, plan)
+
+    def streams_of(self, records: Mapping[NodeKey, NodeRecord], streams: Mapping[NodeKey, Stream]) -> ProfilerStreams:
+        """Return the family's streams of a job: system metrics first."""
+        ordered = sorted(streams, key=lambda key: key.stream != "system")
+        return ProfilerStreams(records, {key: streams[key] for key in ordered})
+
+    def unit_rules(self, stream: str) -> Sequence[str]:
+        """Return the names of the rules over a node's stream."""
+        kind = SystemRule if stream == "system" else FrameworkRule
+        return [rule.name for rule in self.rules if isinstance(rule, kind)]
+
+    def share(self, objects: ProfileObjects) -> SharedNames:
+        """Return the names of framework objects, which are listed once for all nodes of a job."""
+        return SharedNames(objects)
+
+    def expected(self, job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
+        """Return the streams that a job of so many instances has: SageMaker names them ``algo-1`` and so on."""
+        names = [f"algo-{number}" for number in range(1, (job.instance_count or 0) + 1)]
+        expected = {NodeKey(job.job, name, "system") for name in names}
+        if job.framework_expected or any(key.stream == "framework" for key in known):
+            expected |= {NodeKey(job.job, name, "framework") for name in names}
+        return expected
+
+
+PROFILER = ProfilerFamily()

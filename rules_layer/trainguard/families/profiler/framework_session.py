@@ -1,0 +1,86 @@
+"""A node's framework stream in hand."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, LaneOrder, Listing
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, item_name
+from trainguard.engine.verdicts.verdict import Fire
+from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.records import NodeRecord
+from trainguard.state.codec import decode_state
+from trainguard.telemetry.framework import FrameworkEvents, read_framework_object, read_tf_trace
+from trainguard.telemetry.keys import FrameworkKey, parse_key
+
+FEWER_LANES = "degraded_to_fewer_lanes"
+"""Counts lanes that were forgotten because a node has too many: of those, what comes over two minutes late is lost."""
+
+
+class FrameworkSession(Session[FrameworkStream]):
+    """Applies a node's framework objects; raises StateCodecError when the item's state cannot be decoded.
+
+    ``names`` are the names that S3 has of the node; None lists them for this node alone.
+    """
+
+    def __init__(
+        self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, names: Listing | None = None
+    ) -> None:
+        state = FrameworkState()
+        if record.state:
+            state = decode_state(item_name(record), record.codec, record.state, FrameworkState)
+        super().__init__(record, listing, FrameworkStream(record.key.node, state, plan))
+        self._listing = listing
+        self._names = listing.framework if names is None else names
+        cursors = {lane: position for lane, position in record.cursors.items() if lane != NEWEST}
+        listed_us = state.listed_us
+        if listed_us == UNLISTED:
+            listed_us = max(cursors.values(), default=UNLISTED)  # an earlier version wrote the item
+        self._order = LaneOrder(
+            cursors=cursors, max_seen_us=record.cursors.get(NEWEST), listed_us=listed_us, floor_us=state.floor_us
+        )
+        self._order.restore(listing.parse_framework(record.pending))
+
+    def announce(self, doorbells: Sequence[Announced]) -> None:
+        """Take in doorbells of this node."""
+        for doorbell in doorbells:
+            if isinstance(doorbell.parsed, FrameworkKey):
+                self._order.announce(doorbell.key, doorbell.parsed)
+
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Apply the objects that are ready; at a stream's end, count the traces that never can be."""
+        for arrival in self._order.ready(self._names, drain=drain, modified_before=modified_before):
+            yield self._use(arrival.key, partial(self._read, arrival), partial(self._fold, arrival.end_us))
+        if drain:
+            self.counters["traces_without_metadata"] = self._listing.traces_without_metadata()
+
+    def _read(self, arrival: Arrival, body: bytes) -> FrameworkEvents:
+        name, _, kind = arrival.lane.partition("/")
+        process = f"{self.record.key.node}-{name}"
+        parsed = parse_key(arrival.key)
+        if isinstance(parsed, FrameworkKey) and parsed.start_us is not None:
+            trace = self._listing.trace_of(arrival.key, parsed)
+            return read_tf_trace(
+                trace, self._listing.get(trace), process=process, start_us=parsed.start_us, end_us=parsed.end_us
+            )
+        return read_framework_object(arrival.key, body, process=process, end_us=arrival.end_us, kind=kind)
+
+    def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
+        return events.tally, self.stream.apply(events, end_us)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits that the stored item does not know."""
+        return self._order.stored != self.record.pending
+
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        """Return the record to save."""
+        order = self._order
+        self.counters["duplicates"] += order.duplicates
+        order.duplicates = 0
+        self.counters[LISTED_NAMES] += len(order.pending) > MOST_PENDING
+        self.counters[FEWER_LANES] += order.forget_lanes()
+        self.stream.state.floor_us, self.stream.state.listed_us = order.floor_us, order.applied_us
+        return self._record(cursors={**order.cursors, NEWEST: order.max_seen_us}, pending=order.stored, closed=closed)

@@ -1,0 +1,134 @@
+"""A node's framework stream: objects of all its processes to rule states and verdicts."""
+
+import copy
+from collections.abc import Collection
+
+import msgspec
+
+from trainguard.engine.ordering.partition_order import UNLISTED
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.streams.sandbox import shown
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.families.profiler.interruptions import with_steps
+from trainguard.families.profiler.kinds import framework_rules, joined_rules
+from trainguard.records import Status
+from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
+from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.rule_result import Judgement
+from trainguard.telemetry.framework import FrameworkEvents
+
+MICROSECONDS = 1_000_000
+COLLECTED = Judgement(Status.OK, "collected for the job's verdict")
+
+
+class FrameworkState(msgspec.Struct):
+    """What is stored of a node's framework stream; ``through`` is the watermark, epoch seconds.
+
+    ``step_runs_us`` are the newest times in which there were steps, without the silences between them. Up to
+    ``listed_us`` the node's names were listed and what S3 had is applied.
+    """
+
+    through: float | None = None
+    first_step_us: int | None = None
+    floor_us: int = -1
+    listed_us: int = UNLISTED
+    step_runs_us: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+    last_fault: str | None = None
+
+
+class FrameworkStream:
+    """Works on a FrameworkState; ``store`` writes it back."""
+
+    def __init__(self, node: str, state: FrameworkState, plan: RulePlan) -> None:
+        self.node = node
+        self.state = state
+        self._plan = plan
+        self._rules = RuleSlots(framework_rules(plan), state.slots, plan)
+        self._joined = RuleSlots(joined_rules(plan), state.slots, plan)
+
+    def apply(self, events: FrameworkEvents, end_us: int) -> list[Fire]:
+        """Fold in one object that holds events up to ``end_us``; return the fires that it began."""
+        self.state.through = max(end_us / MICROSECONDS, self.state.through or 0.0)
+        for batch in events.steps:
+            first = int(batch.starts_us.min())
+            self.state.first_step_us = min(first, self.state.first_step_us or first)
+        self.state.step_runs_us = with_steps(self.state.step_runs_us, events.steps)
+        self._joined.run(
+            lambda rule, state, parameters: rule.observe(state, shown(rule, events), parameters),
+            lambda *_: COLLECTED,
+            through=self.state.through,
+            interval_s=self._plan.interval_s,
+        )
+        return self._judge(events, closed=False)
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended."""
+        return self._judge(None, closed=True) if self.state.through is not None else []
+
+    def finished(self) -> "FrameworkStream":
+        """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
+        self.store()
+        return FrameworkStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state as it is, for the rules that ``of`` names; None means all."""
+        view = self.view(closed=closed)
+        return self._rules.verdicts(
+            lambda rule, state, parameters: rule.judge(state, view, parameters),
+            interval_s=self._plan.interval_s,
+            closed=closed,
+            of=of,
+        )
+
+    def degrade(self) -> str | None:
+        """Nothing of this state can be given up: its rules bound themselves."""
+        return None
+
+    def store(self) -> FrameworkState:
+        """Write everything back into the state and return it."""
+        self._rules.store()
+        self._joined.store()
+        return self.state
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        """What rules raised since this object was made."""
+        return [*self._rules.raised, *self._joined.raised]
+
+    def state_of(self, rule: str) -> msgspec.Struct:
+        """Return the state of a rule over this stream; RuleFailedError when it failed here."""
+        state: msgspec.Struct = self._rules.state_of(rule)
+        return state
+
+    def collected(self, rule: str) -> msgspec.Struct:
+        """Return what a joined rule has collected; RuleFailedError when it failed here."""
+        state: msgspec.Struct = self._joined.state_of(rule)
+        return state
+
+    def _judge(self, events: FrameworkEvents | None, *, closed: bool) -> list[Fire]:
+        view = self.view(closed=closed)
+
+        def observe(rule: AnyFrameworkRule, state: msgspec.Struct, parameters: RuleParameters) -> None:
+            if events is not None:
+                rule.observe(state, shown(rule, events), parameters)
+
+        return self._rules.run(
+            observe,
+            lambda rule, state, parameters: rule.judge(state, view, parameters),
+            through=self.state.through or 0.0,
+            interval_s=self._plan.interval_s,
+            closed=closed,
+        )
+
+    def view(self, *, closed: bool) -> FrameworkView:
+        """Return what rules are shown of this stream."""
+        first_us = self.state.first_step_us
+        first_step_at = None if first_us is None else first_us / MICROSECONDS
+        return FrameworkView(node=self.node, through=self.state.through, closed=closed, first_step_at=first_step_at)

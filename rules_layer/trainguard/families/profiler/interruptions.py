@@ -1,0 +1,83 @@
+"""When a job did not run: a spot instance was taken away, and another one went on later under the same name.
+
+Samples tell it: while no node has any, there is no instance, and nothing is paid for. A minute whose object was lost is
+too short to count.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from trainguard.state.sample_window import INTERRUPTED_S, KeptState
+from trainguard.telemetry.steps import StepBatch
+
+SILENCE_US = 120_000_000
+MOST_RUNS = 16
+
+Span = tuple[float, float]
+Run = tuple[int, int]
+
+
+def interruptions(nodes: Iterable[tuple[KeptState, float | None]]) -> tuple[Span, ...]:
+    """Return the times, epoch seconds, in which no node of a job had samples, between its first and its last one.
+
+    Parameters
+    ----------
+    nodes : iterable of (KeptState, float or None)
+        The kept points and the watermark of each node's system stream.
+    """
+    observed = sorted(span for kept, through in nodes for span in _observed(kept, through))
+    missing: list[Span] = []
+    seen = observed[0][1] if observed else 0.0
+    for start, end in observed:
+        if start - seen >= INTERRUPTED_S:
+            missing.append((seen, start))
+        seen = max(seen, end)
+    return tuple(missing)
+
+
+def _observed(kept: KeptState, through: float | None) -> list[Span]:
+    if kept.first_sample_at is None or through is None:
+        return []
+    starts = [kept.first_sample_at, *(end for _, end in kept.gaps)]
+    ends = [*(start for start, _ in kept.gaps), through]
+    return list(zip(starts, ends, strict=True))
+
+
+def with_steps(runs: Sequence[Run], batches: Iterable[StepBatch]) -> list[Run]:
+    """Return the runs of steps, epoch microseconds, with more steps: what lies apart by over two minutes is two runs.
+
+    When there are too many, what the shortest silences part is joined: a restart takes longer than an evaluation, and
+    its first step must stay known.
+    """
+    spans = [*runs, *(span for batch in batches for span in _spans(batch))]
+    joined: list[Run] = []
+    for start, end in sorted(spans):
+        if joined and start - joined[-1][1] <= SILENCE_US:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((start, end))
+    if len(joined) <= MOST_RUNS:
+        return joined
+    silences = [later[0] - earlier[1] for earlier, later in pairwise(joined)]
+    longest = sorted(range(len(silences)), key=lambda index: (silences[index], index))[-(MOST_RUNS - 1) :]
+    first = [0, *(index + 1 for index in sorted(longest))]
+    last = [*(index - 1 for index in first[1:]), len(joined) - 1]
+    return [(joined[begin][0], joined[end][1]) for begin, end in zip(first, last, strict=True)]
+
+
+def without_steps(spans: Iterable[Span], runs: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the interruptions, epoch seconds, in which there were no steps: where steps went on, samples were lost."""
+    return tuple(
+        (start, end) for start, end in spans if not any(begin < start and end < until for begin, until in runs)
+    )
+
+
+def _spans(batch: StepBatch) -> list[Run]:
+    order = np.argsort(batch.starts_us, kind="stable")
+    starts = batch.starts_us[order]
+    ends = np.maximum.accumulate(starts + batch.durations_us[order])
+    first = np.concatenate([[0], np.flatnonzero(starts[1:] - ends[:-1] > SILENCE_US) + 1])
+    last = np.concatenate([first[1:] - 1, [starts.size - 1]])
+    return list(zip(starts[first].tolist(), ends[last].tolist(), strict=True))

@@ -1,0 +1,187 @@
+"""The profiler family's streams of a job, and what its rules say of the job from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import msgspec
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobSlots
+from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.streams.rule_runner import RuleSlots
+from trainguard.engine.streams.sandbox import shown
+from trainguard.engine.verdicts.combine import combine
+from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.errors import RuleFailedError
+from trainguard.families.profiler.correlate import add_framework
+from trainguard.families.profiler.framework_stream import MICROSECONDS, FrameworkStream
+from trainguard.families.profiler.interruptions import interruptions, without_steps
+from trainguard.families.profiler.kinds import job_rules, joined_rules
+from trainguard.families.profiler.system_stream import SystemStream
+from trainguard.records import FIRST_FAMILY, JOB_NODE, JobRecord, Status
+from trainguard.rules.protocol import AnyJobRule, RuleParameters
+from trainguard.rules.registry import spec_of
+from trainguard.rules.rule_inputs import JobView, NodeFacts
+from trainguard.rules.rule_result import Judgement
+
+
+@dataclass(frozen=True)
+class ProfilerStreams(FamilyStreams):
+    """System metrics and framework events of a job's nodes."""
+
+    @classmethod
+    def of(cls, streams: JobStreams) -> "ProfilerStreams":
+        """Return the profiler's streams of a job; empty ones where the deployment has no such family."""
+        held = streams.families.get(FIRST_FAMILY)
+        return held if isinstance(held, cls) else cls({}, {})
+
+    @cached_property
+    def system(self) -> Mapping[str, SystemStream]:
+        """Streams of system metrics by node."""
+        return {key.node: each for key, each in self.streams.items() if isinstance(each, SystemStream)}
+
+    @cached_property
+    def framework(self) -> Mapping[str, FrameworkStream]:
+        """Streams of framework events by node."""
+        return {key.node: each for key, each in self.streams.items() if isinstance(each, FrameworkStream)}
+
+    @property
+    def system_through(self) -> float | None:
+        """The furthest watermark of the system streams, epoch seconds."""
+        return self.watermarks.get("system")
+
+    @property
+    def framework_through(self) -> float | None:
+        """The furthest watermark of the framework streams, epoch seconds."""
+        return self.watermarks.get("framework")
+
+    @cached_property
+    def nodes(self) -> frozenset[str]:
+        """The nodes with a stream of either kind."""
+        return frozenset({*self.system, *self.framework})
+
+    @cached_property
+    def first_at(self) -> float | None:
+        """The first sample's time, epoch seconds."""
+        starts = (stream.state.kept.first_sample_at for stream in self.system.values())
+        return min((at for at in starts if at is not None), default=None)
+
+    @cached_property
+    def first_step_at(self) -> float | None:
+        """The start of the earliest step, epoch seconds."""
+        starts = (stream.state.first_step_us for stream in self.framework.values())
+        first_us = min((at for at in starts if at is not None), default=None)
+        return None if first_us is None else first_us / MICROSECONDS
+
+    @cached_property
+    def interruptions(self) -> tuple[tuple[float, float], ...]:
+        """Times in which no node had samples, epoch seconds."""
+        return interruptions((stream.state.kept, stream.state.through) for stream in self.system.values())
+
+    @cached_property
+    def unpaid_s(self) -> float:
+        """Seconds in which the job had no instances."""
+        return sum(end - start for start, end in self.interruptions)
+
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobSlots, *, closed: bool) -> FamilyVerdicts:
+        """Return the verdict of each profiler rule on the job; moves the episodes in ``own``."""
+        by_node = self.unit_verdicts()
+        add_framework(by_node, plan, self.system, self.framework)
+        view, failed = self.job_view(job, plan, closed=closed)
+        slots = RuleSlots(job_rules(plan), own.slots, plan)
+
+        def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> Judgement:
+            if rule.name in failed:
+                return Judgement(Status.ERROR, failed[rule.name])
+            return rule.judge(shown(rule, view), parameters)
+
+        fires = slots.run(None, judge, through=self.through or 0.0, interval_s=plan.interval_s)
+        of_job = {each.rule: self._settled(each, plan) for each in slots.verdicts(judge, interval_s=plan.interval_s)}
+        verdicts = []
+        names = dict.fromkeys(rule.name for rule in plan.by_family.get(FIRST_FAMILY, ()))
+        node_rules = plan.node_rules
+        for rule in names:
+            parts = dict(by_node.get(rule, {}))
+            if rule in of_job and (parts or rule not in node_rules):
+                parts[JOB_NODE] = of_job[rule]
+            verdicts.append(combine(rule, parts, len(view.nodes)) if parts else _without_data(rule, job, plan))
+        return FamilyVerdicts(verdicts, [_as_known(fire, of_job[fire.rule], own) for fire in fires])
+
+    def job_view(self, job: JobRecord, plan: RulePlan, *, closed: bool) -> tuple[JobView, dict[str, str]]:
+        """Return what rules over the whole job are shown, and the fault of each joined rule that failed on a node."""
+        nodes, failed = {}, {}
+        for node in sorted(self.nodes):
+            nodes[node], faults = self._node_facts(node, plan, closed=closed)
+            failed.update(faults)
+        runs = [run for stream in self.framework.values() for run in stream.state.step_runs_us]
+        steps = tuple((start / MICROSECONDS, end / MICROSECONDS) for start, end in runs)
+        starts = (job.started_at, self.first_at)
+        view = JobView(
+            started_at=min((at for at in starts if at is not None), default=None),
+            system_through=self.system_through,
+            first_step_at=self.first_step_at,
+            framework_expected=job.framework_expected,
+            framework_seen=any(key.stream == "framework" and record.cursors for key, record in self.records.items()),
+            closed=closed,
+            nodes=nodes,
+            interruptions=without_steps(self.interruptions, steps),
+            step_runs=steps,
+        )
+        return view, failed
+
+    def _node_facts(self, node: str, plan: RulePlan, *, closed: bool) -> tuple[NodeFacts, dict[str, str]]:
+        system, framework = self.system.get(node), self.framework.get(node)
+        collected, failed = {}, {}
+        for rule in joined_rules(plan):
+            if framework is None:
+                break
+            try:
+                collected[rule.name] = framework.collected(rule.name)
+            except RuleFailedError as fault:
+                failed[rule.name] = f"{node}: {fault}"
+        facts = NodeFacts(
+            node=node,
+            system=None if system is None else system.view(closed=closed),
+            cores=0 if system is None else system.state.cores,
+            framework=None if framework is None else framework.view(closed=closed),
+            collected=collected,
+        )
+        return facts, failed
+
+    def _settled(self, verdict: Verdict, plan: RulePlan) -> Verdict:
+        """Count one violation an episode: how often a tick looks at a job is no property of the job.
+
+        What is found on one node alone is known as far as that node's watermark, and what is found in framework events
+        as far as theirs.
+        """
+        node = (verdict.judgement.worst or JOB_NODE).partition("/")[0]
+        joined = any(rule.name == verdict.rule for rule in joined_rules(plan))
+        read = (self.framework,) if joined else (self.system, self.framework)
+        named = [of_kind[node].state.through for of_kind in read if node in of_kind]
+        furthest = self.framework_through if joined else self.through
+        through = max((mark for mark in named if mark is not None), default=furthest)
+        episode = msgspec.structs.replace(verdict.episode, violations=verdict.episode.times_fired, judged=0)
+        return replace(verdict, episode=episode, through=through)
+
+
+def _as_known(fire: Fire, verdict: Verdict, own: JobSlots) -> Fire:
+    """Let a fire of the whole job be as old as what it is known from: its row's EvaluatedThrough, then and before.
+
+    Else a row that speaks of the fire would look older than it, and a stop would wait in vain for a newer one.
+    """
+    marks = [mark for mark in (verdict.through, own.through.get(fire.rule)) if mark is not None]
+    return replace(fire, at=max(marks, default=fire.at))
+
+
+def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
+    of_framework = "framework" in spec_of(rule).inputs
+    if rule in plan.faults:
+        judgement = Judgement(Status.ERROR, str(plan.faults[rule]))
+    elif job.framework_expected or not of_framework:
+        kind = "framework" if of_framework else "system"
+        judgement = Judgement(Status.WAITING_FOR_DATA, f"no {kind} metrics were read.")
+    else:
+        judgement = Judgement(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
+    return Verdict(rule, judgement, Episode())

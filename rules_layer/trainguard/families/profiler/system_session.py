@@ -1,0 +1,72 @@
+"""A node's system stream in hand."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from trainguard.engine.ordering.grid_order import GridOrder
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
+from trainguard.engine.verdicts.verdict import Fire
+from trainguard.families.profiler.listing import ProfileListing
+from trainguard.families.profiler.system_stream import SystemState, SystemStream
+from trainguard.records import NodeRecord
+from trainguard.state.codec import decode_state
+from trainguard.telemetry.keys import SystemKey
+from trainguard.telemetry.system import Samples, read_system_object
+
+MINUTE_LANE = "minute"
+
+
+class SystemSession(Session[SystemStream]):
+    """Applies a node's minutes; raises StateCodecError when the item's state cannot be decoded."""
+
+    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan) -> None:
+        state = SystemState()
+        if record.state:
+            state = decode_state(item_name(record), record.codec, record.state, SystemState)
+        super().__init__(record, listing, SystemStream(record.key.node, state, plan))
+        self._listing = listing
+        self._order = GridOrder(
+            cursor=record.cursors.get(MINUTE_LANE),
+            max_seen=record.cursors.get(NEWEST),
+            pending={minute: key for key, minute in record.pending.items()},
+            skipped=list(state.skipped),
+        )
+
+    def announce(self, doorbells: Sequence[Announced]) -> None:
+        """Take in doorbells of this node."""
+        for doorbell in doorbells:
+            if isinstance(doorbell.parsed, SystemKey):
+                self._order.announce(doorbell.key, doorbell.parsed.minute)
+
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        """Apply the minutes that are ready."""
+        for minute, key in self._order.ready(self._listing.minutes, drain=drain, modified_before=modified_before):
+            yield self._use(key, partial(self._read, key, minute), self._fold)
+
+    def _read(self, key: str, minute: int, body: bytes) -> Samples:
+        return read_system_object(key, body, node=self.record.key.node, minute=minute)
+
+    def _fold(self, samples: Samples) -> tuple[Counter[str], list[Fire]]:
+        fires = self.stream.apply(samples)
+        return samples.tally + Counter({"too_many_series": self.stream.unnamed_gpu_samples}), fires
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits, or came late, that the stored item does not know."""
+        return self._order.late > 0 or self._pending != self.record.pending
+
+    @property
+    def _pending(self) -> dict[str, int]:
+        return {key: minute for minute, key in self._order.pending.items()}
+
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        """Return the record to save."""
+        order = self._order
+        self.counters.update({"gaps": order.gaps, "late": order.late, "duplicates": order.duplicates})
+        order.gaps = order.late = order.duplicates = 0
+        self.stream.state.skipped = order.skipped
+        return self._record(
+            cursors={MINUTE_LANE: order.cursor, NEWEST: order.max_seen}, pending=self._pending, closed=closed
+        )

@@ -1,0 +1,197 @@
+"""A node's system stream: objects in order to snapshots, kept points, rule states and verdicts."""
+
+import copy
+from collections.abc import Collection
+
+import msgspec
+import numpy as np
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.streams.sandbox import shown
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.errors import RuleConfigError, RuleLoadError
+from trainguard.families.profiler.kinds import system_rules
+from trainguard.rules.extension import check_window
+from trainguard.rules.protocol import AnySystemRule
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.state.sample_window import KEPT_IDLE_S, KeptPoints, KeptState
+from trainguard.telemetry.assemble import OpenSnapshot, assemble, complete, estimate_interval_s, extend_gpu_names
+from trainguard.telemetry.snapshots import Snapshots
+from trainguard.telemetry.system import Samples
+
+
+class SystemState(msgspec.Struct):
+    """What is stored of a node's system stream; ``through`` is the watermark, epoch seconds.
+
+    ``cores`` is the largest number of logical cores that one object named.
+    """
+
+    interval_s: float | None = None
+    gpu_names: list[str] = msgspec.field(default_factory=list)
+    open_snapshot: OpenSnapshot | None = None
+    kept: KeptState = msgspec.field(default_factory=KeptState)
+    through: float | None = None
+    cores: int = 0
+    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+    last_fault: str | None = None
+    skipped: list[int] = msgspec.field(default_factory=list)
+
+
+class SystemStream:
+    """Works on a SystemState; ``store`` writes it back."""
+
+    def __init__(self, node: str, state: SystemState, plan: RulePlan) -> None:
+        self.node = node
+        self.state = state
+        self._plan = plan
+        self._kept = KeptPoints(state.kept, len(state.gpu_names))
+        self._own_rules = system_rules(plan)
+        self._rules = RuleSlots(self._own_rules, state.slots, plan)
+        self.unnamed_gpu_samples = 0
+
+    def apply(self, samples: Samples) -> list[Fire]:
+        """Fold in the samples of the next minute; return the fires that they began."""
+        state = self.state
+        last = state.through if state.open_snapshot is None else state.open_snapshot.time
+        state.interval_s = estimate_interval_s(samples, state.interval_s, last)
+        state.cores = max(state.cores, sum(series.kind == "cpu" for series in samples.table))
+        self._admit(extend_gpu_names(tuple(state.gpu_names), samples))
+        self.unnamed_gpu_samples = self._unnamed(samples)
+        snapshots, state.open_snapshot = assemble(
+            samples, state.open_snapshot, gpu_names=tuple(state.gpu_names), interval_s=self._interval_s
+        )
+        return self._fold(snapshots, closed=False)
+
+    def _unnamed(self, samples: Samples) -> int:
+        """Return how many samples are of GPUs beyond those that a node can have."""
+        known = set(self.state.gpu_names)
+        unnamed = [
+            column
+            for column, series in enumerate(samples.table)
+            if series.kind in {"gpu", "gpu_memory"} and series.name not in known
+        ]
+        return int(np.count_nonzero(np.isin(samples.series, unnamed))) if unnamed else 0
+
+    def _admit(self, gpu_names: tuple[str, ...]) -> None:
+        if len(gpu_names) > len(self.state.gpu_names):
+            self._kept.store()
+            self.state.gpu_names = list(gpu_names)
+            self._kept = KeptPoints(self.state.kept, len(gpu_names))
+
+    def _fold(self, snapshots: Snapshots, *, closed: bool) -> list[Fire]:
+        self._kept.note_gaps(snapshots.times, since=self.state.through, interval_s=self._interval_s)
+        active, started = self._kept.extend(
+            snapshots, capacity=self._capacity(), longest_s=max(KEPT_IDLE_S, 3.0 * self._interval_s)
+        )
+        if len(snapshots):
+            self.state.through = max(float(snapshots.times[-1]), self.state.through or 0.0)
+        if self.state.through is None:
+            return []
+        view = self.view(closed=closed)
+        minute = NodeMinute(snapshots=snapshots, active=active, started=started, fresh=self._kept.fresh, view=view)
+        fires = self._rules.run(
+            lambda rule, rule_state, parameters: rule.observe(rule_state, shown(rule, minute), parameters),
+            lambda rule, rule_state, parameters: rule.judge(rule_state, shown(rule, view), parameters),
+            through=self.state.through,
+            interval_s=self._interval_s,
+            closed=closed,
+        )
+        self._kept.trim()
+        return fires
+
+    def finish(self) -> list[Fire]:
+        """Complete the snapshot that is open, and judge as a stream that has ended."""
+        rest = [] if self.state.open_snapshot is None else [self.state.open_snapshot]
+        self.state.open_snapshot = None
+        return self._fold(complete(rest, tuple(self.state.gpu_names)), closed=True)
+
+    def finished(self) -> "SystemStream":
+        """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
+        self.store()
+        return SystemStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state as it is, for the rules that ``of`` names; None means all."""
+        view = self.view(closed=closed)
+        return self._rules.verdicts(
+            lambda rule, state, parameters: rule.judge(state, shown(rule, view), parameters),
+            interval_s=self._interval_s,
+            closed=closed,
+            of=of,
+        )
+
+    def degrade(self) -> str | None:
+        """Make the state smaller at a named cost; None when nothing is left to give up."""
+        self._rules.forget()
+        return self._kept.degrade()
+
+    def store(self) -> SystemState:
+        """Write everything back into the state and return it."""
+        self._kept.store()
+        self._rules.store()
+        return self.state
+
+    def state_of(self, rule: str) -> msgspec.Struct:
+        """Return the state of a rule over this stream; RuleFailedError when it failed here."""
+        state: msgspec.Struct = self._rules.state_of(rule)
+        return state
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        """What rules raised since this object was made."""
+        return self._rules.raised
+
+    @property
+    def _interval_s(self) -> float:
+        return self._plan.interval_s if self.state.interval_s is None else self.state.interval_s
+
+    def _capacity(self) -> int:
+        return max((self._window_points(rule) for rule in self._own_rules), default=0)
+
+    def _window_points(self, rule: AnySystemRule) -> int:
+        if rule.name in self._plan.faults:
+            return 0
+        try:
+            return check_window(rule.name, rule.window_points(self._plan.parameters_of(rule.name), self._interval_s))
+        except RuleLoadError as fault:
+            self._rules.fail(rule, fault)
+        except RuleConfigError:
+            pass  # the rule's own judgement says so, in its row
+        except (Exception, SystemExit) as fault:
+            self._rules.fail(rule, fault)
+        return 0
+
+    def view(self, *, closed: bool) -> NodeView:
+        """Return what rules are shown of this node."""
+        state, kept = self.state, self._kept
+        return NodeView(
+            node=self.node,
+            through=state.through,
+            first_sample_at=state.kept.first_sample_at,
+            first_active_at=state.kept.first_active_at,
+            interval_s=self._interval_s,
+            gpu_names=tuple(state.gpu_names),
+            ever_active=kept.ever_active,
+            kept_total=state.kept.kept_total,
+            kept_times=kept.times,
+            kept_gpu_utilization=kept.gpu_utilization,
+            kept_gpu_memory=kept.gpu_memory,
+            kept_cpu_mean=kept.cpu_mean,
+            idle_run_s=self._idle_run_s(),
+            gpu_histogram=kept.histogram,
+            closed=closed,
+        )
+
+    def _idle_run_s(self) -> float:
+        kept, through = self.state.kept, self.state.through
+        if through is None:
+            return 0.0
+        if kept.first_active_at is None:
+            return 0.0 if kept.observed_since is None else through - kept.observed_since
+        return 0.0 if kept.idle is None else through - kept.idle.since

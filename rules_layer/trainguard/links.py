@@ -1,0 +1,55 @@
+"""Where a report lies, for machines and for people."""
+
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from trainguard.layout import ProfileRoot
+
+REPORT_JSON = "report.json"
+REPORT_PAGE = "report.html"
+
+_CONSOLES = {
+    "aws": "https://{region}.console.aws.amazon.com",
+    "aws-us-gov": "https://console.amazonaws-us-gov.com",
+    "aws-cn": "https://console.amazonaws.cn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLinks:
+    """The places of a job's report.
+
+    Attributes
+    ----------
+    document, page : str
+        S3 URIs of ``report.json`` and ``report.html``.
+    console : str or None
+        The console's page of ``report.html``, to open or download it; None where the job's ARN does not say which
+        console its account has.
+    """
+
+    document: str
+    page: str
+    console: str | None
+
+
+def report_links(*, job: str, arn: str, bucket: str, prefix: str) -> ReportLinks:
+    """Return where the report of a job lies."""
+    folder = ProfileRoot.of_job(prefix, job).report
+    place = f"s3://{bucket}/{folder}"
+    return ReportLinks(place + REPORT_JSON, place + REPORT_PAGE, _console(arn, bucket, folder + REPORT_PAGE))
+
+
+def open_command(job: str) -> str:
+    """Return the command that opens a report by a link of its own, without the console."""
+    return f"trainguard open {job}"
+
+
+def _console(arn: str, bucket: str, key: str) -> str | None:
+    parts = arn.split(":")
+    console = _CONSOLES.get(parts[1]) if len(parts) > 3 and parts[3] else None
+    if console is None:
+        return None
+    region = quote(parts[3], safe="")
+    query = urlencode({"region": parts[3], "prefix": key}, quote_via=quote, safe="/")
+    return f"{console.format(region=region)}/s3/object/{quote(bucket, safe='')}?{query}"

@@ -1,0 +1,97 @@
+"""What no rule has judged: as long as there is some of it, nobody may call a job healthy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.engine.verdicts.verdict import JUDGED, shown_status
+from trainguard.records import Status
+from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.phrasing import listed
+from trainguard.report.profiler_coverage import stopped_nodes, unheard_nodes
+from trainguard.rules.registry import spec_of
+from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.units import counted
+
+PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Rules that can fire, by what became of them; ``partly`` names those that have not judged every node.
+
+    ``unheard`` are nodes without system metrics, ``stopped`` those whose metrics end long before the others'.
+    """
+
+    judged: Sequence[str]
+    failed: Sequence[str]
+    pending: Sequence[str]
+    disabled: Sequence[str]
+    not_applicable: Sequence[str]
+    partly: Sequence[str]
+    unheard: Sequence[str]
+    stopped: Sequence[str]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rule that applies has judged every node."""
+        lacking = (self.failed, self.pending, self.disabled, self.partly, self.unheard, self.stopped)
+        return bool(self.judged) and not any(lacking)
+
+    @property
+    def blind_to_gpus(self) -> bool:
+        """Whether GPUs that are not busy could not be found."""
+        return any(spec_of(rule).symptom == LOW_GPUS for rule in self.pending)
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with the judging itself, in clauses: rules in error, nodes of which nothing was heard."""
+        parts = []
+        if self.failed:
+            parts.append(f"{listed(self.failed)} {_verb(self.failed, 'is', 'are')} in error")
+        if self.unheard:
+            parts.append(f"nothing was heard of {listed(self.unheard)}")
+        if self.stopped:
+            parts.append(f"{listed(self.stopped)} stopped writing long before the other nodes")
+        return parts
+
+    def in_words(self, *, ended: bool) -> str:
+        """Say what was not judged, without a full stop; empty when all was."""
+        parts = self.faults
+        if self.pending:
+            late = (
+                "had too little data for a verdict" if ended else f"{_verb(self.pending, 'has', 'have')} no verdict yet"
+            )
+            parts.append(f"{listed(self.pending)} {late}")
+        if self.disabled:
+            parts.append(f"{counted(len(self.disabled), 'rule')} {_verb(self.disabled, 'is', 'are')} disabled")
+        if self.partly:
+            parts.append(f"{listed(self.partly)} could not judge every node")
+        return "; ".join(parts)
+
+
+def unjudged(judged: JudgedJob) -> Judged:
+    """Sort the rules of a job by whether they could judge it; one that only informs says nothing about its health."""
+    by_status: dict[Status, list[str]] = {status: [] for status in Status}
+    for verdict in judged.verdicts:
+        if not spec_of(verdict.rule).informs_only or verdict.judgement.status is Status.ERROR:
+            by_status[shown_status(verdict)].append(verdict.rule)
+    told = [*by_status[Status.FIRED], *by_status[Status.OK]]
+    return Judged(
+        judged=told,
+        failed=by_status[Status.ERROR],
+        pending=[*by_status[Status.WARMING_UP], *by_status[Status.WAITING_FOR_DATA]],
+        disabled=by_status[Status.DISABLED],
+        not_applicable=by_status[Status.NOT_APPLICABLE],
+        partly=[rule for rule in told if _lacks_nodes(judged, rule)],
+        unheard=unheard_nodes(judged),
+        stopped=[*stopped_nodes(judged)],
+    )
+
+
+def _lacks_nodes(judged: JudgedJob, rule: str) -> bool:
+    statuses = {verdict.judgement.status for verdict in judged.by_node.get(rule, {}).values()}
+    return bool(statuses & JUDGED) and bool(statuses & PENDING)
+
+
+def _verb(rules: Sequence[str], one: str, many: str) -> str:
+    return one if len(rules) == 1 else many

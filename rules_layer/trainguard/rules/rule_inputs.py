@@ -1,0 +1,155 @@
+"""What the engine shows to rules: of a node's system stream, of its framework stream, of a whole job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What the engine knows of a node's system stream, up to its watermark.
+
+    Kept points are the snapshots after start-up (before the node's first active snapshot) and outside pauses (idle runs
+    over 60 s) and the idle tail; an idle run is kept only once it has ended within 60 s. A GPU is active at >= 10 %, a
+    node when some GPU is.
+
+    Attributes
+    ----------
+    through : float or None
+        Event time of the last completed snapshot, epoch seconds; None before the first.
+    first_sample_at : float or None
+    first_active_at : float or None
+    interval_s : float
+        Sampling interval.
+    gpu_names : tuple of str, length G
+    ever_active : bool[G]
+    kept_total : int
+        Kept points since the job's start.
+    kept_times : float64[K]
+        Event times of the newest K kept points. A judgement may look back on its own window of them; those beyond
+        the largest window of all rules are there only while the minute that added them is observed.
+    kept_gpu_utilization, kept_gpu_memory : float64[K, G]
+    kept_cpu_mean : float64[K]
+    idle_run_s : float
+        Length of the idle run that is open at the watermark; 0 while active. Before the first active snapshot: the
+        time since the first sample, or since samples were last missing.
+    gpu_histogram : int64[G, 101]
+        Counts of GPUUtilization over all kept points, bin = floor(value).
+    closed : bool
+        Whether the stream has ended.
+    """
+
+    node: str
+    through: float | None
+    first_sample_at: float | None
+    first_active_at: float | None
+    interval_s: float
+    gpu_names: tuple[str, ...]
+    ever_active: BoolArray
+    kept_total: int
+    kept_times: FloatArray
+    kept_gpu_utilization: FloatArray
+    kept_gpu_memory: FloatArray
+    kept_cpu_mean: FloatArray
+    idle_run_s: float
+    gpu_histogram: IntArray
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMinute:
+    """What one applied object added to a node's system stream.
+
+    Attributes
+    ----------
+    snapshots : Snapshots
+        The T snapshots that were completed, start-up and idle ones included.
+    active : bool[T]
+        Whether some GPU of the node was active.
+    started : bool[T]
+        Whether the snapshot is at or after the node's first active one.
+    fresh : int
+        How many kept points were added: the newest of ``view.kept_times``, which holds all of them beside the window.
+    view : NodeView
+        The node after this minute.
+    """
+
+    snapshots: Snapshots
+    active: BoolArray
+    started: BoolArray
+    fresh: int
+    view: NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkView:
+    """What the engine knows of a node's framework stream: its watermark and whether the stream has ended.
+
+    ``first_step_at`` is the start of the node's earliest step, epoch seconds; None before one was seen.
+    """
+
+    node: str
+    through: float | None
+    closed: bool
+    first_step_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the tick knows of one node of a job, from both its streams; ``system`` is None before its first sample.
+
+    Attributes
+    ----------
+    node : str
+    system : NodeView or None
+    cores : int
+        Logical cores: distinct names with CPUUtilization; 0 when none was seen.
+    framework : FrameworkView or None
+    collected : mapping of str to msgspec.Struct
+        What the joined rules have collected from the framework events, by rule.
+    """
+
+    node: str
+    system: NodeView | None = None
+    cores: int = 0
+    framework: FrameworkView | None = None
+    collected: Mapping[str, msgspec.Struct] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What the tick knows of a job; times in epoch seconds.
+
+    Attributes
+    ----------
+    started_at : float or None
+        Training start as SageMaker says, or the first sample's time if that is earlier.
+    system_through : float or None
+        The furthest watermark of the nodes' system streams.
+    first_step_at : float or None
+        Start of the earliest step seen so far.
+    framework_expected : bool
+        Whether the configuration or a tag asks for framework metrics.
+    framework_seen : bool
+        Whether any framework object exists.
+    closed : bool
+        Whether every stream has ended.
+    nodes : mapping of str to NodeFacts
+    interruptions : tuple of (float, float)
+        Times in which no node had samples: the job had no instances.
+    step_runs : tuple of (float, float)
+        The newest times in which a node had steps, first start to last end, in no order.
+    """
+
+    started_at: float | None
+    system_through: float | None
+    first_step_at: float | None
+    framework_expected: bool
+    framework_seen: bool
+    closed: bool
+    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    interruptions: tuple[tuple[float, float], ...] = ()
+    step_runs: tuple[tuple[float, float], ...] = ()

@@ -1,0 +1,61 @@
+"""What a rule says of the state that it was shown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trainguard.records import Status
+from trainguard.rules.details import Details, plain
+
+IdleNode = Literal["never used", "idle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What a number is, and its unit; a number of things, or without a dimension, has an empty one."""
+
+    what: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a rule says of the state it was shown.
+
+    ``status`` FIRED says that the firing condition holds now; whether that is a new fire is the engine's to know.
+    ``reason`` is one sentence with the job's own numbers, and ``advice`` one on what to do about it, with them too;
+    a judgement that has not fired needs none. ``worst`` names the series or process that is worst, for example
+    ``gpu3``. ``measure`` says what ``measured`` and ``threshold`` are where that is not the first of the rule's
+    measures. ``details`` goes into the report's JSON: of one node, or of a job that of nodes by their names; a rule of
+    a deployment's own may give finite numbers, strings, lists and dicts as they are.
+
+    ``affected_share`` is the share, 0 to 1, of the judged time in which the condition was seen; None leaves it to the
+    share of evaluations in violation. ``wasted_share`` is the share, 0 to 1, of the node's paid time since the job's
+    start that the finding cost, as far as the rule can say; None for a risk that has cost nothing yet. ``pooled``, of a
+    rule that counts points, is in how many the condition was seen and how many were judged; nodes' counts add up.
+    ``confidence``, 0 to 1, says how sure the rule is that it names the reason, where another rule may name a better
+    one; None of a rule that has no doubt. ``idle_node`` says that the finding is of a node that does nothing at all.
+    ``oversized`` says that what runs would do with a smaller instance.
+    """
+
+    status: Status
+    reason: str
+    measured: float | None = None
+    threshold: float | None = None
+    measure: Measure | None = None
+    worst: str | None = None
+    data_points: int = 0
+    patience: str | None = None
+    advice: str | None = None
+    affected_share: float | None = None
+    wasted_share: float | None = None
+    pooled: tuple[int, int] | None = None
+    confidence: float | None = None
+    idle_node: IdleNode | None = None
+    oversized: bool = False
+    details: Details | Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def plain_details(self) -> dict[str, Any]:
+        """The details as JSON has them."""
+        return plain(self.details)

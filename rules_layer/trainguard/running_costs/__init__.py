@@ -1,0 +1,1 @@
+"""What TrainGuard itself costs: a model of its requests, and the prices of AWS services."""

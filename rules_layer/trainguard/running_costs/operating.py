@@ -1,0 +1,329 @@
+"""What it costs to operate TrainGuard: a model of what the stack uses, multiplied by unit prices.
+
+A model and no measurement. The sizes and times in it are those that `make bench` prints, in round numbers; where the
+stack shares work between nodes the model takes the dearer case.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.report.stack.keys import FEWEST_NODES, MOST_KEYS
+from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
+from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
+
+HOURS_A_MONTH = 730.0
+NOTHING_FREE = FreeTier()
+MINUTES_AN_HOUR = 60
+ALARM_METRICS = 33
+"""Metrics that the stack's alarms read."""
+
+DASHBOARDS = 1
+"""Dashboards that the stack has."""
+
+CORES_A_GPU = 12
+"""As in an instance with 8 GPUs and 96 cores."""
+
+_BYTES_A_LINE = 121
+_LINES_OF_A_NODE = 3
+_BYTES_A_FRAMEWORK_OBJECT = 40_000
+_STATE_BYTES, _STATE_BYTES_A_GPU = 2_800, 530
+_FRAMEWORK_STATE_UNITS = 4
+_ROW_UNITS = 1
+"""Every row of RuleState measured stayed below 1 KB, one write unit."""
+
+_SHOWS_AN_HOUR = 12
+"""A row that does not change is written every five minutes."""
+
+_REQUEST_BATCH = 10
+_OBJECTS_A_BATCH = 25
+_WINDOWS_A_MINUTE = 3
+"""Windows of 20 s in which doorbells gather; batches of up to 100 are a quarter full, as five pollers share a queue."""
+
+_WAIT_S, _EVALUATE_S_A_LINE, _EVALUATOR_GIB = 0.05, 2e-6, 1.0
+_READ_WAIT_S, _DIGEST_S_A_LINE, _DIGEST_GIB = 0.08, 1.8e-6, 2.0
+_FOLDERS_LISTED, _KEYS_A_PAGE = 3, 1_000
+_LISTINGS_AN_HOUR, _MINUTES_LISTED = 72, 6
+"""An evaluator lists a job's framework objects once in 50 s at most, some minutes back, for all nodes that it has."""
+
+_TICK_S, _TICK_S_A_NODE, _TICK_GIB = 0.05, 0.002, 0.5
+_LOG_BYTES_AN_INVOCATION = 1_500
+_IDLE_LOG_BYTES = 1_000
+_POLLERS = 5
+_MOST_EVALUATORS = 20
+"""The default of ``evaluator_concurrency``."""
+
+_BUSY_METRICS = 4
+_REPORT_TRANSITIONS, _FIRE_TRANSITIONS = 12, 27
+_FIRE_WRITES = 4
+_FIRE_COMPUTE_GIB_S = 8.0
+_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A job whose profile is watched.
+
+    Attributes
+    ----------
+    nodes : int
+        Nodes that write a profile, at least 1.
+    hours : float
+        Length of the job, above 0.
+    gpus : int
+        GPUs a node; the node has twelve cores for each.
+    interval_ms : int
+        Sampling interval of the system metrics.
+    framework : bool
+        Whether each GPU's process writes framework events.
+    retention_days : int
+        Age at which profiles expire.
+    """
+
+    nodes: int = 1
+    hours: float = 1.0
+    gpus: int = 8
+    interval_ms: int = 500
+    framework: bool = False
+    retention_days: int = 30
+
+    @property
+    def lines(self) -> float:
+        """Lines of one object of system metrics: two a core, two a GPU and some of the node, at every sampling."""
+        series = 2 * CORES_A_GPU * max(self.gpus, 1) + 2 * self.gpus + _LINES_OF_A_NODE
+        return series * 60_000 / self.interval_ms
+
+    @property
+    def framework_objects(self) -> int:
+        """Framework objects of one node a minute."""
+        return max(self.gpus, 1) if self.framework else 0
+
+    @property
+    def objects(self) -> int:
+        """Objects of all nodes an hour."""
+        return self.nodes * MINUTES_AN_HOUR * (1 + self.framework_objects)
+
+    @property
+    def profile_bytes(self) -> float:
+        """Bytes that all nodes write in an hour."""
+        minute = self.lines * _BYTES_A_LINE + self.framework_objects * _BYTES_A_FRAMEWORK_OBJECT
+        return self.nodes * MINUTES_AN_HOUR * minute
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """One line of a bill: ``amount`` units of ``what`` at ``price`` each, ``free`` of them for nothing."""
+
+    service: str
+    what: str
+    amount: float
+    price: float
+    free: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """What the line comes to at list price."""
+        return self.amount * self.price
+
+    @property
+    def cost_beyond_free(self) -> float:
+        """What the line comes to in an account that uses its free tier for nothing else."""
+        return max(self.amount - self.free, 0.0) * self.price
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a job and its deployment cost.
+
+    Attributes
+    ----------
+    hourly : sequence of CostLine
+        What an hour of the job costs while it runs.
+    at_end : sequence of CostLine
+        What the full report at the job's end costs, once.
+    fire : sequence of CostLine
+        What one alert costs, with its report.
+    idle : sequence of CostLine
+        What a month of the deployment costs without any job.
+    busy : sequence of CostLine
+        What a month in which jobs run adds to that, however many.
+    profile : sequence of CostLine
+        What the job's profile itself costs in S3, for each hour of the job: any profiler's would.
+    """
+
+    workload: Workload
+    hourly: Sequence[CostLine]
+    at_end: Sequence[CostLine]
+    fire: Sequence[CostLine]
+    idle: Sequence[CostLine]
+    busy: Sequence[CostLine]
+    profile: Sequence[CostLine]
+
+    @property
+    def an_hour(self) -> float:
+        """Cost of an hour of the job."""
+        return total(self.hourly)
+
+    @property
+    def the_job(self) -> float:
+        """Cost of the whole job, with its report."""
+        return self.an_hour * self.workload.hours + total(self.at_end)
+
+    @property
+    def a_month(self) -> float:
+        """Cost of a month in which such jobs follow each other without a break, and of the deployment."""
+        return self.the_job * HOURS_A_MONTH / self.workload.hours + total(self.idle) + total(self.busy)
+
+    @property
+    def an_idle_month(self) -> float:
+        """Cost of a month of the deployment without any job, at list price."""
+        return total(self.idle)
+
+    @property
+    def an_idle_month_beyond_free(self) -> float:
+        """The same in an account that uses its free tier for nothing else."""
+        return math.fsum(line.cost_beyond_free for line in self.idle)
+
+    @property
+    def the_profile(self) -> float:
+        """Cost of the job's profile in S3 until it expires."""
+        return total(self.profile) * self.workload.hours
+
+
+def total(lines: Sequence[CostLine]) -> float:
+    """Return the sum of lines."""
+    return math.fsum(line.cost for line in lines)
+
+
+def estimate(workload: Workload, prices: UnitPrices, free: FreeTier = NOTHING_FREE) -> Estimate:
+    """Multiply out what a job and its deployment use."""
+    return Estimate(
+        workload=workload,
+        hourly=_hourly(workload, prices),
+        at_end=_at_end(workload, prices),
+        fire=_fire(prices),
+        idle=_idle(prices, free),
+        busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
+        profile=_profile(workload, prices),
+    )
+
+
+def _hourly(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
+    invocations = MINUTES_AN_HOUR * _batches_a_minute(job.objects / MINUTES_AN_HOUR)
+    requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
+    evaluator_s = job.objects * _WAIT_S + job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
+    tick_s = MINUTES_AN_HOUR * job.nodes * _TICK_S_A_NODE
+    reads = MINUTES_AN_HOUR * job.nodes * (_state_units(job) / 4 + math.ceil(_state_units(job) / 4))
+    rows = len(RULE_NAMES) + 1 + job.nodes * _rows_of_a_node(job)
+    listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
+    return (
+        CostLine("EventBridge", "events of S3", job.objects, prices.event),
+        CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
+        CostLine("Lambda", "invocations of evaluate_objects", invocations, prices.invocation),
+        CostLine("Lambda", "GiB-s of evaluate_objects", evaluator_s * _EVALUATOR_GIB, prices.compute_gib_s),
+        CostLine("Lambda", "GiB-s that the job adds to tick", tick_s * _TICK_GIB, prices.compute_gib_s),
+        CostLine("S3", "GET", job.objects, prices.object_get),
+        *listed,
+        CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
+        CostLine("DynamoDB", "write units of RuleState", rows * _SHOWS_AN_HOUR * _ROW_UNITS, prices.write_unit),
+        CostLine("DynamoDB", "write units of Jobs", MINUTES_AN_HOUR, prices.write_unit),
+        CostLine("DynamoDB", "read units", reads, prices.read_unit),
+        CostLine("CloudWatch", "GB of logs", invocations * _LOG_BYTES_AN_INVOCATION / _GB, prices.log_gb),
+        CostLine("X-Ray", "traces", invocations, prices.trace),
+    )
+
+
+def _listed_an_hour(job: Workload, evaluator_s: float) -> float:
+    """Return how many pages evaluators list in an hour, each for itself.
+
+    There are as many of them as have pollers, or twice as many as work all the time, as far as they may.
+    """
+    evaluators = min(job.nodes, max(_POLLERS, min(2 * evaluator_s / 3_600, _MOST_EVALUATORS)))
+    keys = job.nodes * job.framework_objects * _MINUTES_LISTED
+    return evaluators * _LISTINGS_AN_HOUR * (1 + keys / _KEYS_A_PAGE)
+
+
+def _batches_a_minute(objects: float) -> float:
+    """Return how many batches the objects of a minute come in: with few, one a window; with many, batches fill up."""
+    return min(objects, max(_WINDOWS_A_MINUTE, objects / _OBJECTS_A_BATCH))
+
+
+def _state_units(job: Workload) -> int:
+    """Return the write units of one node's item of system metrics."""
+    return math.ceil((_STATE_BYTES + _STATE_BYTES_A_GPU * job.gpus) / 1024)
+
+
+def _state_writes(job: Workload) -> float:
+    """Return the write units of NodeState an hour: an item a node and minute, and the job's own."""
+    framework = _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
+    own = math.ceil((2_000 + 60 * job.nodes) / 1024)
+    return MINUTES_AN_HOUR * (job.nodes * (_state_units(job) + framework) + own)
+
+
+def _rows_of_a_node(job: Workload) -> int:
+    return len(SYSTEM_RULES) + (len(FRAMEWORK_RULES) if job.framework else 0)
+
+
+def _at_end(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
+    """Return the lines of the full report."""
+    objects = job.objects * job.hours
+    items = job.nodes * math.ceil(job.hours / 24)
+    pages, lists = _listings(job)
+    digest_s = objects * _READ_WAIT_S + job.nodes * MINUTES_AN_HOUR * job.hours * job.lines * _DIGEST_S_A_LINE
+    transitions = _REPORT_TRANSITIONS + 3 * items
+    return (
+        CostLine("S3", "GET", objects + items + lists, prices.object_get),
+        CostLine("S3", "LIST and PUT", pages + items + lists + len(RULE_NAMES) + 3, prices.object_put),
+        CostLine("Lambda", "GiB-s of the report's functions", digest_s * _DIGEST_GIB, prices.compute_gib_s),
+        CostLine("Step Functions", "transitions", transitions, prices.transition),
+    )
+
+
+def _listings(job: Workload) -> tuple[float, int]:
+    """Return how many pages of keys a full report lists, and how many lists its plan leaves for the digests.
+
+    The plan lists a day once for all nodes. With few nodes, or for a day that is too large, each digest lists it.
+    """
+    days, keys = math.ceil(job.hours / 24), job.objects * min(job.hours, 24.0)
+    pages = _FOLDERS_LISTED + keys / _KEYS_A_PAGE
+    if job.nodes < FEWEST_NODES:
+        return job.nodes * days * pages, 0
+    if keys <= MOST_KEYS:
+        return days * pages, job.nodes * days
+    return days * (MOST_KEYS / _KEYS_A_PAGE + job.nodes * pages), 0
+
+
+def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
+    return (
+        CostLine("Step Functions", "transitions", _FIRE_TRANSITIONS, prices.transition),
+        CostLine("Lambda", "GiB-s", _FIRE_COMPUTE_GIB_S, prices.compute_gib_s),
+        CostLine("DynamoDB", "write units of RuleState", 2 * _FIRE_WRITES, prices.write_unit),
+        CostLine("S3", "PUT", len(RULE_NAMES) + 3, prices.object_put),
+        CostLine("SNS", "messages, for mail and for chat", 2, prices.message),
+        CostLine("EventBridge", "events", 1, prices.event),
+    )
+
+
+def _idle(prices: UnitPrices, free: FreeTier) -> tuple[CostLine, ...]:
+    ticks = MINUTES_AN_HOUR * HOURS_A_MONTH
+    polls, compute = ticks * _POLLERS * _WINDOWS_A_MINUTE, ticks * _TICK_S * _TICK_GIB
+    return (
+        CostLine(
+            "CloudWatch", "metrics that alarms read", ALARM_METRICS, prices.alarm_metric_month, free.alarm_metrics
+        ),
+        CostLine("CloudWatch", "dashboards", DASHBOARDS, prices.dashboard_month, free.dashboards),
+        CostLine("SQS", "requests of Lambda's pollers", polls, prices.queue_request, free.queue_requests),
+        CostLine("X-Ray", "traces of tick", ticks, prices.trace, free.traces),
+        CostLine("Lambda", "invocations of tick", ticks, prices.invocation, free.invocations),
+        CostLine("Lambda", "GiB-s of tick", compute, prices.compute_gib_s, free.compute_gib_s),
+        CostLine("CloudWatch", "GB of logs", ticks * _IDLE_LOG_BYTES / _GB, prices.log_gb, free.log_gb),
+        CostLine("DynamoDB", "read units", ticks * 0.5, prices.read_unit),
+    )
+
+
+def _profile(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
+    stored = job.profile_bytes / _GB * job.retention_days * 24 / HOURS_A_MONTH
+    return (
+        CostLine("S3", "GB-months of profile", stored, prices.object_gb_month),
+        CostLine("S3", "PUT by the training job", job.objects, prices.object_put),
+    )

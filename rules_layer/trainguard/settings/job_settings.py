@@ -1,0 +1,114 @@
+"""The settings that are no rule's parameters: their names, what they accept, and what they make of a policy.
+
+A setting that cannot be read falls to the safe side: an alert too many, an evaluation too many, and no stop at all.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from trainguard.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
+from trainguard.settings import parsers
+from trainguard.settings.faults import SettingFault
+
+EVALUATE, STAGED, MUTED, QUIET_HOURS = "evaluate", "staged", "muted", "quiet-hours"
+STOP_RULES, STOP_GRACE, STOP_DRY_RUN = "stop-rules", "stop-grace", "stop-dry-run"
+_STOPS = re.compile(r"stops?([-_].*)?", re.IGNORECASE | re.DOTALL)
+
+_EVERY, _TAGGED, _NO = frozenset({"all", "on", "true"}), "tagged", frozenset({"off", "none", "false"})
+_PATTERN = re.compile(r"(?=[^*]*\*)[A-Za-z0-9*-]{1,63}", re.ASCII)
+
+
+def about_stops(name: str) -> bool:
+    """Whether a setting's name speaks of stops, be it misspelt: then what it wanted to forbid must not happen."""
+    return _STOPS.fullmatch(name.strip()) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a setting is read, None where it cannot be, and what is expected of it."""
+
+    read: Callable[[str], Any]
+    expected: str
+
+
+def read_evaluate(text: str) -> str | tuple[str, ...] | None:
+    """Read ``all``, ``off``, ``tagged``, or patterns of names."""
+    given = parsers.split_words(text)
+    if len(given) == 1 and (word := given[0].lower()) in {*_EVERY, *_NO, _TAGGED}:
+        return word
+    return tuple(given) if given and all(_PATTERN.fullmatch(each) for each in given) else None
+
+
+CHOICES: Mapping[str, Choice] = {
+    EVALUATE: Choice(read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
+    STAGED: Choice(parsers.read_rules, parsers.RULES_EXPECTED),
+    MUTED: Choice(parsers.read_rules, parsers.RULES_EXPECTED),
+    QUIET_HOURS: Choice(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
+    STOP_RULES: Choice(parsers.read_rules, parsers.RULES_EXPECTED),
+    STOP_GRACE: Choice(parsers.read_duration_s, parsers.DURATION_EXPECTED),
+    STOP_DRY_RUN: Choice(parsers.read_flag, parsers.FLAG_EXPECTED),
+}
+
+
+def read_choices(
+    given: Mapping[str, str], origins: Mapping[str, str]
+) -> tuple[dict[str, Any], tuple[SettingFault, ...]]:
+    """Return the values of what can be read, and the faults of the others."""
+    values: dict[str, Any] = {}
+    faults = []
+    for name, text in sorted(given.items()):
+        choice = CHOICES.get(name)
+        value = None if choice is None else choice.read(text)
+        if value is None:
+            expected = f"one of the settings {', '.join(CHOICES)}" if choice is None else choice.expected
+            faults.append(SettingFault(origins[name], name, text, expected, stops=about_stops(name)))
+        else:
+            values[name] = value
+    return values, tuple(faults)
+
+
+def policy_of(job: str, values: Mapping[str, Any], origins: Mapping[str, str], *, asked: bool, safe: bool) -> JobPolicy:
+    """Return what holds for a job.
+
+    Parameters
+    ----------
+    job : str
+    values : mapping
+        Of `read_choices`.
+    origins : mapping of str to str
+        Who gave each of them.
+    asked : bool
+        Whether the job itself names TrainGuard in a tag.
+    safe : bool
+        Whether all is known of what may stop the job; else nothing may.
+    """
+    evaluated, why = _evaluated(job, values.get(EVALUATE), origins.get(EVALUATE, ""), asked=asked)
+    return JobPolicy(
+        evaluated=evaluated,
+        why=why,
+        alerts=AlertPolicy(
+            staged=values.get(STAGED, ()), muted=values.get(MUTED, ()), quiet_hours=values.get(QUIET_HOURS, ())
+        ),
+        stops=StopPolicy(
+            rules=values.get(STOP_RULES) if safe else (),
+            grace_s=values.get(STOP_GRACE, 0.0),
+            dry_run=values.get(STOP_DRY_RUN, False),
+        ),
+    )
+
+
+def _evaluated(job: str, wanted: str | tuple[str, ...] | None, origin: str, *, asked: bool) -> tuple[bool, str]:
+    if wanted is None:
+        return True, EVERY_JOB
+    if isinstance(wanted, str) and wanted != _TAGGED:
+        return wanted in _EVERY, f"{origin} says {wanted}"
+    patterns = () if isinstance(wanted, str) else wanted
+    matching = next((pattern for pattern in patterns if fnmatchcase(job, pattern)), None)
+    if matching is not None:
+        return True, f"its name matches {matching} of {origin}"
+    named = "tagged jobs" if not patterns else f"tagged jobs and {' '.join(patterns)}"
+    said = f"{origin} evaluates {named} alone, and the job has "
+    return asked, said + ("a tag of TrainGuard's" if asked else "no tag of TrainGuard's")

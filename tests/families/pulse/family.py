@@ -1,0 +1,52 @@
+"""A family of rules that the product does not have: all that a new family takes, in files of its own."""
+
+from collections.abc import Mapping, Sequence
+
+from tests.families.pulse.keys import PULSE, PulseKey, match_key
+from tests.families.pulse.rule import FastPulse
+from tests.families.pulse.stream import PulseSession, PulseStream, state_of
+from trainguard.engine.family import Family, ObjectEvents, ObjectSource
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobSlots
+from trainguard.engine.streams.session import Stream
+from trainguard.engine.verdicts.combine import combine
+from trainguard.layout import EndKey
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+
+
+class PulseStreams(FamilyStreams):
+    """The pulse of a job's workers."""
+
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobSlots, *, closed: bool) -> FamilyVerdicts:
+        return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])
+
+
+class PulseFamily(Family):
+    """One stream a worker, in the order of steps."""
+
+    name = PULSE
+    title = "Pulse"
+    units = "workers"
+    expected_keys = "<job>/pulse/<step>_<worker>.json"
+    events = ObjectEvents(wildcards=("*/pulse/*_worker-*.json",), ends=("/pulse/end",))
+    object_cap_bytes = 1_000
+    report = "tests.families.pulse.report:REPORT_PARTS"
+
+    @property
+    def rules(self) -> Sequence[FastPulse]:
+        return (FastPulse(),)
+
+    def parse_key(self, key: str) -> PulseKey | EndKey | None:
+        return match_key(key)
+
+    def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> PulseSession:
+        return PulseSession(record, source, plan)
+
+    def open_stream(self, record: NodeRecord, plan: RulePlan) -> PulseStream:
+        return PulseStream(record.key.node, state_of(record), plan)
+
+    def streams_of(self, records: Mapping[NodeKey, NodeRecord], streams: Mapping[NodeKey, Stream]) -> PulseStreams:
+        return PulseStreams(records, streams)
+
+    def unit_rules(self, stream: str) -> Sequence[str]:
+        return [rule.name for rule in self.rules]

@@ -1,0 +1,141 @@
+"""A worker's pulse: objects in the order of steps to the state of rules."""
+
+import copy
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tests.families.pulse.keys import PULSE, PulseKey, match_key
+from tests.families.pulse.rule import Beat
+from trainguard.engine.family import ObjectSource
+from trainguard.engine.ordering.grid_order import GridOrder
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.errors import TelemetryFormatError
+from trainguard.records import NodeRecord
+from trainguard.state.codec import decode_state
+
+_STEP = "step"
+_INTERVAL_S = 10.0
+
+
+class PulseState(msgspec.Struct):
+    """What is stored of a worker's pulse."""
+
+    through: float | None = None
+    last_fault: str | None = None
+    skipped: list[int] = msgspec.field(default_factory=list)
+    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+
+
+class PulseStream:
+    """Works on a PulseState."""
+
+    def __init__(self, worker: str, state: PulseState, plan: RulePlan) -> None:
+        self.worker = worker
+        self.state = state
+        self._plan = plan
+        self._rules: RuleSlots[Any] = RuleSlots(plan.rules_of(PULSE), state.slots, plan)
+
+    def apply(self, beat: Beat) -> list[Fire]:
+        self.state.through = max(beat.at, self.state.through or 0.0)
+        return self._run(lambda rule, state, parameters: rule.observe(state, beat, parameters), closed=False)
+
+    def finish(self) -> list[Fire]:
+        return [] if self.state.through is None else self._run(None, closed=True)
+
+    def finished(self) -> "PulseStream":
+        self.store()
+        return PulseStream(self.worker, copy.deepcopy(self.state), self._plan)
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        return self._rules.verdicts(_judge, interval_s=_INTERVAL_S, closed=closed, of=of)
+
+    def store(self) -> PulseState:
+        self._rules.store()
+        return self.state
+
+    def degrade(self) -> str | None:
+        return None
+
+    @property
+    def due(self) -> set[str]:
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        return self._rules.raised
+
+    def _run(self, observe: Any, *, closed: bool) -> list[Fire]:
+        through = self.state.through or 0.0
+        return self._rules.run(observe, _judge, through=through, interval_s=_INTERVAL_S, closed=closed)
+
+
+class PulseSession(Session[PulseStream]):
+    """Applies a worker's objects in the order of steps."""
+
+    def __init__(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> None:
+        super().__init__(record, source, PulseStream(record.key.node, state_of(record), plan))
+        self._source = source
+        self._order = GridOrder(
+            cursor=record.cursors.get(_STEP),
+            max_seen=record.cursors.get(NEWEST),
+            pending={step: key for key, step in record.pending.items()},
+            skipped=list(self.stream.state.skipped),
+            spacing=1,
+            lateness=3,
+        )
+
+    def announce(self, announced: Sequence[Announced]) -> None:
+        for each in announced:
+            self._order.announce(each.key, each.parsed.step)
+
+    def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
+        for _, key in self._order.ready(self._listed, drain=drain, modified_before=modified_before):
+            yield self._use(key, partial(_read, key), self._fold)
+
+    @property
+    def has_news(self) -> bool:
+        return self._pending != self.record.pending
+
+    def to_record(self, *, closed: bool) -> NodeRecord:
+        order = self._order
+        self.counters.update({"gaps": order.gaps, "late": order.late, "duplicates": order.duplicates})
+        order.gaps = order.late = order.duplicates = 0
+        self.stream.state.skipped = order.skipped
+        return self._record(cursors={_STEP: order.cursor, NEWEST: order.max_seen}, pending=self._pending, closed=closed)
+
+    @property
+    def _pending(self) -> dict[str, int]:
+        return {key: step for step, key in self._order.pending.items()}
+
+    def _fold(self, beat: Beat) -> tuple[Counter[str], list[Fire]]:
+        return Counter(), self.stream.apply(beat)
+
+    def _listed(self, cursor: int | None) -> Iterator[tuple[str, int, float]]:
+        source = self._source
+        after = "" if cursor is None else f"{source.root.folder}{PULSE}/{cursor:09d}"
+        for listed in source.objects.list(source.bucket, f"{source.root.folder}{PULSE}/", after):
+            parsed = match_key(listed.key)
+            if isinstance(parsed, PulseKey) and parsed.node == self.record.key.node:
+                yield listed.key, parsed.step, listed.last_modified
+
+
+def state_of(record: NodeRecord) -> PulseState:
+    return decode_state(item_name(record), record.codec, record.state, PulseState) if record.state else PulseState()
+
+
+def _judge(rule: Any, state: Any, parameters: Any) -> Any:
+    return rule.judge(state, parameters)
+
+
+def _read(key: str, body: bytes) -> Beat:
+    try:
+        return msgspec.json.decode(body, type=Beat)
+    except msgspec.DecodeError as fault:
+        raise TelemetryFormatError(key, f"{fault}, expected a beat") from fault

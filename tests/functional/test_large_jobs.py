@@ -1,0 +1,51 @@
+"""What looking after a job takes grows with its nodes and no faster: counted in calls, so that no clock decides."""
+
+import cProfile
+import pstats
+from dataclasses import replace
+
+import pytest
+
+from tests.support.delivery import Network
+from tests.support.large_jobs import large_job
+from tests.support.small_job import JOB, describe, uploads
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.tick.tick import Tick
+from trainguard.families.installed import FAMILIES
+from trainguard.ports import Timing
+from trainguard.records import JobRecord, NodeRecord
+
+FEW, MANY = 30, 120
+GROWTH_LIMIT = 1.1
+"""Of calls a node: some do not depend on the number of nodes, so they grow by less than it does."""
+
+
+@pytest.fixture(scope="module")
+def small_job() -> tuple[JobRecord, list[NodeRecord], float]:
+    """Return a job of which every object was met, its nodes' items, and the time."""
+    network = Network()
+    for upload in uploads():
+        network.put(upload)
+        network.ring(upload, upload.at + 1.0)
+    network.run_until(uploads()[-1].at + 10.0, batch_s=20.0)
+    records = [record for record in network.world.nodes.of_job(JOB) if not record.key.is_own]
+    return network.job(), [replace(record, closed=False) for record in records], network.now
+
+
+def calls(world: MemoryWorld, now: float) -> int:
+    """Return how many calls it takes to look after the world's one job."""
+    timing = Timing(lambda: now, lambda _: None, lambda: True)
+    tick = Tick(services=world.services, timing=timing, families=FAMILIES)
+    profile = cProfile.Profile()
+    outcome = profile.runcall(tick.run)
+    assert (outcome.jobs, outcome.failed) == (1, {})
+    return int(vars(pstats.Stats(profile))["total_calls"])
+
+
+def test_given_four_times_the_nodes_when_the_tick_runs_then_it_takes_four_times_the_calls(
+    small_job: tuple[JobRecord, list[NodeRecord], float],
+) -> None:
+    job, records, now = small_job
+    open_job = replace(job, active=True, closing=False)
+    few, many = (calls(large_job(open_job, describe(), records, nodes), now) for nodes in (FEW, MANY))
+    assert many / few <= GROWTH_LIMIT * MANY / FEW

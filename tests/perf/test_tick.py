@@ -1,0 +1,122 @@
+"""What the tick costs by the number of a job's nodes: one job looked after whole, rows and save included. `make bench`.
+
+Growth and shares are ratios within one run; seconds are shown, and depend on the machine.
+"""
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from demo.minute_lines import MinuteWriter
+from demo.sampler import sample_node
+from demo.workload import Activity, Level, Stretch, Workload
+from tests.perf.test_bench import OneObject, show
+from tests.support.delivery import Network
+from tests.support.large_jobs import large_job
+from tests.support.small_job import JOB, START, describe, uploads
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.session import Announced
+from trainguard.engine.tick.tick import Tick
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.system_session import SystemSession
+from trainguard.layout import ProfileRoot
+from trainguard.ports import Timing
+from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.telemetry.keys import SystemKey, system_key
+
+pytestmark = pytest.mark.perf
+
+MINUTES = 14
+FEW, MANY = 1_000, 4_000
+GROWTH_LIMIT = 4.5
+"""Four times the nodes, and some for caches that no longer hold them."""
+
+LEVELS = {"algo-1": Level(30, 3, low=10), "algo-2": Level(93, 3, low=60)}
+"""The GPUs of half the nodes are low, so that a rule fires on them."""
+
+
+def system_item(node: str, level: Level, plan: RulePlan) -> NodeRecord:
+    """Return the item of a node with 8 GPUs at 500 ms after some minutes; of its cores it holds no more than means."""
+    workload = Workload(
+        instance_type="",
+        nodes=1,
+        cores=4,
+        gpus=8,
+        stretches=(Stretch(0, Activity(core=Level(35, 8, high=88), gpu=level)),),
+        ends_s=60 * (MINUTES + 2),
+        loading=(),
+        first_snapshot_s=59.55,
+        interval_ms=500,
+    )
+    samples = sample_node(workload, 0, np.random.default_rng(3))
+    writer = MinuteWriter(node=node, cores=4, gpus=8, every_counter=False)
+    root = ProfileRoot("", JOB)
+    record = NodeRecord(NodeKey(JOB, node, "system"), cursors={"minute": START, "newest": START})
+    for index in range(1, MINUTES + 1):
+        minute = START + 60 * index
+        session = SystemSession(record, OneObject(writer.body(samples, samples.rows(index), start=START)), plan)
+        session.announce([Announced(system_key(root, node, minute), SystemKey(root, node, minute))])
+        assert len(list(session.apply(drain=False, modified_before=None))) == 1
+        record = session.to_record(closed=False)
+    return record
+
+
+@pytest.fixture(scope="module")
+def seeds() -> tuple[JobRecord, list[NodeRecord]]:
+    """Return a job, and the items of two nodes with both streams."""
+    network = Network()
+    for upload in uploads(low=False)[:-1]:
+        network.put(upload)
+        network.ring(upload, upload.at)
+        network.run_until(upload.at, batch_s=1.0)
+    job = replace(network.job(), rule_settings={"LowGPUUtilization_patience": "100"})
+    framework = [each for each in network.world.nodes.of_job(JOB) if each.key.stream == "framework"]
+    return job, [*(system_item(node, level, FAMILIES.plan(job)) for node, level in LEVELS.items()), *framework]
+
+
+def looked_after(world: MemoryWorld) -> Callable[[], None]:
+    """Return what looks after the job once."""
+    timing = Timing(lambda: START + 60.0 * MINUTES + 120.0, lambda _: None, lambda: True)
+    tick = Tick(services=world.services, timing=timing, families=FAMILIES)
+
+    def look() -> None:
+        gc.collect()
+        outcome = tick.run()
+        assert (outcome.jobs, outcome.failed) == (1, {})
+
+    return look
+
+
+def cpu_seconds(work: Callable[[], object], rounds: int = 5) -> float:
+    """Return the least processor time that some rounds took: the machine's noise only ever adds."""
+    times = []
+    for _ in range(rounds):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+@pytest.mark.parametrize("streams", [("system",), ("system", "framework")])
+def test_looking_after_a_job_of_thousands_of_nodes(
+    seeds: tuple[JobRecord, list[NodeRecord]], streams: tuple[str, ...]
+) -> None:
+    """From the items to rows and the saved item of the job, on stores in memory."""
+    job, records = seeds
+    kept = [record for record in records if record.key.stream in streams]
+    worlds = {nodes: large_job(job, describe(), kept, nodes) for nodes in (FEW, MANY)}
+    item = sum(len(record.state) for record in kept) / len(LEVELS)
+    seconds = {nodes: cpu_seconds(looked_after(world)) for nodes, world in worlds.items()}
+    rows = worlds[MANY].rows.of_job(JOB)
+    assert any(row.rule == "LowGPUUtilization" and row.times_fired for row in rows) or "system" not in streams
+    growth = seconds[MANY] / seconds[FEW]
+    show(
+        f"look after a job, {' and '.join(streams)} ({item:.0f} bytes a node): {seconds[FEW]:.2f} s for {FEW:,} nodes, "
+        f"{seconds[MANY]:.2f} s for {MANY:,}, growth {growth:.2f} (limit {GROWTH_LIMIT})"
+    )
+    assert growth <= GROWTH_LIMIT
