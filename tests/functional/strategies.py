@@ -73,7 +73,7 @@ def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
 def node_records(draw: st.DrawFn) -> NodeRecord:
     """Return items of NodeState that are not stored yet; the job's name is a prefix that a test makes unique."""
     return NodeRecord(
-        key=NodeKey(draw(texts), draw(texts), draw(st.sampled_from(("system", "framework", "job")))),
+        key=NodeKey(draw(texts), draw(names), draw(st.sampled_from(("system", "framework", "job")))),
         cursors=draw(counters()),
         pending=draw(counters()),
         state=draw(st.binary(max_size=200)),
