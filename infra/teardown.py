@@ -40,16 +40,16 @@ _RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 _BUCKET = "AWS::S3::Bucket"
 _GONE = "DELETE_COMPLETE"
 _FAILED, _KEPT = 2, 1
-_MOST_TOLD = 3
+_MOST_NAMED = 3
 
 
 class BucketNotEmptiedError(TrainGuardError):
     """Objects that S3 did not delete; the stack is as it was."""
 
     def __init__(self, bucket: str, faults: Sequence[str]) -> None:
-        more = f" and {len(faults) - _MOST_TOLD} more" if len(faults) > _MOST_TOLD else ""
+        more = f" and {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
         super().__init__(
-            f"bucket {bucket} could not be emptied: {'; '.join(faults[:_MOST_TOLD])}{more}. "
+            f"bucket {bucket} could not be emptied: {'; '.join(faults[:_MOST_NAMED])}{more}. "
             "The stack was not deleted: mend that, and run it again"
         )
 

@@ -128,7 +128,7 @@ class Progress:
         if isinstance(parsed, SystemKey):
             return parsed.minute <= self.cursors.get(parsed.node, {}).get("minute", -1)
         if isinstance(parsed, FrameworkKey):
-            return parsed.end_us <= self.cursors.get(parsed.node, {}).get(parsed.lane, -1)
+            return parsed.end_us <= self.cursors.get(parsed.node, {}).get(parsed.partition, -1)
         return False
 
 

@@ -39,7 +39,7 @@ _READS = {
     "stepfunctions": "list_state_machines",
 }
 
-Told = Callable[[str, float], None]
+Notified = Callable[[str, float], None]
 """Takes what was done, and how many seconds it took."""
 
 
@@ -93,7 +93,7 @@ class Deployment:
 
 
 @contextmanager
-def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Told) -> Iterator[Deployment]:
+def deployment(folder: Path, *, lambda_python: Path, minute_s: float, told: Notified) -> Iterator[Deployment]:
     """Run the emulator with the stack deployed, for the time of a ``with`` block.
 
     Parameters

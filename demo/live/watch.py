@@ -51,8 +51,8 @@ class Watcher:
         cursors: dict[str, dict[str, int]] = {}
         for item in items:
             node, _, stream = item["NodeKind"].rpartition("#")
-            lanes = {lane: int(position) for lane, position in item.get("Cursors", {}).items()}
-            cursors.setdefault(node, {}).update(lanes)
+            partitions = {partition: int(position) for partition, position in item.get("Cursors", {}).items()}
+            cursors.setdefault(node, {}).update(partitions)
             if stream == "system" and "EvaluatedThrough" in item:
                 through[node] = float(item["EvaluatedThrough"])
         return Progress(system_through=through, cursors=cursors)

@@ -8,7 +8,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 
 class HostMemoryParameters(RuleParameters, frozen=True, kw_only=True):
@@ -60,17 +60,17 @@ class HostMemory(SystemRule[HostMemoryParameters, HostMemoryState]):
         runs[0] += state.run
         state.run, state.longest = int(runs[-1]), int(runs.max())
 
-    def judge(self, state: HostMemoryState, view: NodeView, parameters: HostMemoryParameters) -> Judgement:
+    def judge(self, state: HostMemoryState, view: NodeView, parameters: HostMemoryParameters) -> RuleResult:
         """Compare the longest run with the patience."""
         if state.points == 0:
-            return Judgement(Status.WAITING_FOR_DATA, f"no memory samples of {view.node} yet.")
+            return RuleResult(Status.WAITING_FOR_DATA, f"no memory samples of {view.node} yet.")
         minutes = state.longest * view.interval_s / 60.0
         reason = (
             f"{view.node} has been over {parameters.threshold:g} % of its memory for {minutes:.1f} min "
             f"(highest so far {state.highest:.1f} %)."
         )
         fired = state.longest >= parameters.patience
-        return Judgement(
+        return RuleResult(
             Status.FIRED if fired else Status.OK,
             reason,
             measured=state.highest,

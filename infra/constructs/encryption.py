@@ -65,10 +65,10 @@ def use_keys(config: DeploymentConfig, statements: Sequence[iam.PolicyStatement]
 def _use(sid: str, key_arn: str, touched: AbstractSet[str]) -> iam.PolicyStatement:
     services = sorted({action.split(":")[0] for action in touched})
     # In China the service's name ends in `.cn`.
-    through = [f"{service}.{Aws.REGION}.amazonaws.com*" for service in services]
+    watermark_s = [f"{service}.{Aws.REGION}.amazonaws.com*" for service in services]
     return iam.PolicyStatement(
         sid=sid,
         actions=["kms:Decrypt", *(["kms:GenerateDataKey"] if touched & _WRITES else [])],
         resources=[key_arn],
-        conditions={"StringLike": {"kms:ViaService": through}},
+        conditions={"StringLike": {"kms:ViaService": watermark_s}},
     )

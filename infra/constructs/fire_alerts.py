@@ -1,7 +1,7 @@
 """How the fire state machine tells people and machines: alert topic, chat topic, event bus; now, later or never."""
 
 from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
-from infra.constructs.fire_rows import record_news, record_outcome, record_waiting
+from infra.constructs.fire_rows import record_notification, record_outcome, record_waiting
 from infra.constructs.states import State, choice, invoke, task
 
 EVENT_SOURCE = "trainguard"
@@ -121,7 +121,7 @@ def alerting_states(*, following: str) -> State:
             "Default": "RecordNews",
         },
         "RecordOutcome": record_outcome(following=following),
-        "RecordNews": record_news(following=following),
+        "RecordNews": record_notification(following=following),
     }
 
 

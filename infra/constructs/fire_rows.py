@@ -13,7 +13,7 @@ from infra.constructs.states import State, passing, task
 
 _UNMET = ("DynamoDB.ConditionalCheckFailedException", "DynamoDb.ConditionalCheckFailedException")
 _OUTCOME_WHEN_FAILED = "'alert failed (' & $publishFault & '); training job stopped: ' & ($stop.made ? 'yes' : 'no')"
-_NEWS_WHEN_FAILED = "'alert failed (' & $publishFault & ')'"
+_NOTIFICATION_WHEN_FAILED = "'alert failed (' & $publishFault & ')'"
 
 Values = Mapping[str, object]
 
@@ -131,15 +131,15 @@ def record_sent(*, following: str) -> State:
     return update_row("RecordSent", values=values, fault="sentFault", following=following)
 
 
-def record_sent_news(*, following: str) -> State:
+def record_sent_notification(*, following: str) -> State:
     """Say that what was told of the fire later was sent after all."""
     return update_row("RecordSentNews", values=_SENT, fault="sentFault", following=following)
 
 
-def record_news(*, following: str) -> State:
+def record_notification(*, following: str) -> State:
     """Say what was told of the fire later; ``AlertId`` stays that of the fire."""
     values = {
-        "Action": f"{{% {{'S': $publishFault = '' ? $alert.action : {_NEWS_WHEN_FAILED}}} %}}",
+        "Action": f"{{% {{'S': $publishFault = '' ? $alert.action : {_NOTIFICATION_WHEN_FAILED}}} %}}",
         "ActionAt": "{% {'S': $now()} %}",
     }
     return update_row("RecordNews", values=values, fault="outcomeFault", following=following)

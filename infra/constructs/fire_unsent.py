@@ -6,7 +6,7 @@ redriven state has its input again; variables are set anew from it and from the 
 """
 
 from infra.constructs.fire_alerts import publish_alert, publish_chat
-from infra.constructs.fire_rows import record_sent, record_sent_news
+from infra.constructs.fire_rows import record_sent, record_sent_notification
 from infra.constructs.states import State, choice, listed
 from trainguard.actions.resend import STEP_FAILED
 
@@ -59,7 +59,7 @@ def ending_states() -> State:
             "Default": "RecordSentNews",
         },
         "RecordSent": record_sent(following="OtherFaults"),
-        "RecordSentNews": record_sent_news(following="OtherFaults"),
+        "RecordSentNews": record_sent_notification(following="OtherFaults"),
         "OtherFaults": {
             "Type": "Pass",
             "Output": {"faults": listed("$faults", "$sentFault")},

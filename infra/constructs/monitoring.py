@@ -41,7 +41,7 @@ _CANARY_PERIODS = 5
 
 _MISSING_IS_FINE = cloudwatch.TreatMissingData.NOT_BREACHING
 _MISSING_IS_BAD = cloudwatch.TreatMissingData.BREACHING
-_MISSING_IS_TOLD = cloudwatch.TreatMissingData.MISSING
+_MISSING_IS_BREACHING = cloudwatch.TreatMissingData.MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class Monitoring(Construct):
             product_metric("CanaryPassed", canary.function, statistic="SampleCount", period=_CANARY_PERIOD),
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=_CANARY_PERIODS,
-            missing=_MISSING_IS_TOLD,
+            missing=_MISSING_IS_BREACHING,
         )
 
     def _alarm(
@@ -267,7 +267,7 @@ class Monitoring(Construct):
 
         CloudWatch sends the same description with all of them, so it says which of them means what.
         """
-        told = "ALARM or INSUFFICIENT_DATA" if missing is _MISSING_IS_TOLD else "ALARM"
+        told = "ALARM or INSUFFICIENT_DATA" if missing is _MISSING_IS_BREACHING else "ALARM"
         alarm = cloudwatch.Alarm(
             self,
             name,
@@ -281,6 +281,6 @@ class Monitoring(Construct):
         operations = cloudwatch_actions.SnsAction(self.operations)
         alarm.add_alarm_action(operations)
         alarm.add_ok_action(operations)
-        if missing is _MISSING_IS_TOLD:
+        if missing is _MISSING_IS_BREACHING:
             alarm.add_insufficient_data_action(operations)
         self.alarms.append(alarm)

@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.actions.request import StopCase
 from trainguard.actions.stop import decide_stop, over_ceiling
-from trainguard.actions.stop_preconditions import Standing
+from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
@@ -42,7 +42,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with stop, decision, why, stopAt and optedIn; the log keeps every decision."""
     del context
     case = msgspec.convert(event, StopCase)
-    known = Standing(
+    known = StopPreconditions(
         job=jobs.load(case.job),
         row=rows.load(case.job, case.rule),
         node_row=None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}"),

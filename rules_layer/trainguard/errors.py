@@ -118,7 +118,7 @@ class JobFileError(TrainGuardError):
         super().__init__(f"job file {key!r} cannot be used: {what} is {value!r:.200}, expected {expected}")
 
 
-class DoorbellError(TrainGuardError):
+class MessageError(TrainGuardError):
     """A queue message that is not an event which TrainGuard knows."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:

@@ -9,9 +9,9 @@ from trainguard.records import (
     OUTSIDE_ARN,
     JobRecord,
     JobStatus,
-    NodeKey,
     NodeRecord,
     RuleRow,
+    StreamKey,
     TunedJob,
     TuningJobRecord,
 )
@@ -105,7 +105,7 @@ class StoredRow:
 class NodeStates(Protocol):
     """Store of NodeState items."""
 
-    def load(self, key: NodeKey) -> NodeRecord | None:
+    def load(self, key: StreamKey) -> NodeRecord | None:
         """Return the item as last written (strongly consistent), or None."""
         ...
 
@@ -117,7 +117,7 @@ class NodeStates(Protocol):
         """
         ...
 
-    def mark_sent(self, key: NodeKey, alert_ids: Sequence[str]) -> None:
+    def mark_sent(self, key: StreamKey, alert_ids: Sequence[str]) -> None:
         """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
         ...
 
@@ -211,7 +211,7 @@ class Jobs(Protocol):
         """
         ...
 
-    def tell_tuning_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
+    def upsert_tuned_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
         """Write what is known of one job of a tuning job into the tuning job's item, and let that live as long.
 
         Other jobs' entries stay as they are. An entry that is finished is never replaced by one that is not. Of a

@@ -98,7 +98,7 @@ class JobStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeKey:
+class StreamKey:
     """Names one item of NodeState: what one unit of a job writes for one family, or the job's own item (``*#job``).
 
     ``node`` is the family's unit: a node, a worker or a rank. ``stream`` is ``system`` or ``framework`` for the family
@@ -125,12 +125,12 @@ class NodeKey:
         return self.stream == JOB_STREAM
 
     @classmethod
-    def own(cls, job: str) -> "NodeKey":
+    def own(cls, job: str) -> "StreamKey":
         """Return the key of the item that a job has for itself."""
         return cls(job, JOB_NODE, JOB_STREAM)
 
     @classmethod
-    def parse(cls, job: str, node_kind: str) -> "NodeKey":
+    def parse(cls, job: str, node_kind: str) -> "StreamKey":
         """Read a sort key back; raises ValueError when it is none of ours."""
         node, _, stream = node_kind.rpartition("#")
         if not node or not _STREAM.fullmatch(stream):
@@ -180,12 +180,12 @@ class NodeRecord:
 
     ``version`` is 0 for an item that is not stored yet. ``cursors`` maps a lane (``minute`` for system metrics, one
     a process and file kind for framework events) to the last applied position; ``pending`` maps an object key to its
-    position. ``state`` is the engine's encoded state, written with ``codec``. ``through`` is the watermark: event time
-    in epoch seconds up to which the rules have judged. ``generation`` is that of the job's registration by which the
+    position. ``state`` is the engine's encoded state, written with ``codec``. ``watermark_s`` is the event time in
+    epoch seconds up to which the rules have judged. ``generation`` is that of the job's registration by which the
     state was computed.
     """
 
-    key: NodeKey
+    key: StreamKey
     version: int = 0
     cursors: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, int] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class NodeRecord:
     codec: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
     outbox: Mapping[str, OutboxEntry] = field(default_factory=dict)
-    through: float | None = None
+    watermark_s: float | None = None
     closed: bool = False
     expires_at: int | None = None
     generation: int = 0

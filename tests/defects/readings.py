@@ -13,7 +13,7 @@ from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.records import JobRecord, NodeKey, NodeRecord, Status
+from trainguard.records import JobRecord, NodeRecord, Status, StreamKey
 
 Parameters = Mapping[str, Mapping[str, Any]]
 
@@ -45,11 +45,11 @@ class Documented:
 
     profile: Profile
     verdicts: Mapping[str, Verdict]
-    records: Mapping[NodeKey, NodeRecord]
+    records: Mapping[StreamKey, NodeRecord]
 
     def status(self, rule: str) -> Status:
         """Return what the rule says at the job's end."""
-        return self.verdicts[rule].judgement.status
+        return self.verdicts[rule].result.status
 
     def times_fired(self, rule: str) -> int:
         """Return how many episodes of firing the job had."""
@@ -57,31 +57,31 @@ class Documented:
 
     def datapoints(self, rule: str) -> int:
         """Return how many points or steps the rule has judged."""
-        return self.verdicts[rule].judgement.data_points
+        return self.verdicts[rule].result.data_points
 
     def worst(self, rule: str) -> str | None:
         """Return which series is worst."""
-        return self.verdicts[rule].judgement.worst
+        return self.verdicts[rule].result.worst
 
     def reason(self, rule: str) -> str:
         """Return the rule's sentence."""
-        return self.verdicts[rule].judgement.reason
+        return self.verdicts[rule].result.reason
 
     def details(self, rule: str, node: str | None = None) -> Any:
         """Return the rule's details, of one node where that is given."""
-        details = self.verdicts[rule].judgement.plain_details
+        details = self.verdicts[rule].result.plain_details
         return details if node is None else details[node]
 
     def counters(self, node: str, stream: str) -> Mapping[str, int]:
         """Return what was counted while a node's objects were read."""
         return self._record(node, stream).counters
 
-    def through(self, node: str, stream: str) -> float | None:
+    def watermark_s(self, node: str, stream: str) -> float | None:
         """Return up to when a node's stream was judged, epoch seconds."""
-        return self._record(node, stream).through
+        return self._record(node, stream).watermark_s
 
     def _record(self, node: str, stream: str) -> NodeRecord:
-        return self.records[NodeKey(self.profile.root.job, node, stream)]
+        return self.records[StreamKey(self.profile.root.job, node, stream)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from infra.constructs.fire_machine import definition
 from tests.infra.states_language import Ending, Execution
 from tests.support.small_job import describe
 from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertRequest, Decision, Fire, StopCase, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopCase, StopOutcome, StopResult
 from trainguard.actions.stop import decide_stop
-from trainguard.actions.stop_preconditions import Standing
+from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.actions.stop_switch import StopSwitches
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
@@ -38,7 +38,7 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
 
     def decide(arguments: Any) -> Any:
         case = msgspec.convert(arguments["Payload"], StopCase)
-        known = Standing(job=registered(case.job), row=marked(case))
+        known = StopPreconditions(job=registered(case.job), row=marked(case))
         return {"Payload": asdict(decide_stop(case, jobs.describe(case.job), ENABLED, known=known, now=NOW))}
 
     written = (
@@ -116,7 +116,7 @@ def test_given_a_list_of_jobs_that_is_old_when_a_job_began_or_ended_since_then_i
 
 @pytest.mark.parametrize("made", [True, False])
 def test_given_a_message_without_numbers_when_composed_then_it_never_says_none(made: bool) -> None:
-    bare = Fire(
+    bare = AlertInput(
         job="job-1",
         job_arn=running("job-1").arn,
         rule="LowGPUUtilization",
@@ -128,7 +128,7 @@ def test_given_a_message_without_numbers_when_composed_then_it_never_says_none(m
         report_uri="s3://profiles/report.json",
     )
     for error in (None, "AccessDenied"):
-        decision = Decision(stop=True, decision="stop", why="the tag allows it")
+        decision = StopOutcome(stop=True, decision="stop", why="the tag allows it")
         alert = compose_alert(AlertRequest(bare, decision, StopResult(made, error)), now=NOW)
         for text in (alert.subject, alert.text, alert.action, *alert.attributes.values()):
             assert "None" not in text

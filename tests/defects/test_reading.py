@@ -92,7 +92,7 @@ def delivered(objects: Sequence[Upload]) -> dict[str, object]:
     for upload in sorted(objects, key=lambda each: each.at):
         network.run_until(upload.at, batch_s=0.0)
         network.put(upload)
-        network.ring(upload, upload.at)
+        network.stream_messages(upload, upload.at)
     network.run_until(objects[-1].at + 600.0, batch_s=0.0)
     return {name: value for name, value in final_state(network.world).items() if name.endswith(STREAMS)}
 
@@ -247,8 +247,8 @@ def test_given_times_of_tensorflow_traces_when_two_workers_trace_a_step_then_com
     read = both(profile)
     assert read.compatible.replayed.through_us == (START + 60) * 1_000_000
     assert read.compatible.details("OverallFrameworkMetrics")["CPU_total"] == {"MatMul": 2 * 2_000_000}
-    assert read.documented.through("algo-1", "framework") == START + 35.0
-    assert read.documented.through("algo-2", "framework") == START + 95.0
+    assert read.documented.watermark_s("algo-1", "framework") == START + 35.0
+    assert read.documented.watermark_s("algo-2", "framework") == START + 95.0
 
 
 def test_given_tensorflow_traces_without_metadata_when_read_then_compatible_puts_them_into_1970(

@@ -140,7 +140,7 @@ def test_given_a_node_without_cpu_samples_when_the_original_fails_then_both_read
     assert read.compatible.details("OverallSystemUsage")["CPU"] == {}
     assert read.documented.times_fired("LowGPUUtilization") == 1
     assert set(read.documented.details("OverallSystemUsage", "algo-1")) == {"GPU"}
-    assert Status.ERROR not in {verdict.judgement.status for verdict in read.documented.verdicts.values()}
+    assert Status.ERROR not in {verdict.result.status for verdict in read.documented.verdicts.values()}
 
 
 def test_given_gpu_memory_alone_when_the_original_divides_by_no_gpu_then_documented_takes_the_mean(

@@ -20,7 +20,7 @@ from trainguard.engine.family import Families
 from trainguard.engine.streams.state_items import items_of
 from trainguard.families.profiler.family import PROFILER
 from trainguard.layout import ProfileRoot
-from trainguard.records import NodeKey, Status
+from trainguard.records import Status, StreamKey
 from trainguard.report.build import BuiltReport, build_report
 from trainguard.report.html.render import render_report
 
@@ -47,7 +47,7 @@ def network(*beats: Upload) -> Network:
 
 def arrive(met: Network, upload: Upload) -> None:
     met.put(upload)
-    met.ring(upload, upload.at + 1.0)
+    met.stream_messages(upload, upload.at + 1.0)
     met.run_until(upload.at + 2.0, batch_s=0.0)
 
 
@@ -95,9 +95,9 @@ def test_given_objects_out_of_order_or_lost_when_applied_then_the_state_is_the_s
     for upload in beats:
         shuffled.put(upload)
     for place, upload in enumerate([beats[0], beats[3], beats[1], beats[5], beats[4]]):  # nobody announces the third
-        shuffled.ring(upload, beats[-1].at + place)
+        shuffled.stream_messages(upload, beats[-1].at + place)
     shuffled.run_until(beats[-1].at + 60.0, batch_s=0.0)
-    key = NodeKey(JOB, "worker-0", "pulse")
+    key = StreamKey(JOB, "worker-0", "pulse")
     assert shuffled.node(key).state == in_order.node(key).state
     assert shuffled.node(key).cursors == in_order.node(key).cursors
 
@@ -131,9 +131,9 @@ def test_given_an_object_that_cannot_be_read_when_applied_then_it_is_counted_and
     bad = Upload(START + 10.0, pulse_key(ROOT, "worker-0", 1), b"{")
     large = Upload(START + 20.0, pulse_key(ROOT, "worker-0", 2), b" " * 2_000)
     met = network(beat(0, 140.0), bad, large, beat(3, 140.0), beat(4, 140.0))
-    record = met.node(NodeKey(JOB, "worker-0", "pulse"))
+    record = met.node(StreamKey(JOB, "worker-0", "pulse"))
     assert record.counters["bad_objects"] == 2
-    assert record.through == beat(4, 0.0).at
+    assert record.watermark_s == beat(4, 0.0).at
 
 
 def test_given_a_deployment_without_the_family_when_its_objects_and_items_are_met_then_neither_harms_the_job() -> None:

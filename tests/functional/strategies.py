@@ -8,12 +8,12 @@ from trainguard.records import (
     AlertKind,
     JobRecord,
     JobStatus,
-    NodeKey,
     NodeRecord,
     OutboxEntry,
     RuleRow,
     Severity,
     Status,
+    StreamKey,
     TunedJob,
 )
 
@@ -73,14 +73,14 @@ def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
 def node_records(draw: st.DrawFn) -> NodeRecord:
     """Return items of NodeState that are not stored yet; the job's name is a prefix that a test makes unique."""
     return NodeRecord(
-        key=NodeKey(draw(texts), draw(names), draw(st.sampled_from(("system", "framework", "job")))),
+        key=StreamKey(draw(texts), draw(names), draw(st.sampled_from(("system", "framework", "job")))),
         cursors=draw(counters()),
         pending=draw(counters()),
         state=draw(st.binary(max_size=200)),
         codec=draw(st.integers(0, 255)),
         counters=draw(counters()),
         outbox=draw(outboxes()),
-        through=draw(st.none() | floats),
+        watermark_s=draw(st.none() | floats),
         closed=draw(st.booleans()),
         expires_at=draw(st.none() | epochs),
         generation=draw(generations),

@@ -25,12 +25,12 @@ from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
 from trainguard.ports import NodeTask, RuleConfiguration
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
 
-KEY = NodeKey("job", "algo-1", "system")
+KEY = StreamKey("job", "algo-1", "system")
 JOB = JobRecord("job", "arn", "profiles", "")
 ROW = RuleRow("job", "Rule", None, Status.OK, "")
 ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)

@@ -11,9 +11,9 @@ from trainguard.adapters.memory.stop_budget import MemoryStopBudget
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import PortUnavailableError, StateConflictError
 from trainguard.ports import NodeTask, TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status, TunedJob
+from trainguard.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
 
-KEY = NodeKey("job", "algo-1", "system")
+KEY = StreamKey("job", "algo-1", "system")
 ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)
 
 
@@ -37,7 +37,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.raise_episode("job", "Rule", 0)
     world.jobs.active()
     list(world.jobs.all())
-    world.jobs.tell_tuning_job("tuning", "job", TunedJob(JobStatus.COMPLETED), 1)
+    world.jobs.upsert_tuned_job("tuning", "job", TunedJob(JobStatus.COMPLETED), 1)
     world.jobs.tuning_job("tuning")
     world.objects.put(BUCKET, "key", b"", "")
     world.objects.get(BUCKET, "key", 1)
@@ -260,11 +260,11 @@ def test_given_a_negative_number_of_calls_when_a_crash_is_ordered_then_it_is_ref
 def test_given_many_writers_at_once_when_each_retries_its_conflicts_then_no_update_is_lost() -> None:
     world = MemoryWorld()
 
-    def add_ten(lane: str) -> None:
+    def add_ten(partition: str) -> None:
         for _ in range(10):
             while True:
                 record = world.nodes.load(KEY) or NodeRecord(KEY)
-                cursors = {**record.cursors, lane: record.cursors.get(lane, 0) + 1}
+                cursors = {**record.cursors, partition: record.cursors.get(partition, 0) + 1}
                 try:
                     world.nodes.save(NodeRecord(KEY, version=record.version, cursors=cursors))
                 except StateConflictError:

@@ -42,9 +42,9 @@ class Table:
         self._world = world
         self.stopped = 0
 
-    def publish(self, status: Status, through: float | None) -> None:
+    def publish(self, status: Status, watermark_s: float | None) -> None:
         """Let the tick publish the row."""
-        self._world.rows.publish([RuleRow(JOB, RULE, None, status, "published.", evaluated_through=through)])
+        self._world.rows.publish([RuleRow(JOB, RULE, None, status, "published.", evaluated_through=watermark_s)])
 
     def row(self) -> dict[str, Any]:
         """Return the row with plain values."""
@@ -121,7 +121,7 @@ def test_given_no_row_when_a_rule_fires_then_the_row_says_all_of_the_fire(table:
 
 
 @pytest.mark.parametrize(
-    ("status", "through", "marked"),
+    ("status", "watermark_s", "marked"),
     [
         (Status.OK, None, True),
         (Status.OK, BEFORE, True),
@@ -133,9 +133,9 @@ def test_given_no_row_when_a_rule_fires_then_the_row_says_all_of_the_fire(table:
     ],
 )
 def test_given_a_published_row_when_a_rule_fires_then_it_is_marked_unless_it_knows_better(
-    table: Table, status: Status, through: float | None, marked: bool
+    table: Table, status: Status, watermark_s: float | None, marked: bool
 ) -> None:
-    table.publish(status, through)
+    table.publish(status, watermark_s)
     assert table.run() == Ending("SUCCEEDED")
     row = table.row()
     assert (row["Status"], row["Reason"]) == (("FIRED", FIRE["reason"]) if marked else (status.value, "published."))

@@ -20,7 +20,7 @@ from tests.functional.deployment import (
     ringing,
 )
 from trainguard.layout import ProfileRoot
-from trainguard.records import NodeKey, Status
+from trainguard.records import Status, StreamKey
 from trainguard.telemetry.keys import system_key
 
 FRAMEWORK_RUNG = "1784022148429320_72-algo-2"
@@ -319,8 +319,8 @@ def test_given_a_task_to_flush_when_it_is_delivered_again_then_what_waited_is_ap
     deployment.put([waiting])
     evaluate = deployment.function("evaluate_objects")
     evaluate(ringing([doorbell(waiting.key, at=waiting.appears_at)]))
-    stored = deployment.world.nodes.load(NodeKey(JOB, "algo-2", "system"))
+    stored = deployment.world.nodes.load(StreamKey(JOB, "algo-2", "system"))
     assert stored is not None
-    assert (dict(stored.pending), stored.through) == ({waiting.key: 1_784_021_040}, None)
+    assert (dict(stored.pending), stored.watermark_s) == ({waiting.key: 1_784_021_040}, None)
     assert evaluate(event("sqs_task_flush")).value == NOTHING_FAILED
     assert minute_of(deployment, "algo-2#system") == "1784021040"

@@ -9,7 +9,7 @@ from moto.stepfunctions.models import StepFunctionBackend
 
 from tests.functional.deployment import JOB, Deployment, doorbell, event, recorded_objects, ringing
 from tests.functional.tables import RULE_STATE
-from trainguard.records import JobRecord, NodeKey, NodeRecord, OutboxEntry, Status
+from trainguard.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
@@ -48,7 +48,7 @@ def test_given_an_evaluated_job_when_the_tick_comes_then_its_item_says_how_far_i
     training: Deployment,
 ) -> None:
     training.function("tick")(event("tick"))
-    furthest = max(item.through or 0.0 for item in training.world.nodes.of_job(JOB) if item.key.stream == "system")
+    furthest = max(item.watermark_s or 0.0 for item in training.world.nodes.of_job(JOB) if item.key.stream == "system")
     job = training.world.jobs.load(JOB)
     assert job is not None
     assert job.last_object_at == pytest.approx(furthest, abs=0.001)
@@ -101,7 +101,7 @@ def test_given_a_job_that_fails_when_the_tick_comes_then_it_is_named_and_the_oth
     training: Deployment,
 ) -> None:
     training.world.jobs.register(JobRecord("broken", "arn:broken", "profiles", ""))
-    training.world.nodes.save(NodeRecord(NodeKey("broken", "algo-1", "system"), state=b"?", codec=99))
+    training.world.nodes.save(NodeRecord(StreamKey("broken", "algo-1", "system"), state=b"?", codec=99))
     answer = training.function("tick")(event("tick"))
     assert (answer.value["jobs"], set(answer.value["failed"])) == (2, {"broken"})
     assert "Codec 99" in answer.value["failed"]["broken"]
@@ -111,7 +111,7 @@ def test_given_a_job_that_fails_when_the_tick_comes_then_it_is_named_and_the_oth
 
 
 def test_given_an_unsent_fire_that_nobody_rings_for_when_the_tick_comes_then_it_starts(training: Deployment) -> None:
-    evaluated = training.world.nodes.load(NodeKey(JOB, "algo-1", "system"))
+    evaluated = training.world.nodes.load(StreamKey(JOB, "algo-1", "system"))
     assert evaluated is not None
     entry = OutboxEntry("f1", "LowGPUUtilization", 0, "algo-1", 1_784_021_300.0, "p95 is 23 %.", 23.0, 70.0)
     training.world.nodes.save(replace(evaluated, outbox={"f1": entry}))

@@ -16,7 +16,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.local.rows import evaluation_rows
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 EXPIRES_AT = 1_900_000_000
 PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
@@ -69,9 +69,9 @@ def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_wast
         account = Account("ml.p3.2xlarge", 0.0, 3_600.0, nodes)
         context = RowContext("job", None, PLAN, 60.0, {}, None, None, account)
         status = Status.FIRED if is_open else Status.OK
-        judgement = Judgement(status, "GPUs idle.", wasted_share=0.5)
+        result = RuleResult(status, "GPUs idle.", wasted_share=0.5)
         episode = Episode(is_open=is_open, times_fired=1)
-        return rule_row(context, Verdict("LowGPUUtilization", judgement, episode, reach=Reach(1, 4, 1.0)))
+        return rule_row(context, Verdict("LowGPUUtilization", result, episode, reach=Reach(1, 4, 1.0)))
 
     fired, over = row(4, is_open=True), row(4, is_open=False)
     assert (fired.severity is None, fired.cost_lost is None, fired.wasted_percent) == (False, False, 25.0)

@@ -10,12 +10,12 @@ from tests.functional.strategies import node_records, on_each_world
 from tests.functional.tables import NODE_STATE
 from tests.functional.worlds import MotoUnderTest, World
 from trainguard.errors import StateConflictError
-from trainguard.records import AlertKind, NodeKey, NodeRecord, OutboxEntry
+from trainguard.records import AlertKind, NodeRecord, OutboxEntry, StreamKey
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-KEY = NodeKey("job", "algo-1", "system")
+KEY = StreamKey("job", "algo-1", "system")
 
 
 def _entry(fire_id: str, *, sent: bool = False) -> OutboxEntry:
@@ -44,8 +44,8 @@ def test_given_any_record_when_saved_and_loaded_then_only_the_version_has_moved(
 
 
 def test_given_a_stored_item_when_saved_with_its_version_then_it_is_replaced_whole(world: World) -> None:
-    first = world.nodes.save(NodeRecord(KEY, cursors={"minute": 1}, pending={"key": 2}, through=60.0, expires_at=9))
-    second = world.nodes.save(replace(first, cursors={"minute": 2}, pending={}, through=None, expires_at=None))
+    first = world.nodes.save(NodeRecord(KEY, cursors={"minute": 1}, pending={"key": 2}, watermark_s=60.0, expires_at=9))
+    second = world.nodes.save(replace(first, cursors={"minute": 2}, pending={}, watermark_s=None, expires_at=None))
     assert second == NodeRecord(KEY, version=2, cursors={"minute": 2})
     assert world.nodes.load(KEY) == second
 
@@ -92,14 +92,14 @@ def test_given_no_item_when_marked_sent_then_none_appears(world: World) -> None:
 def test_given_items_of_two_jobs_when_listed_then_one_job_s_come_in_the_order_of_their_sort_key(world: World) -> None:
     kinds = ["algo-2#system", "*#job", "algo-10#system", "algo-1#framework", "algo-1#system"]
     for kind in kinds:
-        world.nodes.save(NodeRecord(NodeKey.parse("job", kind)))
-    world.nodes.save(NodeRecord(NodeKey("job-of-another", "algo-1", "system")))
+        world.nodes.save(NodeRecord(StreamKey.parse("job", kind)))
+    world.nodes.save(NodeRecord(StreamKey("job-of-another", "algo-1", "system")))
     assert [record.key.node_kind for record in world.nodes.of_job("job")] == sorted(kinds)
 
 
 def test_given_more_than_one_page_when_listed_then_all_items_come(world: World) -> None:
     # A page of a query ends at 1 MB: five items of 300 kB make two.
-    keys = [NodeKey("job", f"algo-{number}", "system") for number in range(5)]
+    keys = [StreamKey("job", f"algo-{number}", "system") for number in range(5)]
     for key in keys:
         world.nodes.save(NodeRecord(key, state=bytes(300_000)))
     assert [record.key for record in world.nodes.of_job("job")] == keys
@@ -120,7 +120,7 @@ def test_given_a_record_from_a_store_when_changed_in_place_then_it_refuses(world
 def test_given_a_saved_node_when_read_in_the_console_then_columns_have_the_agreed_names(
     moto_world: MotoUnderTest,
 ) -> None:
-    moto_world.nodes.save(NodeRecord(KEY, through=60.5, expires_at=9, outbox={"f1": _entry("f1")}, state=b"\x01"))
+    moto_world.nodes.save(NodeRecord(KEY, watermark_s=60.5, expires_at=9, outbox={"f1": _entry("f1")}, state=b"\x01"))
     item = moto_world.node("job", "algo-1#system")
     assert item.keys() == {
         *("TrainingJobName", "NodeKind", "Version", "Cursors", "Pending", "Window", "Codec", "Counters", "Outbox"),
@@ -135,7 +135,7 @@ def test_given_a_saved_node_when_read_in_the_console_then_columns_have_the_agree
 def test_given_an_entry_of_an_older_version_when_read_then_it_is_a_fire_of_its_own_name(
     moto_world: MotoUnderTest,
 ) -> None:
-    record = moto_world.nodes.save(NodeRecord(NodeKey("old", "algo-1", "system"), outbox={"f1": _entry("f1")}))
+    record = moto_world.nodes.save(NodeRecord(StreamKey("old", "algo-1", "system"), outbox={"f1": _entry("f1")}))
     moto_world.dynamodb.update_item(
         TableName=NODE_STATE,
         Key={"TrainingJobName": {"S": "old"}, "NodeKind": {"S": "algo-1#system"}},

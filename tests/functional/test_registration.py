@@ -10,13 +10,13 @@ from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest
 from trainguard.adapters.memory.faults import Crash, Fault
 from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.engine.jobs.job_registry import Registrar
+from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.errors import PortUnavailableError
 from trainguard.families.installed import FAMILIES
 from trainguard.layout import ProfileRoot
 from trainguard.ports import RuleConfiguration
 from trainguard.records import JobRecord
-from trainguard.settings.job_settings import CHOICES
+from trainguard.settings.job_settings import SETTING_READERS
 from trainguard.settings.tag_names import STOP_ALLOWED, STOP_TAG
 
 NOW = 1_800_000_000.0
@@ -25,8 +25,8 @@ JOB, PARAMETER = "prod-llm-1", "LowGPUUtilization_threshold_p95"
 BAD = {f"trainguard:{PARAMETER}": "160"}
 
 
-def registrar(world: World, journal: MemoryJournal | None = None) -> Registrar:
-    return Registrar(
+def registry(world: World, journal: MemoryJournal | None = None) -> JobRegistry:
+    return JobRegistry(
         jobs=world.jobs,
         training_jobs=world.training_jobs,
         settings=world.settings,
@@ -37,7 +37,7 @@ def registrar(world: World, journal: MemoryJournal | None = None) -> Registrar:
 
 
 def ensure(world: World, job: str = JOB, journal: MemoryJournal | None = None) -> JobRecord:
-    record = registrar(world, journal).ensure(bucket=BUCKET, root=ProfileRoot("runs/", job))
+    record = registry(world, journal).ensure(bucket=BUCKET, root=ProfileRoot("runs/", job))
     assert record is not None
     return record
 
@@ -62,7 +62,7 @@ def test_given_settings_of_every_source_when_registered_then_each_ranks_above_th
     assert described is not None
     configuration = {"rule_to_invoke": "ProfilerReport", **dict.fromkeys(names[:2], "2")}
     described = replace(described, profiler_rules=(RuleConfiguration("report", "image", configuration, "s3://mine/"),))
-    job = registrar(world).register(described, bucket=BUCKET, root=ProfileRoot("", JOB))
+    job = registry(world).register(described, bucket=BUCKET, root=ProfileRoot("", JOB))
     assert job.rule_settings == dict(zip(names, ("1", "2", "3", "4"), strict=True))
     assert [job.setting_sources[name] for name in names] == [
         "tag trainguard:LowGPUUtilization_patience",
@@ -79,7 +79,7 @@ def test_given_rules_of_tensors_when_registered_then_the_item_says_that_they_are
     described = world.training_jobs.describe(JOB)
     assert described is not None
     described = replace(described, debugger_rules=(RuleConfiguration("LossNotDecreasing", "image"),))
-    job = registrar(world).register(described, bucket=BUCKET, root=ProfileRoot("", JOB))
+    job = registry(world).register(described, bucket=BUCKET, root=ProfileRoot("", JOB))
     assert job.rules_elsewhere == {"LossNotDecreasing": "a rule of tensors: TrainGuard evaluates profiles"}
     assert world.started() == {}
 
@@ -241,7 +241,7 @@ def test_given_a_job_that_names_no_place_when_registered_then_nothing_may_stop_i
     world.create_training_job(JOB, tags)
     described = world.training_jobs.describe(JOB)
     assert described is not None
-    job = registrar(world).register(replace(described, profile_uri=uri), bucket=BUCKET, root=ProfileRoot("runs/", JOB))
+    job = registry(world).register(replace(described, profile_uri=uri), bucket=BUCKET, root=ProfileRoot("runs/", JOB))
     named = uri == f"s3://{BUCKET}"
     assert job.policy.stops.may_stop("LowGPUUtilization") is named
     assert [fault.partition(",")[0] for fault in job.setting_faults] == (
@@ -264,7 +264,7 @@ SETTINGS_OF_EVERY_KIND = {
 
 
 def test_given_the_settings_that_there_are_when_counted_then_each_kind_is_in_the_table() -> None:
-    assert set(CHOICES) <= set(SETTINGS_OF_EVERY_KIND)
+    assert set(SETTING_READERS) <= set(SETTINGS_OF_EVERY_KIND)
 
 
 @pytest.mark.parametrize("setting", SETTINGS_OF_EVERY_KIND)
@@ -282,7 +282,7 @@ def test_given_a_setting_in_tag_parameter_and_default_when_registered_then_the_h
         world.put_settings(name, msgspec.json.encode({setting: values[rank]} if rank in given_by else {}).decode())
     described = world.training_jobs.describe(JOB)
     assert described is not None
-    job = registrar(world).register(
+    job = registry(world).register(
         replace(described, profile_uri=f"s3://{BUCKET}"), bucket=BUCKET, root=ProfileRoot("", JOB)
     )
     rank = given_by[0]
@@ -299,7 +299,7 @@ def registered_with(setting: str, value: str) -> JobRecord:
     described = world.training_jobs.describe(JOB)
     assert described is not None
     place = replace(described, profile_uri=f"s3://{BUCKET}")
-    return registrar(world).register(place, bucket=BUCKET, root=ProfileRoot("", JOB))
+    return registry(world).register(place, bucket=BUCKET, root=ProfileRoot("", JOB))
 
 
 def in_force(job: JobRecord) -> dict[str, object]:

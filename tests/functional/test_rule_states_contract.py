@@ -27,8 +27,8 @@ OUTCOME: "dict[str, AttributeValueTypeDef]" = {
 }
 
 
-def _row(through: float | None = 60.0, *, reason: str = "p95 is 23 %.", fired_at: float | None = None) -> RuleRow:
-    return RuleRow("job", RULE, None, Status.OK, reason, evaluated_through=through, fired_at=fired_at)
+def _row(watermark_s: float | None = 60.0, *, reason: str = "p95 is 23 %.", fired_at: float | None = None) -> RuleRow:
+    return RuleRow("job", RULE, None, Status.OK, reason, evaluated_through=watermark_s, fired_at=fired_at)
 
 
 def _progress(row: RuleRow) -> float:
@@ -50,8 +50,8 @@ def test_given_rows_in_any_order_when_published_then_the_one_evaluated_furthest_
 ) -> None:
     job = world.new_job()
     expected: RuleRow | None = None
-    for number, through in enumerate(moments):
-        row = replace(_row(None if through is None else round(through, 3), reason=str(number)), job=job)
+    for number, watermark_s in enumerate(moments):
+        row = replace(_row(None if watermark_s is None else round(watermark_s, 3), reason=str(number)), job=job)
         world.rows.publish([row])
         if expected is None or _progress(row) >= _progress(expected):
             expected = row
@@ -311,13 +311,13 @@ def test_given_a_status_when_said_in_the_managed_service_s_words_then_it_means_t
     assert row.debugger_status == expected
 
 
-@pytest.mark.parametrize("through", [None, 30.0, 60.0])
+@pytest.mark.parametrize("watermark_s", [None, 30.0, 60.0])
 def test_given_a_row_of_an_earlier_registration_when_a_later_one_is_published_then_it_is_replaced_however_far_it_was(
-    world: World, through: float | None
+    world: World, watermark_s: float | None
 ) -> None:
     claimed = replace(_row(60.0, fired_at=30.0), expires_at=7, violations=3)
     world.rows.publish([claimed])
-    anew = replace(_row(through), generation=1)
+    anew = replace(_row(watermark_s), generation=1)
     world.rows.publish([anew])
     assert world.rows.of_job("job") == [anew]
     world.rows.publish([replace(_row(90.0), expires_at=9)])

@@ -139,9 +139,9 @@ def test_given_any_fires_in_order_when_admitted_then_no_hour_holds_more_than_the
     granted: list[float] = []
     for number, (fire, at) in enumerate(sorted(asked, key=lambda each: each[1])):
         name = f"{fire}-{number // 3}"
-        admitted = admit(stops, name, f"job-of-{name}", now=at, limit=limit)
-        if admitted is not None:
+        sandboxed = admit(stops, name, f"job-of-{name}", now=at, limit=limit)
+        if sandboxed is not None:
             if name not in stops or at - stops[name].at >= HOUR_S:
                 granted.append(at)
-            stops = admitted
+            stops = sandboxed
     assert all(sum(at - HOUR_S < each <= at for each in granted) <= limit for at in granted)

@@ -25,37 +25,37 @@ def test_given_no_job_of_it_when_loaded_then_there_is_none(world: World) -> None
 @given(job=names, told=tuned_jobs())
 def test_given_any_entry_when_told_then_it_reads_back_equal(world: World, job: str, told: TunedJob) -> None:
     name = world.new_job()
-    world.jobs.tell_tuning_job(name, job, told, 9)
-    world.jobs.tell_tuning_job(name, job, told, 9)
+    world.jobs.upsert_tuned_job(name, job, told, 9)
+    world.jobs.upsert_tuned_job(name, job, told, 9)
     assert world.jobs.tuning_job(name) == TuningJobRecord(name, {job: told}, expires_at=9)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(("a", "b", "c.#:1"))))
 def test_given_jobs_in_any_order_when_told_then_none_displaces_another(world: World, order: tuple[str, ...]) -> None:
     for job in order:
-        world.jobs.tell_tuning_job("tune", job, RUNNING, 1)
-    world.jobs.tell_tuning_job("tune", "b", FIRED, 2)
+        world.jobs.upsert_tuned_job("tune", job, RUNNING, 1)
+    world.jobs.upsert_tuned_job("tune", "b", FIRED, 2)
     assert world.jobs.tuning_job("tune") == TuningJobRecord(
         "tune", {"a": RUNNING, "b": FIRED, "c.#:1": RUNNING}, expires_at=2
     )
 
 
 def test_given_a_finished_job_when_an_older_word_comes_late_then_nothing_of_it_is_written(world: World) -> None:
-    world.jobs.tell_tuning_job("tune", "a", ENDED, 5)
-    world.jobs.tell_tuning_job("tune", "a", FIRED, 6)
+    world.jobs.upsert_tuned_job("tune", "a", ENDED, 5)
+    world.jobs.upsert_tuned_job("tune", "a", FIRED, 6)
     assert world.jobs.tuning_job("tune") == TuningJobRecord("tune", {"a": ENDED}, expires_at=5)
 
 
 def test_given_a_finished_job_when_it_is_finished_again_then_the_last_word_stands(world: World) -> None:
     again = TunedJob(JobStatus.COMPLETED, finished=True)
     for told in (RUNNING, ENDED, again):
-        world.jobs.tell_tuning_job("tune", "a", told, 5)
+        world.jobs.upsert_tuned_job("tune", "a", told, 5)
     assert world.jobs.tuning_job("tune") == TuningJobRecord("tune", {"a": again}, expires_at=5)
 
 
 def fill(world: World) -> None:
     """Let a tuning job have as many jobs as are named."""
-    world.jobs.tell_tuning_job("tune", "job-0", RUNNING, 1)
+    world.jobs.upsert_tuned_job("tune", "job-0", RUNNING, 1)
     others = [f"job-{number}" for number in range(1, MOST_TUNED_JOBS)]
     if isinstance(world, MotoUnderTest):
         item = world.job("tuning-job/tune")
@@ -64,7 +64,7 @@ def fill(world: World) -> None:
         world.dynamodb.put_item(TableName=JOBS, Item={**item, "Jobs": jobs})
         return
     for job in others:
-        world.jobs.tell_tuning_job("tune", job, RUNNING, 1)
+        world.jobs.upsert_tuned_job("tune", job, RUNNING, 1)
 
 
 def test_given_as_many_jobs_as_are_named_when_one_more_is_told_then_only_that_it_is_there_is_kept(world: World) -> None:
@@ -73,14 +73,14 @@ def test_given_as_many_jobs_as_are_named_when_one_more_is_told_then_only_that_it
     assert full is not None
     assert (len(full.jobs), full.more) == (MOST_TUNED_JOBS, False)
     for job, at in (("further", 2), ("further", 2), ("job-7", 3)):
-        world.jobs.tell_tuning_job("tune", job, ENDED, at)
+        world.jobs.upsert_tuned_job("tune", job, ENDED, at)
     over = world.jobs.tuning_job("tune")
     assert over == TuningJobRecord("tune", {**full.jobs, "job-7": ENDED}, more=True, expires_at=3)
 
 
 def test_given_a_tuning_job_when_jobs_are_read_then_it_is_none_of_them(world: World) -> None:
     world.jobs.register(JOB)
-    world.jobs.tell_tuning_job("job", "another", FIRED, 1)
+    world.jobs.upsert_tuned_job("job", "another", FIRED, 1)
     assert list(world.jobs.all()) == [JOB]
     assert world.jobs.active() == ["job"]
     assert world.jobs.load("job") == JOB
@@ -90,7 +90,7 @@ def test_given_a_tuning_job_when_jobs_are_read_then_it_is_none_of_them(world: Wo
 def test_given_a_tuning_job_when_read_in_the_console_then_columns_have_the_agreed_names(
     moto_world: MotoUnderTest,
 ) -> None:
-    moto_world.jobs.tell_tuning_job("tune", "a", FIRED, 9)
+    moto_world.jobs.upsert_tuned_job("tune", "a", FIRED, 9)
     entry = {
         "Status": {"S": "InProgress"},
         "Finished": {"BOOL": False},
@@ -106,7 +106,7 @@ def test_given_a_tuning_job_when_read_in_the_console_then_columns_have_the_agree
 
 
 def test_given_an_item_that_cannot_be_read_when_loaded_then_the_error_names_it(moto_world: MotoUnderTest) -> None:
-    moto_world.jobs.tell_tuning_job("tune", "a", FIRED, 9)
+    moto_world.jobs.upsert_tuned_job("tune", "a", FIRED, 9)
     moto_world.update_job("tuning-job/tune", written={"Jobs": "no map"})
     with pytest.raises(StateCodecError, match="Jobs/tuning-job/tune has Codec 0: there is no 'M'"):
         moto_world.jobs.tuning_job("tune")

@@ -13,7 +13,7 @@ from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest
 from trainguard.records import AlertKind, RuleRow, Status
 from trainguard.report.document import Report
-from trainguard.settings.job_settings import CHOICES
+from trainguard.settings.job_settings import SETTING_READERS
 from trainguard.settings.tag_names import FRAMEWORK_TAG, NAMESPACE, PROFILE_TAG, SETTINGS_TAG, STOP_TAG
 
 THREATS = table("security.md", "threat")
@@ -52,7 +52,13 @@ def test_given_the_fields_of_a_report_when_compared_then_the_page_has_them_all()
 
 def test_given_the_tags_of_the_page_when_compared_then_they_are_those_that_are_read() -> None:
     listed = {name for name in named("configuration.md", "tag") if "<" not in name}
-    assert listed == {STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG, *(NAMESPACE + name for name in CHOICES)}
+    assert listed == {
+        STOP_TAG,
+        FRAMEWORK_TAG,
+        SETTINGS_TAG,
+        PROFILE_TAG,
+        *(NAMESPACE + name for name in SETTING_READERS),
+    }
 
 
 @pytest.mark.parametrize("status", Status)

@@ -25,7 +25,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.listing import ProfileListing
 from trainguard.families.profiler.system_session import SystemSession
 from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.telemetry.keys import SystemKey, parse_key, system_key
 
 pytestmark = pytest.mark.perf
@@ -80,7 +80,7 @@ def applied(record: NodeRecord, plan: RulePlan, minute: int, body: bytes) -> Nod
 def warm() -> tuple[NodeRecord, int, bytes]:
     """A node of 96 cores and 8 GPUs after 20 minutes, and the bytes of its next one."""
     plan = FAMILIES.plan(JOB)
-    record = NodeRecord(NodeKey("job", "algo-1", "system"), cursors={"minute": START, "newest": START})
+    record = NodeRecord(StreamKey("job", "algo-1", "system"), cursors={"minute": START, "newest": START})
     for index in range(1, WARM_MINUTES + 1):
         minute = START + 60 * index
         record = applied(record, plan, minute, minute_of_node(minute=minute, seed=index))
@@ -138,7 +138,7 @@ def test_item_of_the_demos_healthy_node() -> None:
         parsed = parse_key(item.key)
         if isinstance(parsed, SystemKey):
             before = records.get(parsed.node) or NodeRecord(
-                NodeKey("job", parsed.node, "system"), cursors={"minute": parsed.minute - 60}
+                StreamKey("job", parsed.node, "system"), cursors={"minute": parsed.minute - 60}
             )
             records[parsed.node] = applied(before, plan, parsed.minute, item.body)
             sizes[parsed.node, parsed.minute] = len(records[parsed.node].state)

@@ -23,7 +23,7 @@ from trainguard.families.profiler.system_session import SystemSession
 from trainguard.layout import ProfileRoot
 from trainguard.links import report_links
 from trainguard.ports import ListedObject
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord
+from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.report.stack.build import StackReports
 from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DAY_S, PARTS_TYPE, DigestItem, Part, encode_items, encode_part
@@ -140,7 +140,7 @@ class _OneObject(ProfileListing):
 def warm_record(node: str) -> NodeRecord:
     """Return the system item of a node that some minutes were applied to, closed."""
     plan = FAMILIES.plan(JobRecord("job", "arn", BUCKET, ""))
-    record = NodeRecord(NodeKey("job", node, "system"), cursors={"minute": START - 60, "newest": START - 60})
+    record = NodeRecord(StreamKey("job", node, "system"), cursors={"minute": START - 60, "newest": START - 60})
     for index in range(WARM_MINUTES):
         minute = START + 60 * index
         session = SystemSession(record, _OneObject(minute_of_node(minute=minute, seed=index)), plan)
@@ -195,7 +195,7 @@ def test_report_of_a_day_from_its_parts(nodes: int, gpus: int) -> None:
     items = []
     for number in range(1, nodes + 1):
         name = f"algo-{number}"
-        world.nodes.save(replace(record, key=NodeKey("job", name, "system")))
+        world.nodes.save(replace(record, key=StreamKey("job", name, "system")))
         item = DigestItem(job="job", bucket=BUCKET, prefix="", run="run", node=name, day=FROM, axis=axis)
         items.append(item)
         digest = day_of_samples(item, gpus, rng).encode()

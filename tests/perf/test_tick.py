@@ -26,7 +26,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.system_session import SystemSession
 from trainguard.layout import ProfileRoot
 from trainguard.ports import Timing
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.telemetry.keys import SystemKey, system_key
 
 pytestmark = pytest.mark.perf
@@ -56,7 +56,7 @@ def system_item(node: str, level: Level, plan: RulePlan) -> NodeRecord:
     samples = sample_node(workload, 0, np.random.default_rng(3))
     writer = MinuteWriter(node=node, cores=4, gpus=8, every_counter=False)
     root = ProfileRoot("", JOB)
-    record = NodeRecord(NodeKey(JOB, node, "system"), cursors={"minute": START, "newest": START})
+    record = NodeRecord(StreamKey(JOB, node, "system"), cursors={"minute": START, "newest": START})
     for index in range(1, MINUTES + 1):
         minute = START + 60 * index
         session = SystemSession(record, OneObject(writer.body(samples, samples.rows(index), start=START)), plan)
@@ -72,7 +72,7 @@ def seeds() -> tuple[JobRecord, list[NodeRecord]]:
     network = Network()
     for upload in uploads(low=False)[:-1]:
         network.put(upload)
-        network.ring(upload, upload.at)
+        network.stream_messages(upload, upload.at)
         network.run_until(upload.at, batch_s=1.0)
     job = replace(network.job(), rule_settings={"LowGPUUtilization_patience": "100"})
     framework = [each for each in network.world.nodes.of_job(JOB) if each.key.stream == "framework"]

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from trainguard.errors import StateCodecError
 from trainguard.state.codec import CODEC, decode_state, encode_state, pack_column, quantise_column, unpack_column
-from trainguard.state.sample_window import KeptState
+from trainguard.state.sample_window import SampleWindowState
 
 PERCENT = st.one_of(st.integers(0, 100).map(float), st.just(float("nan")))
 HUNDREDTHS = st.one_of(st.integers(0, 10_000).map(lambda value: value / 100), st.just(float("nan")))
@@ -50,9 +50,9 @@ def test_given_a_degraded_window_when_quantised_then_no_value_moves_by_more_than
 
 def test_given_an_unknown_codec_when_decoded_then_the_item_and_codec_are_named() -> None:
     with pytest.raises(StateCodecError, match=r"job/algo-1#system has Codec 9: .* a later version wrote it"):
-        decode_state("job/algo-1#system", 9, encode_state(KeptState()), KeptState)
+        decode_state("job/algo-1#system", 9, encode_state(SampleWindowState()), SampleWindowState)
 
 
 def test_given_damaged_bytes_when_decoded_then_the_item_is_named() -> None:
     with pytest.raises(StateCodecError, match=r"job/algo-1#system.*damaged"):
-        decode_state("job/algo-1#system", CODEC, encode_state(KeptState())[:-3], KeptState)
+        decode_state("job/algo-1#system", CODEC, encode_state(SampleWindowState())[:-3], SampleWindowState)

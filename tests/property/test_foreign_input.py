@@ -92,7 +92,7 @@ def test_given_any_body_when_sorted_among_others_then_the_others_are_sorted_and_
 ) -> None:
     def check(body: str) -> None:
         jobs, refusals = sort_messages([Message("first", EVENT), Message("bad", body), Message("last", TASK)], FAMILIES)
-        taken = [message_id for rings in jobs for message_id in rings.message_ids]
+        taken = [message_id for job_messages in jobs for message_id in job_messages.message_ids]
         assert {"first", "last"} <= set(taken)
         assert sorted([*taken, *(refusal.message_id for refusal in refusals)]) == ["bad", "first", "last"]
         assert not any(refusal.is_defect for refusal in refusals)

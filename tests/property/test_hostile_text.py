@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.support.hostile_text import PHRASES, hostile, links, unseen
 from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.alert import Alert, compose_alert, publishable
-from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopOutcome, StopResult
 from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict, blocks_of
 from trainguard.cli.output.rendering import show
 from trainguard.engine.jobs.job_registry import start_notice
@@ -24,8 +24,8 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.plain_text import LONGEST_SENTENCE, terminal_json
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, NodeKey, NodeRecord, OutboxEntry, Status
-from trainguard.rules.rule_result import Judgement
+from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.rules.rule_result import RuleResult
 
 KINDS = list(AlertKind)
 CONSOLE = "Open it in the console: "
@@ -37,8 +37,8 @@ def alert(kind: AlertKind, text: str) -> Alert:
     text = f"x{text}"
     foreign: dict[str, Any] = dict.fromkeys(("job", "node", "reason", "advice", "cost", "fired_at", "severity"), text)
     places = {"report_uri": f"s3://profiles/{text}/report.json", "report_page": f"s3://profiles/{text}/report.html"}
-    fire = Fire(**(FIRE | foreign | places), kind=kind, faults=[text], tuning_job=text, previous_severity=text)
-    decision = Decision(True, "stop", text, FIRE["fired_at"])
+    fire = AlertInput(**(FIRE | foreign | places), kind=kind, faults=[text], tuning_job=text, previous_severity=text)
+    decision = StopOutcome(True, "stop", text, FIRE["fired_at"])
     return compose_alert(AlertRequest(fire, decision, StopResult(False, text)), now=0.0)
 
 
@@ -108,7 +108,7 @@ def test_given_faults_with_hostile_text_when_a_notice_starts_then_each_is_a_line
     lines = payload["reason"].split("\n")
     assert len(lines) == 6
     assert lines[-1] == "and 2 more"
-    told = compose_alert(AlertRequest(msgspec.convert(payload, Fire)), now=0.0)
+    told = compose_alert(AlertRequest(msgspec.convert(payload, AlertInput)), now=0.0)
     assert [links(line) for line in told.text.split("\n") if not line.startswith(REPORT)] == [[]] * 13
 
 
@@ -126,13 +126,13 @@ class _Notices:
 @given(text=hostile)
 def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_one_line_and_cut(text: str) -> None:
     job = JobRecord("job", "unknown:job", "profiles", "")
-    judgement = Judgement(Status.FIRED, text, worst=text, advice=text, patience=text)
+    result = RuleResult(Status.FIRED, text, worst=text, advice=text, patience=text)
     context = RowContext(
         "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
     )
-    row = rule_row(context, Verdict("LowGPUUtilization", judgement, Episode(is_open=True, times_fired=1)))
+    row = rule_row(context, Verdict("LowGPUUtilization", result, Episode(is_open=True, times_fired=1)))
     entry = OutboxEntry("f", "LowGPUUtilization", 0, "algo-1", 0.0, text, None, None, advice=text)
-    (stored,) = with_entries(NodeRecord(NodeKey("job", "algo-1", "system")), [entry]).outbox.values()
+    (stored,) = with_entries(NodeRecord(StreamKey("job", "algo-1", "system")), [entry]).outbox.values()
     for each in (row.reason, row.worst, row.advice, row.patience, stored.reason, stored.advice):
         assert each is not None
         assert unseen(each) == []

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.node_snapshots import node_snapshots
-from trainguard.state.sample_window import INTERRUPTED_S, REMEMBERED_GAPS, KeptPoints, KeptState
+from trainguard.state.sample_window import INTERRUPTED_S, REMEMBERED_GAPS, SampleWindow, SampleWindowState
 
 STEP_S = 10.0
 CAPACITY = 25
@@ -57,14 +57,14 @@ UTILIZATION = st.lists(st.tuples(VALUE, st.integers(1, 9)), max_size=20).map(
 def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are_those_of_the_definition(
     values: Any, cuts: Any
 ) -> None:
-    state = KeptState()
+    state = SampleWindowState()
     edges = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
     for start, end in pairwise(edges):
-        points = KeptPoints(state, 2)
+        points = SampleWindow(state, 2)
         points.extend(snapshots(values[start:end], start), capacity=CAPACITY)
         points.store()
-        state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=KeptState)
-    points = KeptPoints(state, 2)
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=SampleWindowState)
+    points = SampleWindow(state, 2)
     expected = kept_by_definition(values)
     assert state.kept_total == len(expected)
     np.testing.assert_allclose(points.times, 1_000.0 + STEP_S * np.array(expected[-CAPACITY:]))
@@ -74,7 +74,7 @@ def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are
 
 
 def test_given_a_node_that_comes_back_after_an_interruption_when_folded_then_the_gap_is_no_idle_time() -> None:
-    state = KeptState()
+    state = SampleWindowState()
     fold(state, [50.0, 0.0, 0.0], 0)
     fold(state, [0.0, 0.0], 240)
     assert state.idle is not None
@@ -83,7 +83,7 @@ def test_given_a_node_that_comes_back_after_an_interruption_when_folded_then_the
 
 
 def fold(state: Any, values: Any, first: Any, capacity: Any = CAPACITY) -> Any:
-    points = KeptPoints(state, 2)
+    points = SampleWindow(state, 2)
     points.extend(snapshots(values, first), capacity=capacity)
     points.store()
     return points
@@ -93,16 +93,16 @@ def test_given_an_idle_run_of_exactly_60_s_when_it_ends_then_it_is_kept_and_one_
     None
 ):
     for idle, kept in ((6, 8), (7, 2)):
-        state = KeptState()
+        state = SampleWindowState()
         fold(state, [50.0, *[0.0] * idle, 50.0], 0)
         assert state.kept_total == kept
 
 
 def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_points_are_missing() -> None:
-    state = KeptState()
+    state = SampleWindowState()
     one = snapshots([50.0] * 3)
     alone = node_snapshots(one.times, one.gpu_utilization[:, :1])
-    points = KeptPoints(state, 1)
+    points = SampleWindow(state, 1)
     points.extend(alone, capacity=CAPACITY)
     points.store()
     both = fold(state, [60.0], 3)
@@ -112,7 +112,7 @@ def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_poin
 
 
 def test_given_a_degraded_state_when_it_goes_on_then_it_stays_degraded() -> None:
-    state = KeptState()
+    state = SampleWindowState()
     points = fold(state, [50.0] * 50, 0, capacity=200)
     assert points.degrade() == "degraded_to_whole_percents"
     assert points.degrade() == "degraded_to_half_the_window"
@@ -126,7 +126,7 @@ def test_given_a_degraded_state_when_it_goes_on_then_it_stays_degraded() -> None
 
 def gaps_of(*pieces: Any, since: float | None = None, interval_s: float = STEP_S) -> list[tuple[float, float]]:
     """Return the gaps that are remembered of snapshots at such times, one object a piece."""
-    points = KeptPoints(state := KeptState(), 1)
+    points = SampleWindow(state := SampleWindowState(), 1)
     for piece in pieces:
         points.note_gaps(np.array(piece), since=since, interval_s=interval_s)
         since = piece[-1] if piece else since

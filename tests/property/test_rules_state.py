@@ -65,11 +65,11 @@ def test_given_any_node_when_the_state_is_stored_after_every_minute_then_nothing
         rule.observe(held, minute, parameters)
         rule.observe(restored, minute, parameters)
         stored = msgspec.msgpack.encode(restored)
-        judgement = rule.judge(held, minute.view, parameters)
+        result = rule.judge(held, minute.view, parameters)
         assert stored == msgspec.msgpack.encode(held)
-        assert rule.judge(restored, minute.view, parameters) == judgement
+        assert rule.judge(restored, minute.view, parameters) == result
         assert stored == msgspec.msgpack.encode(held), "judging must not change the state"
-        assert b"NaN" not in msgspec.json.encode(judgement.plain_details)
+        assert b"NaN" not in msgspec.json.encode(result.plain_details)
 
 
 process_steps = st.lists(st.lists(st.integers(1_000, 3_000_000), min_size=1, max_size=60), min_size=1, max_size=8)
@@ -97,7 +97,7 @@ def test_given_steps_of_several_processes_when_they_interleave_in_any_way_then_t
 
     assert msgspec.msgpack.encode(mixed) == msgspec.msgpack.encode(in_turn)
     restored = msgspec.msgpack.decode(msgspec.msgpack.encode(mixed), type=rule.state_type)
-    view = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=False)
+    view = FrameworkView(node="algo-1", watermark_s=1_700_000_000.0, closed=False)
     assert rule.judge(restored, view, parameters) == rule.judge(in_turn, view, parameters)
 
 

@@ -22,7 +22,7 @@ def nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
             at = finish
         return found
 
-    intervals = [(lane, *pair) for lane in range(draw(st.integers(1, 3))) for pair in inside(0, 40, 4)]
+    intervals = [(partition, *pair) for partition in range(draw(st.integers(1, 3))) for pair in inside(0, 40, 4)]
     return draw(st.permutations(intervals))
 
 
@@ -30,16 +30,16 @@ def nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 def test_given_nested_intervals_when_summed_then_each_microsecond_belongs_to_the_innermost(
     intervals: list[tuple[int, int, int]],
 ) -> None:
-    lanes, starts, durations = (
+    partitions, starts, durations = (
         np.array(column, dtype=np.int64) for column in zip(*intervals or [(0, 0, 0)], strict=True)
     )
 
-    times = self_times(lanes, starts, durations)
+    times = self_times(partitions, starts, durations)
 
     expected: defaultdict[tuple[int, int, int], int] = defaultdict(int)
-    for lane in range(3):
+    for partition in range(3):
         for at in range(40):
-            open_ones = [each for each in intervals if each[0] == lane and each[1] <= at < each[1] + each[2]]
+            open_ones = [each for each in intervals if each[0] == partition and each[1] <= at < each[1] + each[2]]
             if open_ones:
                 expected[min(open_ones, key=lambda each: each[2])] += 1
     actual: defaultdict[tuple[int, int, int], int] = defaultdict(int)
@@ -52,11 +52,11 @@ def test_given_nested_intervals_when_summed_then_each_microsecond_belongs_to_the
 def test_given_intervals_that_overlap_in_any_way_when_summed_then_a_lane_has_the_length_of_its_union(
     intervals: list[tuple[int, int, int]],
 ) -> None:
-    lanes, starts, durations = (np.array(column, dtype=np.int64) for column in zip(*intervals, strict=True))
+    partitions, starts, durations = (np.array(column, dtype=np.int64) for column in zip(*intervals, strict=True))
 
-    times = self_times(lanes, starts, durations)
+    times = self_times(partitions, starts, durations)
 
     assert (times >= 0).all()
-    for lane in range(3):
-        covered = {at for each, start, length in intervals if each == lane for at in range(start, start + length)}
-        assert times[lanes == lane].sum() == len(covered)
+    for partition in range(3):
+        covered = {at for each, start, length in intervals if each == partition for at in range(start, start + length)}
+        assert times[partitions == partition].sum() == len(covered)

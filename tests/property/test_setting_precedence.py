@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.rules.parameters import resolve_parameters
-from trainguard.settings.job_settings import CHOICES
+from trainguard.settings.job_settings import SETTING_READERS
 from trainguard.settings.resolve import resolve
 from trainguard.settings.source import Source
 
@@ -31,7 +31,7 @@ def ranked_sources(draw: st.DrawFn) -> list[Source]:
     for rank in range(draw(st.integers(1, 5))):
         chosen = draw(st.lists(st.sampled_from(PARAMETERS), unique=True))
         parameters = {draw(spellings)(name): draw(values) for name in chosen}
-        choices = draw(st.dictionaries(st.sampled_from(tuple(CHOICES)), words | st.text(max_size=5)))
+        choices = draw(st.dictionaries(st.sampled_from(tuple(SETTING_READERS)), words | st.text(max_size=5)))
         sources.append(Source(f"source {rank}", parameters, choices))
     return sources
 
@@ -46,7 +46,7 @@ def test_given_any_sources_when_resolved_then_each_setting_is_that_of_the_highes
     for source in reversed(sources):
         expected |= {name.lower(): (value, source.name) for name, value in source.parameters.items()}
     assert in_force == expected
-    for name in CHOICES:
+    for name in SETTING_READERS:
         givers = [source.name for source in sources if name in source.choices]
         assert found.sources.get(name) == (givers[0] if givers else None)
 
@@ -67,7 +67,7 @@ def test_given_any_sources_when_resolved_then_every_rule_runs_on_what_was_given_
 def test_given_sources_that_give_everything_when_others_come_below_them_then_nothing_changes(
     sources: list[Source], lower: list[Source], asked: bool
 ) -> None:
-    full = Source("full", dict.fromkeys(PARAMETERS, "1"), dict.fromkeys(CHOICES, "all"))
+    full = Source("full", dict.fromkeys(PARAMETERS, "1"), dict.fromkeys(SETTING_READERS, "all"))
     assert resolve("job", [*sources, full, *lower], asked=asked) == resolve("job", [*sources, full], asked=asked)
 
 

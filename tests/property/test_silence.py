@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.engine.outbox.notifications import news_of
+from trainguard.engine.outbox.notifications import due_notifications
 from trainguard.engine.streams.job_streams import JobState
-from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.verdicts.combine import combine
-from trainguard.engine.verdicts.liveness import VANISHED_S, as_heard, ends_episode
+from trainguard.engine.verdicts.liveness import VANISHED_S, ends_episode, with_liveness
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
@@ -19,7 +19,7 @@ from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
 from trainguard.rules.protocol import JobRule
 from trainguard.rules.rule_inputs import JobView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 MINUTE = 60.0
 SILENT = int(VANISHED_S // MINUTE)
@@ -36,16 +36,16 @@ class Held(JobRule[LowGPUUtilizationParameters]):
         del parameters, interval_s
         return CLEAR * MINUTE
 
-    def judge(self, view: JobView, parameters: LowGPUUtilizationParameters) -> Judgement:
+    def judge(self, view: JobView, parameters: LowGPUUtilizationParameters) -> RuleResult:
         raise NotImplementedError
 
 
 RULE = Held.name
 
 
-def said(*, holds: bool) -> Judgement:
+def said(*, holds: bool) -> RuleResult:
     """Return what the rule says; it is as grave as can be, so that it grows no graver."""
-    return Judgement(Status.FIRED if holds else Status.OK, "so.", wasted_share=1.0)
+    return RuleResult(Status.FIRED if holds else Status.OK, "so.", wasted_share=1.0)
 
 
 @dataclass
@@ -54,13 +54,13 @@ class Node:
 
     holds: Sequence[bool]
     silent: Sequence[bool]
-    stored: dict[str, RuleSlot] = field(default_factory=dict)
-    through: int | None = None
+    stored: dict[str, StoredRule] = field(default_factory=dict)
+    watermark_s: int | None = None
 
     @property
     def next(self) -> int:
         """The first minute that was not evaluated."""
-        return 0 if self.through is None else self.through + 1
+        return 0 if self.watermark_s is None else self.watermark_s + 1
 
 
 @dataclass
@@ -90,10 +90,10 @@ class Story:
         return [kind for kind, _, _ in self.run()]
 
     def _evaluate(self, name: str, node: Node, minute: int) -> None:
-        node.through = minute
-        judgement = said(holds=node.holds[minute])
-        slots = RuleSlots([Held()], node.stored, FAMILIES.plan(self.job))
-        slots.run(None, lambda *_: judgement, through=minute * MINUTE, interval_s=1.0)
+        node.watermark_s = minute
+        result = said(holds=node.holds[minute])
+        runner = RuleRunner([Held()], node.stored, FAMILIES.plan(self.job))
+        runner.run(None, lambda *_: result, watermark_s=minute * MINUTE, interval_s=1.0)
         fired = [each for each in self.told if each[0] == "fire"]
         alerted = node.stored[RULE].episode.alerted
         if alerted >= len(fired):
@@ -101,17 +101,17 @@ class Story:
             self.told.append(("fire", alerted, name))
 
     def _tick(self) -> None:
-        parts, ahead = {}, max((node.through or 0) for node in self.nodes.values()) * MINUTE
+        parts, ahead = {}, max((node.watermark_s or 0) for node in self.nodes.values()) * MINUTE
         for name, node in self.nodes.items():
-            if node.through is not None:
-                judgement = said(holds=node.holds[node.through])
-                verdict = Verdict(RULE, judgement, node.stored[RULE].episode, CLEAR * MINUTE)
-                parts[name] = as_heard(verdict, node.through * MINUTE, ahead)
+            if node.watermark_s is not None:
+                result = said(holds=node.holds[node.watermark_s])
+                verdict = Verdict(RULE, result, node.stored[RULE].episode, CLEAR * MINUTE)
+                parts[name] = with_liveness(verdict, node.watermark_s * MINUTE, ahead)
         if not parts:
             return
         whole = combine(RULE, parts)
         account = Account(None, 0.0, ahead, len(parts))
-        for entry in news_of(self.job, FAMILIES.plan(self.job), [whole], account, self.state):
+        for entry in due_notifications(self.job, FAMILIES.plan(self.job), [whole], account, self.state):
             self.told.append((entry.kind.value, entry.episode, entry.node))
             open_on = [name for name, node in self.nodes.items() if node.stored and self._is_open(node, entry.episode)]
             assert not (entry.kind.value == "cleared" and open_on), "told as over, and it is not"

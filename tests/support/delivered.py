@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, Upload, describe, uploads
-from trainguard.records import JobStatus, NodeKey, RuleRow
+from trainguard.records import JobStatus, RuleRow, StreamKey
 
 UPLOADS = uploads()
 SYSTEM_1 = [upload for upload in UPLOADS if "system/incremental" in upload.key and "algo-1" in upload.key]
-NODE_1 = NodeKey(JOB, "algo-1", "system")
+NODE_1 = StreamKey(JOB, "algo-1", "system")
 
 
 def deliver(network: Network, chosen: Sequence[Upload], *, until: float | None = None) -> None:
@@ -17,7 +17,7 @@ def deliver(network: Network, chosen: Sequence[Upload], *, until: float | None =
         if upload.key.endswith("training_job_end.ts"):
             network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
         network.put(upload)
-        network.ring(upload, max(upload.at, network.now))
+        network.stream_messages(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
     network.run_until(until or chosen[-1].at + 1_000.0, batch_s=0.0)
 

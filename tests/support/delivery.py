@@ -13,7 +13,7 @@ from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.engine.tick.tick import Tick
 from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.timestamps import iso_time
 
 VISIBILITY_S = 360.0
@@ -52,7 +52,7 @@ class Network:
         self.world.objects.now = upload.at
         self.world.objects.put(BUCKET, upload.key, upload.body, "application/json")
 
-    def ring(self, upload: Upload, at: float) -> None:
+    def stream_messages(self, upload: Upload, at: float) -> None:
         """Let the object's doorbell arrive at ``at``."""
         self.send(doorbell(upload), at)
 
@@ -88,7 +88,7 @@ class Network:
         self._forget_faults()
         self.take_tasks()
 
-    def node(self, key: NodeKey) -> NodeRecord:
+    def node(self, key: StreamKey) -> NodeRecord:
         """Return a node's item, which must exist."""
         return stored_node(self.world, key)
 
@@ -133,7 +133,7 @@ def doorbell(upload: Upload) -> str:
     return json.dumps({"source": "aws.s3", "time": iso_time(upload.at), "detail": detail})
 
 
-def stored_node(world: MemoryWorld, key: NodeKey) -> NodeRecord:
+def stored_node(world: MemoryWorld, key: StreamKey) -> NodeRecord:
     """Return a node's item, which must exist."""
     record = world.nodes.load(key)
     assert record is not None, key
@@ -145,7 +145,7 @@ def final_state(world: MemoryWorld) -> dict[str, object]:
     state: dict[str, object] = {}
     for stream in STREAMS:
         for node in ("algo-1", "algo-2"):
-            record = stored_node(world, NodeKey(JOB, node, stream))
+            record = stored_node(world, StreamKey(JOB, node, stream))
             counters = {name: count for name, count in record.counters.items() if name not in DELIVERY_COUNTERS}
             state[record.key.node_kind] = (record.state, dict(record.cursors), dict(record.pending), counters)
     for row in world.rows.of_job(JOB):

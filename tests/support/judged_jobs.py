@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from trainguard.engine.streams.job_streams import JobState, JobStreams
-from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.findings import rank_findings
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
@@ -16,11 +16,11 @@ from trainguard.families.profiler.family import PROFILER
 from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
 from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.system_usage import UsageState
-from trainguard.state.sample_window import KeptState
+from trainguard.state.sample_window import SampleWindowState
 from trainguard.state.usage_counts import PercentCounts
 
 if TYPE_CHECKING:
@@ -58,26 +58,26 @@ def judged_job(
     nodes: Sequence[Node] = (Node(),),
     by_node: Mapping[str, Mapping[str, Verdict]] | None = None,
     settings: Mapping[str, str] | None = None,
-) -> JudgedJob:
+) -> EvaluatedJob:
     """Return a job with such verdicts, of which the account is of ten hours by default."""
     job = replace(job, rule_settings=settings or {})
     plan = FAMILIES.plan(job)
     records = {record.key: record for node in nodes for record in _records(node)}
-    of_nodes: dict[NodeKey, Stream] = {
-        NodeKey(job.job, node.name, "system"): SystemStream(node.name, _system(node), plan) for node in nodes
+    of_nodes: dict[StreamKey, Stream] = {
+        StreamKey(job.job, node.name, "system"): SystemStream(node.name, _system(node), plan) for node in nodes
     }
     for node in nodes:
         if node.framework is not None:
-            key = NodeKey(job.job, node.name, "framework")
+            key = StreamKey(job.job, node.name, "framework")
             of_nodes[key] = FrameworkStream(node.name, node.framework, plan)
     streams = JobStreams(
         families={PROFILER.name: PROFILER.streams_of(records, of_nodes)},
         records=records,
-        own=NodeRecord(NodeKey.own(job.job)),
+        own=NodeRecord(StreamKey.own(job.job)),
         state=JobState(),
     )
-    account = Account(job.instance_type, job.started_at, streams.through, max(len(nodes), job.instance_count or 0))
-    return JudgedJob(
+    account = Account(job.instance_type, job.started_at, streams.watermark_s, max(len(nodes), job.instance_count or 0))
+    return EvaluatedJob(
         job=job,
         plan=plan,
         streams=streams,
@@ -94,12 +94,12 @@ def ended(job: JobRecord = JOB, *, hours: float = 10.0) -> JobRecord:
 
 
 def _records(node: Node) -> list[NodeRecord]:
-    through = None if node.silent else START + node.hours * HOUR_S
-    shared: dict[str, Any] = {"through": through, "closed": node.closed}
+    watermark_s = None if node.silent else START + node.hours * HOUR_S
+    shared: dict[str, Any] = {"watermark_s": watermark_s, "closed": node.closed}
     system = NodeRecord(
-        NodeKey(JOB.job, node.name, "system"), 1, cursors=node.cursors, counters=node.counters, **shared
+        StreamKey(JOB.job, node.name, "system"), 1, cursors=node.cursors, counters=node.counters, **shared
     )
-    framework = NodeRecord(NodeKey(JOB.job, node.name, "framework"), 1, **shared)
+    framework = NodeRecord(StreamKey(JOB.job, node.name, "framework"), 1, **shared)
     return [system] if node.framework is None else [system, framework]
 
 
@@ -113,7 +113,7 @@ def _system(node: Node) -> SystemState:
     return SystemState(
         interval_s=node.interval_s,
         gpu_names=[f"gpu{index}" for index in range(node.gpus)],
-        kept=KeptState(first_sample_at=START),
-        through=START + node.hours * HOUR_S,
-        slots={OverallSystemUsage.name: RuleSlot(data=msgspec.msgpack.encode(usage))},
+        kept=SampleWindowState(first_sample_at=START),
+        watermark_s=START + node.hours * HOUR_S,
+        stored_rules={OverallSystemUsage.name: StoredRule(data=msgspec.msgpack.encode(usage))},
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 
 def large_job(
@@ -21,6 +21,6 @@ def large_job(
         source = names[number % len(names)]
         for (name, stream), record in by_place.items():
             if name == source:
-                key = NodeKey(job.job, f"algo-{number}", stream)
+                key = StreamKey(job.job, f"algo-{number}", stream)
                 world.nodes.save(replace(record, key=key, version=0, outbox={}))
     return world

@@ -6,7 +6,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, Upload, uploads
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.engine.jobs.job_registry import Registrar, describe_record
+from trainguard.engine.jobs.job_registry import JobRegistry, describe_record
 from trainguard.engine.jobs.lifecycle import Lifecycle
 from trainguard.engine.tick.tick import DOUBTED_EVERY
 from trainguard.families.installed import FAMILIES
@@ -34,7 +34,7 @@ def arrive(network: Network, chosen: list[Upload]) -> None:
     """Let objects appear and ring, each at its time."""
     for upload in chosen:
         network.put(upload)
-        network.ring(upload, max(upload.at, network.now))
+        network.stream_messages(upload, max(upload.at, network.now))
         network.run_until(max(upload.at, network.now), batch_s=0.0)
 
 
@@ -45,9 +45,9 @@ def settle(network: Network, minutes: int) -> None:
         network.run_until(network.now + 60.0, batch_s=0.0)
 
 
-def registrar(network: Network) -> Registrar:
+def registry(network: Network) -> JobRegistry:
     """Return what registers jobs."""
-    return Registrar.of(network.world.services, lambda: network.now)
+    return JobRegistry.of(network.world.services, lambda: network.now)
 
 
 def told_by_event(network: Network) -> JobRecord | None:
@@ -60,7 +60,7 @@ def told_by_event(network: Network) -> JobRecord | None:
         training_jobs=world.training_jobs,
         journal=world.journal,
         bucket=BUCKET,
-        registrar=registrar(network),
+        registry=registry(network),
         families=FAMILIES,
     ).follow(JOB)
 

@@ -13,7 +13,7 @@ from trainguard.rules.default_spec import spec_of_rule
 from trainguard.rules.extension import AnyRule
 from trainguard.rules.protocol import FrameworkRule, JobRule, JoinedRule, Percent, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.framework import FrameworkEvents
 
 
@@ -33,7 +33,7 @@ def idle(state: OwnState, minute: NodeMinute) -> None:
 def fine(state: OwnState, view: NodeView) -> Any:
     """Say how many minutes were seen."""
     del view
-    return Judgement(Status.OK, f"{state.minutes} minutes.", data_points=state.minutes)
+    return RuleResult(Status.OK, f"{state.minutes} minutes.", data_points=state.minutes)
 
 
 class OwnRule(SystemRule[OwnParameters, OwnState]):
@@ -66,7 +66,7 @@ class OwnRule(SystemRule[OwnParameters, OwnState]):
         state.minutes += 1
         self._seeing(state, minute)
 
-    def judge(self, state: OwnState, view: NodeView, parameters: OwnParameters) -> Judgement:
+    def judge(self, state: OwnState, view: NodeView, parameters: OwnParameters) -> RuleResult:
         del parameters
         return self._judging(state, view)  # type: ignore[no-any-return]  # on purpose, whatever a test gives
 
@@ -86,9 +86,9 @@ class OwnSteps(FrameworkRule[OwnParameters, OwnState]):
         del parameters
         state.minutes += len(events.steps)
 
-    def judge(self, state: OwnState, view: FrameworkView, parameters: OwnParameters) -> Judgement:
+    def judge(self, state: OwnState, view: FrameworkView, parameters: OwnParameters) -> RuleResult:
         del view, parameters
-        return Judgement(Status.OK, f"{state.minutes} batches of steps.", data_points=state.minutes)
+        return RuleResult(Status.OK, f"{state.minutes} batches of steps.", data_points=state.minutes)
 
 
 class OwnJoin(JoinedRule[OwnParameters, OwnState]):
@@ -106,11 +106,11 @@ class OwnJoin(JoinedRule[OwnParameters, OwnState]):
         del events, parameters
         state.minutes += 1
 
-    def judge(self, view: JobView, parameters: OwnParameters) -> Judgement:
+    def judge(self, view: JobView, parameters: OwnParameters) -> RuleResult:
         collected = [facts.collected.get(self.name) for facts in view.nodes.values()]
         objects = sum(each.minutes for each in collected if isinstance(each, OwnState))
         status = Status.FIRED if objects > parameters.threshold else Status.OK
-        return Judgement(status, f"{objects} objects.", measured=float(objects), threshold=parameters.threshold)
+        return RuleResult(status, f"{objects} objects.", measured=float(objects), threshold=parameters.threshold)
 
 
 class OwnJob(JobRule[OwnParameters]):
@@ -123,7 +123,7 @@ class OwnJob(JobRule[OwnParameters]):
         del parameters, interval_s
         return 60.0
 
-    def judge(self, view: JobView, parameters: OwnParameters) -> Judgement:
+    def judge(self, view: JobView, parameters: OwnParameters) -> RuleResult:
         del parameters
         raise LookupError(f"{len(view.nodes)} nodes are not enough")
 

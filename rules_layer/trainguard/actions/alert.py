@@ -8,7 +8,7 @@ import msgspec
 
 from trainguard.actions import wording
 from trainguard.actions.chat import chat_message
-from trainguard.actions.request import AlertRequest, Fire
+from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.actions.routing import STAGED, Routing, route
 from trainguard.canary_name import CANARY_KIND, is_canary
 from trainguard.links import open_command
@@ -75,7 +75,7 @@ def _attributes(request: AlertRequest) -> dict[str, str]:
     }
 
 
-def _recorded(fire: Fire, routing: Routing, done: str) -> str:
+def _recorded(fire: AlertInput, routing: Routing, done: str) -> str:
     """Return the sentence for the rule's row; a staged rule stops nothing, so that there is nothing else to say."""
     if routing.withheld == STAGED:
         return STAGED
@@ -122,7 +122,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
     }
 
 
-def _report(fire: Fire) -> dict[str, str | None]:
+def _report(fire: AlertInput) -> dict[str, str | None]:
     return {
         "report_uri": fire.report_uri,
         "report_page": fire.report_page,

@@ -18,7 +18,7 @@ class Resend(msgspec.Struct):
     attempt: int
 
 
-class Fire(msgspec.Struct, rename="camel"):
+class AlertInput(msgspec.Struct, rename="camel"):
     """What an alert is about: the execution's input, of whatever ``kind``.
 
     ``fire_id`` names the fire, ``alert_id`` the alert. ``report_uri`` and ``report_page`` are S3 URIs of
@@ -61,7 +61,7 @@ class Fire(msgspec.Struct, rename="camel"):
         return self.alert_id or self.fire_id
 
 
-class Decision(msgspec.Struct, rename="camel"):
+class StopOutcome(msgspec.Struct, rename="camel"):
     """What the stop decision was; ``stop_at``, ISO 8601, is when a grace time ends.
 
     ``opted_in`` says whether the job's owner has asked for fires of the rule to stop it.
@@ -84,8 +84,8 @@ class StopResult(msgspec.Struct):
 class AlertRequest(msgspec.Struct):
     """Everything that the alert is made of."""
 
-    fire: Fire
-    decision: Decision = msgspec.field(default_factory=Decision)
+    fire: AlertInput
+    decision: StopOutcome = msgspec.field(default_factory=StopOutcome)
     stop: StopResult = msgspec.field(default_factory=StopResult)
 
     @property

@@ -8,7 +8,7 @@ people who ask at once, one starts it.
 
 from collections.abc import Mapping
 
-from trainguard.actions.request import Decision, Fire, StopResult
+from trainguard.actions.request import AlertInput, StopOutcome, StopResult
 from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import AlertKind
 
@@ -27,7 +27,7 @@ def resend_name(origin: str, attempt: int) -> str:
 
 
 def resend_payload(
-    payload: Mapping[str, object], *, origin: str, attempt: int, decision: Decision, stop: StopResult
+    payload: Mapping[str, object], *, origin: str, attempt: int, decision: StopOutcome, stop: StopResult
 ) -> dict[str, object]:
     """Return the input of that execution; ``payload`` is that of ``origin``."""
     outcome = {
@@ -43,26 +43,26 @@ def resend_payload(
     return {**payload, "resend": {"of": origin, "attempt": attempt, **outcome}}
 
 
-def recorded_outcome(fire: Fire, row: StoredRow | None) -> tuple[Decision, StopResult]:
+def recorded_outcome(fire: AlertInput, row: StoredRow | None) -> tuple[StopOutcome, StopResult]:
     """Return what was decided on a stop for a fire and what came of it, as the rule's row has it.
 
     Where the row is of another fire by now, or says nothing, whether the job was stopped is not known, and the result
     says so.
     """
     if fire.kind is not AlertKind.FIRE:
-        return Decision(), StopResult()
+        return StopOutcome(), StopResult()
     record = None if row is None else row.stop
     if record is None or record.fire_id != fire.fire_id:
         unknown = "the rule's row does not say what was decided for this fire"
-        return Decision(decision=_UNRECORDED, why=unknown), StopResult(made=None, error=unknown)
+        return StopOutcome(decision=_UNRECORDED, why=unknown), StopResult(made=None, error=unknown)
     return _decision(record), _result(record)
 
 
-def _decision(record: StopRecord) -> Decision:
+def _decision(record: StopRecord) -> StopOutcome:
     if record.decision == _GRACE:
         ended = "the execution ended before the grace time did"
-        return Decision(decision="refused", why=ended, opted_in=True)
-    return Decision(stop=record.decision == _STOP, decision=record.decision, why=record.why)
+        return StopOutcome(decision="refused", why=ended, opted_in=True)
+    return StopOutcome(stop=record.decision == _STOP, decision=record.decision, why=record.why)
 
 
 def _result(record: StopRecord) -> StopResult:

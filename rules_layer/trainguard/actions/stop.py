@@ -8,7 +8,7 @@ one is made when the grace time is over, and asks everything again.
 from dataclasses import dataclass, replace
 
 from trainguard.actions.request import StopCase
-from trainguard.actions.stop_preconditions import Standing, epoch, objection_of_standing
+from trainguard.actions.stop_preconditions import StopPreconditions, epoch, stop_objection
 from trainguard.actions.stop_switch import StopSwitch, StopSwitches
 from trainguard.engine.jobs.job_description import SAME_MOMENT_S, STOP_ALLOWED, STOP_TAG, profile_place, stop_allowed
 from trainguard.ports import TrainingJobDescription
@@ -35,7 +35,12 @@ class StopDecision:
 
 
 def decide_stop(
-    case: StopCase, description: TrainingJobDescription | None, switch: StopSwitches, *, known: Standing, now: float
+    case: StopCase,
+    description: TrainingJobDescription | None,
+    switch: StopSwitches,
+    *,
+    known: StopPreconditions,
+    now: float,
 ) -> StopDecision:
     """Decide whether a fire stops its job.
 
@@ -56,10 +61,15 @@ def decide_stop(
 
 
 def _decide(
-    case: StopCase, description: TrainingJobDescription | None, switch: StopSwitches, *, known: Standing, now: float
+    case: StopCase,
+    description: TrainingJobDescription | None,
+    switch: StopSwitches,
+    *,
+    known: StopPreconditions,
+    now: float,
 ) -> StopDecision:
     stops = case.policy.stops
-    reason = _objection_of_job(case, description) or objection_of_standing(case, known, now)
+    reason = _objection_of_job(case, description) or stop_objection(case, known, now)
     if reason is not None:
         return _refused(reason)
     if switch.in_force is StopSwitch.DISABLED:

@@ -33,7 +33,7 @@ NODES_APART_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StopPreconditions:
     """What is known of a finding now.
 
     Attributes
@@ -51,7 +51,7 @@ class Standing:
     node_row: StoredRow | None = None
 
 
-def objection_of_standing(case: StopCase, known: Standing, now: float) -> str | None:
+def stop_objection(case: StopCase, known: StopPreconditions, now: float) -> str | None:
     """Return why the finding may be over at ``now``, epoch seconds; None where it stands."""
     ended = _of_episode(case, known.job)
     if ended is not None:
@@ -86,7 +86,7 @@ def _of_fire(case: StopCase, row: StoredRow) -> str | None:
     return None
 
 
-def _of_first(case: StopCase, known: Standing, now: float) -> str | None:
+def _of_first(case: StopCase, known: StopPreconditions, now: float) -> str | None:
     """Return what published rows say against a stop right after the fire."""
     fired_at = epoch(case.fired_at)
     seen = []
@@ -114,14 +114,14 @@ def _of_final(case: StopCase, row: StoredRow, now: float) -> str | None:
     return _of_watermark(case, row.row.evaluated_through, now)
 
 
-def _of_watermark(case: StopCase, through: float | None, now: float) -> str | None:
-    """Return why what the row says may not be true of the job as it is now; ``through`` in epoch seconds."""
-    if through is None or now - through > MAX_FIRE_AGE_S:
-        seen = "never" if through is None else f"{(now - through) / 60.0:.0f} min ago"
+def _of_watermark(case: StopCase, watermark_s: float | None, now: float) -> str | None:
+    """Return why what the row says may not be true of the job as it is now; ``watermark_s`` in epoch seconds."""
+    if watermark_s is None or now - watermark_s > MAX_FIRE_AGE_S:
+        seen = "never" if watermark_s is None else f"{(now - watermark_s) / 60.0:.0f} min ago"
         return f"{case.rule} was evaluated {seen} for the last time, and the job may have recovered since"
-    if through - now > MAX_CLOCK_LEAD_S:
+    if watermark_s - now > MAX_CLOCK_LEAD_S:
         return f"{case.rule} was evaluated at a time that is still to come: a node's clock is wrong"
-    if through < epoch(case.fired_at):
+    if watermark_s < epoch(case.fired_at):
         return f"{case.rule} was not evaluated since it fired, and the job may have recovered since"
     return None
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainguard.actions.request import AlertRequest, Fire
+from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.actions.resend import STEP_FAILED, recorded_outcome, resend_name, resend_payload
 from trainguard.actions.routing import Routing, route
 from trainguard.canary_name import is_canary
@@ -107,7 +107,7 @@ def _unsent(
     return UnsentAlert(first.name, request, first.payload, last, attempt, running, routing)
 
 
-def _row(fire: Fire, rows: RuleStates) -> StoredRow | None:
+def _row(fire: AlertInput, rows: RuleStates) -> StoredRow | None:
     """Return the row of the fire's job and rule; one that cannot be read says nothing about the fire."""
     if fire.kind is AlertKind.NOTICE:
         return None
@@ -123,10 +123,10 @@ def _origin(record: ExecutionRecord) -> str:
     return record.name if fire is None or fire.resend is None else fire.resend.of
 
 
-def _fire(record: ExecutionRecord) -> Fire | None:
+def _fire(record: ExecutionRecord) -> AlertInput | None:
     """Return what an execution handles; None where a person has started one of something else."""
     try:
-        return msgspec.convert(record.payload, Fire)
+        return msgspec.convert(record.payload, AlertInput)
     except msgspec.ValidationError:
         return None
 
@@ -136,7 +136,7 @@ def has_sent(record: ExecutionRecord) -> bool:
     return record.status == _DONE or record.error == STEP_FAILED
 
 
-def _says_sent(fire: Fire, row: StoredRow | None) -> bool:
+def _says_sent(fire: AlertInput, row: StoredRow | None) -> bool:
     return fire.kind is AlertKind.FIRE and row is not None and row.fire_id == fire.fire_id and row.alert_id is not None
 
 

@@ -1,6 +1,6 @@
 """The words of an alert: its subject, its first line, what was done, and the text for people."""
 
-from trainguard.actions.request import AlertRequest, Fire
+from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.engine.jobs.job_description import STOP_TAG
 from trainguard.links import open_command
 from trainguard.plain_text import LONGEST_SENTENCE, mail_line, mail_place
@@ -25,7 +25,7 @@ def headline(request: AlertRequest) -> str:
     }[fire.kind]
 
 
-def subject(fire: Fire) -> str:
+def subject(fire: AlertInput) -> str:
     """Return the e-mail subject: ASCII without control characters, under 100 characters, as SNS demands."""
     said = {
         AlertKind.FIRE: f"{fire.rule} fired on {fire.job}",
@@ -75,24 +75,24 @@ def text(request: AlertRequest, done: str) -> str:
     return "\n".join([*lines, mail_line(last, LONGEST_SENTENCE)])
 
 
-def reasons(fire: Fire) -> list[str]:
+def reasons(fire: AlertInput) -> list[str]:
     """Return why an alert is sent: one sentence, or a line for each fault of a job's settings."""
     return fire.reason.split("\n") if fire.kind is AlertKind.NOTICE else [fire.reason]
 
 
-def _when(fire: Fire) -> str:
+def _when(fire: AlertInput) -> str:
     if fire.kind is AlertKind.NOTICE:
         return f"Found at: {fire.fired_at}"
     said = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(fire.kind, "Fired at")
     return f"{said}: {fire.fired_at} (node {fire.node}, episode {fire.episode})"
 
 
-def late(fire: Fire) -> list[str]:
+def late(fire: AlertInput) -> list[str]:
     """Return the line about an alert that is sent late; none of any other alert."""
     return [] if fire.resend is None else ["Sent late: this alert could not be sent when it came about."]
 
 
-def unless(fire: Fire) -> list[str]:
+def unless(fire: AlertInput) -> list[str]:
     """Return the line about how a stop that is to come can be averted; none of any other alert."""
     if fire.kind is not AlertKind.WARNING:
         return []
@@ -102,7 +102,7 @@ def unless(fire: Fire) -> list[str]:
     ]
 
 
-def _matters(fire: Fire) -> list[str]:
+def _matters(fire: AlertInput) -> list[str]:
     """Return lines about how much the finding matters and what to do, as far as that is known."""
     advice = None if fire.kind is AlertKind.CLEARED else fire.advice
     severity = None if fire.kind is AlertKind.NOTICE else fire.severity
@@ -110,7 +110,7 @@ def _matters(fire: Fire) -> list[str]:
     return [f"{name}: {value[:DETAIL_LIMIT]}" for name, value in lines if value]
 
 
-def _report(fire: Fire) -> list[str]:
+def _report(fire: AlertInput) -> list[str]:
     """Return lines about where the report lies: its place, a link into the console, and the command without one."""
     link = [f"Open it in the console: {mail_place(fire.report_link)}"] if fire.report_link else []
     return [
@@ -120,9 +120,9 @@ def _report(fire: Fire) -> list[str]:
     ]
 
 
-def _previous(fire: Fire) -> str:
+def _previous(fire: AlertInput) -> str:
     return fire.previous_severity or _UNKNOWN
 
 
-def _lasted(fire: Fire) -> str:
+def _lasted(fire: AlertInput) -> str:
     return "" if fire.lasted_s is None else f" after {show_duration(fire.lasted_s)}"

@@ -152,7 +152,7 @@ class DynamoJobs:
         items = self._table.items()
         return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(TUNING_JOB))
 
-    def tell_tuning_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
+    def upsert_tuned_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
         """Write what is known of one job of a tuning job into the tuning job's item, and let that live as long."""
         self._tuning_jobs.tell(name, job, told, expires_at)
 

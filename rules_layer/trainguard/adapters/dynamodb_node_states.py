@@ -18,7 +18,7 @@ from trainguard.adapters.attribute_values import (
 from trainguard.adapters.dynamodb_table import Expression, Table, decoding
 from trainguard.adapters.immutable import frozen_record
 from trainguard.errors import StateConflictError
-from trainguard.records import AlertKind, NodeKey, NodeRecord, OutboxEntry
+from trainguard.records import AlertKind, NodeRecord, OutboxEntry, StreamKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -46,7 +46,7 @@ class DynamoNodeStates:
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
         self._table = Table(client=client, name=table)
 
-    def load(self, key: NodeKey) -> NodeRecord | None:
+    def load(self, key: StreamKey) -> NodeRecord | None:
         """Return the item as last written (strongly consistent), or None."""
         item = self._table.get(_key(key))
         return None if item is None else _record(key.job, item)
@@ -63,7 +63,7 @@ class DynamoNodeStates:
             raise StateConflictError(_name(record.key.job, record.key.node_kind), record.version)
         return written
 
-    def mark_sent(self, key: NodeKey, alert_ids: Sequence[str]) -> None:
+    def mark_sent(self, key: StreamKey, alert_ids: Sequence[str]) -> None:
         """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
         for alert_id in alert_ids:
             names = {"#outbox": "Outbox", "#entry": alert_id, "#sent": "Sent"}
@@ -82,7 +82,7 @@ def _name(job: str, node_kind: str) -> str:
     return f"NodeState/{job}/{node_kind}"
 
 
-def _key(key: NodeKey) -> "Item":
+def _key(key: StreamKey) -> "Item":
     return {"TrainingJobName": text(key.job), "NodeKind": text(key.node_kind)}
 
 
@@ -95,7 +95,7 @@ def _item(record: NodeRecord) -> "Item":
         "Codec": integer(record.codec),
         "Counters": integers(record.counters),
         "Outbox": {"M": {alert_id: {"M": _entry_item(entry)} for alert_id, entry in record.outbox.items()}},
-        "EvaluatedThrough": number_or_none(record.through),
+        "EvaluatedThrough": number_or_none(record.watermark_s),
         "Closed": {"BOOL": record.closed},
         "ExpiresAt": integer_or_none(record.expires_at),
         "Generation": integer_or_none(record.generation or None),
@@ -132,7 +132,7 @@ def _record(job: str, item: "Item") -> NodeRecord:
         codec = columns.integer_or_none("Codec") or 0
     with decoding(_name(job, node_kind), codec):
         return NodeRecord(
-            key=NodeKey.parse(job, node_kind),
+            key=StreamKey.parse(job, node_kind),
             version=columns.integer("Version"),
             cursors=columns.integers("Cursors"),
             pending=columns.integers("Pending"),
@@ -142,7 +142,7 @@ def _record(job: str, item: "Item") -> NodeRecord:
             outbox=MappingProxyType(
                 {alert_id: _entry(alert_id, entry) for alert_id, entry in columns.nested("Outbox").items()}
             ),
-            through=columns.real_or_none("EvaluatedThrough"),
+            watermark_s=columns.real_or_none("EvaluatedThrough"),
             closed=columns.flag("Closed"),
             expires_at=columns.integer_or_none("ExpiresAt"),
             generation=columns.integer_or_none("Generation") or 0,

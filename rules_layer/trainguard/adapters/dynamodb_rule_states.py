@@ -126,14 +126,14 @@ def _not_further(row: RuleRow) -> Expression:
     if row.evaluated_through is None:
         return Expression("attribute_not_exists(#through)", _THROUGH)
     # The text has a fixed width, so DynamoDB's comparison of strings is a comparison of times.
-    through = {":through": text(iso_from_epoch(row.evaluated_through))}
+    watermark_s = {":through": text(iso_from_epoch(row.evaluated_through))}
     if row.expires_at is not None:
-        return Expression("attribute_not_exists(#through) OR #through <= :through", _THROUGH, through)
+        return Expression("attribute_not_exists(#through) OR #through <= :through", _THROUGH, watermark_s)
     return Expression(
         "attribute_not_exists(#through) OR #through < :through"
         " OR (#through = :through AND attribute_not_exists(#expires))",
         {**_THROUGH, "#expires": "ExpiresAt"},
-        through,
+        watermark_s,
     )
 
 

@@ -13,7 +13,7 @@ from trainguard.adapters.sqs_tasks import SqsTaskQueue
 from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.job_registry import Registrar
+from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.lifecycle import Lifecycle
 from trainguard.ports import Journal, Services, SettingDocuments, TrainingJobDescription
 
@@ -62,7 +62,7 @@ def lifecycle(
         training_jobs=training_jobs,
         journal=journal,
         bucket=environment.profile_bucket,
-        registrar=Registrar(
+        registry=JobRegistry(
             jobs=jobs,
             training_jobs=training_jobs,
             settings=_settings(environment, clients),

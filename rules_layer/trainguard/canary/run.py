@@ -87,7 +87,7 @@ class Canary:
         if not recent:
             missing = (f"no canary was planted in the last {FRESH_S / 60:.0f} min",)
             return [CanaryVerdict(next(iter(newest_first), None), missing, None)]
-        return [judge_canary(job, planted[job], self._rows.load(job, RULE), keys) for job in recent[:_MOST_LOOKED_AT]]
+        return [grade_canary(job, planted[job], self._rows.load(job, RULE), keys) for job in recent[:_MOST_LOOKED_AT]]
 
     def _count(self, verdict: CanaryVerdict) -> None:
         self._journal.count("canary_passed", int(verdict.passed), job=verdict.job)
@@ -102,7 +102,7 @@ class Canary:
         return [each.key for each in listed if planted_at(_job_of(each.key)) is not None]
 
 
-def judge_canary(job: str, planted: float, stored: StoredRow | None, keys: Sequence[str]) -> CanaryVerdict:
+def grade_canary(job: str, planted: float, stored: StoredRow | None, keys: Sequence[str]) -> CanaryVerdict:
     """Say whether a canary was found, told and reported.
 
     Parameters

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
-from trainguard.engine.outbox.notifications import news_of, told_over
+from trainguard.engine.outbox.notifications import due_notifications, notified_cleared
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.verdicts.liveness import ends_episode
@@ -50,7 +50,7 @@ def assess(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Assessment:
     """
     verdicts, fires = job_verdicts(job, plan, streams)
     account = account_of(job, plan, streams)
-    news = news_of(job, plan, verdicts, account, streams.state)
+    news = due_notifications(job, plan, verdicts, account, streams.state)
     return Assessment(
         verdicts=tuple(verdicts),
         fires=tuple(fires),
@@ -79,7 +79,7 @@ def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mappi
     ended = {}
     for verdict in verdicts:
         current = episodes.get(verdict.rule, 0)
-        is_over = ends_episode(verdict) or told_over(state, verdict.rule, current)
+        is_over = ends_episode(verdict) or notified_cleared(state, verdict.rule, current)
         if verdict.episode.alerted == current and is_over:
             ended[verdict.rule] = current
     return ended

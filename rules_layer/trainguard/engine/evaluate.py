@@ -21,7 +21,7 @@ from trainguard.engine.verdicts.verdict import Fire
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 AnySession = Session[Any]
 
@@ -44,7 +44,7 @@ class NodeWork:
     writer may have died after its write, so rows are published whatever changed.
     """
 
-    key: NodeKey
+    key: StreamKey
     doorbells: Sequence[Announced] = ()
     close: bool = False
     modified_before: float | None = None
@@ -131,16 +131,16 @@ class NodeEvaluator:
         last = session.stream.finished() if closed else session.stream
         if closed:
             fires = [*fires, *last.finish()]
-        before, has_news = session.record, session.has_news
+        before, has_changes = session.record, session.has_changes
         record = enqueue(session.to_record(closed=closed or before.closed), fires, job=job, plan=plan)
         if closed:
-            record = replace(record, expires_at=expiry(last.state.through, self._timing.now()))
-        if has_news or record.unsent or _moved(record, before):
+            record = replace(record, expires_at=expiry(last.state.watermark_s, self._timing.now()))
+        if has_changes or record.unsent or _moved(record, before):
             record = self._nodes.save(record)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         self._report_counts(before, record)
-        if not closed and record.through is not None and record.through != before.through:
-            self._report_lag(record.through)
+        if not closed and record.watermark_s is not None and record.watermark_s != before.watermark_s:
+            self._report_lag(record.watermark_s)
         for fault in session.stream.raised:
             self._journal.count("rule_errors", job=job.job, node=record.key.node_kind, reason=fault)
         self._publish(last, record, job=job, plan=plan, closed=closed, repeated=repeated)
@@ -152,18 +152,18 @@ class NodeEvaluator:
             job=job.job,
             node=record.key.node,
             plan=plan,
-            through=last.state.through,
+            watermark_s=last.state.watermark_s,
             counters=record.counters,
             last_fault=last.state.last_fault,
             expires_at=record.expires_at,
-            account=Account(job.instance_type, job.started_at, last.state.through, 1, plan.prices),
+            account=Account(job.instance_type, job.started_at, last.state.watermark_s, 1, plan.prices),
             generation=job.generation,
         )
         wanted = None if closed or repeated else last.due
         verdicts = last.verdicts(closed=closed, of=wanted)
         if closed:
-            verdicts = [final(verdict, last.state.through) for verdict in verdicts]
-            verdicts.extend(gone_rules([last.state.slots], plan))
+            verdicts = [final(verdict, last.state.watermark_s) for verdict in verdicts]
+            verdicts.extend(gone_rules([last.state.stored_rules], plan))
         self._rows.publish([rule_row(context, verdict) for verdict in verdicts])
         last.due.clear()
 
@@ -174,9 +174,9 @@ class NodeEvaluator:
             self._journal.count("slow_objects", job=job.job, key=applied.key, seconds=round(ended - begun, 3))
         return ended
 
-    def _report_lag(self, through: float) -> None:
+    def _report_lag(self, watermark_s: float) -> None:
         """Measure how far the verdicts are behind the clock."""
-        lag = self._timing.now() - through
+        lag = self._timing.now() - watermark_s
         if lag <= LIVE_S:
             self._journal.measure("evaluation_lag_seconds", max(lag, 0.0))
 

@@ -17,7 +17,7 @@ from trainguard.errors import ForeignKeyError
 from trainguard.layout import EndKey, ProfileRoot, check_key
 from trainguard.ports import ProfileObjects
 from trainguard.pricing.table import PriceTable
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.rules.defaults import Defaults
 from trainguard.rules.protocol import AnyRule
 from trainguard.state.codec import decode_state
@@ -38,7 +38,7 @@ class ObjectKey(Protocol):
 
     @property
     def stream(self) -> str:
-        """The stream of the unit, as `NodeKey.stream`."""
+        """The stream of the unit, as `StreamKey.stream`."""
         ...
 
     @property
@@ -124,7 +124,7 @@ class Family(ABC):
         """Return a stream from its item, to be judged; raises StateCodecError."""
 
     @abstractmethod
-    def streams_of(self, records: Mapping[NodeKey, NodeRecord], streams: Mapping[NodeKey, Stream]) -> FamilyStreams:
+    def streams_of(self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]) -> FamilyStreams:
         """Return the family's streams of a job."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class Family(ABC):
         del objects
         return None
 
-    def expected(self, job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
+    def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:
         """Return the streams that the job must have, be they ``known`` from an object or not."""
         del job, known
         return set()
@@ -174,7 +174,7 @@ class Families:
         """Return a family by its name; None when this version does not have it."""
         return self._by_name.get(name)
 
-    def of(self, key: NodeKey) -> Family:
+    def of(self, key: StreamKey) -> Family:
         """Return the family of a stream; raises ForeignKeyError when this version does not have it."""
         family = self._by_name.get(key.family)
         if family is None:
@@ -191,7 +191,7 @@ class Families:
                 return parsed
         raise ForeignKeyError(key, "expected " + ", or ".join(family.expected_keys for family in self))
 
-    def expected(self, job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
+    def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:
         """Return the streams that the job must have.
 
         None of a job outside SageMaker: its number of instances is what anybody wrote into a file.
@@ -219,7 +219,7 @@ class Families:
         StateCodecError
             When an item cannot be decoded.
         """
-        own = next((record for record in records if record.key.is_own), NodeRecord(NodeKey.own(job)))
+        own = next((record for record in records if record.key.is_own), NodeRecord(StreamKey.own(job)))
         held = {record.key: record for record in records if not record.key.is_own}
         families: dict[str, FamilyStreams] = {}
         for family in self:

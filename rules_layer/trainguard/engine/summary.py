@@ -15,14 +15,14 @@ from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, wi
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
-from trainguard.engine.streams.rule_runner import SHOW_EVERY_S
+from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S
 from trainguard.engine.streams.state_items import expiry, items_of
 from trainguard.engine.verdicts.findings import Finding, rank_findings
 from trainguard.engine.verdicts.profiler_report import report_verdict
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
-from trainguard.records import JOB_NODE, JobRecord, NodeKey, NodeRecord, OutboxEntry, RuleRow, Status, TunedJob
+from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
 from trainguard.state.codec import CODEC, encode_state
 
 _WITHOUT_DATA = frozenset({Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE})
@@ -74,10 +74,10 @@ class Summariser:
             job=job.job,
             node=None,
             plan=plan,
-            through=streams.through,
+            watermark_s=streams.watermark_s,
             counters=streams.counters,
             last_fault=streams.last_fault,
-            expires_at=expiry(streams.through, now) if finished else None,
+            expires_at=expiry(streams.watermark_s, now) if finished else None,
             account=account,
             generation=job.generation,
         )
@@ -86,12 +86,12 @@ class Summariser:
         tuned_due = job.tuning_job is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now)
         self._save(job, plan, streams, assessment)
         for rule in sorted(_failed(streams) - failed_before):
-            fault = streams.state.slots[rule].fault
+            fault = streams.state.stored_rules[rule].fault
             self._services.journal.count("rule_errors", job=job.job, node=JOB_NODE, reason=f"{rule}: {fault}")
         self._services.rows.publish(due)
         if job.tuning_job is not None and (tuned_due or finished):
-            expires_at = expiry(streams.through, now)
-            self._services.jobs.tell_tuning_job(job.tuning_job, job.job, tuned, expires_at)
+            expires_at = expiry(streams.watermark_s, now)
+            self._services.jobs.upsert_tuned_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
             self._finish(job, streams, context.expires_at)
         return Summary(streams, assessment, finished)
@@ -162,7 +162,9 @@ def due_rows(
         said = f"{row.status.value} {alerted.get(row.rule, -1)}"
         if _due(streams.state, row.target, said, now, anyway=finished or row.rule in told):
             due.append(row)
-    streams.state.through.update({row.rule: row.evaluated_through for row in due if row.evaluated_through is not None})
+    streams.state.watermark_s.update(
+        {row.rule: row.evaluated_through for row in due if row.evaluated_through is not None}
+    )
     return due
 
 
@@ -171,23 +173,23 @@ def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobS
 
     That of a rule without data is not judged at all: a fire of it is later, however far other streams have come.
     """
-    known = {verdict.rule: verdict.through for verdict in verdicts}
-    shown = []
+    known = {verdict.rule: verdict.watermark_s for verdict in verdicts}
+    published = []
     for row in rows:
-        through = known.get(row.rule)
-        if through is None and row.status not in _WITHOUT_DATA:
-            through = streams.through
-        marks = [mark for mark in (through, streams.state.through.get(row.rule)) if mark is not None]
-        shown.append(replace(row, evaluated_through=max(marks, default=None)))
-    return shown
+        watermark_s = known.get(row.rule)
+        if watermark_s is None and row.status not in _WITHOUT_DATA:
+            watermark_s = streams.watermark_s
+        marks = [mark for mark in (watermark_s, streams.state.watermark_s.get(row.rule)) if mark is not None]
+        published.append(replace(row, evaluated_through=max(marks, default=None)))
+    return published
 
 
 def _due(state: JobState, name: str, said: str, now: float, *, anyway: bool = False) -> bool:
     """Whether what is shown under a name changed or is five minutes old; takes note that it will be written."""
-    shown = state.shown.get(name)
-    if not anyway and shown is not None and shown[0] == said and now - shown[1] < SHOW_EVERY_S:
+    published = state.published.get(name)
+    if not anyway and published is not None and published[0] == said and now - published[1] < PUBLISH_EVERY_S:
         return False
-    state.shown[name] = (said, now)
+    state.published[name] = (said, now)
     return True
 
 
@@ -205,10 +207,10 @@ def _tuned(job: JobRecord, findings: Sequence[Finding], *, finished: bool) -> Tu
 
 def _failed(streams: JobStreams) -> set[str]:
     """Return the rules over the whole job that have raised."""
-    return {rule for rule, slot in streams.state.slots.items() if slot.fault is not None}
+    return {rule for rule, stored in streams.state.stored_rules.items() if stored.fault is not None}
 
 
-def missing_streams(job: JobRecord, streams: JobStreams, families: Families) -> set[NodeKey]:
+def missing_streams(job: JobRecord, streams: JobStreams, families: Families) -> set[StreamKey]:
     """Return the expected streams without an item: one that was asked to close has an item, if an empty one."""
     known = set(streams.records)
     return families.expected(job, known) - known

@@ -17,8 +17,8 @@ from trainguard.local.pool import WorkerPool
 from trainguard.local.prefetch import BodiesAhead, SamplesAhead
 from trainguard.local.profile import Profile
 from trainguard.local.schedule import schedule
-from trainguard.local.sessions import AnySession, Tap, open_session
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.local.sessions import AnySession, ObjectListener, open_session
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.state.codec import CODEC, encode_state
 
 Watcher = Callable[[int, float | None], None]
@@ -41,7 +41,7 @@ def evaluate_profile(
     pool: WorkerPool,
     watch: Watcher | None = None,
     *,
-    tap: Tap | None = None,
+    tap: ObjectListener | None = None,
 ) -> Evaluation:
     """Evaluate a job that has ended, by the ``documented`` reading.
 
@@ -86,7 +86,7 @@ class _LocalEngine:
         profile: Profile,
         pool: WorkerPool,
         watch: Watcher | None,
-        tap: Tap | None,
+        tap: ObjectListener | None,
     ) -> None:
         self._episodes = dict(job.episodes)
         self._job = replace(job, episodes=self._episodes)
@@ -97,8 +97,8 @@ class _LocalEngine:
         self._schedule = schedule(profile)
         self._samples = SamplesAhead(profile, self._schedule.minutes(profile), pool)
         self._bodies = BodiesAhead(profile.source, [profile.files[key] for key in self._schedule.framework()])
-        self._running: dict[NodeKey, _Running] = {}
-        self._records: dict[NodeKey, NodeRecord] = {}
+        self._running: dict[StreamKey, _Running] = {}
+        self._records: dict[StreamKey, NodeRecord] = {}
         self._state = JobState()
 
     def run(self) -> Evaluation:
@@ -117,13 +117,13 @@ class _LocalEngine:
         return Evaluation(replace(self._job, closing=True), self._plan, (*ordered, own))
 
     def _apply(self, node: str, stream: str, keys: Sequence[str]) -> None:
-        running = self._stream(NodeKey(self._job.job, node, stream))
+        running = self._stream(StreamKey(self._job.job, node, stream))
         for _ in keys:
             applied = next(running.applied)
             if self._watch is not None:
-                self._watch(self._profile.size_of(applied.key), running.session.stream.state.through)
+                self._watch(self._profile.size_of(applied.key), running.session.stream.state.watermark_s)
 
-    def _stream(self, key: NodeKey) -> _Running:
+    def _stream(self, key: StreamKey) -> _Running:
         if key not in self._running:
             record = NodeRecord(key)
             session = open_session(record, self._profile, self._plan, self._samples, self._bodies, self._tap)
@@ -133,7 +133,7 @@ class _LocalEngine:
 
     @property
     def _own(self) -> NodeRecord:
-        return NodeRecord(NodeKey.own(self._job.job))
+        return NodeRecord(StreamKey.own(self._job.job))
 
     def _tick(self) -> None:
         """Look at the job as the tick does, and raise the numbers of the episodes that end."""

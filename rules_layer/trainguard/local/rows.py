@@ -7,7 +7,7 @@ from trainguard.engine.summary import job_rows
 from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import Evaluation
 from trainguard.pricing.cost import Account
-from trainguard.records import NodeKey, RuleRow
+from trainguard.records import RuleRow, StreamKey
 
 
 def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]:
@@ -23,7 +23,7 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
         job=job.job,
         node=None,
         plan=plan,
-        through=streams.through,
+        watermark_s=streams.watermark_s,
         counters=streams.counters,
         last_fault=streams.last_fault,
         expires_at=expires_at,
@@ -32,17 +32,17 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
     return [*rows, *job_rows(context, verdicts)]
 
 
-def _node_rows(evaluation: Evaluation, streams: JobStreams, key: NodeKey, expires_at: int) -> list[RuleRow]:
+def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expires_at: int) -> list[RuleRow]:
     job, plan = evaluation.job, evaluation.plan
     stream = streams.stream_of(key)
     context = RowContext(
         job=job.job,
         node=key.node,
         plan=plan,
-        through=stream.state.through,
+        watermark_s=stream.state.watermark_s,
         counters=streams.records[key].counters,
         last_fault=stream.state.last_fault,
         expires_at=expires_at,
-        account=Account(job.instance_type, job.started_at, stream.state.through, 1, plan.prices),
+        account=Account(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices),
     )
     return [rule_row(context, verdict) for verdict in stream.verdicts(closed=True)]

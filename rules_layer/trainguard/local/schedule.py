@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trainguard.engine.ordering.grid_order import GridOrder
-from trainguard.engine.ordering.partition_order import LaneOrder
+from trainguard.engine.ordering.partition_order import PartitionOrder
 from trainguard.engine.tick.tick import SILENT_S
 from trainguard.local.profile import Node, Profile
 from trainguard.telemetry.keys import MINUTE_S, SystemKey
@@ -94,7 +94,7 @@ def _ready(order: GridOrder, tick: int, *, drain: bool) -> Iterator[tuple[str, i
 
 def _framework(node: Node) -> Iterator[tuple[str, int]]:
     """Yield a node's framework objects in order, each with the first tick after it was applied."""
-    order = LaneOrder()
+    order = PartitionOrder()
     flush: int | None = None
     for key in _framework_keys(node):
         arrival_us = node.framework[key].end_us + _UPLOAD_US
@@ -107,7 +107,7 @@ def _framework(node: Node) -> Iterator[tuple[str, int]]:
         yield from _settled(order, flush + MINUTE_S, drain=True)
 
 
-def _settled(order: LaneOrder, tick: int, *, drain: bool) -> Iterator[tuple[str, int]]:
+def _settled(order: PartitionOrder, tick: int, *, drain: bool) -> Iterator[tuple[str, int]]:
     for arrival in order.ready(lambda *_: (), drain=drain):
         yield arrival.key, tick
 

@@ -22,7 +22,7 @@ from trainguard.telemetry.system import Samples
 AnySession = SystemSession | FrameworkSession
 
 
-class Tap(Protocol):
+class ObjectListener(Protocol):
     """Is shown each object that could be read, once, in the order in which it is applied."""
 
     def samples(self, node: str, samples: Samples) -> None:
@@ -40,7 +40,7 @@ def open_session(
     plan: RulePlan,
     samples: SamplesAhead,
     bodies: BodiesAhead,
-    tap: Tap | None = None,
+    tap: ObjectListener | None = None,
 ) -> AnySession:
     """Open a stream that has not begun."""
     node = record.key.node
@@ -55,7 +55,12 @@ def open_session(
 
 class _ParsedSystemSession(SystemSession):
     def __init__(
-        self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, samples: SamplesAhead, tap: Tap | None
+        self,
+        record: NodeRecord,
+        listing: ProfileListing,
+        plan: RulePlan,
+        samples: SamplesAhead,
+        tap: ObjectListener | None,
     ) -> None:
         super().__init__(record, listing, plan)
         self._samples = samples
@@ -81,7 +86,7 @@ class _ParsedSystemSession(SystemSession):
 
 
 class _TappedFrameworkSession(FrameworkSession):
-    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, tap: Tap) -> None:
+    def __init__(self, record: NodeRecord, listing: ProfileListing, plan: RulePlan, tap: ObjectListener) -> None:
         super().__init__(record, listing, plan)
         self._tap = tap
 

@@ -27,7 +27,7 @@ _LOOKED_AT = 2
 """Objects of a node: the first one may hold a few seconds."""
 
 
-class TimelineTap:
+class TimelineListener:
     """Folds what it is shown into one digest a node; see `trainguard.local.sessions.Tap`."""
 
     def __init__(self, axis: TimeAxis) -> None:
@@ -76,7 +76,7 @@ def digest_profile(
     WorkerDiedError
         When a parsing process ended without an answer.
     """
-    tap = TimelineTap(profile_axis(profile) if axis is None else axis)
+    tap = TimelineListener(profile_axis(profile) if axis is None else axis)
     planned = schedule(profile)
     minutes = planned.minutes(profile)
     parsed = SamplesAhead(profile, minutes, pool)

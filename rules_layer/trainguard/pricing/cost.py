@@ -60,7 +60,7 @@ class Unpriced:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What has to be paid for: ``nodes`` nodes of one instance type, from ``started_at`` to ``through``, epoch seconds.
+    """What has to be paid for: ``nodes`` nodes of one type, from ``started_at`` to ``watermark_s``, epoch seconds.
 
     ``unpaid_s`` of it there were no instances. ``prices`` is the table to look into; None stands for the packaged one,
     which is read only when a bill is asked for.
@@ -68,7 +68,7 @@ class Account:
 
     instance_type: str | None
     started_at: float | None
-    through: float | None
+    watermark_s: float | None
     nodes: int
     prices: PriceTable | None = None
     unpaid_s: float = 0.0
@@ -77,11 +77,11 @@ class Account:
         """Return what the nodes have cost, or why that is not known."""
         if self.instance_type is None:
             return Unpriced("the job's instance type is not known")
-        if self.started_at is None or self.through is None:
+        if self.started_at is None or self.watermark_s is None:
             return Unpriced("it is not known since when the job has been paid for")
         table = packaged_prices() if self.prices is None else self.prices
         hourly = table.hourly(self.instance_type)
         if hourly is None:
             return Unpriced(f"no price of {self.instance_type} is known ({table.origin})")
-        hours = max(self.through - self.started_at, 0.0) / HOUR_S
+        hours = max(self.watermark_s - self.started_at, 0.0) / HOUR_S
         return Bill(hourly, hours, self.nodes, table.currency, table.origin, self.unpaid_s / HOUR_S)

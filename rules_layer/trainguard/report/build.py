@@ -16,7 +16,7 @@ from trainguard.report.annotations import marks, unmarked
 from trainguard.report.causes import wasted_share
 from trainguard.report.coverage import coverage
 from trainguard.report.document import FindingEntry, Money, Report, Scope, Spending
-from trainguard.report.evaluated_job import JudgedJob, judge_job
+from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job
 from trainguard.report.job_summary import job_summary
 from trainguard.report.managed import managed_files
 from trainguard.report.not_collected import not_collected
@@ -72,7 +72,7 @@ def build_report(
     TimelinePartError
         When the digests are not of one axis.
     """
-    judged = judge_job(job, families.plan(job) if plan is None else plan, records, families)
+    judged = evaluate_job(job, families.plan(job) if plan is None else plan, records, families)
     scope: Scope = "full" if digests else "state"
     verdict = verdict_of(judged)
     report = Report(
@@ -94,7 +94,7 @@ def build_report(
     return BuiltReport(report, managed_files(judged.verdicts, judged.plan))
 
 
-def _timelines(judged: JudgedJob, digests: Sequence[NodeDigest], missing: Sequence[str]) -> Timelines:
+def _timelines(judged: EvaluatedJob, digests: Sequence[NodeDigest], missing: Sequence[str]) -> Timelines:
     built = build_timelines(digests, marks=marks(judged), started_at=judged.started_at, ended_at=judged.ended_at)
     return msgspec.structs.replace(built, left_out=[*missing, *unmarked(judged), *built.left_out])
 

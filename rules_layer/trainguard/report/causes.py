@@ -79,7 +79,7 @@ def in_words(finding: Finding, verdict: Verdict) -> str:
     clause = spec_of(finding.rule).clause
     if clause is None:
         return f"{finding.rule} fired"
-    return clause if isinstance(clause, str) else clause(verdict.judgement, finding.nodes[1])
+    return clause if isinstance(clause, str) else clause(verdict.result, finding.nodes[1])
 
 
 def _root(finding: Finding, findings: Sequence[Finding]) -> Finding:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.report.document import NodeCoverage
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.family_report import report_of
 from trainguard.report.phrasing import by_node, faults_counted
 from trainguard.rules.units import counted
@@ -13,26 +13,26 @@ from trainguard.rules.units import counted
 IN_MINUTES = frozenset({"gaps", "late"})
 
 
-def coverage(judged: JudgedJob) -> list[NodeCoverage]:
+def coverage(judged: EvaluatedJob) -> list[NodeCoverage]:
     """Return one entry a stream, in order of unit and stream."""
     families = judged.families
     return [report_of(families.of(key)).coverage(record, judged) for key, record in judged.streams.records.items()]
 
 
-def data_covered(judged: JudgedJob) -> str:
+def data_covered(judged: EvaluatedJob) -> str:
     """Say what was collected, in a sentence."""
     parts = [part for family in judged.families for part in report_of(family).covered(judged)]
     text = "; ".join(parts) or "nothing was collected yet"
     return f"{text[0].upper()}{text[1:]}."
 
 
-def data_missing(judged: JudgedJob) -> list[str]:
+def data_missing(judged: EvaluatedJob) -> list[str]:
     """Say what was not collected or could not be used, a sentence each."""
     missing = [sentence for family in judged.families for sentence in report_of(family).missing(judged)]
     return [*missing, *_counted_faults(judged)]
 
 
-def _counted_faults(judged: JudgedJob) -> Iterator[str]:
+def _counted_faults(judged: EvaluatedJob) -> Iterator[str]:
     amounts: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for record in judged.streams.records.values():
         for name, amount in record.counters.items():

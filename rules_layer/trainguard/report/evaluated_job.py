@@ -16,7 +16,7 @@ from trainguard.records import JobRecord, NodeRecord
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedJob:
+class EvaluatedJob:
     """A job, its streams, and what the rules say of them.
 
     ``by_node`` holds the nodes' own verdicts by rule and node; ``findings`` are ranked; ``account`` is of all nodes.
@@ -56,12 +56,12 @@ class JudgedJob:
         """When the job ended as SageMaker says, else the last thing that it wrote; None while it runs."""
         if self.job.ended_at is not None:
             return self.job.ended_at
-        return self.streams.through if self.ended else None
+        return self.streams.watermark_s if self.ended else None
 
     @property
     def duration_s(self) -> float | None:
         """Seconds from the start to the end, or to what was judged last."""
-        until = self.streams.through if self.ended_at is None else self.ended_at
+        until = self.streams.watermark_s if self.ended_at is None else self.ended_at
         return None if until is None or self.started_at is None else max(until - self.started_at, 0.0)
 
     @property
@@ -78,26 +78,26 @@ class JudgedJob:
     @property
     def system_nodes(self) -> list[str]:
         """Nodes of which system metrics were read."""
-        return sorted(node for node, stream in self.profiler.system.items() if stream.state.through is not None)
+        return sorted(node for node, stream in self.profiler.system.items() if stream.state.watermark_s is not None)
 
     @property
     def framework_nodes(self) -> list[str]:
         """Nodes of which framework events were read."""
-        return sorted(node for node, stream in self.profiler.framework.items() if stream.state.through is not None)
+        return sorted(node for node, stream in self.profiler.framework.items() if stream.state.watermark_s is not None)
 
     def verdict_of(self, rule: str) -> Verdict | None:
         """Return the job's verdict of a rule."""
         return next((verdict for verdict in self.verdicts if verdict.rule == rule), None)
 
 
-def judge_job(
+def evaluate_job(
     job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], families: Families = FAMILIES
-) -> JudgedJob:
+) -> EvaluatedJob:
     """Judge a job from its items; raises StateCodecError when one of them cannot be decoded."""
     streams = families.open(job.job, plan, records)
     verdicts, _ = job_verdicts(job, plan, streams)
     account = account_of(job, plan, streams)
-    return JudgedJob(
+    return EvaluatedJob(
         job=job,
         plan=plan,
         streams=streams,

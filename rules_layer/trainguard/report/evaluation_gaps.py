@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from trainguard.engine.verdicts.verdict import JUDGED, shown_status
 from trainguard.records import Status
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import listed
-from trainguard.report.profiler_coverage import stopped_nodes, unheard_nodes
+from trainguard.report.profiler_coverage import stale_nodes, stopped_nodes
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted
@@ -19,7 +19,7 @@ PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 class Judged:
     """Rules that can fire, by what became of them; ``partly`` names those that have not judged every node.
 
-    ``unheard`` are nodes without system metrics, ``stopped`` those whose metrics end long before the others'.
+    ``stale`` are nodes without system metrics, ``stopped`` those whose metrics end long before the others'.
     """
 
     judged: Sequence[str]
@@ -28,13 +28,13 @@ class Judged:
     disabled: Sequence[str]
     not_applicable: Sequence[str]
     partly: Sequence[str]
-    unheard: Sequence[str]
+    stale: Sequence[str]
     stopped: Sequence[str]
 
     @property
     def complete(self) -> bool:
         """Whether every rule that applies has judged every node."""
-        lacking = (self.failed, self.pending, self.disabled, self.partly, self.unheard, self.stopped)
+        lacking = (self.failed, self.pending, self.disabled, self.partly, self.stale, self.stopped)
         return bool(self.judged) and not any(lacking)
 
     @property
@@ -48,8 +48,8 @@ class Judged:
         parts = []
         if self.failed:
             parts.append(f"{listed(self.failed)} {_verb(self.failed, 'is', 'are')} in error")
-        if self.unheard:
-            parts.append(f"nothing was heard of {listed(self.unheard)}")
+        if self.stale:
+            parts.append(f"nothing was heard of {listed(self.stale)}")
         if self.stopped:
             parts.append(f"{listed(self.stopped)} stopped writing long before the other nodes")
         return parts
@@ -69,11 +69,11 @@ class Judged:
         return "; ".join(parts)
 
 
-def unjudged(judged: JudgedJob) -> Judged:
+def unjudged(judged: EvaluatedJob) -> Judged:
     """Sort the rules of a job by whether they could judge it; one that only informs says nothing about its health."""
     by_status: dict[Status, list[str]] = {status: [] for status in Status}
     for verdict in judged.verdicts:
-        if not spec_of(verdict.rule).informs_only or verdict.judgement.status is Status.ERROR:
+        if not spec_of(verdict.rule).informs_only or verdict.result.status is Status.ERROR:
             by_status[shown_status(verdict)].append(verdict.rule)
     told = [*by_status[Status.FIRED], *by_status[Status.OK]]
     return Judged(
@@ -83,13 +83,13 @@ def unjudged(judged: JudgedJob) -> Judged:
         disabled=by_status[Status.DISABLED],
         not_applicable=by_status[Status.NOT_APPLICABLE],
         partly=[rule for rule in told if _lacks_nodes(judged, rule)],
-        unheard=unheard_nodes(judged),
+        stale=stale_nodes(judged),
         stopped=[*stopped_nodes(judged)],
     )
 
 
-def _lacks_nodes(judged: JudgedJob, rule: str) -> bool:
-    statuses = {verdict.judgement.status for verdict in judged.by_node.get(rule, {}).values()}
+def _lacks_nodes(judged: EvaluatedJob, rule: str) -> bool:
+    statuses = {verdict.result.status for verdict in judged.by_node.get(rule, {}).values()}
     return bool(statuses & JUDGED) and bool(statuses & PENDING)
 
 

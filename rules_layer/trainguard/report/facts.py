@@ -7,7 +7,7 @@ import numpy as np
 
 from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.framework_stream import MICROSECONDS
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState
@@ -19,12 +19,12 @@ S = TypeVar("S", bound=msgspec.Struct)
 LOW_USE = 50.0
 
 
-def usage(judged: JudgedJob) -> dict[str, UsageState]:
+def usage(judged: EvaluatedJob) -> dict[str, UsageState]:
     """Return what was counted of each node's use."""
     return _states(judged, UsageState)
 
 
-def gpu_use(judged: JudgedJob) -> float | None:
+def gpu_use(judged: EvaluatedJob) -> float | None:
     """Return the mean utilization of all GPUs over all points, start-up, pauses and tail included, in percent."""
     busy = total = 0.0
     for node, state in usage(judged).items():
@@ -36,25 +36,25 @@ def gpu_use(judged: JudgedJob) -> float | None:
     return busy / total if total else None
 
 
-def low_use(judged: JudgedJob) -> float | None:
+def low_use(judged: EvaluatedJob) -> float | None:
     """Return the mean utilization of all GPUs, percent, where they did less than half of what they could."""
     use = gpu_use(judged)
     return use if use is not None and use < LOW_USE else None
 
 
-def first_step_at(judged: JudgedJob) -> float | None:
+def first_step_at(judged: EvaluatedJob) -> float | None:
     """Return the start of the earliest step, epoch seconds."""
     return judged.profiler.first_step_at
 
 
-def last_step_end(judged: JudgedJob) -> float | None:
+def last_step_end(judged: EvaluatedJob) -> float | None:
     """Return the end of the last step, epoch seconds."""
     states = _states(judged, FrameworkTimeState).values()
     ends_us = [loop.last_us for state in states for loop in state.loops if loop.first_us is not None]
     return max(ends_us) / MICROSECONDS if ends_us else None
 
 
-def share_between_steps(judged: JudgedJob) -> float | None:
+def share_between_steps(judged: EvaluatedJob) -> float | None:
     """Return the share, 0 to 1, of all processes' training loops in which none of their steps ran.
 
     Of a job that was interrupted it is not known: its loops go on while there is no instance.
@@ -67,7 +67,7 @@ def share_between_steps(judged: JudgedJob) -> float | None:
     return sum(loop.others_us for loop in loops) / wall_us if wall_us else None
 
 
-def steps(judged: JudgedJob) -> int | None:
+def steps(judged: EvaluatedJob) -> int | None:
     """Return how many steps all processes took in all modes; None also where only one mode's were counted."""
     rule = judged.plan.rule_of_state(StepsState)
     parameters = None if rule is None else judged.plan.parameters.get(rule)
@@ -78,7 +78,7 @@ def steps(judged: JudgedJob) -> int | None:
     return sum(counted) or None
 
 
-def has_operators(judged: JudgedJob) -> bool | None:
+def has_operators(judged: EvaluatedJob) -> bool | None:
     """Tell whether operators were profiled."""
     states = _states(judged, FrameworkTimeState).values()
     if not states:
@@ -86,7 +86,7 @@ def has_operators(judged: JudgedJob) -> bool | None:
     return any(state.table(of).total_us for state in states for of in (EventClass.CPU, EventClass.GPU))
 
 
-def has_loader_events(judged: JudgedJob) -> bool | None:
+def has_loader_events(judged: EvaluatedJob) -> bool | None:
     """Tell whether a data loader has written events."""
     rule = judged.plan.rule_of_state(LoaderState)
     if rule is None:
@@ -101,7 +101,7 @@ def has_loader_events(judged: JudgedJob) -> bool | None:
     return any(each.processes or each.prefetch is not None for each in loads) if loads else None
 
 
-def _states(judged: JudgedJob, state_type: type[S]) -> dict[str, S]:
+def _states(judged: EvaluatedJob, state_type: type[S]) -> dict[str, S]:
     """Return what the rule with such a state remembers of each node; where it has failed there is none."""
     found: dict[str, S] = {}
     rule = judged.plan.rule_of_state(state_type)
@@ -109,7 +109,7 @@ def _states(judged: JudgedJob, state_type: type[S]) -> dict[str, S]:
         return found
     for streams in (judged.profiler.system, judged.profiler.framework):
         for node, stream in streams.items():
-            slot = stream.state.slots.get(rule)
-            if slot is not None and slot.fault is None and isinstance(state := stream.state_of(rule), state_type):
+            stored = stream.state.stored_rules.get(rule)
+            if stored is not None and stored.fault is None and isinstance(state := stream.state_of(rule), state_type):
                 found[node] = state
     return found

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 from trainguard.engine.family import Family
 from trainguard.records import NodeRecord
 from trainguard.report.document import NodeCoverage
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 
 
 class FamilyReport(Protocol):
@@ -18,15 +18,15 @@ class FamilyReport(Protocol):
         """Return what people call a stream, for example ``system metrics``."""
         ...
 
-    def coverage(self, record: NodeRecord, judged: JudgedJob) -> NodeCoverage:
+    def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
         """Return what was collected of one stream."""
         ...
 
-    def covered(self, judged: JudgedJob) -> Sequence[str]:
+    def covered(self, judged: EvaluatedJob) -> Sequence[str]:
         """Say what was collected of the job, a clause each; nothing where there was nothing."""
         ...
 
-    def missing(self, judged: JudgedJob) -> Sequence[str]:
+    def missing(self, judged: EvaluatedJob) -> Sequence[str]:
         """Say what was not collected, a sentence each."""
         ...
 

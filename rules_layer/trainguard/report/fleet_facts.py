@@ -54,11 +54,11 @@ class JobFacts:
     @property
     def last_at(self) -> float | None:
         """When the job last did something that was noted: epoch seconds."""
-        known = (self.job.ended_at, self.job.last_object_at, self.through, self.began_at)
+        known = (self.job.ended_at, self.job.last_object_at, self.watermark_s, self.began_at)
         return max((at for at in known if at is not None), default=None)
 
     @property
-    def through(self) -> float | None:
+    def watermark_s(self) -> float | None:
         """How far the rules have judged, epoch seconds."""
         row = self.report
         return self.job.last_object_at if row is None else row.evaluated_through
@@ -66,9 +66,9 @@ class JobFacts:
     @property
     def hours(self) -> float | None:
         """Instance hours that were judged: all nodes from the job's start on."""
-        if self.job.started_at is None or self.through is None:
+        if self.job.started_at is None or self.watermark_s is None:
             return None
-        return max(self.through - self.job.started_at, 0.0) / HOUR_S * self.nodes
+        return max(self.watermark_s - self.job.started_at, 0.0) / HOUR_S * self.nodes
 
     @property
     def nodes(self) -> int:
@@ -86,7 +86,7 @@ class JobFacts:
     @cached_property
     def spent(self) -> float | None:
         """What the judged time has cost; None where no price is known."""
-        bill = Account(self.job.instance_type, self.job.started_at, self.through, self.nodes, self.prices).bill()
+        bill = Account(self.job.instance_type, self.job.started_at, self.watermark_s, self.nodes, self.prices).bill()
         return bill.spent if isinstance(bill, Bill) else None
 
     def lost_by(self, row: RuleRow) -> float | None:

@@ -17,7 +17,7 @@ from trainguard.report.causes import (
     wasted_share,
 )
 from trainguard.report.document import Level
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import gpu_use, share_between_steps
 from trainguard.report.phrasing import listed
@@ -34,7 +34,7 @@ class Health:
     sentence: str
 
 
-def health_of(judged: JudgedJob, rules: Judged, root: Finding | None) -> Health:
+def health_of(judged: EvaluatedJob, rules: Judged, root: Finding | None) -> Health:
     """Say how a job is; ``root`` is the finding that matters most."""
     if root is not None:
         return _with_findings(judged, rules, root)
@@ -52,7 +52,7 @@ def health_of(judged: JudgedJob, rules: Judged, root: Finding | None) -> Health:
     return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
 
 
-def _with_findings(judged: JudgedJob, rules: Judged, root: Finding) -> Health:
+def _with_findings(judged: EvaluatedJob, rules: Judged, root: Finding) -> Health:
     group = group_of(root, judged.findings)
     level, opening = _opening(judged, root, group)
     said = f"{opening} {_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
@@ -62,14 +62,14 @@ def _with_findings(judged: JudgedJob, rules: Judged, root: Finding) -> Health:
     return Health(level, f"{'; '.join([said, *rules.faults, *_too_late(judged, rules, root)])}.")
 
 
-def _too_late(judged: JudgedJob, rules: Judged, root: Finding) -> list[str]:
+def _too_late(judged: EvaluatedJob, rules: Judged, root: Finding) -> list[str]:
     """Name the rules that will have no verdict any more; of GPUs that do nothing, no rule could say more."""
     if not judged.ended or not rules.pending or root.idle_node is not None:
         return []
     return [f"{listed(rules.pending)} had too little data for a verdict"]
 
 
-def _opening(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> tuple[Level, str]:
+def _opening(judged: EvaluatedJob, root: Finding, group: Sequence[Finding]) -> tuple[Level, str]:
     if not (root.ongoing or judged.ended):
         return "attention", "Nothing is seen of it now, but earlier in this job"
     tense = "was" if judged.ended else "is"
@@ -80,7 +80,7 @@ def _opening(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> tupl
     return "unhealthy", f"This job {tense} not healthy:"
 
 
-def _found(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> str:
+def _found(judged: EvaluatedJob, root: Finding, group: Sequence[Finding]) -> str:
     """Say what was found; where GPUs were not busy, how busy they were."""
     verdict = judged.verdict_of(root.rule)
     if verdict is None:
@@ -94,7 +94,7 @@ def _found(judged: JudgedJob, root: Finding, group: Sequence[Finding]) -> str:
     return joined_with(use, root, verdict, hint)
 
 
-def _quiet_reasons(judged: JudgedJob) -> dict[str, tuple[int, int]]:
+def _quiet_reasons(judged: EvaluatedJob) -> dict[str, tuple[int, int]]:
     """Return in how many points a reason for low GPUs was seen, and how many were judged, by rule that never fired."""
     counts = {}
     for verdict in judged.verdicts:
@@ -102,12 +102,12 @@ def _quiet_reasons(judged: JudgedJob) -> dict[str, tuple[int, int]]:
         if verdict.episode.times_fired or LOW_GPUS not in spec.explains or not isinstance(spec.clause, str):
             continue
         parts = [*judged.by_node.get(verdict.rule, {}).values()] or [verdict]
-        pooled = [each.judgement.pooled for each in parts if each.judgement.pooled is not None]
+        pooled = [each.result.pooled for each in parts if each.result.pooled is not None]
         counts[verdict.rule] = sum(hits for hits, _ in pooled), sum(points for _, points in pooled)
     return counts
 
 
-def _marked(finding: Finding, judged: JudgedJob) -> str:
+def _marked(finding: Finding, judged: EvaluatedJob) -> str:
     """For example ``high, on 3 of 8 nodes, over now``."""
     affected, of = finding.nodes
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
@@ -115,7 +115,7 @@ def _marked(finding: Finding, judged: JudgedJob) -> str:
     return f"{finding.severity.value}{where}{'' if finding.ongoing else over}"
 
 
-def _nothing_to_say(judged: JudgedJob, rules: Judged) -> str:
+def _nothing_to_say(judged: EvaluatedJob, rules: Judged) -> str:
     """Say why there is no verdict at all."""
     missing = rules.in_words(ended=judged.ended)
     if not missing:
@@ -123,7 +123,7 @@ def _nothing_to_say(judged: JudgedJob, rules: Judged) -> str:
     return f"Nothing can be said of this job: {missing}" if judged.ended else f"Nothing can be said yet: {missing}"
 
 
-def _but(judged: JudgedJob) -> str:
+def _but(judged: EvaluatedJob) -> str:
     return "but not all was judged" if judged.ended else "but not all is judged yet"
 
 
@@ -134,7 +134,7 @@ def _rules(rules: Sequence[str], one: str = "", many: str = "") -> str:
     return f"{said} {verb}".strip()
 
 
-def _use(judged: JudgedJob) -> str:
+def _use(judged: EvaluatedJob) -> str:
     """Say how busy the GPUs were; empty where that was not counted."""
     use = gpu_use(judged)
     if use is None:

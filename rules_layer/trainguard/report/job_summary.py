@@ -2,12 +2,12 @@
 
 from trainguard.report.coverage import data_covered, data_missing
 from trainguard.report.document import JobSummary, Span
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.facts import first_step_at, last_step_end, steps
 from trainguard.report.phrasing import shown_time
 
 
-def job_summary(judged: JudgedJob) -> JobSummary:
+def job_summary(judged: EvaluatedJob) -> JobSummary:
     """Summarise a job; a part of its time is told only where both its ends were seen."""
     job = judged.job
     start, end = judged.started_at, judged.ended_at
@@ -23,7 +23,7 @@ def job_summary(judged: JudgedJob) -> JobSummary:
         started_at=shown_time(start),
         ended_at=shown_time(end),
         duration_s=None if duration_s is None else round(duration_s, 3),
-        evaluated_through=shown_time(judged.streams.through),
+        evaluated_through=shown_time(judged.streams.watermark_s),
         initialization=_span(start, first, duration_s),
         training_loop=_span(first, last, duration_s),
         finalization=_span(last, end, duration_s),

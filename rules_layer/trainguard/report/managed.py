@@ -29,8 +29,8 @@ def _managed(verdict: Verdict, plan: RulePlan) -> dict[str, Any]:
     return {
         "RuleTriggered": verdict.episode.times_fired,
         "Violations": verdict.episode.violations,
-        "Details": verdict.judgement.plain_details,
-        "Datapoints": verdict.judgement.data_points,
+        "Details": verdict.result.plain_details,
+        "Datapoints": verdict.result.data_points,
         "RuleParameters": parameters_text(verdict.rule, parameters_shown(plan, verdict.rule)),
     }
 

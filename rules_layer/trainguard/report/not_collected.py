@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from trainguard.pricing.cost import Unpriced
 from trainguard.report.document import NotCollected, Scope
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.facts import first_step_at, has_loader_events, has_operators, usage
 from trainguard.report.phrasing import clause, listed
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -21,7 +21,7 @@ FRAMEWORK_PROFILE = "`profiler_config=ProfilerConfig(framework_profile_params=Fr
 _GPU_METRICS = frozenset({"GPU", "GPU memory"})
 
 
-def not_collected(judged: JudgedJob, scope: Scope, missing: Sequence[str]) -> list[NotCollected]:
+def not_collected(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) -> list[NotCollected]:
     """Return what is absent in this job, and nothing else; ``missing`` says which time lines could not be read."""
     return [
         *_framework(judged),
@@ -34,7 +34,7 @@ def not_collected(judged: JudgedJob, scope: Scope, missing: Sequence[str]) -> li
     ]
 
 
-def _framework(judged: JudgedJob) -> Iterator[NotCollected]:
+def _framework(judged: EvaluatedJob) -> Iterator[NotCollected]:
     if not judged.framework_nodes:
         expected = "expected, but none came" if judged.job.framework_expected else "none were asked for and none came"
         yield NotCollected(
@@ -74,7 +74,7 @@ def _framework(judged: JudgedJob) -> Iterator[NotCollected]:
     )
 
 
-def _gpus(judged: JudgedJob) -> Iterator[NotCollected]:
+def _gpus(judged: EvaluatedJob) -> Iterator[NotCollected]:
     without = [node for node in judged.system_nodes if not judged.profiler.system[node].state.gpu_names]
     if without:
         yield NotCollected(
@@ -86,7 +86,7 @@ def _gpus(judged: JudgedJob) -> Iterator[NotCollected]:
         )
 
 
-def _system_metrics(judged: JudgedJob) -> Iterator[NotCollected]:
+def _system_metrics(judged: EvaluatedJob) -> Iterator[NotCollected]:
     states = usage(judged).values()
     if not any(state.snapshots for state in states):
         return
@@ -127,13 +127,13 @@ def _of_usage() -> str:
     return listed([rule for rule, spec in SPECS.items() if spec.informs_only and "system" in spec.inputs])
 
 
-def _patience_on_low_gpus(judged: JudgedJob) -> int:
+def _patience_on_low_gpus(judged: EvaluatedJob) -> int:
     """Return after how many points low GPUs are found at the earliest; 0 where that is not known."""
     parameters = [judged.plan.parameters.get(rule) for rule, spec in SPECS.items() if spec.symptom == LOW_GPUS]
     return max((getattr(each, "patience", 0) for each in parameters), default=0)
 
 
-def _points(judged: JudgedJob) -> Iterator[NotCollected]:
+def _points(judged: EvaluatedJob) -> Iterator[NotCollected]:
     if judged.system_nodes and judged.interval_s >= LONG_INTERVAL_S:
         patience = _patience_on_low_gpus(judged)
         wait = (
@@ -160,7 +160,7 @@ def _time_lines(scope: Scope, missing: Sequence[str]) -> Iterator[NotCollected]:
         )
 
 
-def _money(judged: JudgedJob) -> Iterator[NotCollected]:
+def _money(judged: EvaluatedJob) -> Iterator[NotCollected]:
     bill = judged.account.bill()
     if isinstance(bill, Unpriced):
         yield NotCollected(
@@ -170,7 +170,7 @@ def _money(judged: JudgedJob) -> Iterator[NotCollected]:
         )
 
 
-def _disabled(judged: JudgedJob) -> Iterator[NotCollected]:
+def _disabled(judged: EvaluatedJob) -> Iterator[NotCollected]:
     disabled = judged.plan.disabled
     if disabled:
         yield NotCollected(

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from trainguard.engine.ordering.grid_order import MINUTE_S
 from trainguard.engine.verdicts.liveness import VANISHED_S
 from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.system_session import MINUTE_LANE
+from trainguard.families.profiler.system_session import MINUTE_PARTITION
 from trainguard.records import NodeRecord
 from trainguard.report.document import NodeCoverage
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import listed, show_share, shown_time
 from trainguard.rules.units import counted, show_duration
 
@@ -30,9 +30,12 @@ class Minutes:
         return self.used / self.expected if self.expected else None
 
 
-def minutes_of(record: NodeRecord, judged: JudgedJob) -> Minutes:
+def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> Minutes:
     """Count a system stream's minutes; a minute that could not be read is as good as none."""
-    last, first_at = record.cursors.get(MINUTE_LANE), judged.profiler.system[record.key.node].state.kept.first_sample_at
+    last, first_at = (
+        record.cursors.get(MINUTE_PARTITION),
+        judged.profiler.system[record.key.node].state.kept.first_sample_at,
+    )
     if last is None or first_at is None:
         return Minutes(0, 0)
     expected = max((last - int(first_at // MINUTE_S) * MINUTE_S) // MINUTE_S + 1, 1)
@@ -40,7 +43,7 @@ def minutes_of(record: NodeRecord, judged: JudgedJob) -> Minutes:
     return Minutes(max(expected - lost, 0), expected)
 
 
-def unheard_nodes(judged: JudgedJob) -> list[str]:
+def stale_nodes(judged: EvaluatedJob) -> list[str]:
     """Return the nodes that have written no system metrics; no more of them than SageMaker says that there are."""
     known, wrote = set(judged.streams.records), judged.system_nodes
     names = {key.node for key in known | FAMILIES.expected(judged.job, known)} - set(wrote)
@@ -49,44 +52,44 @@ def unheard_nodes(judged: JudgedJob) -> list[str]:
     return silent if instances is None else silent[: max(instances - len(wrote), 0)]
 
 
-def stopped_nodes(judged: JudgedJob) -> dict[str, float]:
+def stopped_nodes(judged: EvaluatedJob) -> dict[str, float]:
     """Return the nodes that stopped writing system metrics long before the others, and how long, seconds."""
     last = judged.profiler.system_through
     behind = {
-        node: last - stream.state.through
+        node: last - stream.state.watermark_s
         for node, stream in judged.profiler.system.items()
-        if last is not None and stream.state.through is not None and last - stream.state.through >= VANISHED_S
+        if last is not None and stream.state.watermark_s is not None and last - stream.state.watermark_s >= VANISHED_S
     }
     return dict(sorted(behind.items(), key=lambda each: -each[1]))
 
 
-def minutes_covered(judged: JudgedJob) -> str:
+def minutes_covered(judged: EvaluatedJob) -> str:
     """Return the share of all nodes' minutes that could be used, rounded down: what is missing is not hidden."""
     counts = [minutes_of(record, judged) for record in judged.streams.records.values() if record.key.stream == "system"]
     used, expected = sum(each.used for each in counts), sum(each.expected for each in counts)
     return show_share(int(1_000 * used / expected) / 1_000 if expected else 0.0)
 
 
-def silent_nodes(judged: JudgedJob) -> Iterator[str]:
+def silent_nodes(judged: EvaluatedJob) -> Iterator[str]:
     """Say which nodes wrote nothing of a kind that others wrote."""
     so_far = "" if judged.ended else " so far"
-    unheard = unheard_nodes(judged)
-    if unheard:
-        yield f"{listed(unheard)} wrote no system metrics{so_far}."
+    stale = stale_nodes(judged)
+    if stale:
+        yield f"{listed(stale)} wrote no system metrics{so_far}."
     framework = set(judged.framework_nodes)
     others = [node for node in judged.system_nodes if node not in framework]
     if framework and others:
         yield f"{listed(others)} wrote no framework events{so_far}, which {listed(sorted(framework))} did."
 
 
-def late_nodes(judged: JudgedJob) -> Iterator[str]:
+def late_nodes(judged: EvaluatedJob) -> Iterator[str]:
     """Say which nodes stopped writing long before the others."""
     said = [f"{node} ({show_duration(late_s)})" for node, late_s in stopped_nodes(judged).items()]
     if said:
         yield f"System metrics end before those of the other nodes: {listed(said)}."
 
 
-def entry_of(record: NodeRecord, judged: JudgedJob) -> NodeCoverage:
+def entry_of(record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
     """Return what was collected of one stream."""
     node, stream = record.key.node, record.key.stream
     if stream == "system":
@@ -101,7 +104,7 @@ def entry_of(record: NodeRecord, judged: JudgedJob) -> NodeCoverage:
         node=node,
         stream=stream,
         first_at=shown_time(first_at),
-        evaluated_through=shown_time(record.through),
+        evaluated_through=shown_time(record.watermark_s),
         closed=record.closed,
         share=share,
         counters=dict(record.counters),
@@ -116,11 +119,11 @@ class ProfilerReport:
         """Return what people call a stream."""
         return STREAMS[stream]
 
-    def coverage(self, record: NodeRecord, judged: JudgedJob) -> NodeCoverage:
+    def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
         """Return what was collected of one stream."""
         return entry_of(record, judged)
 
-    def covered(self, judged: JudgedJob) -> list[str]:
+    def covered(self, judged: EvaluatedJob) -> list[str]:
         """Say what was collected, a clause each."""
         nodes, framework = judged.system_nodes, judged.framework_nodes
         parts = []
@@ -134,7 +137,7 @@ class ProfilerReport:
             parts.append(f"framework events of {counted(len(framework), 'node')}")
         return parts
 
-    def missing(self, judged: JudgedJob) -> list[str]:
+    def missing(self, judged: EvaluatedJob) -> list[str]:
         """Say what was not collected, a sentence each."""
         return [*silent_nodes(judged), *late_nodes(judged)]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.errors import RuleLoadError
 from trainguard.records import Status
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import clause
 from trainguard.report.verdict import smaller_instance
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -14,29 +14,29 @@ from trainguard.rules.units import show_duration
 from trainguard.rules.windowing import patience_in_points
 
 
-def recommendation(verdict: Verdict, judged: JudgedJob) -> str | None:
+def recommendation(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     """Return the rule's own advice, or what to know of a rule that has not fired; None where there is nothing to do."""
-    judgement, status = verdict.judgement, shown_status(verdict)
+    result, status = verdict.result, shown_status(verdict)
     if status is Status.ERROR:
         return _of_error(verdict, judged)
-    if judgement.advice is not None:
-        return judgement.advice
+    if result.advice is not None:
+        return result.advice
     return _SAID[status](verdict, judged) if status in _SAID else None
 
 
-def _of_ok(verdict: Verdict, judged: JudgedJob) -> str | None:
-    oversized = verdict.judgement.oversized and smaller_instance(judged) is not None
+def _of_ok(verdict: Verdict, judged: EvaluatedJob) -> str | None:
+    oversized = verdict.result.oversized and smaller_instance(judged) is not None
     return "Try the job on a smaller instance." if oversized else None
 
 
-def _of_disabled(verdict: Verdict, judged: JudgedJob) -> str | None:
+def _of_disabled(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     if verdict.rule not in judged.plan.disabled:
         return None
     return f"Set rule_to_invoke to {PROFILER_REPORT} to have it judged with the others."
 
 
-def _of_error(verdict: Verdict, judged: JudgedJob) -> str:
-    fault, reason = judged.plan.faults.get(verdict.rule), clause(verdict.judgement.reason)
+def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
+    fault, reason = judged.plan.faults.get(verdict.rule), clause(verdict.result.reason)
     if fault is not None and not isinstance(fault, RuleLoadError):
         return f"Correct this setting: {reason}."
     if verdict.rule not in OWN_NAMES:
@@ -44,13 +44,13 @@ def _of_error(verdict: Verdict, judged: JudgedJob) -> str:
     return f"Report this fault of TrainGuard: {reason}. The other rules are not touched by it."
 
 
-def _of_framework(verdict: Verdict, judged: JudgedJob) -> str | None:
+def _of_framework(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     if "framework" not in spec_of(verdict.rule).inputs or judged.framework_nodes:
         return None
     return "Collect framework metrics next time: what was not collected says how."
 
 
-def _of_short_job(verdict: Verdict, judged: JudgedJob) -> str | None:
+def _of_short_job(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     """Say which setting lets a job of this length be judged, where it is the length that was lacking."""
     if not judged.ended:
         return None
@@ -59,7 +59,7 @@ def _of_short_job(verdict: Verdict, judged: JudgedJob) -> str | None:
         return too_short
     parameters = judged.plan.parameters.get(verdict.rule)
     patience = getattr(parameters, "patience", None)
-    points = verdict.judgement.data_points
+    points = verdict.result.data_points
     if patience is None or not points:
         return None
     needed = patience_in_points(patience, getattr(parameters, "patience_s", None), judged.interval_s)
@@ -71,7 +71,7 @@ def _of_short_job(verdict: Verdict, judged: JudgedJob) -> str | None:
     )
 
 
-_SAID: Mapping[Status, Callable[[Verdict, JudgedJob], str | None]] = {
+_SAID: Mapping[Status, Callable[[Verdict, EvaluatedJob], str | None]] = {
     Status.DISABLED: _of_disabled,
     Status.NOT_APPLICABLE: _of_framework,
     Status.OK: _of_ok,

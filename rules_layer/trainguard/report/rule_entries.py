@@ -9,7 +9,7 @@ from trainguard.engine.outbox.rows import parameters_shown
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.report.document import Parameter, RuleEntry
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import shown_time
 from trainguard.report.recommendations import recommendation
 from trainguard.rules.registry import ALL_RULES, spec_of
@@ -20,7 +20,7 @@ DECIMALS = 6
 _DEFAULTS = {rule.name: rule.parameters_type() for rule in ALL_RULES}
 
 
-def rule_entries(judged: JudgedJob) -> list[RuleEntry]:
+def rule_entries(judged: EvaluatedJob) -> list[RuleEntry]:
     """Return one entry a rule, in order."""
     ranks = {finding.rule: place for place, finding in enumerate(judged.findings)}
     severities = {finding.rule: finding.severity.value for finding in judged.findings}
@@ -40,27 +40,27 @@ def changed_parameters(plan: RulePlan, rule: str) -> list[str]:
     return [name for name, value in values.items() if value != defaults[name]]
 
 
-def _entry(verdict: Verdict, severity: str | None, judged: JudgedJob) -> RuleEntry:
-    judgement, episode = verdict.judgement, verdict.episode
-    measure = spec_of(verdict.rule).measure_of(judgement)
+def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> RuleEntry:
+    result, episode = verdict.result, verdict.episode
+    measure = spec_of(verdict.rule).measure_of(result)
     parameters: dict[str, Parameter] = parameters_shown(judged.plan, verdict.rule)
     return RuleEntry(
         rule=verdict.rule,
         status=shown_status(verdict).value,
         severity=severity,
-        reason=judgement.reason,
+        reason=result.reason,
         recommendation=recommendation(verdict, judged),
-        measured=_rounded(judgement.measured),
-        threshold=_rounded(judgement.threshold),
+        measured=_rounded(result.measured),
+        threshold=_rounded(result.threshold),
         unit=(measure.unit or None) if measure is not None else None,
-        worst=judgement.worst,
+        worst=result.worst,
         times_fired=episode.times_fired,
         violations=episode.violations,
-        data_points=judgement.data_points,
+        data_points=result.data_points,
         fired_at=shown_time(episode.fired_at),
         parameters=parameters,
         changed=changed_parameters(judged.plan, verdict.rule),
-        details=_rounded(judgement.plain_details),
+        details=_rounded(result.plain_details),
     )
 
 

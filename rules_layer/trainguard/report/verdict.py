@@ -5,7 +5,7 @@ from trainguard.pricing.cost import Bill
 from trainguard.records import Status
 from trainguard.report.causes import group_of, lies_between_steps, root_of, wasted_share
 from trainguard.report.document import Level, Verdict
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged, unjudged
 from trainguard.report.facts import low_use, share_between_steps
 from trainguard.report.health import health_of
@@ -20,7 +20,7 @@ _BETWEEN_STEPS = (
 )
 
 
-def verdict_of(judged: JudgedJob) -> Verdict:
+def verdict_of(judged: EvaluatedJob) -> Verdict:
     """Say of a job what matters most."""
     root, rules = root_of(judged.findings), unjudged(judged)
     share = None if root is None else wasted_share(group_of(root, judged.findings), judged.account.nodes)
@@ -37,19 +37,19 @@ def verdict_of(judged: JudgedJob) -> Verdict:
     )
 
 
-def _with_finding(judged: JudgedJob, root: Finding) -> str:
+def _with_finding(judged: EvaluatedJob, root: Finding) -> str:
     advice = root.advice or f"Look at what {root.rule} says: {root.reason}"
     return f"{_BETWEEN_STEPS} {advice}" if lies_between_steps(root, share_between_steps(judged)) else advice
 
 
-def _without_finding(judged: JudgedJob, rules: Judged, level: Level) -> str:
+def _without_finding(judged: EvaluatedJob, rules: Judged, level: Level) -> str:
     """Say what to do about a job on which nothing was found."""
     fault = _setting_at_fault(judged)
     if fault is not None:
         return f"Correct this setting: {clause(fault)}."
     if rules.failed:
         verdict = judged.verdict_of(rules.failed[0])
-        reason = "" if verdict is None else f": {clause(verdict.judgement.reason)}"
+        reason = "" if verdict is None else f": {clause(verdict.result.reason)}"
         return f"Report this fault of TrainGuard, {rules.failed[0]} could not judge{reason}."
     if not rules.judged:
         return "Nothing can be advised: there is no verdict." if judged.ended else "Nothing can be advised yet."
@@ -68,16 +68,16 @@ def _without_finding(judged: JudgedJob, rules: Judged, level: Level) -> str:
     return f"{nothing}." if saving is None else f"{nothing}, but it may be had for less: {saving}"
 
 
-def _setting_at_fault(judged: JudgedJob) -> str | None:
+def _setting_at_fault(judged: EvaluatedJob) -> str | None:
     faults = judged.plan.faults
     rule = next((rule for rule in faults if rule != PROFILER_REPORT), PROFILER_REPORT)
     return str(faults[rule]) if rule in faults else None
 
 
-def smaller_instance(judged: JudgedJob) -> str | None:
+def smaller_instance(judged: EvaluatedJob) -> str | None:
     """Return what a rule says that finds every node oversized, of the first of them; None where none does."""
     for nodes in judged.by_node.values():
-        said = [each.judgement for each in nodes.values() if each.judgement.status is Status.OK]
+        said = [each.result for each in nodes.values() if each.result.status is Status.OK]
         if said and all(each.oversized for each in said):
             return said[0].reason
     return None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from trainguard.engine.verdicts.findings import Finding
 from trainguard.pricing.cost import Bill, Unpriced
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import low_use
 from trainguard.report.phrasing import show_money, show_share
@@ -44,12 +44,12 @@ class _Waste:
         return f", and {show_money(DAY_H * hourly, currency)} a day ({show_money(hourly, currency)} an hour) {how_long}"
 
 
-def cost_sentence(judged: JudgedJob, root: Finding | None, share: float | None, rules: Judged) -> str:
+def cost_sentence(judged: EvaluatedJob, root: Finding | None, share: float | None, rules: Judged) -> str:
     """Say what leaving things as they are costs.
 
     Parameters
     ----------
-    judged : JudgedJob
+    judged : EvaluatedJob
     root : Finding or None
         The thing to change.
     share : float or None
@@ -66,7 +66,7 @@ def cost_sentence(judged: JudgedJob, root: Finding | None, share: float | None, 
     return _of_waste(_Waste(share, bill, _all_have_gpus(judged)), judged, root)
 
 
-def _of_waste(waste: _Waste, judged: JudgedJob, root: Finding) -> str:
+def _of_waste(waste: _Waste, judged: EvaluatedJob, root: Finding) -> str:
     if judged.ended:
         return f"It cost {waste.amount}: {waste.money(ended=True)}; {NEXT_TIME}."
     so_far = f"{waste.amount}: {waste.money(ended=False)}"
@@ -78,18 +78,18 @@ def _of_waste(waste: _Waste, judged: JudgedJob, root: Finding) -> str:
     return f"Leaving it costs {so_far}{waste.rate(loss.share, loss.until)}."
 
 
-def _loss_from_now(waste: _Waste, judged: JudgedJob, root: Finding) -> Loss | None:
+def _loss_from_now(waste: _Waste, judged: EvaluatedJob, root: Finding) -> Loss | None:
     """Return what a finding wastes from now on: as its rule says, else what it has wasted so far; None for nothing."""
     verdict, said = judged.verdict_of(root.rule), spec_of(root.rule).loss_from_now
-    return Loss(waste.share, "at this rate") if verdict is None or said is None else said(verdict.judgement)
+    return Loss(waste.share, "at this rate") if verdict is None or said is None else said(verdict.result)
 
 
-def _all_have_gpus(judged: JudgedJob) -> bool:
+def _all_have_gpus(judged: EvaluatedJob) -> bool:
     names = [judged.profiler.system[node].state.gpu_names for node in judged.system_nodes]
     return bool(names) and all(names)
 
 
-def _without_finding(bill: Bill | Unpriced, judged: JudgedJob, rules: Judged) -> str:
+def _without_finding(bill: Bill | Unpriced, judged: EvaluatedJob, rules: Judged) -> str:
     spent = _spent(bill, judged)
     if not rules.judged:
         return f"What is wasted cannot be said; {spent}."
@@ -100,7 +100,7 @@ def _without_finding(bill: Bill | Unpriced, judged: JudgedJob, rules: Judged) ->
     return f"Nothing that was found costs anything, but not all was judged; {spent}{idle}."
 
 
-def _spent(bill: Bill | Unpriced, judged: JudgedJob) -> str:
+def _spent(bill: Bill | Unpriced, judged: EvaluatedJob) -> str:
     if isinstance(bill, Unpriced):
         return f"what was spent is not known, because {bill.why}"
     return f"{show_money(bill.spent, bill.currency)} {'was spent' if judged.ended else 'has been spent so far'}"

@@ -8,7 +8,7 @@ import numpy as np
 from trainguard.rules.details import Details
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import show_duration, show_number, show_percent
 from trainguard.rules.warm_up import never_active_reason
 from trainguard.telemetry.snapshots import BoolArray
@@ -97,7 +97,7 @@ def shown_distances(
     return {**table}
 
 
-def clause_of(judgement: Judgement, nodes: int) -> str:
+def clause_of(result: RuleResult, nodes: int) -> str:
     """Say what was found on a job of so many nodes."""
-    across_nodes = nodes > 1 and "/" not in (judgement.worst or "")
+    across_nodes = nodes > 1 and "/" not in (result.worst or "")
     return f"the {'nodes' if across_nodes else 'GPUs'} did not share the work evenly"

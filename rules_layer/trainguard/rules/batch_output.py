@@ -74,7 +74,7 @@ def details_of(view: NodeView, usage: Usage) -> BatchDetails:
     return BatchDetails(
         series={name: _series(box, newest) for name, (box, newest) in boxes.items() if box is not None},
         memory_note=MEMORY_NOTE,
-        last_timestamp=None if view.through is None else round(view.through * 1e6),
+        last_timestamp=None if view.watermark_s is None else round(view.watermark_s * 1e6),
     )
 
 

@@ -18,7 +18,7 @@ from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, Paramete
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.quantiles import column_quantiles
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement, Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.warm_up import never_collected, warming_up
@@ -100,7 +100,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         if state.since is None:
             state.since = minute.view.kept_total
 
-    def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> Judgement:
+    def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> RuleResult:
         """Say FIRED for a streak over two windows."""
         usage = self._usage(view, parameters)
         details = output.details_of(view, usage)
@@ -114,7 +114,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         if state.since is not None:
             sentence += output.lasting_of(lasting, view, None if fired else needed)
         seen = state.low / state.judged if state.judged else None
-        return Judgement(
+        return RuleResult(
             Status.FIRED if fired else Status.OK,
             f"{sentence}.",
             measured=usage.gpu[busiest],
@@ -162,7 +162,7 @@ def _room(usage: Usage, parameters: BatchSizeParameters) -> float:
 
 def _undecided(
     state: BatchSizeState, view: NodeView, usage: Usage, parameters: BatchSizeParameters, details: BatchDetails
-) -> Judgement:
+) -> RuleResult:
     patience = parameters.patience_points(view.interval_s)
     metric = usage.never_seen
     if metric and not state.judged and view.kept_total > (0 if view.closed else patience):

@@ -21,7 +21,7 @@ from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement, Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_collected, warming_up
@@ -123,7 +123,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             state.kept.absorb(counted.tally(snapshots.times, judged & (rows <= last_active)))
         state.open_idle.absorb(counted.tally(snapshots.times, judged & (rows > last_active)))
 
-    def judge_samples(self, state: BottleneckState, view: NodeView, parameters: P) -> Judgement:
+    def judge_samples(self, state: BottleneckState, view: NodeView, parameters: P) -> RuleResult:
         """Say FIRED when the share of bottlenecks exceeds the threshold, over the whole job or the last 30 minutes."""
         kept = state.kept
         whole = Share(kept.bottlenecked, kept.judged)
@@ -141,7 +141,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         lost_s = kept.lost / 10_000.0 * view.interval_s
         where = f"of the last {RECENT_MINUTES} min on {view.node}" if recently else f"on {view.node}"
         limits = parameters.threshold, parameters.gpu_fraction, parameters.gpu_threshold
-        return Judgement(
+        return RuleResult(
             Status.FIRED if fired else Status.OK,
             output.sentence_of(measured, where, self.cause(parameters), limits),
             measured=measured.percent,

@@ -16,7 +16,7 @@ from trainguard.rules.loaders_output import Load, LoaderDetails
 from trainguard.rules.parameter_help import LOADER_SECONDS, WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
 from trainguard.rules.rule_inputs import JobView
-from trainguard.rules.rule_result import Judgement, Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import counted
@@ -76,7 +76,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         del parameters
         state.fold(events)
 
-    def judge(self, view: JobView, parameters: DataloaderParameters) -> Judgement:
+    def judge(self, view: JobView, parameters: DataloaderParameters) -> RuleResult:
         """Compare the loader processes of each node with its cores; the worst node gives the reason."""
         states = dict(_states(view))
         loading = {node: state for node, state in states.items() if state.alive}
@@ -88,14 +88,14 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         counted = [load for load in loads if load.cores]
         if not counted:
             reason = f"the number of cores of {loads[0].node} is not known yet: it has no CPU sample."
-            return Judgement(Status.WAITING_FOR_DATA, reason, details=details)
+            return RuleResult(Status.WAITING_FOR_DATA, reason, details=details)
         patience = parameters.patience_points(BUCKET_S)
         judged = [load for load in counted if load.seconds > patience]
         if not judged:
             return _warming_up(max(counted, key=lambda load: load.seconds), patience, details)
         worst = max(judged, key=lambda load: load.badness)
         fired = worst.too_few or worst.too_many
-        return Judgement(
+        return RuleResult(
             Status.FIRED if fired else Status.OK,
             output.sentence_of(worst),
             measured=worst.percent,
@@ -116,13 +116,13 @@ def _states(view: JobView) -> Iterator[tuple[str, LoaderState]]:
             yield node, state
 
 
-def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> Judgement:
+def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResult:
     """Say why there is nothing to judge."""
     details = {node: output.details_of(state, view.nodes[node].cores) for node, state in states.items()}
     pipelines = {node: state for node, state in states.items() if state.prefetch is not None}
     if pipelines:
         prefetches = all(state.prefetch for state in pipelines.values())
-        return Judgement(
+        return RuleResult(
             Status.NOT_APPLICABLE,
             "the job loads data with TensorFlow, in threads of the training process: there are no loader processes to "
             f"count; its pipeline {'prefetches' if prefetches else 'does not prefetch'}.",
@@ -130,21 +130,21 @@ def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> Judgement
             details={node: details[node] for node in pipelines},
         )
     if view.framework_seen:
-        return Judgement(
+        return RuleResult(
             Status.NOT_APPLICABLE,
             "the job's framework metrics have no data loader events: it uses no loader that writes them.",
         )
     if view.framework_expected and not view.closed:
-        return Judgement(Status.WAITING_FOR_DATA, "no framework event was seen yet.")
+        return RuleResult(Status.WAITING_FOR_DATA, "no framework event was seen yet.")
     why = "none were seen" if view.framework_expected else "none are configured and none were seen"
-    return Judgement(
+    return RuleResult(
         Status.NOT_APPLICABLE,
         f"the job writes no framework metrics: {why}, so its data loaders are unknown.",
     )
 
 
-def _warming_up(load: Load, patience: int, details: Mapping[str, LoaderDetails]) -> Judgement:
-    return Judgement(
+def _warming_up(load: Load, patience: int, details: Mapping[str, LoaderDetails]) -> RuleResult:
+    return RuleResult(
         Status.WARMING_UP,
         f"{load.node} has {load.seconds:,} of the more than {counted(patience, 'second')} with loader events "
         "that a verdict needs.",

@@ -25,7 +25,7 @@ from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, Paramete
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.quantiles import column_quantiles
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement, Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.warm_up import never_collected, warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
@@ -86,7 +86,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             increases = increases_of(state, parameters.increase)
             state.violated += any(increase.kind is not None for increase in increases)
 
-    def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> Judgement:
+    def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
         """Say FIRED while the newest window is part of a jump, or the floors rise."""
         window = self.window_points(parameters, view.interval_s)
         increases = increases_of(state, parameters.increase)
@@ -102,7 +102,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         reason = output.sentence_of(worst, view, window_s, parameters.increase)
         if len(fired) > 1:
             reason += f"; {len(fired)} GPUs of {view.node} show an increase"
-        return Judgement(
+        return RuleResult(
             Status.FIRED if fired else Status.OK,
             f"{reason}.",
             measured=worst.points,

@@ -1,5 +1,6 @@
-"""Former place of `rule_result`: rules of one's own import it from here."""
+"""Former place and name of `rule_result.RuleResult`: custom rules import them from here."""
 
-from trainguard.rules.rule_result import IdleNode, Judgement
+from trainguard.rules.rule_result import IdleNode
+from trainguard.rules.rule_result import RuleResult as Judgement
 
 __all__ = ["IdleNode", "Judgement"]

@@ -20,7 +20,7 @@ from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JobRule, NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import JobView, NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement, Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.warm_up import warming_up
@@ -101,7 +101,7 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, LoadBalancingState]):
 
     def judge_samples(
         self, state: LoadBalancingState, view: NodeView, parameters: LoadBalancingParameters
-    ) -> Judgement:
+    ) -> RuleResult:
         """Compare each pair of GPUs that have points enough, GPUs that were never active included."""
         del state
         needed = _needed(parameters, view.interval_s)
@@ -116,10 +116,10 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, LoadBalancingState]):
         row, column = compared.worst(apart)
         lost_s = float(compared.idle_share.mean()) * view.kept_total * view.interval_s
         pair = _pair(compared, row, column, (f"{names[row]} of {view.node}", names[column]), view.node)
-        judgement = _judgement(compared, apart, (row, column), pair, share_of_paid(view, lost_s) or 0.0, parameters)
+        result = _result(compared, apart, (row, column), pair, share_of_paid(view, lost_s) or 0.0, parameters)
         means = dict(zip(names, compared.means.tolist(), strict=True))
         details = BalanceDetails(workloads, output.shown_distances(names, compared, apart), means)
-        return replace(judgement, worst=names[row], data_points=view.kept_total, details=details)
+        return replace(result, worst=names[row], data_points=view.kept_total, details=details)
 
 
 class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
@@ -133,13 +133,13 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         del parameters, interval_s
         return CLEAR_AFTER_S
 
-    def judge(self, view: JobView, parameters: LoadBalancingParameters) -> Judgement:
+    def judge(self, view: JobView, parameters: LoadBalancingParameters) -> RuleResult:
         """Compare each node's GPUs together with those of all other nodes; nodes without GPUs are left out."""
         systems = (facts.system for facts in view.nodes.values())
         loads = [_load(system) for system in systems if system is not None and system.gpu_names]
         if len(loads) <= 1:
             count = "only one node with GPUs" if loads else "no node with GPUs"
-            return Judgement(Status.NOT_APPLICABLE, f"the job has {count}, and so none to compare.")
+            return RuleResult(Status.NOT_APPLICABLE, f"the job has {count}, and so none to compare.")
         judged = [load for load in loads if load.points >= _needed(parameters, load.view.interval_s)]
         if len(judged) <= 1:
             second = sorted(loads, key=lambda load: load.points)[-2]
@@ -156,13 +156,13 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             remedy=f"look at what is different on {names[row]}: {output.REMEDY_OF_NODES}",
         )
         wasted = _wasted_share(judged, compared, _paid_nodes(view))
-        judgement = _judgement(compared, apart, (row, column), pair, wasted, parameters)
+        result = _result(compared, apart, (row, column), pair, wasted, parameters)
         details = BalanceDetails(
             workloads=dict(zip(names, two_point_bins(counts).tolist(), strict=True)),
             distances=dict(zip(names, compared.distances[:, 0].tolist(), strict=True)),
             means=dict(zip(names, compared.means.tolist(), strict=True)),
         )
-        return replace(judgement, worst=names[row], data_points=sum(load.points for load in judged), details=details)
+        return replace(result, worst=names[row], data_points=sum(load.points for load in judged), details=details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _wasted_share(loads: list[_Load], compared: Comparison, nodes: int) -> float
     return sum(shares) / nodes
 
 
-def _warming_up(view: NodeView, points: int, needed: int, details: BalanceDetails) -> Judgement:
+def _warming_up(view: NodeView, points: int, needed: int, details: BalanceDetails) -> RuleResult:
     return warming_up(points, needed, view, details, output.warming_up_reason(view, points, needed))
 
 
@@ -211,21 +211,21 @@ def _pair(compared: Comparison, row: int, column: int, names: tuple[str, str], p
     return Pair(*names, mean, others, float(compared.distances[row, column]), paid)
 
 
-def _judgement(
+def _result(
     compared: Comparison,
     apart: BoolArray,
     place: tuple[int, int],
     pair: Pair,
     wasted: float,
     parameters: LoadBalancingParameters,
-) -> Judgement:
+) -> RuleResult:
     """Put the comparison of the worst pair into words; ``wasted`` is the share of the paid time that it all cost."""
     reason = output.sentence_of(pair, parameters.threshold)
     if not apart.any():
         if pair.distance > parameters.threshold:
             reason += output.too_close(MIN_GAP)
-        return Judgement(Status.OK, f"{reason}.", measured=pair.distance, threshold=parameters.threshold)
-    return Judgement(
+        return RuleResult(Status.OK, f"{reason}.", measured=pair.distance, threshold=parameters.threshold)
+    return RuleResult(
         Status.FIRED,
         f"{reason}.",
         measured=pair.distance,

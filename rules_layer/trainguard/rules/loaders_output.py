@@ -10,7 +10,7 @@ from trainguard.records import Status
 from trainguard.rules.details import Details, Durations
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import counted, show_number, show_percent
 from trainguard.state.histogram import DurationHistogram
 from trainguard.telemetry.events import UNKNOWN
@@ -161,9 +161,9 @@ def _gpu_use(view: NodeView) -> float | None:
     return float(counts @ np.arange(counts.size)) / points if points else None
 
 
-def clause_of(judgement: Judgement, _: int) -> str:
+def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
-    if judgement.status is not Status.FIRED or judgement.measured is None or judgement.threshold is None:
+    if result.status is not Status.FIRED or result.measured is None or result.threshold is None:
         return "the number of data loader processes did not fit the cores"
-    number = "few" if judgement.measured < judgement.threshold else "many"
+    number = "few" if result.measured < result.threshold else "many"
     return f"there were too {number} data loader processes for the cores"

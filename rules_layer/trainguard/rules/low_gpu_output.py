@@ -9,7 +9,7 @@ import msgspec
 from trainguard.rules.details import Details
 from trainguard.rules.quantiles import counted_boxes
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import IdleNode, Judgement
+from trainguard.rules.rule_result import IdleNode, RuleResult
 from trainguard.rules.symptoms import NO_REASON
 from trainguard.rules.units import counted, show_duration, show_percent
 
@@ -76,7 +76,7 @@ def details_of(view: NodeView, usages: Sequence[Usage]) -> LowGpuDetails:
     return LowGpuDetails(
         gpus=gpus,
         never_active=[gpu for gpu in view.gpu_names if gpu not in active],
-        last_timestamp=None if view.through is None else round(view.through * 1e6),
+        last_timestamp=None if view.watermark_s is None else round(view.watermark_s * 1e6),
     )
 
 
@@ -130,11 +130,11 @@ def idle_advice(kind: IdleNode, view: NodeView) -> str:
     return f"Check whether the job hangs on {view.node}, and stop it if it does: {cost}"
 
 
-def clause_of(judgement: Judgement, _: int) -> str:
+def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
-    node = "a node" if judgement.worst is None else judgement.worst.partition("/")[0]
-    if judgement.idle_node == "never used":
+    node = "a node" if result.worst is None else result.worst.partition("/")[0]
+    if result.idle_node == "never used":
         return f"the GPUs of {node} were never used"
-    if judgement.idle_node == "idle":
+    if result.idle_node == "idle":
         return f"the GPUs of {node} stopped working"
     return f"the GPUs were not kept busy, {NO_REASON}"

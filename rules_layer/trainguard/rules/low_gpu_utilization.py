@@ -18,7 +18,7 @@ from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, Paramete
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.quantiles import column_quantiles
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import IdleNode, Judgement, Measure
+from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.warm_up import warming_up
@@ -115,7 +115,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
 
     def judge_samples(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
-    ) -> Judgement:
+    ) -> RuleResult:
         """Say FIRED for a streak over two windows, or for a node idle over 20 minutes."""
         usages = self._usages(view, parameters)
         details = output.details_of(view, usages)
@@ -154,7 +154,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         usages: list[Usage],
         parameters: LowGPUUtilizationParameters,
         details: LowGpuDetails,
-    ) -> Judgement:
+    ) -> RuleResult:
         window = self.window_points(parameters, view.interval_s)
         lasting = {gpu: view.kept_total - streak.since for gpu, streak in state.streaks.items()}
         judged = [usage for usage in usages if usage.judged]
@@ -170,7 +170,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         fluctuating = worst.kind == "fluctuating"
         seen = state.low / state.judged if state.judged else None
         chosen = np.isin(view.gpu_names, [usage.gpu for usage in fired])
-        return Judgement(
+        return RuleResult(
             Status.FIRED if fired else Status.OK,
             f"{sentence}.",
             measured=worst.p5 if fluctuating else worst.p95,
@@ -185,10 +185,10 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         )
 
 
-def _judge_idle(view: NodeView, details: LowGpuDetails) -> Judgement:
+def _judge_idle(view: NodeView, details: LowGpuDetails) -> RuleResult:
     kind: IdleNode = "never used" if view.first_active_at is None else "idle"
     idle_share = share_of_paid(view, view.idle_run_s)
-    return Judgement(
+    return RuleResult(
         Status.FIRED,
         output.idle_sentence(kind, view, IDLE_FINDING_S),
         measured=view.idle_run_s / 60.0,

@@ -13,7 +13,7 @@ from trainguard.rules.loader_series import LoaderState
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.rule_result import Judgement, Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, Loss, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, UNUSED_NODE
 from trainguard.rules.units import show_duration, show_number
@@ -45,9 +45,9 @@ class Initialization(Details, frozen=True):
     step_seen: bool
 
 
-def _loss_from_now(judgement: Judgement) -> Loss | None:
+def _loss_from_now(result: RuleResult) -> Loss | None:
     """Return that no node does anything until the first step; nothing once it was seen."""
-    seen = isinstance(judgement.details, Initialization) and judgement.details.step_seen
+    seen = isinstance(result.details, Initialization) and result.details.step_seen
     return None if seen else Loss(1.0, "until the first step")
 
 
@@ -80,18 +80,18 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
         del parameters, interval_s
         return CLEAR_AFTER_S
 
-    def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> Judgement:
+    def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
         """Compare each start's first step, or the watermark while no step was seen, with that start."""
         if not (view.framework_expected or view.framework_seen):
-            return Judgement(
+            return RuleResult(
                 Status.NOT_APPLICABLE,
                 "the job writes no framework metrics: none are configured and none were seen, so its first step is "
                 "unknown.",
             )
         if view.started_at is None:
-            return Judgement(Status.WAITING_FOR_DATA, "neither the training start nor a first sample is known yet.")
+            return RuleResult(Status.WAITING_FOR_DATA, "neither the training start nor a first sample is known yet.")
         if view.first_step_at is None and view.system_through is None:
-            return Judgement(Status.WAITING_FOR_DATA, "neither a sample nor a step was seen yet.")
+            return RuleResult(Status.WAITING_FOR_DATA, "neither a sample nor a step was seen yet.")
         if view.first_step_at is None:
             trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
             if trained_s > UNSEEN_STEP_GRACE_S:
@@ -100,9 +100,9 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
         return max((_judge_start(start, view, parameters) for start in starts), key=_gravity)
 
 
-def _without_steps(trained_s: float) -> Judgement:
+def _without_steps(trained_s: float) -> RuleResult:
     """Say that a job that trains cannot be judged by steps that it does not write."""
-    return Judgement(
+    return RuleResult(
         Status.NOT_APPLICABLE,
         "the job's framework metrics have no steps: GPUs have worked and data loaders fetched for "
         f"{show_duration(trained_s)} without one, so its first step is unknown.",
@@ -146,12 +146,12 @@ def _starts(view: JobView, started_at: float) -> list[_Start]:
     return starts
 
 
-def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTimeParameters) -> Judgement:
+def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
     if start.step_at is None:
         absence = _judge_absence((view.system_through or start.at) - start.at, view.closed, parameters, start.name)
         if absence.status is Status.OK and not view.framework_seen:
             reason = "the job has ended and wrote no framework metrics, so its first step is unknown."
-            return Judgement(Status.NOT_APPLICABLE, reason)
+            return RuleResult(Status.NOT_APPLICABLE, reason)
         worked_s = max(map(_worked_s, view.nodes.values()), default=0.0)
         if absence.status is Status.FIRED and view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S:
             return _doubted(absence, worked_s)
@@ -161,21 +161,21 @@ def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTime
     return _judge_first_step(start.step_at - start.at, elapsed_s, parameters, start.name)
 
 
-def _gravity(judgement: Judgement) -> tuple[int, float]:
+def _gravity(result: RuleResult) -> tuple[int, float]:
     """Order judgements of starts: one that fires before one that is still open, and then by time."""
-    rank = {Status.FIRED: 2, Status.WARMING_UP: 1}.get(judgement.status, 0)
-    return rank, judgement.measured or 0.0
+    rank = {Status.FIRED: 2, Status.WARMING_UP: 1}.get(result.status, 0)
+    return rank, result.measured or 0.0
 
 
 def _judge_first_step(
     after_s: float, elapsed_s: float, parameters: MaxInitializationTimeParameters, start: str
-) -> Judgement:
+) -> RuleResult:
     after_s = max(after_s, 0.0)
     elapsed_s = max(elapsed_s, after_s)
     minutes = after_s / 60.0
     late = minutes > parameters.threshold
     allowed = f"threshold {show_number(parameters.threshold)} min"
-    return Judgement(
+    return RuleResult(
         Status.FIRED if late else Status.OK,
         f"the first step began {show_duration(after_s)} after the {start} ({allowed}).",
         measured=minutes,
@@ -190,7 +190,7 @@ def _judge_first_step(
 
 def _judge_absence(
     elapsed_s: float, closed: bool, parameters: MaxInitializationTimeParameters, start: str
-) -> Judgement:
+) -> RuleResult:
     """Judge a job without a step; once every stream has ended nothing can arrive late and no grace is due."""
     grace_s = 0.0 if closed else UNSEEN_STEP_GRACE_S
     threshold_s = parameters.threshold * 60.0
@@ -209,7 +209,7 @@ def _judge_absence(
             f"{show_duration(threshold_s + grace_s)}, which is the {allowed} and {show_number(grace_s / 60.0)} min "
             "in which a step may still arrive."
         )
-    return Judgement(
+    return RuleResult(
         status,
         reason,
         measured=elapsed_s / 60.0,
@@ -221,7 +221,7 @@ def _judge_absence(
     )
 
 
-def _doubted(absence: Judgement, worked_s: float) -> Judgement:
+def _doubted(absence: RuleResult, worked_s: float) -> RuleResult:
     """Tell a step that was never seen from one that never was: while GPUs work, no time may be lost at all."""
     worked = show_duration(worked_s)
     return replace(

@@ -8,7 +8,7 @@ from trainguard.rules.details import SeriesDetails
 from trainguard.rules.memory_growth import FLOOR_QUANTILE, JUMP_WINDOWS, TENTHS, TREND_Z, Increase
 from trainguard.rules.quantiles import column_boxes, column_quantiles
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.warm_up import never_active_reason
 
@@ -131,8 +131,8 @@ def advice_on(worst: Increase, window_s: float) -> str:
     )
 
 
-def clause_of(judgement: Judgement, _: int) -> str:
+def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
-    node, slash, gpu = (judgement.worst or "").partition("/")
+    node, slash, gpu = (result.worst or "").partition("/")
     place = f"{gpu} on {node}" if slash else node or "a GPU"
     return f"the memory activity of {place} rose"

@@ -15,7 +15,7 @@ from trainguard.rules.framework_minutes import fold_minutes
 from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState, TimeDetails, details_of, sentence_of
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
 from trainguard.rules.time_table import sum_by
 from trainguard.telemetry.framework import FrameworkEvents
@@ -87,9 +87,9 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         state: FrameworkTimeState,
         view: FrameworkView,
         parameters: OverallFrameworkMetricsParameters,
-    ) -> Judgement:
+    ) -> RuleResult:
         """Say where the time went; never FIRED."""
         del parameters
         if not state.events:
-            return Judgement(Status.WAITING_FOR_DATA, f"no framework event of {view.node} yet.")
-        return Judgement(Status.OK, sentence_of(state, view), data_points=state.events, details=details_of(state))
+            return RuleResult(Status.WAITING_FOR_DATA, f"no framework event of {view.node} yet.")
+        return RuleResult(Status.OK, sentence_of(state, view), data_points=state.events, details=details_of(state))

@@ -11,7 +11,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules.protocol import RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.system_usage import UsageDetails, UsageState, is_oversized, sentence_of, usage_of
 from trainguard.state.usage_counts import PercentCounts
@@ -63,13 +63,13 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
                 state.percents.setdefault(metric, PercentCounts()).add(sampled)
         state.traffic.add(snapshots.network)
 
-    def judge(self, state: UsageState, view: NodeView, parameters: OverallSystemUsageParameters) -> Judgement:
+    def judge(self, state: UsageState, view: NodeView, parameters: OverallSystemUsageParameters) -> RuleResult:
         """Say OK, with a sentence on the node's use."""
         del parameters
         if not state.snapshots:
-            return Judgement(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
+            return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
         usage = usage_of(state)
-        return Judgement(
+        return RuleResult(
             Status.OK,
             sentence_of(view.node, usage),
             data_points=state.snapshots,

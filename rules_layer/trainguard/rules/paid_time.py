@@ -11,9 +11,9 @@ from trainguard.telemetry.snapshots import BoolArray
 
 def share_of_paid(view: NodeView, lost_s: float) -> float | None:
     """Return ``lost_s`` seconds of the whole node as a share, 0 to 1, of its time; None before its first sample."""
-    if view.through is None or view.first_sample_at is None:
+    if view.watermark_s is None or view.first_sample_at is None:
         return None
-    return min(max(lost_s / (view.through - view.first_sample_at + view.interval_s), 0.0), 1.0)
+    return min(max(lost_s / (view.watermark_s - view.first_sample_at + view.interval_s), 0.0), 1.0)
 
 
 def idle_share_of_paid(view: NodeView, gpus: BoolArray, seen: float = 1.0) -> float | None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import RuleSpec
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -76,7 +76,7 @@ class SystemRule(Rule[P], Generic[P, S]):
         """Fold one applied minute into ``state``; called in order of time, once a minute."""
 
     @abstractmethod
-    def judge(self, state: S, view: NodeView, parameters: P) -> Judgement:
+    def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
         """Say what ``state`` means now; pure."""
 
 
@@ -90,7 +90,7 @@ class FrameworkRule(Rule[P], Generic[P, S]):
         """Fold the events of one object into ``state``; called in order of time for each process."""
 
     @abstractmethod
-    def judge(self, state: S, view: FrameworkView, parameters: P) -> Judgement:
+    def judge(self, state: S, view: FrameworkView, parameters: P) -> RuleResult:
         """Say what ``state`` means now; pure."""
 
 
@@ -101,7 +101,7 @@ class JobRule(Rule[P], Generic[P]):
     """
 
     @abstractmethod
-    def judge(self, view: JobView, parameters: P) -> Judgement:
+    def judge(self, view: JobView, parameters: P) -> RuleResult:
         """Say what the job's nodes mean now; pure."""
 
 

@@ -18,7 +18,7 @@ class NodeView:
 
     Attributes
     ----------
-    through : float or None
+    watermark_s : float or None
         Event time of the last completed snapshot, epoch seconds; None before the first.
     first_sample_at : float or None
     first_active_at : float or None
@@ -43,7 +43,7 @@ class NodeView:
     """
 
     node: str
-    through: float | None
+    watermark_s: float | None
     first_sample_at: float | None
     first_active_at: float | None
     interval_s: float
@@ -57,6 +57,11 @@ class NodeView:
     idle_run_s: float
     gpu_histogram: IntArray
     closed: bool
+
+    @property
+    def through(self) -> float | None:
+        """Former name of ``watermark_s``, which custom rules may read."""
+        return self.watermark_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +97,14 @@ class FrameworkView:
     """
 
     node: str
-    through: float | None
+    watermark_s: float | None
     closed: bool
     first_step_at: float | None = None
+
+    @property
+    def through(self) -> float | None:
+        """Former name of ``watermark_s``, which custom rules may read."""
+        return self.watermark_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class RuleResult:
     """What a rule says of the state it was shown.
 
     ``status`` FIRED says that the firing condition holds now; whether that is a new fire is the engine's to know.

@@ -6,11 +6,11 @@ from typing import Literal
 
 from trainguard.rules.details import Details
 from trainguard.rules.parameter_help import POINTS, ParameterHelp
-from trainguard.rules.rule_result import Judgement, Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.symptoms import Symptom
 
 Input = Literal["system", "framework"]
-Clause = str | Callable[[Judgement, int], str]
+Clause = str | Callable[[RuleResult, int], str]
 """A clause in the past tense, or a function of the job's judgement and the number of nodes judged that returns one."""
 
 SYSTEM: frozenset[Input] = frozenset({"system"})
@@ -44,7 +44,7 @@ class RuleSpec:
     condition : str
         The condition with ``{parameter}`` where a parameter's value belongs.
     measures : tuple of Measure
-        What ``Judgement.measured`` may be: the first unless a judgement says another; empty where nothing is measured.
+        What ``RuleResult.measured`` may be: the first unless a judgement says another; empty where nothing is measured.
     counts : str
         What patience is counted in.
     at_patience : bool
@@ -101,13 +101,13 @@ class RuleSpec:
     explains: tuple[Symptom, ...] = ()
     seen_with: tuple[Symptom, ...] = ()
     clause: Clause | None = None
-    loss_from_now: Callable[[Judgement], Loss | None] | None = None
+    loss_from_now: Callable[[RuleResult], Loss | None] | None = None
     too_short: str | None = None
     details: type[Details] | None = None
     section: str | None = None
 
-    def measure_of(self, judgement: Judgement) -> Measure | None:
+    def measure_of(self, result: RuleResult) -> Measure | None:
         """Return what a judgement has measured; None where it has measured nothing, or nobody says what."""
-        if judgement.measured is None:
+        if result.measured is None:
             return None
-        return judgement.measure or next(iter(self.measures), None)
+        return result.measure or next(iter(self.measures), None)

@@ -14,10 +14,10 @@ from trainguard.rules.chance import normal_tail, poisson_quantile
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import FrameworkRule, NonNegativeInt, Percent, Positive, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.rule_result import Judgement, Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
 from trainguard.rules.step_series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
-from trainguard.rules.steps_output import SLOW_MEDIANS, JudgedSeries, StepDetails
+from trainguard.rules.steps_output import SLOW_MEDIANS, EvaluatedSeries, StepDetails
 from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -96,11 +96,11 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepsState]):
             if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
                 state.fold(batch, parameters.stddev, events.table)
 
-    def judge(self, state: StepsState, view: FrameworkView, parameters: StepOutlierParameters) -> Judgement:
+    def judge(self, state: StepsState, view: FrameworkView, parameters: StepOutlierParameters) -> RuleResult:
         """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the reason."""
         if not state.series:
             wanted = "" if parameters.mode in {None, "None"} else f" in mode {parameters.mode}"
-            return Judgement(Status.WAITING_FOR_DATA, f"no training step of {view.node}{wanted} yet.")
+            return RuleResult(Status.WAITING_FOR_DATA, f"no training step of {view.node}{wanted} yet.")
         steps_us = _time_in_steps(state)
         elapsed_us = _elapsed_us(view)
         verdicts = [
@@ -117,7 +117,7 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepsState]):
             count = f"{len(state.refused)}{' or more' if len(state.refused) == MAX_REFUSED else ''}"
             reason += f"; {count} series not judged: a node has room for {len(state.series)}"
         by_time = worst.too_slow and not worst.too_many
-        return Judgement(
+        return RuleResult(
             Status.FIRED if worst.fired else Status.OK,
             f"{reason}.",
             measured=worst.slow_share if by_time else float(worst.outliers),
@@ -149,14 +149,14 @@ def _time_in_steps(state: StepsState) -> dict[str, int]:
 
 def _elapsed_us(view: FrameworkView) -> float:
     """Return the time since the node's first step, microseconds; 0 where it is not known."""
-    if view.through is None or view.first_step_at is None:
+    if view.watermark_s is None or view.first_step_at is None:
         return 0.0
-    return (view.through - view.first_step_at) * 1e6
+    return (view.watermark_s - view.first_step_at) * 1e6
 
 
 def _judge_series(
     series: StepSeries, steps_us: int, elapsed_us: float, parameters: StepOutlierParameters
-) -> JudgedSeries:
+) -> EvaluatedSeries:
     """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost.
 
     ``steps_us`` is the process's time in the steps of all modes: what is rare cannot cost much, however slow it is.
@@ -169,7 +169,7 @@ def _judge_series(
     slow_share = 100.0 * lost / steps_us
     outliers = series.durations.count_above(mean + spread)
     long_us = min(SLOW_MEDIANS * median, mean + spread)
-    return JudgedSeries(
+    return EvaluatedSeries(
         series=series,
         median_us=median,
         above_us=mean + spread,
@@ -184,13 +184,13 @@ def _judge_series(
     )
 
 
-def _severity(verdict: JudgedSeries, parameters: StepOutlierParameters) -> tuple[bool, float]:
+def _severity(verdict: EvaluatedSeries, parameters: StepOutlierParameters) -> tuple[bool, float]:
     by_count = verdict.outliers / max(verdict.plausible, 1)
     by_time = verdict.slow_share / max(parameters.slow_share, 0.1)
     return verdict.fired, max(by_count, by_time)
 
 
-def _warming_up(state: StepsState, view: FrameworkView) -> Judgement:
+def _warming_up(state: StepsState, view: FrameworkView) -> RuleResult:
     steps = max(series.steps for series in state.series)
     seen = max(series.steps + series.dropped for series in state.series)
     needed = MIN_STEPS + WARM_UP_STEPS
@@ -200,4 +200,4 @@ def _warming_up(state: StepsState, view: FrameworkView) -> Judgement:
     )
     if view.closed:
         reason += "; its stream has ended, too early for a verdict"
-    return Judgement(Status.WARMING_UP, f"{reason}.", data_points=steps, patience=f"{seen}/{needed}")
+    return RuleResult(Status.WARMING_UP, f"{reason}.", data_points=steps, patience=f"{seen}/{needed}")

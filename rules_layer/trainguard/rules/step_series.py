@@ -126,16 +126,16 @@ class StepsState(msgspec.Struct, array_like=True):
         for series in self.series:
             if (series.process, series.mode) == (batch.process, batch.mode):
                 return series
-        admitted = StepSeries(batch.process, batch.mode)
-        self.series = sorted([*self.series, admitted], key=lambda series: (series.process, series.mode))
+        sandboxed = StepSeries(batch.process, batch.mode)
+        self.series = sorted([*self.series, sandboxed], key=lambda series: (series.process, series.mode))
         if len(self.series) > MAX_SERIES:
             evicted = self.series.pop()
             self._refuse(evicted)
-            if evicted is admitted:
+            if evicted is sandboxed:
                 return None
         for series in self.series:
             series.durations.limit(self._bins_of_a_series())
-        return admitted
+        return sandboxed
 
     def _refuse(self, series: StepSeries) -> None:
         """Count a series without a place; slow steps are given up too, since which were seen depends on arrival."""

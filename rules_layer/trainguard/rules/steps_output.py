@@ -21,8 +21,8 @@ REGULAR_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedSeries:
-    """Judgement of one series; durations in microseconds, ``slow_share`` in percent.
+class EvaluatedSeries:
+    """RuleResult of one series; durations in microseconds, ``slow_share`` in percent.
 
     ``affected_share`` is the share, 0 to 1, of the process's time in steps that went into slow steps and outliers,
     ``lost_share`` the share of all its time since the first step of the node that was beyond the median.
@@ -116,7 +116,7 @@ class StepDetails(Details, frozen=True):
     steps_not_judged: int
 
 
-def details_of(ranked: Sequence[JudgedSeries], state: StepsState) -> StepDetails:
+def details_of(ranked: Sequence[EvaluatedSeries], state: StepsState) -> StepDetails:
     """Return the numbers of a node's processes, of which ``ranked`` are those judged, the worst first."""
     return StepDetails(
         series=[_series(verdict) for verdict in ranked[:REPORTED_SERIES]],
@@ -128,7 +128,7 @@ def details_of(ranked: Sequence[JudgedSeries], state: StepsState) -> StepDetails
     )
 
 
-def _series(verdict: JudgedSeries) -> SeriesOfSteps:
+def _series(verdict: EvaluatedSeries) -> SeriesOfSteps:
     series, durations = verdict.series, verdict.series.durations
     p99, p95, p50 = durations.quantiles((0.99, 0.95, 0.5))
     return SeriesOfSteps(
@@ -172,7 +172,7 @@ def _compared(overlap: StepOverlap) -> ComparedSteps:
     )
 
 
-def sentence_of(verdict: JudgedSeries, stddev: float, slow_share: float) -> str:
+def sentence_of(verdict: EvaluatedSeries, stddev: float, slow_share: float) -> str:
     """Say how many steps of a process were slow, and what they cost, against the parameters."""
     series = verdict.series
     slow = (
@@ -190,7 +190,7 @@ def sentence_of(verdict: JudgedSeries, stddev: float, slow_share: float) -> str:
     return f"{verdict.label}: {many}; {slow}" if verdict.too_slow else f"{verdict.label}: {many}"
 
 
-def advice_on(verdict: JudgedSeries, state: StepsState) -> str:
+def advice_on(verdict: EvaluatedSeries, state: StepsState) -> str:
     """Say what goes with the slow steps, as far as the events show it, and what to do."""
     slow_above = show_step(min(SLOW_MEDIANS * verdict.median_us, verdict.above_us))
     grown = state.overlap.most_grown()

@@ -6,7 +6,7 @@ from typing import Any
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import counted, show_duration
 
 LONG_PATIENCE_S = 3_600.0
@@ -15,9 +15,9 @@ LONG_PATIENCE_S = 3_600.0
 
 def warming_up(
     points: int, needed: int, view: NodeView, details: Details | Mapping[str, Any], reason: str | None = None
-) -> Judgement:
+) -> RuleResult:
     """Return the judgement of a node with ``points`` of the ``needed`` ones; ``reason`` None stands for the usual."""
-    return Judgement(
+    return RuleResult(
         Status.WARMING_UP,
         warming_up_reason(points, needed, view) if reason is None else reason,
         data_points=points,
@@ -38,15 +38,15 @@ def never_active_reason(view: NodeView) -> str:
 
 def _lacks_utilization(view: NodeView) -> bool:
     """Tell whether a node whose GPUs were never active has none of their samples at its watermark."""
-    if view.through is None or view.first_sample_at is None:
+    if view.watermark_s is None or view.first_sample_at is None:
         return False
-    return view.idle_run_s <= 0.0 and view.through - view.first_sample_at >= view.interval_s
+    return view.idle_run_s <= 0.0 and view.watermark_s - view.first_sample_at >= view.interval_s
 
 
-def never_collected(metric: str, view: NodeView) -> Judgement:
+def never_collected(metric: str, view: NodeView) -> RuleResult:
     """Say that the rule cannot judge a node of which a metric has no sample."""
     reason = f"no {metric} of {view.node} was collected, which the rule needs."
-    return Judgement(Status.NOT_APPLICABLE, reason, data_points=view.kept_total)
+    return RuleResult(Status.NOT_APPLICABLE, reason, data_points=view.kept_total)
 
 
 def progress_of(points: int, patience: int) -> str:

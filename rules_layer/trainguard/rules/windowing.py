@@ -10,7 +10,7 @@ from trainguard.errors import RuleConfigError
 from trainguard.records import Status
 from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import points_in
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
@@ -52,19 +52,21 @@ S = TypeVar("S", bound=msgspec.Struct)
 class SampledRule(SystemRule[P, S], Generic[P, S]):
     """A rule over the samples of a node's GPUs: it judges once there are samples, of GPUs that it can judge."""
 
-    def judge(self, state: S, view: NodeView, parameters: P) -> Judgement:
+    def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
         """Say what is missing, or what the samples mean."""
-        if view.through is None:
-            return Judgement(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
+        if view.watermark_s is None:
+            return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
         unfit = self.unfit(view)
-        return self.judge_samples(state, view, parameters) if unfit is None else Judgement(Status.NOT_APPLICABLE, unfit)
+        return (
+            self.judge_samples(state, view, parameters) if unfit is None else RuleResult(Status.NOT_APPLICABLE, unfit)
+        )
 
     def unfit(self, view: NodeView) -> str | None:
         """Say why the rule cannot judge the node's GPUs; None where it can."""
         return None if view.gpu_names else f"{view.node} has no GPU."
 
     @abstractmethod
-    def judge_samples(self, state: S, view: NodeView, parameters: P) -> Judgement:
+    def judge_samples(self, state: S, view: NodeView, parameters: P) -> RuleResult:
         """Say what ``state`` means of a node with samples and GPUs; pure."""
 
 

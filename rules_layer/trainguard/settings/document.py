@@ -15,9 +15,9 @@ import msgspec
 
 from trainguard.settings.faults import SettingFault
 from trainguard.settings.job_settings import (
-    CHOICES,
     MUTED,
     QUIET_HOURS,
+    SETTING_READERS,
     STAGED,
     STOP_DRY_RUN,
     STOP_GRACE,
@@ -57,7 +57,7 @@ def read_document(name: str, body: str | bytes) -> Source:
     for key, value in document.items():
         if key in _GROUPS:
             _read_group(reading, key, value)
-        elif key in CHOICES or about_stops(key):
+        elif key in SETTING_READERS or about_stops(key):
             _read_choice(reading, key, key, value)
         else:
             _read_parameters(reading, key, value)

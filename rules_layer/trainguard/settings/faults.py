@@ -37,7 +37,7 @@ NO_PLACE = SettingFault(
 """What is wrong with the permission to stop a job whose configuration names no place for its profile."""
 
 
-def told_faults(faults: tuple[SettingFault, ...]) -> tuple[str, ...]:
+def fault_sentences(faults: tuple[SettingFault, ...]) -> tuple[str, ...]:
     """Return each fault as a sentence; of more than ``MOST_FAULTS`` the rest as their number."""
     told = [str(fault) for fault in faults[:MOST_FAULTS]]
     rest = len(faults) - len(told)

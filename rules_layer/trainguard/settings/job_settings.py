@@ -27,7 +27,7 @@ def about_stops(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SettingReader:
     """How a setting is read, None where it cannot be, and what is expected of it."""
 
     read: Callable[[str], Any]
@@ -42,28 +42,28 @@ def read_evaluate(text: str) -> str | tuple[str, ...] | None:
     return tuple(given) if given and all(_PATTERN.fullmatch(each) for each in given) else None
 
 
-CHOICES: Mapping[str, Choice] = {
-    EVALUATE: Choice(read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
-    STAGED: Choice(parsers.read_rules, parsers.RULES_EXPECTED),
-    MUTED: Choice(parsers.read_rules, parsers.RULES_EXPECTED),
-    QUIET_HOURS: Choice(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
-    STOP_RULES: Choice(parsers.read_rules, parsers.RULES_EXPECTED),
-    STOP_GRACE: Choice(parsers.read_duration_s, parsers.DURATION_EXPECTED),
-    STOP_DRY_RUN: Choice(parsers.read_flag, parsers.FLAG_EXPECTED),
+SETTING_READERS: Mapping[str, SettingReader] = {
+    EVALUATE: SettingReader(read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
+    STAGED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
+    MUTED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
+    QUIET_HOURS: SettingReader(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
+    STOP_RULES: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
+    STOP_GRACE: SettingReader(parsers.read_duration_s, parsers.DURATION_EXPECTED),
+    STOP_DRY_RUN: SettingReader(parsers.read_flag, parsers.FLAG_EXPECTED),
 }
 
 
-def read_choices(
+def read_settings(
     given: Mapping[str, str], origins: Mapping[str, str]
 ) -> tuple[dict[str, Any], tuple[SettingFault, ...]]:
     """Return the values of what can be read, and the faults of the others."""
     values: dict[str, Any] = {}
     faults = []
     for name, text in sorted(given.items()):
-        choice = CHOICES.get(name)
+        choice = SETTING_READERS.get(name)
         value = None if choice is None else choice.read(text)
         if value is None:
-            expected = f"one of the settings {', '.join(CHOICES)}" if choice is None else choice.expected
+            expected = f"one of the settings {', '.join(SETTING_READERS)}" if choice is None else choice.expected
             faults.append(SettingFault(origins[name], name, text, expected, stops=about_stops(name)))
         else:
             values[name] = value
@@ -77,7 +77,7 @@ def policy_of(job: str, values: Mapping[str, Any], origins: Mapping[str, str], *
     ----------
     job : str
     values : mapping
-        Of `read_choices`.
+        Of `read_settings`.
     origins : mapping of str to str
         Who gave each of them.
     asked : bool

@@ -11,7 +11,7 @@ from trainguard.errors import RuleConfigError
 from trainguard.job_policy import JobPolicy
 from trainguard.rules.parameters import overridden, parameter_faults
 from trainguard.settings.faults import SettingFault
-from trainguard.settings.job_settings import policy_of, read_choices
+from trainguard.settings.job_settings import policy_of, read_settings
 from trainguard.settings.source import Source
 
 MOST_PARAMETERS = 200
@@ -57,7 +57,7 @@ def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
     }
     parameters, left_out = _storable(parameters, gave)
     gave = {setting: gave[setting] for setting in parameters}
-    values, unread = read_choices(choices, chose)
+    values, unread = read_settings(choices, chose)
     unusable = [_fault(fault, gave) for fault in parameter_faults(parameters) if fault.field not in told]
     faults = (*(fault for source in sources for fault in source.faults), *left_out, *unread, *unusable)
     safe = not any(fault.stops for fault in faults)

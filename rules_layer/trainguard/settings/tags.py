@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from trainguard.settings.faults import SettingFault
-from trainguard.settings.job_settings import CHOICES, about_stops
+from trainguard.settings.job_settings import SETTING_READERS, about_stops
 from trainguard.settings.source import Source
 from trainguard.settings.tag_names import (
     FRAMEWORK_EXPECTED,
@@ -42,7 +42,7 @@ def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
     if not _PLACE.fullmatch(place := tags.get(PROFILE_TAG, "s3://profiles")):
         expected = "where the job's profile lies, s3://<bucket>/<prefix>"
         faults += (SettingFault(f"{called} {PROFILE_TAG}", "profile-path", place, expected, stops=True),)
-    choices = {name: value for name, value in named.items() if name in CHOICES or about_stops(name)}
+    choices = {name: value for name, value in named.items() if name in SETTING_READERS or about_stops(name)}
     return Source(
         name=f"{called}s",
         parameters={name: value for name, value in named.items() if name not in choices},

@@ -31,6 +31,6 @@ def migrate(kind: str, document: Document, *, codec: int, newest: int) -> Docume
 
 def rule_state(document: Document, rule: str, change: Callable[[Any], Any]) -> None:
     """Replace a rule's own state in ``document`` by what ``change`` makes of it, where there is one."""
-    slot = document.get("slots", {}).get(rule)
-    if slot and slot.get("data"):
-        slot["data"] = msgspec.msgpack.encode(change(msgspec.msgpack.decode(slot["data"])))
+    stored = document.get("slots", {}).get(rule)
+    if stored and stored.get("data"):
+        stored["data"] = msgspec.msgpack.encode(change(msgspec.msgpack.decode(stored["data"])))

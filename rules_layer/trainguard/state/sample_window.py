@@ -29,7 +29,7 @@ class IdleRun(msgspec.Struct):
     points: list[PackedColumn]
 
 
-class KeptState(msgspec.Struct):
+class SampleWindowState(msgspec.Struct):
     """Kept points in the form in which they are stored.
 
     ``window`` holds the packed columns time (ms since ``first_sample_at``), mean CPU, G utilizations, G memories of
@@ -53,10 +53,10 @@ class KeptState(msgspec.Struct):
     limit: int | None = None
 
 
-class KeptPoints:
-    """Works on a KeptState as a matrix: column 0 time (ms), column 1 mean CPU, then utilizations, then memories."""
+class SampleWindow:
+    """Works on its state as a matrix: column 0 time (ms), column 1 mean CPU, then utilizations, then memories."""
 
-    def __init__(self, state: KeptState, gpus: int) -> None:
+    def __init__(self, state: SampleWindowState, gpus: int) -> None:
         self._state = state
         self._gpus = gpus
         self._matrix = _unpacked(state.window, gpus)

@@ -64,8 +64,8 @@ class EventTable:
     @cached_property
     def self_us(self) -> IntArray:
         """Time of each event that none of the events nested in it on its thread has, microseconds, int64[N]."""
-        lanes = self.phase_index * (int(self.threads.max(initial=0)) + 1) + self.threads
-        return self_times(lanes, self.starts_us, self.durations_us)
+        partitions = self.phase_index * (int(self.threads.max(initial=0)) + 1) + self.threads
+        return self_times(partitions, self.starts_us, self.durations_us)
 
     def rows_in(self, phases: Iterable[str]) -> IntArray:
         """Rows whose phase is one of ``phases``, int64[M]."""

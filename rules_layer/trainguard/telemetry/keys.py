@@ -74,8 +74,8 @@ class SystemKey:
 class FrameworkKey:
     """Framework events of one process up to ``end_us``, the end of its last event in epoch microseconds.
 
-    ``lane`` names the process and file kind, for example ``905/pythontimeline``: the stream of which ``end_us`` is the
-    sequence number.
+    ``partition`` names the process and file kind, for example ``905/pythontimeline``: the stream of which ``end_us``
+    is the sequence number.
 
     A trace of TensorFlow's profiler says neither its process nor its times; the empty ``.metadata`` object beside it
     does. So that object's key stands for the trace, with ``kind`` TF_TRACE and ``start_us``, the origin of its times.
@@ -99,7 +99,7 @@ class FrameworkKey:
         return self.end_us / 1_000_000
 
     @property
-    def lane(self) -> str:
+    def partition(self) -> str:
         """The process's stream of files of this kind."""
         return f"{self.process}/{self.kind}"
 

@@ -5,7 +5,7 @@ import numpy as np
 from trainguard.telemetry.snapshots import BoolArray, IntArray
 
 
-def self_times(lanes: IntArray, starts_us: IntArray, durations_us: IntArray) -> IntArray:
+def self_times(partitions: IntArray, starts_us: IntArray, durations_us: IntArray) -> IntArray:
     """Time of each interval in which it is the innermost one of its lane.
 
     The boundaries of a lane in order of time cut it into pieces; the depth after each is a running sum, and a piece
@@ -23,36 +23,36 @@ def self_times(lanes: IntArray, starts_us: IntArray, durations_us: IntArray) -> 
     -------
     int64[N]
     """
-    order = np.lexsort((-durations_us, starts_us, lanes))
-    lane, start, duration = lanes[order], starts_us[order], durations_us[order]
+    order = np.lexsort((-durations_us, starts_us, partitions))
+    partition, start, duration = partitions[order], starts_us[order], durations_us[order]
     ends = start + duration
-    alone = (lane[1:] != lane[:-1]) | (ends[:-1] <= start[1:])
+    alone = (partition[1:] != partition[:-1]) | (ends[:-1] <= start[1:])
     if alone.all():
         return durations_us.copy()
-    nested = _lanes_that_nest(lane, alone)
+    nested = _threads_that_nest(partition, alone)
     times = duration.copy()
     rows = np.flatnonzero(nested & (duration > 0))
-    times[rows] = _innermost(lane[rows], start[rows], ends[rows])
+    times[rows] = _innermost(partition[rows], start[rows], ends[rows])
     result = np.empty_like(times)
     result[order] = times
     return result
 
 
-def _lanes_that_nest(lane: IntArray, alone: BoolArray) -> BoolArray:
-    """Rows of the lanes in which some interval begins before its predecessor ends; ``lane`` is sorted."""
-    number = np.concatenate(([0], np.cumsum(lane[1:] != lane[:-1])))
+def _threads_that_nest(partition: IntArray, alone: BoolArray) -> BoolArray:
+    """Rows of the lanes in which some interval begins before its predecessor ends; ``partition`` is sorted."""
+    number = np.concatenate(([0], np.cumsum(partition[1:] != partition[:-1])))
     crowded = np.bincount(number[1:], weights=~alone, minlength=int(number[-1]) + 1) > 0
     nested: BoolArray = crowded[number]
     return nested
 
 
-def _innermost(lane: IntArray, start: IntArray, end: IntArray) -> IntArray:
+def _innermost(partition: IntArray, start: IntArray, end: IntArray) -> IntArray:
     """As `self_times`, for N intervals of some length, sorted by lane, start and longest first."""
     count = start.size
     times = np.concatenate((start, end))
     opens = np.concatenate((np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)))
     rows = np.concatenate((np.arange(count), np.arange(count)))
-    order = np.lexsort((rows, opens, times, np.concatenate((lane, lane))))
+    order = np.lexsort((rows, opens, times, np.concatenate((partition, partition))))
     times, opens, rows = times[order], opens[order], rows[order]
     depth = np.cumsum(2 * opens - 1)
     # Sorted by depth, every group begins with an opening, so the latest opening can be carried forward.

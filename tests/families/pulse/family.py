@@ -7,17 +7,17 @@ from tests.families.pulse.rule import FastPulse
 from tests.families.pulse.stream import PulseSession, PulseStream, state_of
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobSlots
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.combine import combine
 from trainguard.layout import EndKey
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 
 class PulseStreams(FamilyStreams):
     """The pulse of a job's workers."""
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobSlots, *, closed: bool) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool) -> FamilyVerdicts:
         return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])
 
 
@@ -45,7 +45,7 @@ class PulseFamily(Family):
     def open_stream(self, record: NodeRecord, plan: RulePlan) -> PulseStream:
         return PulseStream(record.key.node, state_of(record), plan)
 
-    def streams_of(self, records: Mapping[NodeKey, NodeRecord], streams: Mapping[NodeKey, Stream]) -> PulseStreams:
+    def streams_of(self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]) -> PulseStreams:
         return PulseStreams(records, streams)
 
     def unit_rules(self, stream: str) -> Sequence[str]:

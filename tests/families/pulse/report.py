@@ -2,7 +2,7 @@
 
 from trainguard.records import NodeRecord
 from trainguard.report.document import NodeCoverage
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import shown_time
 
 
@@ -12,23 +12,23 @@ class PulseReport:
     def title_of(self, stream: str) -> str:
         return "pulse"
 
-    def coverage(self, record: NodeRecord, judged: JudgedJob) -> NodeCoverage:
+    def coverage(self, record: NodeRecord, judged: EvaluatedJob) -> NodeCoverage:
         return NodeCoverage(
             node=record.key.node,
             stream=record.key.stream,
             first_at=None,
-            evaluated_through=shown_time(record.through),
+            evaluated_through=shown_time(record.watermark_s),
             closed=record.closed,
             share=None,
             counters=dict(record.counters),
             last_fault=judged.streams.stream_of(record.key).state.last_fault,
         )
 
-    def covered(self, judged: JudgedJob) -> list[str]:
+    def covered(self, judged: EvaluatedJob) -> list[str]:
         workers = judged.streams.families["pulse"].streams
         return [f"the pulse of {len(workers)} workers"] if workers else []
 
-    def missing(self, judged: JudgedJob) -> list[str]:
+    def missing(self, judged: EvaluatedJob) -> list[str]:
         return []
 
 

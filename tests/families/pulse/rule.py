@@ -4,7 +4,7 @@ import msgspec
 
 from trainguard.records import Status
 from trainguard.rules.protocol import NonNegativeInt, Positive, Rule, RuleParameters
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 
 class Beat(msgspec.Struct):
@@ -42,11 +42,11 @@ class FastPulse(Rule[FastPulseParameters]):
         state.steps += 1
         state.rate = beat.rate
 
-    def judge(self, state: FastPulseState, parameters: FastPulseParameters) -> Judgement:
+    def judge(self, state: FastPulseState, parameters: FastPulseParameters) -> RuleResult:
         if state.steps <= parameters.patience:
-            return Judgement(Status.WARMING_UP, "The pulse has just begun.", data_points=state.steps)
+            return RuleResult(Status.WARMING_UP, "The pulse has just begun.", data_points=state.steps)
         fired = state.rate > parameters.threshold
-        return Judgement(
+        return RuleResult(
             Status.FIRED if fired else Status.OK,
             f"The pulse is {state.rate:g}.",
             measured=state.rate,

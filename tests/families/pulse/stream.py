@@ -13,7 +13,7 @@ from tests.families.pulse.rule import Beat
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import TelemetryFormatError
@@ -27,10 +27,10 @@ _INTERVAL_S = 10.0
 class PulseState(msgspec.Struct):
     """What is stored of a worker's pulse."""
 
-    through: float | None = None
+    watermark_s: float | None = None
     last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
-    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict)
 
 
 class PulseStream:
@@ -40,14 +40,14 @@ class PulseStream:
         self.worker = worker
         self.state = state
         self._plan = plan
-        self._rules: RuleSlots[Any] = RuleSlots(plan.rules_of(PULSE), state.slots, plan)
+        self._rules: RuleRunner[Any] = RuleRunner(plan.rules_of(PULSE), state.stored_rules, plan)
 
     def apply(self, beat: Beat) -> list[Fire]:
-        self.state.through = max(beat.at, self.state.through or 0.0)
+        self.state.watermark_s = max(beat.at, self.state.watermark_s or 0.0)
         return self._run(lambda rule, state, parameters: rule.observe(state, beat, parameters), closed=False)
 
     def finish(self) -> list[Fire]:
-        return [] if self.state.through is None else self._run(None, closed=True)
+        return [] if self.state.watermark_s is None else self._run(None, closed=True)
 
     def finished(self) -> "PulseStream":
         self.store()
@@ -72,8 +72,8 @@ class PulseStream:
         return self._rules.raised
 
     def _run(self, observe: Any, *, closed: bool) -> list[Fire]:
-        through = self.state.through or 0.0
-        return self._rules.run(observe, _judge, through=through, interval_s=_INTERVAL_S, closed=closed)
+        watermark_s = self.state.watermark_s or 0.0
+        return self._rules.run(observe, _judge, watermark_s=watermark_s, interval_s=_INTERVAL_S, closed=closed)
 
 
 class PulseSession(Session[PulseStream]):
@@ -100,7 +100,7 @@ class PulseSession(Session[PulseStream]):
             yield self._use(key, partial(_read, key), self._fold)
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         return self._pending != self.record.pending
 
     def to_record(self, *, closed: bool) -> NodeRecord:

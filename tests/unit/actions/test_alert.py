@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.actions.alert import compose_alert, publishable
-from trainguard.actions.request import AlertRequest, Decision, Fire, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopOutcome, StopResult
 from trainguard.engine.outbox.fires import fire_payload
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
@@ -41,7 +41,9 @@ def alert(
     now: float = 0.0,
     **fire: Any,
 ) -> Any:
-    request = AlertRequest(Fire(**(FIRE | fire)), Decision(stop, decision, why, stop_at), StopResult(made, error))
+    request = AlertRequest(
+        AlertInput(**(FIRE | fire)), StopOutcome(stop, decision, why, stop_at), StopResult(made, error)
+    )
     return compose_alert(request, now=now)
 
 
@@ -97,7 +99,7 @@ def test_given_what_a_fire_means_when_composed_then_text_and_document_say_severi
 def test_given_a_job_of_a_tuning_job_when_it_fires_then_the_document_names_it(name: str | None) -> None:
     job = JobRecord("bert", FIRE["job_arn"], "profiles", "", tuning_job=name)
     entry = OutboxEntry("f", FIRE["rule"], 0, "algo-1", 1_795_248_000.0, "low.", 34.0, 70.0)
-    told = compose_alert(AlertRequest(msgspec.convert(fire_payload(entry, job), Fire)), now=0.0)
+    told = compose_alert(AlertRequest(msgspec.convert(fire_payload(entry, job), AlertInput)), now=0.0)
     assert told.document["tuning_job"] == name
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from trainguard.actions.request import StopCase
 from trainguard.actions.stop import StopDecision, decide_stop, over_ceiling
-from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, Standing
+from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, StopPreconditions
 from trainguard.actions.stop_switch import StopSwitches
 from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.ports import StoredRow, TrainingJobDescription
@@ -40,9 +40,9 @@ NODE_ROW = StoredRow(RuleRow(RUNNING.job, RULE, "algo-1", Status.FIRED, "low.", 
 JOB = JobRecord(RUNNING.job, RUNNING.arn, "profiles", "", episodes={RULE: 2, "CPUBottleneck": 7})
 
 
-def seen(stored: StoredRow, status: Status, through: float | None) -> StoredRow:
+def seen(stored: StoredRow, status: Status, watermark_s: float | None) -> StoredRow:
     """Return the row as it was published with a status and time."""
-    return replace(stored, row=replace(stored.row, status=status, reason="all fine.", evaluated_through=through))
+    return replace(stored, row=replace(stored.row, status=status, reason="all fine.", evaluated_through=watermark_s))
 
 
 def decide(
@@ -69,7 +69,7 @@ def decide(
     )
     for name, value in changes.items():
         setattr(case, name, value)
-    known = Standing(job=registered, row=row, node_row=node_row)
+    known = StopPreconditions(job=registered, row=row, node_row=node_row)
     return decide_stop(case, description, StopSwitches(switch, override), known=known, now=NOW)
 
 
@@ -179,10 +179,10 @@ def test_given_the_first_episode_of_a_rule_when_the_job_has_counted_none_then_it
 def test_given_a_fire_out_of_a_backlog_when_nothing_was_evaluated_since_then_it_stops_nothing(
     age_s: float, row: str, node_row: str | None, stop: bool
 ) -> None:
-    through = {"before": NOW - age_s - 1.0, "since": NOW - age_s}
+    watermark_s = {"before": NOW - age_s - 1.0, "since": NOW - age_s}
     given: dict[str, Any] = {
-        "row": seen(ROW, Status.FIRED, through[row]),
-        "node_row": None if node_row is None else seen(NODE_ROW, Status.FIRED, through[node_row]),
+        "row": seen(ROW, Status.FIRED, watermark_s[row]),
+        "node_row": None if node_row is None else seen(NODE_ROW, Status.FIRED, watermark_s[node_row]),
     }
     decision = decide("job", RUNNING, "enabled", age_s, **given)
     assert decision.stop is stop

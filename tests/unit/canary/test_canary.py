@@ -10,7 +10,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, Upload
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.canary.profile import MINUTES, RULE, canary_objects
-from trainguard.canary.run import FRESH_S, Canary, judge_canary
+from trainguard.canary.run import FRESH_S, Canary, grade_canary
 from trainguard.canary_name import CANARY_PREFIX, canary_name, is_canary, planted_at
 from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.ports import StoredRow
@@ -115,7 +115,7 @@ def test_given_a_planted_canary_when_its_doorbells_ring_then_one_rule_fires_once
     for upload in planted:
         network.put(upload)
     for number, upload in enumerate(reversed(planted) if reordered else planted):
-        network.ring(upload, AT + 1.0 + (number if reordered else 0.0))
+        network.stream_messages(upload, AT + 1.0 + (number if reordered else 0.0))
     network.run_until(AT + 120.0, batch_s=1.0 if reordered else 20.0)
     network.tick()
     network.run_until(AT + 240.0, batch_s=20.0)
@@ -140,7 +140,7 @@ def test_given_a_stack_that_evaluates_or_tells_nothing_by_default_when_a_canary_
     network.world.settings.put(network.world.settings.default, default)
     for upload in (Upload(AT, each.key, each.body) for each in canary_objects(AT, RUN)):
         network.put(upload)
-        network.ring(upload, AT + 1.0)
+        network.stream_messages(upload, AT + 1.0)
     network.run_until(AT + 120.0, batch_s=20.0)
     job = network.world.jobs.load(JOB)
     assert job is not None
@@ -191,7 +191,7 @@ def test_given_no_canary_when_looked_at_then_it_fails(canary: Canary, world: Mem
 def test_given_one_thing_that_did_not_happen_when_judged_then_it_fails_and_names_it(
     stored: StoredRow | None, keys: list[str], said: str
 ) -> None:
-    verdict = judge_canary(JOB, AT, stored, keys)
+    verdict = grade_canary(JOB, AT, stored, keys)
     (missing,) = verdict.missing
     assert said in missing
     assert (verdict.latency_s is None) == (stored is None or stored.alert_id is None)
@@ -199,7 +199,7 @@ def test_given_one_thing_that_did_not_happen_when_judged_then_it_fails_and_names
 
 def test_given_a_rule_that_fired_and_is_over_when_judged_then_the_canary_passes() -> None:
     over = replace(sent(), row=replace(sent().row, status=Status.OK))
-    assert judge_canary(JOB, AT, over, [REPORT]).passed
+    assert grade_canary(JOB, AT, over, [REPORT]).passed
 
 
 def test_given_one_second_when_two_runs_plant_then_neither_name_could_be_told_from_the_time() -> None:
@@ -224,7 +224,7 @@ def test_given_job_files_under_every_name_that_can_be_foretold_when_a_canary_is_
         *planted,
     ]:
         network.put(upload)
-        network.ring(upload, upload.at + 1.0)
+        network.stream_messages(upload, upload.at + 1.0)
     network.run_until(AT + 120.0, batch_s=20.0)
     job = network.world.jobs.load(JOB)
     assert job is not None

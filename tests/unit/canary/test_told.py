@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertRequest, Fire
+from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.canary_name import canary_name
 from trainguard.records import AlertKind, JobRecord
 from trainguard.report.fleet import Fleet
@@ -15,7 +15,7 @@ ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
 
 
 def fire(job: str, arn: str, kind: AlertKind = AlertKind.FIRE) -> AlertRequest:
-    told = Fire(
+    told = AlertInput(
         job=job, job_arn=arn, rule="LowGPUUtilization", fire_id="f", episode=0, node="algo-1", reason="gpu0 is low.",
         fired_at="2026-11-21T08:20:00.000Z", report_uri="s3://b/report.json", kind=kind,
     )  # fmt: skip

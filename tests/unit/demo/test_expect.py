@@ -23,7 +23,7 @@ LINES = {
 REPORT = {"final": True, "fired": ["LowGPUUtilization"], "findings": [{"rule": "LowGPUUtilization"}], **LINES}
 BLANK = {"nodes": [{"node": "algo-1", "gpus": [{"utilization": {"mean": [None]}}]}, {"node": "algo-2", "gpus": []}]}
 
-Judge = Callable[[JobSeen], list[Check]]
+Evaluate = Callable[[JobSeen], list[Check]]
 
 
 def fired(*, stopped: bool) -> JobSeen:
@@ -71,7 +71,7 @@ def with_row(seen: JobSeen, rule: str, **columns: Any) -> JobSeen:
     ("judge", "seen"),
     [(stopped_job, fired(stopped=True)), (reported_job, fired(stopped=False)), (quiet_job, quiet())],
 )
-def test_given_all_that_must_be_seen_when_judged_then_nothing_is_missed(judge: Judge, seen: JobSeen) -> None:
+def test_given_all_that_must_be_seen_when_judged_then_nothing_is_missed(judge: Evaluate, seen: JobSeen) -> None:
     assert missed(judge(seen)) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, uploads
 from trainguard.engine.messages.sqs_messages import Message
-from trainguard.records import NodeKey, RuleRow, Status
+from trainguard.records import RuleRow, Status, StreamKey
 
 UPLOADS = uploads()
 NODES = {
@@ -31,7 +31,7 @@ def play(bad: Upload, among: list[Upload]) -> Network:
     for upload in sorted(among, key=lambda each: (each.at, each.key)):
         chosen = bad if upload.key == bad.key else upload
         network.put(chosen)
-        network.ring(chosen, upload.at)
+        network.stream_messages(chosen, upload.at)
         network.run_until(upload.at, batch_s=0.0)
     return network
 
@@ -73,8 +73,8 @@ CASES = {
 def test_given_a_bad_object_when_its_turn_comes_then_it_is_counted_named_and_passed(body: bytes, counter: str) -> None:
     bad = Upload(VICTIM.at, VICTIM.key, body)
     network = play(bad, [*NODES["algo-1"], *NODES["algo-2"]])
-    victim = network.node(NodeKey(JOB, "algo-1", "system"))
-    neighbour = network.node(NodeKey(JOB, "algo-2", "system"))
+    victim = network.node(StreamKey(JOB, "algo-1", "system"))
+    neighbour = network.node(StreamKey(JOB, "algo-2", "system"))
     assert victim.cursors["minute"] == neighbour.cursors["minute"] == START + 13 * 60
     assert victim.counters[counter] > 0
     assert counter not in neighbour.counters
@@ -97,7 +97,7 @@ def test_given_a_bad_object_when_the_rest_is_as_before_then_the_verdict_is_too()
 def test_given_a_bad_framework_object_when_its_turn_comes_then_it_is_counted_named_and_passed(body: bytes) -> None:
     bad = Upload(FRAMEWORK[2].at, FRAMEWORK[2].key, body)
     network = play(bad, FRAMEWORK)
-    record = network.node(NodeKey(JOB, "algo-1", "framework"))
+    record = network.node(StreamKey(JOB, "algo-1", "framework"))
     assert record.cursors["70/pythontimeline"] > int(FRAMEWORK[2].key.rsplit("/", 1)[1].split("_")[0])
     assert set(record.counters) & {"bad_events", "bad_objects", "empty_objects"}
     assert any(entry.where.get("key") == bad.key for entry in network.world.journal.entries)
@@ -128,7 +128,7 @@ def test_given_a_foreign_key_among_good_objects_when_processed_then_only_it_is_r
     foreign = Upload(0.0, f"{JOB}/rule-output/ProfilerReport-1/profiler-output/{VICTIM.key.split('/', 2)[2]}", b"")
     for upload in (foreign, VICTIM):
         network.put(upload)
-        network.ring(upload, 0.0)
+        network.stream_messages(upload, 0.0)
     outcome = network.batch.process([message for _, _, message in network.queue])
     assert outcome.refused == ("m1",)
     assert outcome.nodes == 1

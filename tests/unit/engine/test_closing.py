@@ -10,7 +10,7 @@ from tests.support.late_news import (
     arrive,
     found_by_tick,
     outside,
-    registrar,
+    registry,
     row,
     settle,
     told_by_event,
@@ -21,10 +21,10 @@ from trainguard.engine.jobs.closing import begin_close
 from trainguard.families.installed import FAMILIES
 from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeKey
+from trainguard.records import JobRecord, JobStatus, StreamKey
 
 SYSTEM_1 = [upload for upload in uploads() if "system/incremental" in upload.key and "algo-1" in upload.key]
-ALGO_1 = NodeKey(JOB, "algo-1", "system")
+ALGO_1 = StreamKey(JOB, "algo-1", "system")
 ALLOWED = SETTINGS | {"trainguard:stop-on-fire": "allowed"}
 
 
@@ -158,7 +158,7 @@ def test_given_a_job_stored_with_a_place_that_nobody_can_read_when_it_ends_or_is
 ) -> None:
     network = Network()
     network.lasting_faults = True
-    stored = registrar(network).register(elsewhere(), bucket=BUCKET, root=ProfileRoot("", JOB))
+    stored = registry(network).register(elsewhere(), bucket=BUCKET, root=ProfileRoot("", JOB))
     assert stored.bucket == "another-bucket"
     network.world.faults.schedule("ProfileObjects.list", Fault.FAIL_BEFORE, times=1_000_000)
     if final:

@@ -9,7 +9,7 @@ from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import Episode
 from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.records import JOB_NODE, Status
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 RULE = "CPUBottleneck"
 
@@ -17,10 +17,8 @@ RULE = "CPUBottleneck"
 def verdict(*, is_open: bool = False, status: Status = Status.OK, **said: Any) -> Verdict:
     times_fired = 1 if is_open else 0
     status = Status.FIRED if is_open else status
-    judgement = Judgement(status, "said so.", data_points=10, **said)
-    return Verdict(
-        RULE, judgement, Episode(is_open=is_open, times_fired=times_fired, alerted=times_fired - 1, judged=5)
-    )
+    result = RuleResult(status, "said so.", data_points=10, **said)
+    return Verdict(RULE, result, Episode(is_open=is_open, times_fired=times_fired, alerted=times_fired - 1, judged=5))
 
 
 def test_given_two_nodes_that_fire_when_combined_then_the_one_that_loses_more_speaks_and_both_are_counted() -> None:
@@ -32,19 +30,19 @@ def test_given_two_nodes_that_fire_when_combined_then_the_one_that_loses_more_sp
     }
     combined = combine(RULE, parts)
 
-    assert combined.judgement.worst == "algo-2/gpu3"
-    assert combined.judgement.reason == "2 of 4 nodes fire; worst algo-2: said so."
+    assert combined.result.worst == "algo-2/gpu3"
+    assert combined.result.reason == "2 of 4 nodes fire; worst algo-2: said so."
     assert combined.affected_share == 0.7
     assert combined.reach == Reach(2, 4, 0.2 + 0.6)
-    assert (combined.judgement.data_points, combined.episode.judged) == (40, 20)
+    assert (combined.result.data_points, combined.episode.judged) == (40, 20)
 
 
 def test_given_nodes_that_count_points_when_combined_then_the_pooled_share_stands_beside_the_worst() -> None:
     parts = {"algo-1": verdict(pooled=(60, 100)), "algo-2": verdict(pooled=(0, 1_100))}
 
-    assert combine(RULE, parts).judgement.reason == "said so. Over 2 nodes: 60 of 1,200 points (5 %)."
-    assert combine(RULE, {"algo-1": parts["algo-1"]}).judgement.reason == "said so."
-    assert combine(RULE, {"a": verdict(pooled=(0, 0)), "b": verdict(pooled=(0, 0))}).judgement.reason == "said so."
+    assert combine(RULE, parts).result.reason == "said so. Over 2 nodes: 60 of 1,200 points (5 %)."
+    assert combine(RULE, {"algo-1": parts["algo-1"]}).result.reason == "said so."
+    assert combine(RULE, {"a": verdict(pooled=(0, 0)), "b": verdict(pooled=(0, 0))}).result.reason == "said so."
 
 
 def test_given_an_episode_that_is_over_when_combined_then_the_nodes_that_had_fired_are_the_affected_ones() -> None:
@@ -62,7 +60,7 @@ def test_given_a_part_of_the_whole_job_when_combined_then_it_reaches_over_all_no
 
     assert alone.reach == Reach(4, 4, 1.0)
     assert beside.reach == Reach(2, 2, 0.5)
-    assert beside.judgement.worst == "algo-2"
+    assert beside.result.worst == "algo-2"
 
 
 def test_given_a_node_that_warms_up_when_the_others_are_judged_then_they_speak_and_it_is_named() -> None:
@@ -71,20 +69,20 @@ def test_given_a_node_that_warms_up_when_the_others_are_judged_then_they_speak_a
         "algo-2": verdict(status=Status.WARMING_UP),
         JOB_NODE: verdict(status=Status.WARMING_UP),
     }
-    combined = combine(RULE, parts).judgement
+    combined = combine(RULE, parts).result
 
     assert (combined.status, combined.worst) == (Status.OK, "algo-1")
     assert combined.reason == "said so. 1 of 2 nodes not judged: said so."
-    assert combine(RULE, {"algo-2": parts["algo-2"]}).judgement.status is Status.WARMING_UP
-    assert combine(RULE, {"algo-2": parts["algo-2"], "algo-3": parts["algo-2"]}).judgement.reason == "said so."
+    assert combine(RULE, {"algo-2": parts["algo-2"]}).result.status is Status.WARMING_UP
+    assert combine(RULE, {"algo-2": parts["algo-2"], "algo-3": parts["algo-2"]}).result.reason == "said so."
 
 
 def test_given_an_episode_that_is_over_when_another_node_lost_nothing_then_the_one_that_had_fired_speaks() -> None:
     ended = replace(verdict(affected_share=0.1), episode=Episode(times_fired=1))
 
-    assert combine(RULE, {"algo-1": verdict(affected_share=0.9), "algo-2": ended}).judgement.worst == "algo-2"
+    assert combine(RULE, {"algo-1": verdict(affected_share=0.9), "algo-2": ended}).result.worst == "algo-2"
     parts = {"algo-1": verdict(status=Status.ERROR), "algo-2": ended}
-    assert combine(RULE, parts).judgement.status is Status.ERROR
+    assert combine(RULE, parts).result.status is Status.ERROR
 
 
 def test_given_a_rule_that_fires_nowhere_when_combined_then_errors_speak_before_verdicts_and_those_before_waiting() -> (
@@ -95,9 +93,9 @@ def test_given_a_rule_that_fires_nowhere_when_combined_then_errors_speak_before_
         "algo-2": verdict(status=Status.ERROR),
         "algo-3": verdict(status=Status.NOT_APPLICABLE),
     }
-    assert combine(RULE, parts).judgement.status is Status.ERROR
+    assert combine(RULE, parts).result.status is Status.ERROR
     del parts["algo-2"]
-    assert combine(RULE, parts).judgement.status is Status.OK
+    assert combine(RULE, parts).result.status is Status.OK
 
 
 def test_given_nodes_that_fired_for_one_episode_when_combined_then_the_least_grave_counts_as_told() -> None:

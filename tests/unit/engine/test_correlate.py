@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.framework_traces import SECOND, START_US, event, read
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import Episode
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
@@ -16,7 +16,7 @@ from trainguard.records import JobRecord, Status
 from trainguard.rules.bottleneck_counts import BottleneckState, MinuteCount, Tally
 from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedPhase
 from trainguard.rules.framework_minutes import MinuteProfile
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.time_table import TimeTable
 
 FIRST = START_US // (60 * SECOND)
@@ -64,8 +64,8 @@ def test_given_no_minute_that_both_know_when_compared_then_there_is_nothing_to_s
 
 def streams(bottlenecked: list[int], rules: RulePlan) -> tuple[SystemStream, FrameworkStream]:
     tally = Tally(judged=240, bottlenecked=sum(bottlenecked), minutes=counts(*bottlenecked))
-    slot = RuleSlot(data=msgspec.msgpack.encode(BottleneckState(kept=tally)))
-    system = SystemStream("algo-1", SystemState(slots={"CPUBottleneck": slot}), rules)
+    stored = StoredRule(data=msgspec.msgpack.encode(BottleneckState(kept=tally)))
+    system = SystemStream("algo-1", SystemState(stored_rules={"CPUBottleneck": stored}), rules)
     framework = FrameworkStream("algo-1", FrameworkState(), rules)
     framework.apply(
         read([event("DataLoaderIter", "next", 0.0, 54.0), event("DataLoaderIter", "next", 60.0, 3.0)]),
@@ -78,32 +78,32 @@ DETAILS = BottleneckDetails(240, 120, 50.0, 240, 50.0, 120, [])
 
 
 def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
-    return Verdict("CPUBottleneck", Judgement(status, "so.", advice=advice, details=DETAILS), Episode())
+    return Verdict("CPUBottleneck", RuleResult(status, "so.", advice=advice, details=DETAILS), Episode())
 
 
-def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> Judgement:
+def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> RuleResult:
     verdicts = {"CPUBottleneck": {"algo-1": given}}
     system, framework = streams(bottlenecked, plan())
     add_framework(verdicts, rules, {"algo-1": system}, {"algo-1": framework})
-    return verdicts["CPUBottleneck"]["algo-1"].judgement
+    return verdicts["CPUBottleneck"]["algo-1"].result
 
 
 def test_given_a_fired_bottleneck_when_a_phase_grows_with_it_then_details_and_advice_say_so() -> None:
-    judgement = correlated([120, 0], verdict(Status.FIRED), plan())
+    result = correlated([120, 0], verdict(Status.FIRED), plan())
 
-    assert judgement.plain_details["judged"] == 240
-    assert judgement.plain_details["framework"]["minutes_with_bottlenecks"] == 1
-    assert judgement.advice == (
+    assert result.plain_details["judged"] == 240
+    assert result.plain_details["framework"]["minutes_with_bottlenecks"] == 1
+    assert result.advice == (
         "Add workers. DataLoaderIter takes 90 % of the processes' time in minutes with bottlenecks and 5 % in those "
         "without."
     )
 
 
 def test_given_a_rule_that_has_not_fired_when_correlated_then_it_gets_details_and_no_advice() -> None:
-    judgement = correlated([120, 0], verdict(Status.OK, None), plan())
+    result = correlated([120, 0], verdict(Status.OK, None), plan())
 
-    assert judgement.advice is None
-    assert "framework" in judgement.plain_details
+    assert result.advice is None
+    assert "framework" in result.plain_details
 
 
 @pytest.mark.parametrize("bottlenecked", [[0, 120], [120, 120]])

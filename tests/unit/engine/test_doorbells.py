@@ -9,7 +9,7 @@ from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_m
 from trainguard.families.installed import FAMILIES
 from trainguard.layout import ProfileRoot
 from trainguard.ports import NodeTask
-from trainguard.records import NodeKey
+from trainguard.records import StreamKey
 
 TIME = "2026-11-21T08:01:00Z"
 MINUTE = 1_795_248_000
@@ -34,7 +34,10 @@ def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messa
     )
     assert refusals == []
     assert job.source == ("profiles", ProfileRoot("", "job"))
-    assert {key.node: ring.message_ids for key, ring in job.nodes.items()} == {"algo-1": ["m0", "m2"], "algo-2": ["m1"]}
+    assert {key.node: stream_messages.message_ids for key, stream_messages in job.nodes.items()} == {
+        "algo-1": ["m0", "m2"],
+        "algo-2": ["m1"],
+    }
 
 
 def test_given_one_job_name_under_two_roots_when_sorted_then_they_are_not_mixed() -> None:
@@ -47,13 +50,13 @@ def test_given_one_job_name_under_two_roots_when_sorted_then_they_are_not_mixed(
 def test_given_a_task_when_sorted_then_it_closes_its_stream() -> None:
     task = NodeTask("job", "algo-1", "system", "close")
     (job,), _ = sort_messages(messages(encode_task(task), deliveries=2), FAMILIES)
-    work = job.nodes[NodeKey("job", "algo-1", "system")].work
+    work = job.nodes[StreamKey("job", "algo-1", "system")].work
     assert (work.close, work.modified_before, work.repeated) == (True, None, True)
 
 
 def test_given_a_flush_task_when_sorted_then_its_time_is_kept() -> None:
     (job,), _ = sort_messages(messages(encode_task(NodeTask("job", "algo-1", "framework", "flush", 12.5))), FAMILIES)
-    assert job.nodes[NodeKey("job", "algo-1", "framework")].work.modified_before == 12.5
+    assert job.nodes[StreamKey("job", "algo-1", "framework")].work.modified_before == 12.5
 
 
 def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rings() -> None:

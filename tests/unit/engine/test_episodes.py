@@ -15,7 +15,7 @@ def feed(episode: Any, pattern: Any, start: Any = 0) -> Any:
     return [
         minute
         for minute, mark in enumerate(pattern, start)
-        if episode.update(holds=mark == "x", through=60.0 * minute, clear_after_s=CLEAR_S)
+        if episode.update(holds=mark == "x", watermark_s=60.0 * minute, clear_after_s=CLEAR_S)
     ]
 
 
@@ -42,8 +42,8 @@ def test_given_clean_windows_when_they_last_exactly_long_enough_then_the_episode
 
 def test_given_two_evaluations_of_one_minute_when_the_condition_holds_then_it_is_one_violation() -> None:
     episode = Episode()
-    for through in (60.0, 75.0, 119.9, 120.0):
-        episode.update(holds=True, through=through, clear_after_s=CLEAR_S)
+    for watermark_s in (60.0, 75.0, 119.9, 120.0):
+        episode.update(holds=True, watermark_s=watermark_s, clear_after_s=CLEAR_S)
     assert episode.violations == 2
 
 
@@ -54,8 +54,8 @@ def test_given_nothing_judged_when_asked_then_there_is_no_affected_share() -> No
 def test_given_evaluations_when_some_could_not_judge_then_the_affected_share_is_of_those_that_could() -> None:
     episode = Episode()
     for minute, judged in enumerate((False, False, True, True, True, True)):
-        episode.update(holds=minute >= 5, through=60.0 * minute, clear_after_s=CLEAR_S, judged=judged)
-        episode.update(holds=minute >= 5, through=60.0 * minute + 30.0, clear_after_s=CLEAR_S, judged=judged)
+        episode.update(holds=minute >= 5, watermark_s=60.0 * minute, clear_after_s=CLEAR_S, judged=judged)
+        episode.update(holds=minute >= 5, watermark_s=60.0 * minute + 30.0, clear_after_s=CLEAR_S, judged=judged)
     assert (episode.judged, episode.violations, episode.affected_share) == (4, 1, 0.25)
 
 

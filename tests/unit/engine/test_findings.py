@@ -16,8 +16,8 @@ from trainguard.rules.registry import RULE_NAMES, SPECS
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.symptoms import IDLE_NODE, LOW_GPUS, UNUSED_NODE, Symptom
 
-FREE = Account(instance_type=None, started_at=None, through=None, nodes=1)
-PRICED = Account(instance_type="ml.p3.2xlarge", started_at=0.0, through=7_200.0, nodes=4)
+FREE = Account(instance_type=None, started_at=None, watermark_s=None, nodes=1)
+PRICED = Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=7_200.0, nodes=4)
 LOW = "LowGPUUtilization"
 
 ONE_FAULT = {

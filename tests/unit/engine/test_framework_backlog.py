@@ -11,7 +11,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.framework_session import FrameworkSession
 from trainguard.families.profiler.listing import ProfileListing
 from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.state.codec import decode_state, encode_state
 from trainguard.telemetry.keys import FrameworkKey, parse_key
 
@@ -32,7 +32,7 @@ class Node:
     def __init__(self) -> None:
         self.world = MemoryWorld()
         self.world.objects.now = START_US / SECOND
-        self.record = NodeRecord(NodeKey("job", "algo-1", "framework"))
+        self.record = NodeRecord(StreamKey("job", "algo-1", "framework"))
 
     def put(self, *keys: str) -> None:
         for key in keys:
@@ -80,7 +80,7 @@ def test_given_a_burst_that_waits_when_its_messages_come_again_then_nothing_is_t
     node.apply(*BURST)
     session = node.opened()
     session.announce([Announced(key, each) for key in BURST if isinstance(each := parse_key(key), FrameworkKey)])
-    assert not session.has_news
+    assert not session.has_changes
 
 
 def test_given_a_burst_of_which_a_part_is_applied_when_the_time_is_over_then_the_rest_is_listed_again() -> None:

@@ -12,7 +12,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.framework_session import FrameworkSession
 from trainguard.families.profiler.listing import ProfileListing
 from trainguard.layout import ProfileRoot, hour_folder
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
@@ -45,7 +45,7 @@ class Node:
     def __init__(self, node: str = "algo-1") -> None:
         self.world = MemoryWorld()
         self.world.objects.now = START_US / SECOND + 1_000.0
-        self.key = NodeKey("job", node, "framework")
+        self.key = StreamKey("job", node, "framework")
         self.record = NodeRecord(self.key)
         self.open()
 
@@ -77,7 +77,7 @@ def test_given_metadata_that_rings_when_the_stream_is_ahead_then_the_trace_besid
     assert node.gpu_us == 700
     assert node.apply(metadata_key()) == []
     assert node.session.record.key.node == "algo-1"
-    assert node.session.stream.state.through == START_US / SECOND + 11.0
+    assert node.session.stream.state.watermark_s == START_US / SECOND + 11.0
 
 
 def test_given_metadata_that_never_rang_when_the_job_ends_then_the_listing_finds_it() -> None:

@@ -13,16 +13,16 @@ from trainguard.pricing.cost import Account, Bill
 from trainguard.records import Status
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.rule_inputs import JobView
-from trainguard.rules.rule_result import Judgement
-from trainguard.state.sample_window import INTERRUPTED_S, KeptState
+from trainguard.rules.rule_result import RuleResult
+from trainguard.state.sample_window import INTERRUPTED_S, SampleWindowState
 from trainguard.telemetry.steps import StepBatch
 
 MINUTE = 60.0
 RULE, PARAMETERS = MaxInitializationTime(), MaxInitializationTimeParameters()
 
 
-def node(first: float | None, through: float, *gaps: tuple[float, float]) -> tuple[KeptState, float]:
-    return KeptState(first_sample_at=first, gaps=list(gaps)), through
+def node(first: float | None, watermark_s: float, *gaps: tuple[float, float]) -> tuple[SampleWindowState, float]:
+    return SampleWindowState(first_sample_at=first, gaps=list(gaps)), watermark_s
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def node(first: float | None, through: float, *gaps: tuple[float, float]) -> tup
     ],
 )
 def test_given_times_without_samples_when_no_node_has_any_then_the_job_was_interrupted(
-    nodes: list[tuple[KeptState, float]], expected: tuple[tuple[float, float], ...]
+    nodes: list[tuple[SampleWindowState, float]], expected: tuple[tuple[float, float], ...]
 ) -> None:
     assert interruptions(nodes) == expected
 
@@ -98,15 +98,15 @@ def test_given_steps_that_went_on_when_samples_were_missing_then_the_job_was_not
 def judged(
     *,
     first_step: float | None,
-    through: float,
+    watermark_s: float,
     gaps: tuple[tuple[float, float], ...],
     runs: tuple[tuple[float, float], ...] = (),
     closed: bool = False,
-) -> Judgement:
+) -> RuleResult:
     """Judge a job whose times are in minutes since its start."""
     view = JobView(
         started_at=0.0,
-        system_through=through * MINUTE,
+        system_through=watermark_s * MINUTE,
         first_step_at=None if first_step is None else first_step * MINUTE,
         framework_expected=True,
         framework_seen=True,
@@ -118,12 +118,12 @@ def judged(
 
 
 def test_given_an_interruption_before_the_first_step_when_judged_then_initialization_begins_anew() -> None:
-    said = judged(first_step=135, through=140, gaps=((10, 130),), runs=((135, 139),))
+    said = judged(first_step=135, watermark_s=140, gaps=((10, 130),), runs=((135, 139),))
     assert (said.status, said.measured) == (Status.OK, 5.0)
     assert "5 min after the restart of the job" in said.reason
-    waiting = judged(first_step=None, through=140, gaps=((10, 130),))
+    waiting = judged(first_step=None, watermark_s=140, gaps=((10, 130),))
     assert (waiting.status, waiting.measured) == (Status.WARMING_UP, 10.0)
-    late = judged(first_step=None, through=160, gaps=((10, 130),))
+    late = judged(first_step=None, watermark_s=160, gaps=((10, 130),))
     assert late.status is Status.FIRED
     assert "restart" in late.reason
 
@@ -132,19 +132,19 @@ def test_given_an_interruption_before_the_first_step_when_judged_then_initializa
 def test_given_a_second_start_when_its_first_step_is_late_then_it_fires_for_that_start(
     second_step: float, status: Status
 ) -> None:
-    said = judged(first_step=5, through=300, gaps=((100, 200),), runs=((5, 99), (second_step, 290)))
+    said = judged(first_step=5, watermark_s=300, gaps=((100, 200),), runs=((5, 99), (second_step, 290)))
     assert said.status is status
     assert said.measured == pytest.approx(second_step - 200.0)
     assert "after the restart of the job" in said.reason
 
 
 def test_given_a_second_start_without_a_step_when_judged_then_it_waits_and_then_fires() -> None:
-    assert judged(first_step=5, through=210, gaps=((100, 200),), runs=((5, 99),)).status is Status.WARMING_UP
-    assert judged(first_step=5, through=240, gaps=((100, 200),), runs=((5, 99),)).status is Status.FIRED
+    assert judged(first_step=5, watermark_s=210, gaps=((100, 200),), runs=((5, 99),)).status is Status.WARMING_UP
+    assert judged(first_step=5, watermark_s=240, gaps=((100, 200),), runs=((5, 99),)).status is Status.FIRED
 
 
 def test_given_a_first_start_that_was_late_when_the_second_is_not_then_it_still_says_so() -> None:
-    said = judged(first_step=50, through=300, gaps=((100, 200),), runs=((50, 99), (203, 290)))
+    said = judged(first_step=50, watermark_s=300, gaps=((100, 200),), runs=((50, 99), (203, 290)))
     assert (said.status, said.measured) == (Status.FIRED, 50.0)
     assert "after the training start" in said.reason
 
@@ -164,10 +164,10 @@ def test_given_a_job_that_was_interrupted_when_billed_then_the_time_without_inst
 def test_given_samples_that_are_missing_for_some_minutes_when_no_step_follows_then_only_five_are_a_restart(
     lasts: float, status: Status
 ) -> None:
-    said = judged(first_step=5, through=300, gaps=((160, 160 + lasts),), runs=((5, 159),))
+    said = judged(first_step=5, watermark_s=300, gaps=((160, 160 + lasts),), runs=((5, 159),))
     assert said.status is status
 
 
 def test_given_a_short_gap_in_a_long_initialization_when_judged_then_it_does_not_begin_anew() -> None:
-    said = judged(first_step=50, through=100, gaps=((33, 35),), runs=((50, 99),))
+    said = judged(first_step=50, watermark_s=100, gaps=((33, 35),), runs=((50, 99),))
     assert (said.status, said.measured) == (Status.FIRED, 50.0)

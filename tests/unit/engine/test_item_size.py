@@ -8,7 +8,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.engine.streams.session import ITEM_CAP_BYTES
 from trainguard.layout import hour_folder
-from trainguard.records import NodeKey
+from trainguard.records import StreamKey
 
 GPUS = 64
 SETTINGS = {"trainguard:LowGPUUtilization_window": "2000", "trainguard:LowGPUUtilization_patience": "20"}
@@ -35,11 +35,11 @@ def test_given_64_gpus_of_pure_noise_when_the_window_grows_then_the_item_degrade
     for index in range(8):
         upload = minute_of_noise(index, rng)
         network.put(upload)
-        network.ring(upload, upload.at)
+        network.stream_messages(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
         if index >= 2:
-            assert len(network.node(NodeKey(JOB, "algo-1", "system")).state) <= ITEM_CAP_BYTES
-    counters = network.node(NodeKey(JOB, "algo-1", "system")).counters
+            assert len(network.node(StreamKey(JOB, "algo-1", "system")).state) <= ITEM_CAP_BYTES
+    counters = network.node(StreamKey(JOB, "algo-1", "system")).counters
     assert counters["degraded_to_whole_percents"] == 1
     assert counters["degraded_to_half_the_window"] >= 1
     (shown,) = [row for row in network.world.rows.of_job(JOB) if row.target == "LowGPUUtilization#algo-1"]

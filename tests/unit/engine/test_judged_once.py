@@ -3,35 +3,35 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainguard.engine.streams.rule_runner import RuleSlots
+from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
 
 @dataclass
-class Judge:
+class Evaluate:
     """Says how often it was asked."""
 
     asked: int = 0
-    slots: RuleSlots[Any] = field(default_factory=lambda: RuleSlots([LowGPUUtilization()], {}, PLAN))
+    runner: RuleRunner[Any] = field(default_factory=lambda: RuleRunner([LowGPUUtilization()], {}, PLAN))
 
-    def __call__(self, *_: Any) -> Judgement:
+    def __call__(self, *_: Any) -> RuleResult:
         self.asked += 1
-        return Judgement(Status.OK, f"asked {self.asked} times")
+        return RuleResult(Status.OK, f"asked {self.asked} times")
 
     def run(self) -> None:
-        self.slots.run(None, self, through=60.0, interval_s=0.5)
+        self.runner.run(None, self, watermark_s=60.0, interval_s=0.5)
 
     def reason(self, *, closed: bool = False) -> str:
-        return self.slots.verdicts(self, interval_s=0.5, closed=closed)[0].judgement.reason
+        return self.runner.verdicts(self, interval_s=0.5, closed=closed)[0].result.reason
 
 
 def test_given_a_run_when_its_verdicts_are_asked_for_then_they_are_what_was_judged_in_it() -> None:
-    judge = Judge()
+    judge = Evaluate()
     judge.run()
     assert (judge.reason(), judge.reason()) == ("asked 1 times", "asked 1 times")
     judge.run()
@@ -39,14 +39,14 @@ def test_given_a_run_when_its_verdicts_are_asked_for_then_they_are_what_was_judg
 
 
 def test_given_a_stream_judged_while_it_went_on_when_it_is_asked_as_ended_then_it_is_judged_anew() -> None:
-    judge = Judge()
+    judge = Evaluate()
     judge.run()
     assert judge.reason(closed=True) == "asked 2 times"
     assert judge.reason() == "asked 3 times"
 
 
 def test_given_a_state_that_was_made_smaller_when_asked_then_it_is_judged_anew() -> None:
-    judge = Judge()
+    judge = Evaluate()
     judge.run()
-    judge.slots.forget()
+    judge.runner.forget()
     assert judge.reason() == "asked 2 times"

@@ -19,7 +19,7 @@ def system_uploads() -> list[Upload]:
 def deliver(network: Network, some: list[Upload], *, now: float) -> None:
     for upload in some:
         network.put(upload)
-        network.ring(upload, now)
+        network.stream_messages(upload, now)
     network.run_until(now, batch_s=1.0)
 
 
@@ -32,9 +32,9 @@ def test_given_minutes_that_come_in_time_when_evaluated_then_the_lag_is_from_the
     now = START + 60.0 * 4 + 31.0
     deliver(network, system_uploads()[:4], now=now)
     (lag,) = lags(network)
-    through = network.world.nodes.of_job("small-job")[0].through
-    assert through is not None
-    assert lag == pytest.approx(now - through)
+    watermark_s = network.world.nodes.of_job("small-job")[0].watermark_s
+    assert watermark_s is not None
+    assert lag == pytest.approx(now - watermark_s)
     assert 30.0 < lag < 100.0
 
 
@@ -50,7 +50,7 @@ def test_given_a_doorbell_that_brings_nothing_new_when_evaluated_then_no_lag_is_
     some = system_uploads()[:4]
     deliver(network, some, now=START + 300.0)
     for upload in some:
-        network.ring(upload, START + 400.0)
+        network.stream_messages(upload, START + 400.0)
     network.run_until(START + 400.0, batch_s=1.0)
     assert len(lags(network)) == 1
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.rules.node_replay import node_minutes, series
-from trainguard.engine.streams.last_finding import LastSeen
-from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.streams.last_finding import LastFinding
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
@@ -16,11 +16,11 @@ from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 SETTINGS = {"LowGPUUtilization_window": "20", "LowGPUUtilization_patience": "20"}
 PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", "", rule_settings=SETTINGS))
-FOUND = Judgement(
+FOUND = RuleResult(
     Status.FIRED,
     "it is bad.",
     worst="gpu1",
@@ -30,34 +30,34 @@ FOUND = Judgement(
     confidence=0.2,
     idle_node="idle",
 )
-NOW = Judgement(Status.OK, "it is good.", worst="gpu0", measured=3.0, affected_share=0.1)
+NOW = RuleResult(Status.OK, "it is good.", worst="gpu0", measured=3.0, affected_share=0.1)
 
 
 def after(values: list[float]) -> Verdict:
     """Run LowGPUUtilization over one point a minute, storing the slots in between, and return its verdict."""
-    stored: dict[str, RuleSlot] = {}
+    stored: dict[str, StoredRule] = {}
     rule = LowGPUUtilization()
     for minute in node_minutes(series(values, interval_s=60.0), closed=False):
-        slots = RuleSlots([rule], stored, PLAN)
+        runner = RuleRunner([rule], stored, PLAN)
         judge = partial(judged, minute.view)
-        slots.run(partial(observed, minute), judge, through=minute.view.through or 0.0, interval_s=60.0)
-        slots.store()
-    return RuleSlots([rule], stored, PLAN).verdicts(judge, interval_s=60.0)[0]
+        runner.run(partial(observed, minute), judge, watermark_s=minute.view.watermark_s or 0.0, interval_s=60.0)
+        runner.store()
+    return RuleRunner([rule], stored, PLAN).verdicts(judge, interval_s=60.0)[0]
 
 
 def observed(minute: NodeMinute, rule: LowGPUUtilization, state: Any, parameters: Any) -> None:
     rule.observe(state, minute, parameters)
 
 
-def judged(view: NodeView, rule: LowGPUUtilization, state: Any, parameters: Any) -> Judgement:
+def judged(view: NodeView, rule: LowGPUUtilization, state: Any, parameters: Any) -> RuleResult:
     return rule.judge(state, view, parameters)
 
 
 def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says_what_it_was_and_what_it_cost() -> None:
     verdict = after([95.0] * 60 + [30.0] * 100 + [95.0] * 140)
-    finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, through=18_000.0, nodes=1))
+    finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1))
 
-    assert (verdict.judgement.status, verdict.episode.is_open, verdict.episode.times_fired) == (Status.OK, False, 1)
+    assert (verdict.result.status, verdict.episode.is_open, verdict.episode.times_fired) == (Status.OK, False, 1)
     assert "gpu0 on algo-1: 95 % of the last 20 points (20 min) are at or below 33.3 %" in finding.reason
     assert finding.reason.startswith("last seen 2.3 h ago: ")
     assert "Now: gpu0 on algo-1, the least busy GPU" in finding.reason
@@ -67,21 +67,21 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
 
 
 def test_given_a_fault_that_goes_on_when_judged_then_only_the_judgement_of_now_speaks() -> None:
-    judgement = after([95.0] * 60 + [30.0] * 100).judgement
+    result = after([95.0] * 60 + [30.0] * 100).result
 
-    assert judgement.status is Status.FIRED
-    assert "last seen" not in judgement.reason
+    assert result.status is Status.FIRED
+    assert "last seen" not in result.reason
 
 
 def test_given_a_job_without_a_fault_when_judged_then_nothing_was_seen() -> None:
-    judgement = after([95.0] * 100).judgement
+    result = after([95.0] * 100).result
 
-    assert judgement.reason.startswith("gpu0 on algo-1, the least busy GPU")
-    assert (judgement.advice, judgement.wasted_share) == (None, None)
+    assert result.reason.startswith("gpu0 on algo-1, the least busy GPU")
+    assert (result.advice, result.wasted_share) == (None, None)
 
 
 def test_given_what_was_seen_when_told_with_the_judgement_of_now_then_shares_fade_and_the_status_is_of_now() -> None:
-    told = LastSeen.of(FOUND, at=1_540.0, began_at=1_000.0).told_with(NOW, 2_140.0)
+    told = LastFinding.of(FOUND, at=1_540.0, began_at=1_000.0).with_result(NOW, 2_140.0)
 
     assert told.reason == "last seen 10 min ago: it is bad. Now: it is good."
     assert (told.status, told.measured, told.worst, told.advice) == (Status.OK, 3.0, "gpu1", "Do this.")
@@ -91,12 +91,12 @@ def test_given_what_was_seen_when_told_with_the_judgement_of_now_then_shares_fad
 
 
 def test_given_a_rule_that_counts_on_when_told_then_the_larger_share_of_the_time_affected_stands() -> None:
-    told = LastSeen.of(FOUND, at=1_540.0, began_at=1_000.0).told_with(replace(NOW, affected_share=0.5), 2_140.0)
+    told = LastFinding.of(FOUND, at=1_540.0, began_at=1_000.0).with_result(replace(NOW, affected_share=0.5), 2_140.0)
 
     assert told.affected_share == 0.5
 
 
 def test_given_long_sentences_when_kept_then_what_is_stored_is_bounded() -> None:
-    seen = LastSeen.of(replace(FOUND, reason="r" * 5_000, advice="a" * 5_000), at=60.0, began_at=0.0)
+    seen = LastFinding.of(replace(FOUND, reason="r" * 5_000, advice="a" * 5_000), at=60.0, began_at=0.0)
 
     assert (len(seen.reason), len(seen.advice or "")) == (1_000, 1_000)

@@ -10,7 +10,7 @@ from tests.support.late_news import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe, uploads
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeKey, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, RuleRow, Status, StreamKey
 
 UPLOADS = uploads()
 SYSTEM = [upload for upload in UPLOADS if "system/incremental" in upload.key]
@@ -30,7 +30,7 @@ def arrive(network: Network, chosen: list[Upload], *, tick: bool = False) -> Non
     """Let objects appear and ring, each at its time."""
     for upload in chosen:
         network.put(upload)
-        network.ring(upload, max(upload.at, network.now))
+        network.stream_messages(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
         if tick:
             network.tick()
@@ -157,7 +157,7 @@ def test_given_a_spot_restart_when_the_same_nodes_write_again_then_one_job_goes_
     follow(network, interrupted("Training"))
     again = sorted([*later(SYSTEM_1, 60, "algo-1"), *later(SYSTEM_1, 60, "algo-2")], key=lambda each: each.at)
     arrive(network, again, tick=True)
-    assert network.node(NodeKey(JOB, "algo-1", "system")).cursors["minute"] == START + (60 + 13) * 60
+    assert network.node(StreamKey(JOB, "algo-1", "system")).cursors["minute"] == START + (60 + 13) * 60
     assert row(network, "LowGPUUtilization#algo-2").status is Status.FIRED
     assert "MaxInitializationTime" not in alerts(network)
     follow(network, describe(status=JobStatus.COMPLETED))
@@ -183,12 +183,12 @@ def test_given_a_warm_pool_when_two_jobs_share_instances_and_names_then_nothing_
     arrive(network, mixed, tick=True)
     arrive(alone, sorted(next_uploads, key=lambda each: each.at), tick=True)
     for node in ("algo-1", "algo-2"):
-        key = NodeKey(second, node, "system")
+        key = StreamKey(second, node, "system")
         assert network.node(key).state == alone.node(key).state
         assert network.node(key).counters == alone.node(key).counters
     assert alerts(network, second) == []
     assert alerts(network) == ["LowGPUUtilization"]
-    assert network.node(NodeKey(JOB, "algo-1", "system")).cursors["minute"] == START + 13 * 60
+    assert network.node(StreamKey(JOB, "algo-1", "system")).cursors["minute"] == START + 13 * 60
 
 
 def test_given_a_cluster_that_grows_when_more_nodes_are_described_then_all_of_them_are_closed_at_the_end() -> None:

@@ -16,7 +16,7 @@ from trainguard.engine.jobs.replay_names import JOB_NAME, replay_name, replayed_
 from trainguard.engine.jobs.stale_state import REASON
 from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord
+from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.timestamps import iso_time
 
 SYSTEM = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
@@ -46,11 +46,11 @@ def item(network: Network, name: str) -> JobRecord:
 
 
 def node(network: Network, name: str) -> NodeRecord:
-    return stored_node(network.world, NodeKey(name, "algo-1", "system"))
+    return stored_node(network.world, StreamKey(name, "algo-1", "system"))
 
 
 def judged(record: NodeRecord) -> tuple[Any, ...]:
-    return record.state, dict(record.cursors), record.through
+    return record.state, dict(record.cursors), record.watermark_s
 
 
 def alone(prefix: str) -> tuple[Any, ...]:
@@ -92,7 +92,7 @@ def test_given_one_folder_name_in_many_places_in_any_order_when_all_have_come_th
             True,
         )
         settle(network, 6)
-        assert node(network, named(place)).through == alone(place)[2]
+        assert node(network, named(place)).watermark_s == alone(place)[2]
     assert item(network, JOB).policy.alerts.muted == ()
 
 
@@ -144,7 +144,7 @@ def test_given_an_item_of_an_older_version_for_another_place_when_the_name_s_own
     arrive(network, at("", FEW))
     job = item(network, JOB)
     assert (job.bucket, job.prefix, job.policy.evaluated, job.generation) == (BUCKET, "", True, 1)
-    assert node(network, JOB).through == alone("")[2]
+    assert node(network, JOB).watermark_s == alone("")[2]
     network.tick()
     arrive(network, at(prefix, FEW))
     assert item(network, named(prefix)).prefix == prefix
@@ -167,7 +167,7 @@ def test_given_many_objects_that_contest_an_old_item_when_they_ring_then_sagemak
     before = network.world.faults.calls.count("TrainingJobs.describe")
     for each in SYSTEM[:3] * 10:
         network.put(each)
-        network.ring(each, network.now)
+        network.stream_messages(each, network.now)
         network.run_until(network.now, batch_s=0.0)
     assert network.world.faults.calls.count("TrainingJobs.describe") - before == 1
     network.now += ASKED_EVERY_S

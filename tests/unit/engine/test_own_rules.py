@@ -14,13 +14,13 @@ from tests.support.small_job import JOB, SETTINGS, describe, uploads
 from trainguard.engine.streams.session import ITEM_CAP_BYTES
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.system_stream import SystemState
-from trainguard.records import JobRecord, JobStatus, NodeKey, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, RuleRow, Status, StreamKey
 from trainguard.rules.extension import STATE_CAP_BYTES
 from trainguard.rules.rule_result import Measure
 from trainguard.state.codec import decode_state, encode_state
 
 UPLOADS = uploads()
-NODE_1 = NodeKey(JOB, "algo-1", "system")
+NODE_1 = StreamKey(JOB, "algo-1", "system")
 
 
 def deliver(network: Network, chosen: Any = UPLOADS) -> Network:
@@ -28,7 +28,7 @@ def deliver(network: Network, chosen: Any = UPLOADS) -> Network:
         if upload.key.endswith("training_job_end.ts"):
             network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
         network.put(upload)
-        network.ring(upload, max(upload.at, network.now))
+        network.stream_messages(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
     network.tick()
     network.run_until(chosen[-1].at + 1_000.0, batch_s=0.0)
@@ -92,7 +92,7 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
         (OwnRule(fail), "gpu9"),
         (OwnRule(leave), "SystemExit"),
         (OwnRule(judging=fail), "gpu9"),
-        (OwnRule(judging=lambda *_: None), "expected a Judgement"),
+        (OwnRule(judging=lambda *_: None), "expected a RuleResult"),
         (OwnRule(judging=saying(measured=float("nan"))), "measured is nan"),
         (OwnRule(judging=saying(wasted_share=1.5)), "wasted_share is 1.5"),
         (OwnRule(judging=saying(reason=7)), "reason is 7"),
@@ -126,8 +126,8 @@ def test_given_a_rule_that_misbehaves_when_the_job_runs_then_it_says_error_and_a
     assert network.job().active is False
     assert network.world.journal.totals["rule_errors"] >= 1
     assert network.world.journal.totals["evaluation_failures"] == 0
-    slot = decode_state("item", 1, network.node(NODE_1).state, SystemState).slots["OwnRule"]
-    assert slot.data == b""
+    stored = decode_state("item", 1, network.node(NODE_1).state, SystemState).stored_rules["OwnRule"]
+    assert stored.data == b""
 
 
 def test_given_well_behaved_rules_of_every_kind_when_the_job_runs_then_each_judges_with_its_parameters(
@@ -197,7 +197,7 @@ def test_given_a_state_of_another_shape_when_loaded_then_the_rule_begins_anew_an
     before = row(network, "OwnRule#algo-1").data_points
 
     def edit(state: SystemState) -> None:
-        state.slots["OwnRule"].data = b"\x81\xa7minutes\xa3ten"
+        state.stored_rules["OwnRule"].data = b"\x81\xa7minutes\xa3ten"
 
     changed(network, edit)
     deliver(network, UPLOADS[40:])
@@ -226,7 +226,7 @@ def test_given_a_rule_that_is_no_longer_deployed_when_the_job_goes_on_then_its_r
         assert gone.expires_at is not None
     assert row(network, "OwnRule").debugger_status == "IssuesFound"
     assert others(network) == undisturbed
-    kept = decode_state("item", 1, network.node(NODE_1).state, SystemState).slots["OwnRule"]
+    kept = decode_state("item", 1, network.node(NODE_1).state, SystemState).stored_rules["OwnRule"]
     assert kept.data != b""
 
 

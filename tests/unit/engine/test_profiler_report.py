@@ -27,13 +27,13 @@ def test_given_findings_when_told_then_the_gravest_comes_with_its_cost_and_the_o
         quiet("BatchSize"),
     )
     assert shown_status(verdict) is Status.FIRED
-    assert verdict.judgement.reason == (
+    assert verdict.result.reason == (
         "CPUBottleneck (critical): CPUBottleneck fired. It has cost about USD 15.30 of the USD 38.25 spent. "
         "Also: LowGPUUtilization (critical, explained by CPUBottleneck). "
         "4 rules: 3 judged, 1 not applicable."
     )
-    assert (verdict.judgement.advice, verdict.judgement.worst) == ("Prefetch.", "algo-1")
-    assert (verdict.judgement.measured, verdict.judgement.data_points) == (2.0, 3)
+    assert (verdict.result.advice, verdict.result.worst) == ("Prefetch.", "algo-1")
+    assert (verdict.result.measured, verdict.result.data_points) == (2.0, 3)
     assert (verdict.episode.times_fired, verdict.episode.violations, verdict.episode.fired_at) == (2, 6, 60.0)
 
 
@@ -73,13 +73,13 @@ def test_given_verdicts_when_told_then_the_status_is_the_first_that_a_person_mus
 ) -> None:
     verdict = told(*verdicts)
     assert shown_status(verdict) is status
-    assert verdict.judgement.reason.startswith(reason)
+    assert verdict.result.reason.startswith(reason)
 
 
 def test_given_a_wrong_setting_of_the_report_when_told_then_its_row_says_so_and_the_rules_run() -> None:
     verdict = told(quiet("A"), rule_to_invoke="NoSuchRule")
-    assert verdict.judgement.status is Status.ERROR
-    assert "rule_to_invoke is 'NoSuchRule'" in verdict.judgement.reason
+    assert verdict.result.status is Status.ERROR
+    assert "rule_to_invoke is 'NoSuchRule'" in verdict.result.reason
 
 
 def test_given_one_rule_to_invoke_when_planned_then_it_alone_runs() -> None:

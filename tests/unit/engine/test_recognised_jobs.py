@@ -12,7 +12,7 @@ from tests.support.late_news import (
     claimed_name,
     found_by_tick,
     outside,
-    registrar,
+    registry,
     row,
     settle,
     told_by_event,
@@ -25,12 +25,12 @@ from trainguard.engine.tick.tick import DOUBTED_EVERY
 from trainguard.errors import StateConflictError
 from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing
-from trainguard.records import JobStatus, NodeKey, Status
+from trainguard.records import JobStatus, Status, StreamKey
 
 SYSTEM = [upload for upload in uploads() if "system/incremental" in upload.key]
 SYSTEM_1 = [upload for upload in SYSTEM if "algo-1" in upload.key]
 ARN = describe().arn
-ALGO_1 = NodeKey(JOB, "algo-1", "system")
+ALGO_1 = StreamKey(JOB, "algo-1", "system")
 CLAIM = "elsewhere/"
 ALLOWED = SETTINGS | {"trainguard:stop-on-fire": "allowed"}
 MUTING = (
@@ -77,7 +77,7 @@ def test_given_objects_before_sagemaker_knew_the_job_when_it_goes_on_then_its_st
     for network in (late, known):
         settle(network, 1)
     mine, theirs = late.node(ALGO_1), known.node(ALGO_1)
-    assert (mine.state, mine.cursors, mine.through) == (theirs.state, theirs.cursors, theirs.through)
+    assert (mine.state, mine.cursors, mine.watermark_s) == (theirs.state, theirs.cursors, theirs.watermark_s)
     of_job = [each for each in fires(late) if each["jobArn"] == ARN]
     assert [each["fireId"] for each in of_job] == [each["fireId"] for each in fires(known)]
     assert row(late, "LowGPUUtilization").status is Status.FIRED
@@ -133,7 +133,7 @@ def test_given_rows_of_a_claim_when_sagemaker_knows_the_job_then_they_no_longer_
     written = network.world.faults.calls.count("RuleStates.publish")
     network.tick()
     assert network.world.faults.calls.count("RuleStates.publish") == written
-    assert network.node(NodeKey(JOB, "algo-9", "system")).state == b""
+    assert network.node(StreamKey(JOB, "algo-9", "system")).state == b""
 
 
 def test_given_a_fire_of_a_claim_that_waits_when_sagemaker_knows_the_job_then_it_never_starts_as_the_jobs() -> None:
@@ -201,9 +201,9 @@ def test_given_two_that_recognise_a_job_at_once_when_both_are_done_then_there_is
     arrive(network, SYSTEM_1[:2])
     claimed = network.job()
     description = describe({"trainguard:LowGPUUtilization_window": "-1"})
-    network.world.faults.interleave(operation, lambda: registrar(network).recognise(claimed, description))
-    second = registrar(network).recognise(claimed, description)
-    assert second == network.job() == registrar(network).recognise(network.job(), description)
+    network.world.faults.interleave(operation, lambda: registry(network).recognise(claimed, description))
+    second = registry(network).recognise(claimed, description)
+    assert second == network.job() == registry(network).recognise(network.job(), description)
     assert (second.arn, second.generation) == (ARN, 1)
     notices = [each for each in network.world.executions.started.values() if each["kind"] == "notice"]
     assert len(notices) == 1
@@ -254,7 +254,7 @@ def test_given_tasks_made_for_a_claim_when_they_come_after_the_news_then_no_stre
     network = outside()
     arrive(network, [Upload(START, f"{JOB}/job.json", MUTING.replace(b"Completed", b"InProgress")), *SYSTEM_1[:2]])
     network.put(Upload(network.now, f"{JOB}/job.json", MUTING))
-    network.ring(Upload(network.now, f"{JOB}/job.json", MUTING), network.now)
+    network.stream_messages(Upload(network.now, f"{JOB}/job.json", MUTING), network.now)
     network.run_until(network.now, batch_s=0.0)
     assert [message.body for _, _, message in network.queue], "the task to close is under way"
     network.world.training_jobs.set(describe())
@@ -276,7 +276,7 @@ def test_given_framework_objects_from_before_alone_when_the_job_ends_then_they_a
     told_by_event(network)
     network.take_tasks()
     settle(network, 3)
-    stream = network.node(NodeKey(JOB, "algo-1", "framework"))
+    stream = network.node(StreamKey(JOB, "algo-1", "framework"))
     assert (network.job().active, stream.closed, stream.generation) == (False, True, 1)
     assert stream.cursors["newest"] >= max(int(each.key.rsplit("/", 1)[1].split("_")[0]) for each in framework[:4])
 
@@ -290,7 +290,7 @@ def test_given_a_recognised_job_when_ticks_come_then_its_own_item_is_kept_from_o
     network.world.training_jobs.set(describe())
     told_by_event(network)
     arrive(network, SYSTEM_1)
-    key = NodeKey(JOB, "*", "job")
+    key = StreamKey(JOB, "*", "job")
     network.tick()
     own = network.node(key)
     assert (own.generation, bool(own.state)) == (1, True)

@@ -12,13 +12,13 @@ from tests.support.small_job import JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_failing_half_way import shifted
 from tests.unit.engine.test_telling import STORY
 from trainguard.adapters.timestamps import iso_from_epoch
-from trainguard.engine.streams.rule_runner import SHOW_EVERY_S
+from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S
 from trainguard.engine.verdicts.combine import combine
-from trainguard.engine.verdicts.episodes import Episode, Standing
-from trainguard.engine.verdicts.liveness import VANISHED_S, as_heard, ends_episode, known_through
+from trainguard.engine.verdicts.episodes import Episode, Liveness
+from trainguard.engine.verdicts.liveness import VANISHED_S, ends_episode, known_until, with_liveness
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.records import JOB_NODE, NodeKey, RuleRow, Status
-from trainguard.rules.rule_result import Judgement
+from trainguard.records import JOB_NODE, RuleRow, Status, StreamKey
+from trainguard.rules.rule_result import RuleResult
 
 RULE = "LowGPUUtilization"
 SYSTEM = [each for each in uploads() if "system/incremental" in each.key]
@@ -32,61 +32,61 @@ STEPS = [each for each in uploads() if "pevents" in each.key]
 def verdict(*, is_open: bool, fired_at: float | None = None, alerted: int = 0, clear_after_s: float = 60.0) -> Verdict:
     status = Status.FIRED if is_open else Status.OK
     episode = Episode(is_open=is_open, times_fired=1, fired_at=fired_at, alerted=alerted)
-    return Verdict(RULE, Judgement(status, "so."), episode, clear_after_s)
+    return Verdict(RULE, RuleResult(status, "so."), episode, clear_after_s)
 
 
 @pytest.mark.parametrize(
-    ("clear_after_s", "silent_s", "unheard"),
+    ("clear_after_s", "silent_s", "stale"),
     [(60.0, VANISHED_S - 1, False), (60.0, VANISHED_S, True), (1_000.0, 999.0, False), (1_000.0, 1_000.0, True)],
 )
 def test_given_an_open_finding_when_its_node_is_behind_then_three_windows_and_a_quarter_of_an_hour_make_it_unheard(
-    clear_after_s: float, silent_s: float, unheard: bool
+    clear_after_s: float, silent_s: float, stale: bool
 ) -> None:
-    heard = as_heard(verdict(is_open=True, clear_after_s=clear_after_s), 5_000.0, 5_000.0 + silent_s)
-    assert heard.standing is (Standing.UNHEARD if unheard else Standing.KNOWN)
-    assert heard.episode.is_open is not unheard
-    assert ("Nothing was heard of the node" in heard.judgement.reason) is unheard
+    heard = with_liveness(verdict(is_open=True, clear_after_s=clear_after_s), 5_000.0, 5_000.0 + silent_s)
+    assert heard.liveness is (Liveness.STALE if stale else Liveness.KNOWN)
+    assert heard.episode.is_open is not stale
+    assert ("Nothing was heard of the node" in heard.result.reason) is stale
 
 
 def test_given_a_rule_that_failed_on_a_silent_node_when_heard_then_it_is_an_error_and_its_episode_over() -> None:
-    failed = replace(verdict(is_open=True), judgement=Judgement(Status.ERROR, "failed."))
-    heard = as_heard(failed, 0.0, 5_000.0)
-    assert (heard.standing, heard.judgement.status, heard.episode.is_open) == (Standing.KNOWN, Status.ERROR, False)
+    failed = replace(verdict(is_open=True), result=RuleResult(Status.ERROR, "failed."))
+    heard = with_liveness(failed, 0.0, 5_000.0)
+    assert (heard.liveness, heard.result.status, heard.episode.is_open) == (Liveness.KNOWN, Status.ERROR, False)
 
 
 def of_job(*nodes: tuple[Verdict, float]) -> Verdict:
     """Return the job's verdict of nodes that were heard of until then."""
-    ahead = max(through for _, through in nodes)
-    return combine(RULE, {f"algo-{index}": as_heard(each, at, ahead) for index, (each, at) in enumerate(nodes, 1)})
+    ahead = max(watermark_s for _, watermark_s in nodes)
+    return combine(RULE, {f"algo-{index}": with_liveness(each, at, ahead) for index, (each, at) in enumerate(nodes, 1)})
 
 
 @pytest.mark.parametrize(
-    ("fired_at", "standing", "ends"),
-    [(1_000.0 + VANISHED_S, Standing.ANEW, True), (999.0 + VANISHED_S, Standing.KNOWN, False)],
+    ("fired_at", "liveness", "ends"),
+    [(1_000.0 + VANISHED_S, Liveness.ANEW, True), (999.0 + VANISHED_S, Liveness.KNOWN, False)],
 )
 def test_given_a_silent_node_when_another_one_fires_then_it_begins_anew_only_once_the_first_has_been_silent_for_so_long(
-    fired_at: float, standing: Standing, ends: bool
+    fired_at: float, liveness: Liveness, ends: bool
 ) -> None:
     silent, other = verdict(is_open=True, fired_at=900.0), verdict(is_open=True, fired_at=fired_at)
     whole = of_job((silent, 1_000.0), (other, 4_000.0))
-    assert (whole.standing, ends_episode(whole)) == (standing, ends)
+    assert (whole.liveness, ends_episode(whole)) == (liveness, ends)
 
 
 def test_given_a_silent_node_and_one_that_fired_with_it_when_a_third_fires_then_the_episode_goes_on() -> None:
     silent, second = verdict(is_open=True, fired_at=900.0), verdict(is_open=True, fired_at=1_100.0)
     third = verdict(is_open=True, fired_at=3_900.0)
     whole = of_job((silent, 1_000.0), (second, 4_000.0), (third, 4_000.0))
-    assert (whole.standing, ends_episode(whole)) == (Standing.KNOWN, False)
+    assert (whole.liveness, ends_episode(whole)) == (Liveness.KNOWN, False)
 
 
 def test_given_a_finding_of_an_earlier_episode_on_a_silent_node_when_the_newest_is_over_then_it_is_over() -> None:
     earlier, newest = verdict(is_open=True, fired_at=900.0), verdict(is_open=False, alerted=1)
     whole = of_job((earlier, 1_000.0), (newest, 4_000.0))
-    assert (whole.standing, ends_episode(whole)) == (Standing.KNOWN, True)
+    assert (whole.liveness, ends_episode(whole)) == (Liveness.KNOWN, True)
 
 
 @pytest.mark.parametrize(
-    ("parts", "through"),
+    ("parts", "watermark_s"),
     [
         ([(False, 100.0), (False, 160.0)], 100.0),
         ([(True, 100.0), (False, 160.0)], 100.0),
@@ -96,24 +96,24 @@ def test_given_a_finding_of_an_earlier_episode_on_a_silent_node_when_the_newest_
     ],
 )
 def test_given_nodes_that_are_apart_when_asked_how_far_then_a_finding_goes_as_far_as_its_nodes_and_none_as_far_as_all(
-    parts: list[tuple[bool, float]], through: float
+    parts: list[tuple[bool, float]], watermark_s: float
 ) -> None:
     whole = of_job(*((verdict(is_open=is_open, fired_at=50.0), at) for is_open, at in parts))
-    assert whole.through == through
+    assert whole.watermark_s == watermark_s
 
 
 def test_given_a_finding_of_the_whole_job_when_asked_how_far_then_it_goes_as_far_as_its_own_part() -> None:
-    whole = replace(verdict(is_open=True), through=500.0)
-    assert known_through({JOB_NODE: whole, "algo-1": replace(verdict(is_open=False), through=900.0)}) == 500.0
-    assert known_through({JOB_NODE: replace(verdict(is_open=False), through=700.0)}) == 700.0
-    assert known_through({"algo-1": verdict(is_open=False)}) is None
+    whole = replace(verdict(is_open=True), watermark_s=500.0)
+    assert known_until({JOB_NODE: whole, "algo-1": replace(verdict(is_open=False), watermark_s=900.0)}) == 500.0
+    assert known_until({JOB_NODE: replace(verdict(is_open=False), watermark_s=700.0)}) == 700.0
+    assert known_until({"algo-1": verdict(is_open=False)}) is None
 
 
 def arrive(network: Network, chosen: list[Upload]) -> None:
     """Let objects appear in order of time, with a tick after each."""
     for upload in sorted(chosen, key=lambda each: (each.at, each.key)):
         network.put(upload)
-        network.ring(upload, max(upload.at, network.now))
+        network.stream_messages(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
         network.tick()
 
@@ -134,7 +134,7 @@ def ended(kinds: list[str]) -> list[str]:
 def test_given_a_node_that_fired_and_fell_silent_when_the_other_goes_on_then_the_row_s_time_stands_still() -> None:
     network = Network()
     arrive(network, [*LOW_1[:8], *LONG_2[:16]])
-    shown, last = row(network), network.node(NodeKey(JOB, "algo-1", "system")).through
+    shown, last = row(network), network.node(StreamKey(JOB, "algo-1", "system")).watermark_s
     assert shown.status is Status.FIRED
     assert last == pytest.approx(START + 8 * 60, abs=10.0)
     assert shown.evaluated_through == pytest.approx(last, abs=0.01)
@@ -179,8 +179,8 @@ def test_given_steps_that_pause_when_samples_go_on_then_what_was_found_in_the_st
     arrive(network, [*STEPS, *LONG_2, *shifted(LOW_1, 0), *shifted(LOW_1, 14), *shifted(LOW_1, 28)])
     assert ended(told(network, "StepOutlier")) == ["fire"]
     assert row(network, "StepOutlier").status is Status.FIRED
-    through = row(network, "StepOutlier").evaluated_through
-    assert through == pytest.approx(network.node(NodeKey(JOB, "algo-2", "framework")).through, abs=0.01)
+    watermark_s = row(network, "StepOutlier").evaluated_through
+    assert watermark_s == pytest.approx(network.node(StreamKey(JOB, "algo-2", "framework")).watermark_s, abs=0.01)
 
 
 def test_given_a_rule_without_data_when_the_job_goes_on_then_its_row_says_nothing_of_how_far_it_was_judged() -> None:
@@ -209,7 +209,9 @@ def test_given_a_finding_that_is_over_when_told_then_the_job_s_row_is_written_at
     last = list(network.world.executions.started.values())[-1]
     shown = row(network)
     assert (last["kind"], shown.status) == ("cleared", Status.OK)
-    assert shown.evaluated_through == pytest.approx(network.node(NodeKey(JOB, "algo-1", "system")).through, abs=0.001)
+    assert shown.evaluated_through == pytest.approx(
+        network.node(StreamKey(JOB, "algo-1", "system")).watermark_s, abs=0.001
+    )
 
 
 def test_given_another_node_that_is_behind_when_a_finding_is_over_then_the_job_s_row_says_so_all_the_same() -> None:
@@ -222,7 +224,7 @@ def test_given_another_node_that_is_behind_when_a_finding_is_over_then_the_job_s
             break
     assert row(network).status is Status.OK
     assert before is not None
-    behind = network.node(NodeKey(JOB, "algo-2", "system")).through
+    behind = network.node(StreamKey(JOB, "algo-2", "system")).watermark_s
     assert behind is not None
     assert behind < before
 
@@ -235,9 +237,9 @@ def test_given_a_finding_that_grows_when_it_is_told_then_the_job_s_row_is_writte
         arrive(network, [upload])
         new = list(network.world.executions.started.values())[before:]
         if any((each["rule"], each["kind"]) == (RULE, "escalation") for each in new):
-            grown.append((row(network).evaluated_through, network.node(NodeKey(JOB, "algo-1", "system")).through))
+            grown.append((row(network).evaluated_through, network.node(StreamKey(JOB, "algo-1", "system")).watermark_s))
     assert grown
-    assert all(shown == pytest.approx(through, abs=0.001) for shown, through in grown)
+    assert all(shown == pytest.approx(watermark_s, abs=0.001) for shown, watermark_s in grown)
 
 
 def lopsided(upload: Upload) -> Upload:
@@ -274,9 +276,9 @@ def test_given_a_finding_in_framework_events_when_they_end_and_samples_go_on_the
     network.world.training_jobs.set(describe({"trainguard:OwnJoin_threshold": "3"}))
     steps = [each for each in STEPS if each.at < START + 5 * 60]
     arrive(network, [*SYSTEM, *steps])
-    network.run_until(network.now + SHOW_EVERY_S, batch_s=0.0)
+    network.run_until(network.now + PUBLISH_EVERY_S, batch_s=0.0)
     network.tick()
-    ends = [network.node(NodeKey(JOB, node, "framework")).through for node in ("algo-1", "algo-2")]
+    ends = [network.node(StreamKey(JOB, node, "framework")).watermark_s for node in ("algo-1", "algo-2")]
     shown = row(network, "OwnJoin")
     assert shown.status is Status.FIRED
     assert shown.evaluated_through == pytest.approx(max(end for end in ends if end is not None), abs=0.001)

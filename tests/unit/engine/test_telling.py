@@ -13,7 +13,7 @@ from tests.support.verdicts import fired, over, quiet
 from tests.unit.engine.test_failing_half_way import shifted
 from trainguard.adapters.memory.faults import Crash
 from trainguard.engine.outbox.fires import execution_name, fire_payload
-from trainguard.engine.outbox.notifications import news_of
+from trainguard.engine.outbox.notifications import due_notifications
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
@@ -33,7 +33,7 @@ def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0)
 
 
 def tell(state: JobState, *verdicts: Verdict, job: JobRecord = RECORD, account: Account = ACCOUNT) -> list[Any]:
-    news = news_of(job, FAMILIES.plan(job), verdicts, account, state)
+    news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state)
     return [(entry.kind, entry.previous_severity, entry.severity) for entry in news]
 
 
@@ -88,7 +88,7 @@ def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severi
 def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_long_it_was_and_what_it_cost() -> None:
     state = JobState()
     ended = alerted(over(RULE, wasted=0.4), severity="high")
-    (entry,) = news_of(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state)
+    (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state)
     assert (entry.kind, entry.lasted_s, entry.enqueued_at) == (AlertKind.CLEARED, NOW - 60.0, NOW)
     assert (entry.cost or "").startswith("about USD ")
     assert entry.reason == f"{RULE} is fine again."
@@ -111,7 +111,7 @@ def test_given_a_second_episode_when_it_grows_and_ends_then_it_is_told_anew() ->
         quiet(RULE),
         fired(RULE, wasted=0.9),
         alerted(fired(RULE, wasted=0.9), episode=3),
-        alerted(replace(over(RULE), judgement=replace(over(RULE).judgement, status=Status.ERROR))),
+        alerted(replace(over(RULE), result=replace(over(RULE).result, status=Status.ERROR))),
     ],
 )
 def test_given_what_was_never_alerted_is_of_another_episode_or_failed_when_told_then_nothing_is(
@@ -126,7 +126,7 @@ def test_given_a_job_that_ends_when_findings_end_with_it_then_nothing_is_told() 
 
 
 def test_given_a_job_without_data_when_told_then_nothing_is() -> None:
-    assert tell(JobState(), alerted(over(RULE)), account=replace(ACCOUNT, through=None)) == []
+    assert tell(JobState(), alerted(over(RULE)), account=replace(ACCOUNT, watermark_s=None)) == []
 
 
 def test_given_all_that_is_told_of_one_fire_when_executions_are_named_then_each_has_a_name_and_the_fire_s_id() -> None:
@@ -183,7 +183,7 @@ def live(*, dying_after: int | None = None) -> Network:
     network = Network()
     for upload in STORY:
         network.put(upload)
-        network.ring(upload, upload.at)
+        network.stream_messages(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
         if dying_after is not None:
             network.doomed = [dying_after]
@@ -224,7 +224,7 @@ def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_
     def arrive(chosen: list[Upload], *, ticking: bool) -> None:
         for upload in chosen:
             network.put(upload)
-            network.ring(upload, upload.at)
+            network.stream_messages(upload, upload.at)
             network.run_until(upload.at, batch_s=0.0)
             if ticking:
                 network.tick()

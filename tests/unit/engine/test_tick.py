@@ -20,15 +20,15 @@ def network() -> Network:
 
 def arrive(network: Network, upload: Upload) -> None:
     network.put(upload)
-    network.ring(upload, upload.at)
+    network.stream_messages(upload, upload.at)
     network.run_until(upload.at, batch_s=0.0)
 
 
-def through(network: Network) -> float:
+def watermark_s(network: Network) -> float:
     """Return the watermark of the one node."""
     (record,) = (each for each in network.world.nodes.of_job(JOB) if each.key.stream == "system")
-    assert record.through is not None
-    return round(record.through, 3)
+    assert record.watermark_s is not None
+    return round(record.watermark_s, 3)
 
 
 def touches(network: Network) -> int:
@@ -40,7 +40,7 @@ def test_given_a_job_that_was_never_touched_when_the_tick_comes_then_its_item_ho
 ) -> None:
     assert network.job().last_object_at is None
     network.tick()
-    assert network.job().last_object_at == through(network)
+    assert network.job().last_object_at == watermark_s(network)
 
 
 def test_given_a_job_without_samples_when_the_tick_comes_then_it_is_not_touched() -> None:
@@ -56,7 +56,7 @@ def test_given_a_job_without_samples_when_the_tick_comes_then_it_is_not_touched(
 def test_given_a_job_touched_before_when_the_tick_comes_then_only_a_minute_of_news_is_written(
     network: Network, behind_s: float, touched: int
 ) -> None:
-    watermark = through(network)
+    watermark = watermark_s(network)
     network.world.jobs.touch(JOB, watermark - behind_s)
     before = touches(network)
     network.tick()

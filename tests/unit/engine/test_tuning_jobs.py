@@ -9,7 +9,7 @@ from tests.support.small_job import JOB, Upload, describe, uploads
 from trainguard.adapters.memory.faults import Fault
 from trainguard.records import JobStatus, Severity, TunedJob, TuningJobRecord
 
-TUNE, OTHER, TELL = "tune", "other-job", "Jobs.tell_tuning_job"
+TUNE, OTHER, TELL = "tune", "other-job", "Jobs.upsert_tuned_job"
 LOW = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]
 WELL = [
     Upload(each.at, each.key.replace(JOB, OTHER), each.body)
@@ -37,7 +37,7 @@ def arrive(network: Network, chosen: list[Upload]) -> None:
     """Let objects appear and ring, with a tick after each."""
     for upload in chosen:
         network.put(upload)
-        network.ring(upload, max(upload.at, network.now))
+        network.stream_messages(upload, max(upload.at, network.now))
         network.run_until(max(upload.at, network.now), batch_s=0.0)
         network.tick()
 

@@ -16,9 +16,9 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
 from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.ports import NodeTask, Timing
-from trainguard.records import JobRecord, JobStatus, NodeKey, Status
+from trainguard.records import JobRecord, JobStatus, Status, StreamKey
 from trainguard.rules.rule_inputs import FrameworkView, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.system import read_system_object
 
@@ -28,7 +28,7 @@ PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 def test_given_a_store_that_refuses_when_a_node_is_evaluated_then_no_row_says_what_is_not_stored() -> None:
     network = Network()
     network.put(SYSTEM_1[0])
-    network.ring(SYSTEM_1[0], SYSTEM_1[0].at)
+    network.stream_messages(SYSTEM_1[0], SYSTEM_1[0].at)
     network.world.faults.schedule("NodeStates.save", Fault.FAIL_BEFORE)
     network.run_until(SYSTEM_1[0].at, batch_s=0.0)
     assert network.world.rows.of_job(JOB) == []
@@ -75,7 +75,7 @@ def test_given_late_objects_of_a_closed_item_when_the_time_is_over_between_them_
     assert network.node(NODE_1).closed
     for upload in SYSTEM_1[-3:]:
         network.put(upload)
-        network.ring(upload, network.now)
+        network.stream_messages(upload, network.now)
     short = Timing(now=lambda: network.now, pause=lambda _: None, has_time=iter([True, *[False] * 9]).__next__)
     BatchProcessor(services=network.world.services, timing=short, bucket=BUCKET, families=FAMILIES).process(
         [message for *_, message in network.queue]
@@ -125,13 +125,13 @@ def test_given_a_framework_stream_when_a_copy_of_it_is_finished_then_its_own_sta
 class EndSteps(OwnSteps):
     """A rule over framework events that fires only when they have ended."""
 
-    def judge(self, state: OwnState, view: FrameworkView, parameters: object) -> Judgement:
+    def judge(self, state: OwnState, view: FrameworkView, parameters: object) -> RuleResult:
         del parameters
-        return Judgement(Status.FIRED if view.closed else Status.OK, f"{state.minutes} batches of steps.")
+        return RuleResult(Status.FIRED if view.closed else Status.OK, f"{state.minutes} batches of steps.")
 
 
-def at_the_end(state: OwnState, view: NodeView) -> Judgement:
-    return Judgement(Status.FIRED if view.closed else Status.OK, f"{state.minutes} minutes.")
+def at_the_end(state: OwnState, view: NodeView) -> RuleResult:
+    return RuleResult(Status.FIRED if view.closed else Status.OK, f"{state.minutes} minutes.")
 
 
 @pytest.mark.parametrize("stream", ["system", "framework"])
@@ -145,7 +145,7 @@ def test_given_a_rule_that_fires_at_a_streams_end_when_the_job_has_ended_then_it
     chosen = [each for each in UPLOADS if "algo-2" not in each.key]
     for upload in chosen:
         network.put(upload)
-        network.ring(upload, upload.at)
+        network.stream_messages(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
     network.world.training_jobs.set(replace(describe(status=JobStatus.COMPLETED), instance_count=1))
     for _ in range(30):
@@ -154,4 +154,4 @@ def test_given_a_rule_that_fires_at_a_streams_end_when_the_job_has_ended_then_it
     assert not network.job().active
     shown = row(network, rule.name)
     assert (shown.status, shown.times_fired) == (Status.FIRED, 1)
-    assert network.node(NodeKey(JOB, "algo-1", "system")).closed
+    assert network.node(StreamKey(JOB, "algo-1", "system")).closed

@@ -20,7 +20,7 @@ from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import read_profile
 from trainguard.local.schedule import Schedule, schedule
 from trainguard.local.sources import open_folder
-from trainguard.records import JobRecord, NodeKey
+from trainguard.records import JobRecord, StreamKey
 from trainguard.telemetry.keys import system_key
 from trainguard.telemetry.system import Samples
 
@@ -33,7 +33,7 @@ def evaluate(place: Path, workers: int = 0, watch: Any = None) -> Evaluation:
         return evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), read_profile(open_folder(str(place))), pool, watch)
 
 
-def states(evaluation: Evaluation) -> dict[NodeKey, tuple[bytes, dict[str, int]]]:
+def states(evaluation: Evaluation) -> dict[StreamKey, tuple[bytes, dict[str, int]]]:
     return {record.key: (record.state, dict(record.counters)) for record in evaluation.records}
 
 
@@ -70,7 +70,7 @@ def test_given_an_object_that_cannot_be_read_when_evaluated_then_it_is_counted_a
     records = {record.key.node_kind: record for record in evaluate(place, workers).records}
     assert records["algo-1#system"].counters["bad_objects"] == 1
     assert "bad_objects" not in records["algo-2#system"].counters
-    assert records["algo-1#system"].through == pytest.approx(START + 60 * MINUTES - 10, abs=5)
+    assert records["algo-1#system"].watermark_s == pytest.approx(START + 60 * MINUTES - 10, abs=5)
 
 
 def test_given_a_missing_minute_when_evaluated_then_it_is_a_gap(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_given_a_tensorflow_trace_when_evaluated_then_its_events_are_read_with_t
 def test_given_a_profile_when_evaluated_then_the_watcher_is_told_of_each_object(tmp_path: Path) -> None:
     place = write(tmp_path)
     told: list[tuple[int, float | None]] = []
-    evaluate(place, watch=lambda size, through: told.append((size, through)))
+    evaluate(place, watch=lambda size, watermark_s: told.append((size, watermark_s)))
     files = list(place.rglob("*.json"))
     assert sorted(size for size, _ in told) == sorted(file.stat().st_size for file in files)
-    assert max(through or 0.0 for _, through in told) > START + 60 * (MINUTES - 1)
+    assert max(watermark_s or 0.0 for _, watermark_s in told) > START + 60 * (MINUTES - 1)
 
 
 def test_given_a_profile_when_scheduled_then_each_object_comes_once_and_in_the_order_of_its_stream(

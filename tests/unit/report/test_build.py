@@ -49,7 +49,7 @@ def test_given_a_job_when_built_then_it_says_what_the_profiler_report_s_row_says
     findings = rank_findings(verdicts, account_of(evaluation.job, evaluation.plan, streams))
     row = report_verdict(verdicts, findings, evaluation.plan)
     report = judged.state().report
-    assert report.summary == row.judgement.reason
+    assert report.summary == row.result.reason
     assert report.fired == [each.rule for each in verdicts if each.episode.times_fired]
     assert [each.rule for each in report.rules][: len(findings)] == [each.rule for each in findings]
     assert {each.rule for each in report.rules} == {each.rule for each in verdicts}

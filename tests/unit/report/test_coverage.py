@@ -8,7 +8,7 @@ from tests.support.judged_jobs import HOUR_S, JOB, START, Node, ended, judged_jo
 from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import JobRecord
 from trainguard.report.coverage import coverage, data_covered, data_missing
-from trainguard.report.profiler_coverage import unheard_nodes
+from trainguard.report.profiler_coverage import stale_nodes
 
 FIRST, TENTH = int(START), int(START) + 9 * 60
 
@@ -42,7 +42,7 @@ def test_given_a_stream_when_told_then_its_share_is_of_the_minutes_from_the_firs
 
 
 def test_given_both_streams_when_told_then_each_says_how_far_it_goes_and_what_was_wrong() -> None:
-    framework = FrameworkState(through=START + HOUR_S, first_step_us=int(START + 60) * 1_000_000, last_fault="torn")
+    framework = FrameworkState(watermark_s=START + HOUR_S, first_step_us=int(START + 60) * 1_000_000, last_fault="torn")
     judged = judged_job(nodes=[Node(hours=1.0, closed=True, counters={"lines": 5}, framework=framework)])
     system, events = coverage(judged)
     assert (system.first_at, system.evaluated_through) == ("2026-11-21T08:00:00.000Z", "2026-11-21T09:00:00.000Z")
@@ -56,7 +56,7 @@ def test_given_nodes_when_told_then_the_sentence_counts_them_and_never_rounds_a_
     assert data_covered(judged_job(nodes=[replace(days, gpus=8), replace(days, name="algo-2", gpus=8)])) == (
         "System metrics of 2 nodes with 16 GPUs, 99.9 % of their minutes, a point every 0.5 s."
     )
-    framework = FrameworkState(through=START)
+    framework = FrameworkState(watermark_s=START)
     assert data_covered(judged_job(nodes=[replace(node(), gpus=0, framework=framework)])) == (
         "System metrics of 1 node without GPUs, 100 % of their minutes, a point every 0.5 s; framework events of "
         "1 node."
@@ -65,7 +65,7 @@ def test_given_nodes_when_told_then_the_sentence_counts_them_and_never_rounds_a_
 
 
 @pytest.mark.parametrize(
-    ("job", "nodes", "unheard"),
+    ("job", "nodes", "stale"),
     [
         (JOB, [Node()], []),
         (of_nodes(3), [Node()], ["algo-2", "algo-3"]),
@@ -77,9 +77,9 @@ def test_given_nodes_when_told_then_the_sentence_counts_them_and_never_rounds_a_
     ],
 )
 def test_given_fewer_nodes_than_instances_when_asked_then_those_that_never_wrote_are_named(
-    job: JobRecord, nodes: list[Node], unheard: list[str]
+    job: JobRecord, nodes: list[Node], stale: list[str]
 ) -> None:
-    assert unheard_nodes(judged_job(job=job, nodes=nodes)) == unheard
+    assert stale_nodes(judged_job(job=job, nodes=nodes)) == stale
 
 
 def test_given_everything_when_told_then_nothing_is_missing() -> None:
@@ -89,7 +89,7 @@ def test_given_everything_when_told_then_nothing_is_missing() -> None:
 
 def test_given_what_is_missing_when_told_then_each_is_a_sentence_with_its_nodes() -> None:
     nodes = [
-        Node(counters={"gaps": 1, "bad_lines": 1_200}, framework=FrameworkState(through=START)),
+        Node(counters={"gaps": 1, "bad_lines": 1_200}, framework=FrameworkState(watermark_s=START)),
         Node(name="algo-2", counters={"gaps": 10, "late": 1, "degraded_to_whole_percents": 1}),
         Node(name="algo-3", hours=9.5),
     ]

@@ -8,7 +8,7 @@ import pytest
 from tests.support.judged_jobs import Node, ended, judged_job
 from tests.support.verdicts import fired, over
 from tests.unit.report.test_verdict import told
-from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import Episode
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.profiler.framework_stream import FrameworkState
@@ -16,13 +16,13 @@ from trainguard.records import Status
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.framework_loop import ProcessLoop
 from trainguard.rules.framework_time import FrameworkTimeState
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 
 def counted_bottleneck(rule: str, hits: int) -> Verdict:
     """Return the verdict of a bottleneck rule that counted so many of 1,000 points, too few to fire."""
-    judgement = Judgement(Status.OK, f"{rule} is quiet.", pooled=(hits, 1_000))
-    return Verdict(rule, judgement, Episode())
+    result = RuleResult(Status.OK, f"{rule} is quiet.", pooled=(hits, 1_000))
+    return Verdict(rule, result, Episode())
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def looping(*covered: float, name: str = "algo-1") -> Node:
         for process, seconds in enumerate(covered)
     ]
     metrics = FrameworkTimeState(events=1, loops=loops)
-    slots = {"OverallFrameworkMetrics": RuleSlot(data=msgspec.msgpack.encode(metrics))}
-    return Node(name=name, framework=FrameworkState(slots=slots))
+    stored_rules = {"OverallFrameworkMetrics": StoredRule(data=msgspec.msgpack.encode(metrics))}
+    return Node(name=name, framework=FrameworkState(stored_rules=stored_rules))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_given_a_bottleneck_that_has_fired_before_when_low_gpus_are_told_then_it
 ):
     low = fired("LowGPUUtilization", wasted=0.6)
     earlier = over("CPUBottleneck", wasted=0.1)
-    counted = replace(earlier, judgement=replace(earlier.judgement, pooled=(400, 1_000)))
+    counted = replace(earlier, result=replace(earlier.result, pooled=(400, 1_000)))
 
     health = told(low, counted).health
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.support.judged_jobs import HOUR_S, JOB, START, Node, ended, judged_job
-from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import JobRecord, JobStatus
 from trainguard.report.document import Span
@@ -29,11 +29,11 @@ def stepping(first_s: float = 600.0, last_s: float = 9 * HOUR_S) -> FrameworkSta
         StepSeries("algo-1-7", "Step:ModeKeys.EVAL", dropped=20),
     ]
     return FrameworkState(
-        through=START + 10 * HOUR_S,
+        watermark_s=START + 10 * HOUR_S,
         first_step_us=at_us(first_s),
-        slots={
-            "OverallFrameworkMetrics": RuleSlot(msgspec.msgpack.encode(FrameworkTimeState(loops=loops))),
-            StepOutlier.name: RuleSlot(msgspec.msgpack.encode(StepsState(series=series, steps_not_judged=3))),
+        stored_rules={
+            "OverallFrameworkMetrics": StoredRule(msgspec.msgpack.encode(FrameworkTimeState(loops=loops))),
+            StepOutlier.name: StoredRule(msgspec.msgpack.encode(StepsState(series=series, steps_not_judged=3))),
         },
     )
 
@@ -55,7 +55,7 @@ def test_given_a_job_that_runs_when_summarised_then_it_has_no_end() -> None:
     assert summary.training_loop is not None
 
 
-@pytest.mark.parametrize("framework", [None, FrameworkState(through=START)])
+@pytest.mark.parametrize("framework", [None, FrameworkState(watermark_s=START)])
 def test_given_no_step_when_summarised_then_no_part_is_made_up(framework: FrameworkState | None) -> None:
     summary = job_summary(judged_job(job=ended(), nodes=[Node(framework=framework)]))
     assert (summary.initialization, summary.training_loop, summary.finalization, summary.steps) == (None,) * 4

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.support.judged_jobs import JOB, START, Node, judged_job
-from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.report.document import NotCollected
-from trainguard.report.evaluated_job import JudgedJob
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.not_collected import not_collected
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
@@ -21,17 +21,17 @@ from trainguard.state.usage_counts import PercentCounts, TrafficCounts
 PERCENTS = ("GPU", "GPU memory", "CPU", "CPU memory", "I/O")
 
 
-def complete() -> JudgedJob:
+def complete() -> EvaluatedJob:
     """Return a job that has written all that a job can write."""
     metrics = FrameworkTimeState(events=1)
     metrics.classes[0] = TimeTable(names=["aten::mm"], times_us=[5])
     loads = LoaderState(processes=[LoadingProcess("algo-1-7")])
     framework = FrameworkState(
-        through=START,
+        watermark_s=START,
         first_step_us=1,
-        slots={
-            "OverallFrameworkMetrics": RuleSlot(msgspec.msgpack.encode(metrics)),
-            "Dataloader": RuleSlot(msgspec.msgpack.encode(loads)),
+        stored_rules={
+            "OverallFrameworkMetrics": StoredRule(msgspec.msgpack.encode(metrics)),
+            "Dataloader": StoredRule(msgspec.msgpack.encode(loads)),
         },
     )
     judged = judged_job(nodes=[Node(framework=framework)])
@@ -39,7 +39,7 @@ def complete() -> JudgedJob:
     return judged
 
 
-def count_use(judged: JudgedJob, metrics: tuple[str, ...], *, network: bool = True) -> None:
+def count_use(judged: EvaluatedJob, metrics: tuple[str, ...], *, network: bool = True) -> None:
     """Let a job have samples of such metrics and no others."""
     use = UsageState(snapshots=1, percents={metric: PercentCounts() for metric in metrics})
     use.traffic = TrafficCounts()
@@ -51,7 +51,7 @@ def count_use(judged: JudgedJob, metrics: tuple[str, ...], *, network: bool = Tr
     state.percents, state.traffic, state.snapshots = use.percents, use.traffic, 1
 
 
-def named(judged: JudgedJob, *, full: bool = True, missing: tuple[str, ...] = ()) -> dict[str, NotCollected]:
+def named(judged: EvaluatedJob, *, full: bool = True, missing: tuple[str, ...] = ()) -> dict[str, NotCollected]:
     return {each.what: each for each in not_collected(judged, "full" if full else "state", missing)}
 
 
@@ -72,7 +72,7 @@ def test_given_no_framework_metrics_when_asked_then_that_is_told_once_with_the_v
 
 
 def test_given_framework_metrics_without_steps_loaders_and_operators_when_asked_then_each_is_told() -> None:
-    judged = judged_job(nodes=[Node(framework=FrameworkState(through=START))])
+    judged = judged_job(nodes=[Node(framework=FrameworkState(watermark_s=START))])
     count_use(judged, PERCENTS)
     found = named(judged)
     assert list(found) == ["Steps", "Data loader events", "Operators (detailed profiling)", "Python profiles"]
@@ -148,7 +148,7 @@ def test_given_no_price_when_asked_then_why_and_the_options_are_told() -> None:
 
 
 def test_given_one_rule_to_invoke_when_asked_then_the_others_verdicts_are_absent_and_nothing_is_guessed() -> None:
-    framework = FrameworkState(through=START, first_step_us=1)
+    framework = FrameworkState(watermark_s=START, first_step_us=1)
     judged = judged_job(nodes=[Node(framework=framework)], settings={"rule_to_invoke": "LowGPUUtilization"})
     found = named(judged)
     assert list(found) == ["Python profiles", "Verdicts of 10 rules"]

@@ -23,7 +23,7 @@ def entry(verdict: Verdict, job: JobRecord = JOB, node: Node | None = None, **se
 
 
 def saying(verdict: Verdict, **said: Any) -> Verdict:
-    return replace(verdict, judgement=replace(verdict.judgement, **said))
+    return replace(verdict, result=replace(verdict.result, **said))
 
 
 def test_given_verdicts_when_listed_then_findings_are_first_by_rank_and_the_others_by_status() -> None:
@@ -132,7 +132,7 @@ def test_given_a_wrong_setting_when_listed_then_its_correction_is_recommended() 
 
 
 def test_given_framework_metrics_when_a_rule_still_does_not_apply_then_more_of_them_are_not_recommended() -> None:
-    node = Node(framework=FrameworkState(through=1.0))
+    node = Node(framework=FrameworkState(watermark_s=1.0))
     assert entry(quiet("Dataloader", Status.NOT_APPLICABLE), node=node).recommendation is None
 
 

@@ -198,7 +198,7 @@ def test_given_rules_that_have_all_judged_when_told_then_the_job_is_healthy_and_
 def test_given_a_healthy_job_on_too_large_an_instance_when_told_then_the_saving_is_named() -> None:
     said = "algo-1 is under-utilised: 95 % of the points are at or below 60 % of GPU; a smaller instance may do."
     node = quiet("OverallSystemUsage")
-    node = replace(node, judgement=replace(node.judgement, reason=said, oversized=True))
+    node = replace(node, result=replace(node.result, reason=said, oversized=True))
     both = {"OverallSystemUsage": {"algo-1": node, "algo-2": node}}
     one = {"OverallSystemUsage": {"algo-1": node, "algo-2": quiet("OverallSystemUsage")}}
     assert verdict_of(judged_job(*QUIET, by_node=both)).change == (

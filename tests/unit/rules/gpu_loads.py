@@ -7,7 +7,7 @@ import numpy as np
 from tests.unit.rules.node_replay import NodeSeries, Replay, node_minutes, replay, series
 from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes, LoadBalancingParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.snapshots import FloatArray, IntArray
 
 RULE = LoadBalancing()
@@ -56,11 +56,11 @@ def view_of(name: str, *gpus: IntArray, idle_run_s: float = 0.0, interval_s: flo
         idle_run_s=idle_run_s,
         first_sample_at=0.0,
         first_active_at=0.0 if points else None,
-        through=max(points * interval_s, idle_run_s) - interval_s,
+        watermark_s=max(points * interval_s, idle_run_s) - interval_s,
     )
 
 
-def across(*views: NodeView, parameters: LoadBalancingParameters = DEFAULTS) -> Judgement:
+def across(*views: NodeView, parameters: LoadBalancingParameters = DEFAULTS) -> RuleResult:
     nodes = {view.node: NodeFacts(view.node, view) for view in views}
     job = JobView(0.0, 0.0, None, False, False, False, nodes)
     return JOB_RULE.judge(job, parameters)

@@ -10,7 +10,7 @@ from trainguard.records import Status
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
 from trainguard.rules.memory_growth import MemoryState
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.snapshots import FloatArray
 
 RULE = GPUMemoryIncrease()
@@ -26,19 +26,19 @@ class Played:
     """What the rule said after each minute, by kept points, and its state at the end."""
 
     points: tuple[int, ...]
-    judgements: tuple[Judgement, ...]
+    results: tuple[RuleResult, ...]
     state: MemoryState
 
     @property
-    def last(self) -> Judgement:
-        return self.judgements[-1]
+    def last(self) -> RuleResult:
+        return self.results[-1]
 
     @property
     def fired_at(self) -> list[int]:
-        return [at for at, said in zip(self.points, self.judgements, strict=True) if said.status is Status.FIRED]
+        return [at for at, said in zip(self.points, self.results, strict=True) if said.status is Status.FIRED]
 
     def kinds(self, gpu: str = "gpu0") -> set[str | None]:
-        said = (each.plain_details[gpu]["kind"] for each in self.judgements if gpu in each.plain_details)
+        said = (each.plain_details[gpu]["kind"] for each in self.results if gpu in each.plain_details)
         return {kind for kind in said if kind is not None}
 
 
@@ -53,7 +53,7 @@ def minutes(memory: FloatArray, *, interval_s: float, a_minute: int, held: int) 
         busy = np.full((end - oldest, gpus), 90.0)
         view = NodeView(
             node="algo-1",
-            through=float(times[-1]),
+            watermark_s=float(times[-1]),
             first_sample_at=START,
             first_active_at=START,
             interval_s=interval_s,
@@ -82,16 +82,16 @@ def play(
     held: int | None = None,
 ) -> Played:
     """Show the rule a series of whole percents, a minute at a time or, where that is less, a window."""
-    state, points, judgements = RULE.state_type(), [], []
+    state, points, results = RULE.state_type(), [], []
     window = RULE.window_points(parameters, interval_s)
     kept = window if held is None else held
     cut = min(round(60.0 / interval_s), window) if a_minute is None else a_minute
     whole = np.clip(np.rint(memory), 0.0, 100.0)
     for minute in minutes(whole, interval_s=interval_s, a_minute=cut, held=kept):
         RULE.observe(state, minute, parameters)
-        judgements.append(RULE.judge(state, minute.view, parameters))
+        results.append(RULE.judge(state, minute.view, parameters))
         points.append(minute.view.kept_total)
-    return Played(tuple(points), tuple(judgements), state)
+    return Played(tuple(points), tuple(results), state)
 
 
 def windows(*levels: float | tuple[float, float], parameters: GPUMemoryIncreaseParameters = SMALL) -> FloatArray:

@@ -14,7 +14,7 @@ from tests.support.node_snapshots import node_snapshots
 from trainguard.records import Status
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 JOB_START = 1_700_000_040.0
@@ -47,21 +47,21 @@ class Replay:
     """What a rule said after each minute; ``minutes`` since the job's start."""
 
     minutes: tuple[float, ...]
-    judgements: tuple[Judgement, ...]
+    results: tuple[RuleResult, ...]
     state: Any
     view: NodeView
 
     @property
-    def last(self) -> Judgement:
-        return self.judgements[-1]
+    def last(self) -> RuleResult:
+        return self.results[-1]
 
     @property
     def statuses(self) -> tuple[Status, ...]:
-        return tuple(judgement.status for judgement in self.judgements)
+        return tuple(result.status for result in self.results)
 
     @property
     def first_fire(self) -> float | None:
-        fires = (at for at, said in zip(self.minutes, self.judgements, strict=True) if said.status is Status.FIRED)
+        fires = (at for at, said in zip(self.minutes, self.results, strict=True) if said.status is Status.FIRED)
         return next(fires, None)
 
 
@@ -91,12 +91,12 @@ def _columns(values: Sequence[float] | FloatArray) -> FloatArray:
 def replay(rule: AnySystemRule, parameters: RuleParameters, node: NodeSeries, *, closed: bool = True) -> Replay:
     """Show ``rule`` the node's minutes, and at last, where ``closed``, the end of the stream."""
     state = rule.state_type()
-    minutes, judgements = [], []
+    minutes, results = [], []
     for minute in node_minutes(node, closed=closed):
         rule.observe(state, minute, parameters)
-        judgements.append(rule.judge(state, minute.view, parameters))
-        minutes.append(((minute.view.through or JOB_START) - JOB_START) / 60.0)
-    return Replay(tuple(minutes), tuple(judgements), state, minute.view)
+        results.append(rule.judge(state, minute.view, parameters))
+        minutes.append(((minute.view.watermark_s or JOB_START) - JOB_START) / 60.0)
+    return Replay(tuple(minutes), tuple(results), state, minute.view)
 
 
 def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
@@ -124,8 +124,8 @@ def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed:
     started = np.arange(end) >= first
     kept, idle_since = _kept(times, active, sampled & started)
     window = np.flatnonzero(kept)[-HELD_POINTS:]
-    through = float(times[-1])
-    idle_run_s = through - (float(times[0]) if first == end else idle_since or through)
+    watermark_s = float(times[-1])
+    idle_run_s = watermark_s - (float(times[0]) if first == end else idle_since or watermark_s)
     counted = np.where(np.isnan(gpu), -1, np.floor(gpu)).astype(np.int64)
     histogram = np.array([[np.sum(counted[kept, g] == value) for value in range(101)] for g in range(len(names))])
     part = slice(begin, end)
@@ -145,7 +145,7 @@ def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed:
         fresh=int(kept.sum()) - kept_before,
         view=NodeView(
             node=NODE,
-            through=through,
+            watermark_s=watermark_s,
             first_sample_at=float(times[0]),
             first_active_at=None if first == end else float(times[first]),
             interval_s=node.interval_s,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
 from trainguard.rules.step_series import StepsState
 from trainguard.telemetry.framework import FrameworkEvents
@@ -16,7 +16,7 @@ RULE = StepOutlier()
 DEFAULTS = StepOutlierParameters()
 TRAIN = "Step:ModeKeys.TRAIN"
 EVAL = "Step:ModeKeys.EVAL"
-VIEW = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=False)
+VIEW = FrameworkView(node="algo-1", watermark_s=1_700_000_000.0, closed=False)
 START_US = 1_700_000_000_000_000
 
 
@@ -34,7 +34,7 @@ def batches(
 
 def judge(
     *streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS, view: FrameworkView = VIEW
-) -> Judgement:
+) -> RuleResult:
     return RULE.judge(folded(*streams, parameters=parameters), view, parameters)
 
 

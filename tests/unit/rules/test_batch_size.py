@@ -58,7 +58,7 @@ def test_given_a_light_phase_of_six_minutes_in_a_well_used_job_when_replayed_the
 
     assert Status.OK in result.statuses
     assert result.first_fire is None
-    assert any("and counts from 1,000 points on" in said.reason for said in result.judgements)
+    assert any("and counts from 1,000 points on" in said.reason for said in result.results)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_given_points_about_patience_when_judged_then_it_warms_up_until_there_ar
     result = judge(minutely([LARGE] * 102), closed=False)
 
     assert result.statuses == (Status.WARMING_UP,) * 100 + (Status.OK,) * 2
-    assert result.judgements[99].patience == "100/100"
+    assert result.results[99].patience == "100/100"
 
 
 def test_given_a_small_batch_when_the_window_has_moved_by_two_windows_then_it_fires_and_not_before() -> None:
@@ -197,7 +197,7 @@ def test_given_a_series_whose_samples_end_when_judged_then_nothing_is_said_of_th
 def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
     node = series(np.empty((240, 0)))
     minute = next(iter(node_minutes(node, closed=False)))
-    nothing = replace(minute.view, through=None, first_sample_at=None)
+    nothing = replace(minute.view, watermark_s=None, first_sample_at=None)
 
     assert RULE.judge(RULE.state_type(), nothing, DEFAULTS).status is Status.WAITING_FOR_DATA
     assert set(judge(node).statuses) == {Status.NOT_APPLICABLE}

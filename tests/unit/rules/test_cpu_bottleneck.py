@@ -67,7 +67,7 @@ def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_
     result = judge(node((103.0, BUSY, COOL), interval_s=60.0), CPUBottleneckParameters(patience=100), closed=False)
 
     assert result.statuses[98:101] == (Status.WARMING_UP, Status.WARMING_UP, Status.OK)
-    assert result.judgements[99].patience == "100/100"
+    assert result.results[99].patience == "100/100"
 
 
 def test_given_start_up_and_tail_with_a_hot_cpu_when_judged_then_they_are_left_out() -> None:
@@ -160,7 +160,7 @@ def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_
     bare = series(np.empty((60, 0)), interval_s=5.0)
     minute = next(iter(node_minutes(bare, closed=False)))
 
-    nothing = replace(minute.view, through=None, first_sample_at=None)
+    nothing = replace(minute.view, watermark_s=None, first_sample_at=None)
     assert RULE.judge(RULE.state_type(), nothing, DEFAULTS).status is Status.WAITING_FOR_DATA
     assert judge(bare).last.status is Status.NOT_APPLICABLE
 
@@ -214,8 +214,8 @@ def test_given_patience_of_a_minute_in_points_when_starved_from_the_start_then_i
 
     assert result.first_fire is not None
     assert 10.0 < result.first_fire <= 11.0
-    assert result.judgements[5].patience is not None
-    assert result.judgements[5].patience.endswith("/1200")
+    assert result.results[5].patience is not None
+    assert result.results[5].patience.endswith("/1200")
 
 
 def test_given_a_starved_job_of_five_minutes_when_it_ends_then_it_is_judged_after_all() -> None:

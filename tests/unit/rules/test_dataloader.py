@@ -11,7 +11,7 @@ from trainguard.records import Status
 from trainguard.rules.dataloader import Dataloader, DataloaderParameters
 from trainguard.rules.loader_series import MAX_COUNTS, MAX_PROCESSES, LoaderState
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -59,7 +59,7 @@ def job(states: Mapping[str, LoaderState], *, cores: int = CORES, **changes: Any
     return JobView(**{**fields, **changes})
 
 
-def judge(*objects: FrameworkEvents, parameters: DataloaderParameters = DEFAULTS, **changes: Any) -> Judgement:
+def judge(*objects: FrameworkEvents, parameters: DataloaderParameters = DEFAULTS, **changes: Any) -> RuleResult:
     return RULE.judge(job({"algo-1": folded(*objects)}, **changes), parameters)
 
 
@@ -77,21 +77,21 @@ def judge(*objects: FrameworkEvents, parameters: DataloaderParameters = DEFAULTS
 def test_given_loaders_about_the_thresholds_when_judged_then_only_beyond_them_it_fires(
     loaders: int, cores: int, status: Status
 ) -> None:
-    judgement = judge(read(seconds_of(loaders)), cores=cores)
+    result = judge(read(seconds_of(loaders)), cores=cores)
 
-    assert judgement.status is status
-    assert judgement.measured == pytest.approx(100.0 * loaders / cores)
-    assert judgement.plain_details["algo-1"]["dataloaders"] == loaders
+    assert result.status is status
+    assert result.measured == pytest.approx(100.0 * loaders / cores)
+    assert result.plain_details["algo-1"]["dataloaders"] == loaders
 
 
 @pytest.mark.parametrize(("count", "status"), [(9, Status.WARMING_UP), (10, Status.WARMING_UP), (11, Status.FIRED)])
 def test_given_patience_when_seconds_with_events_pass_then_more_than_it_are_needed(count: int, status: Status) -> None:
-    judgement = judge(read(seconds_of(2, count)))
+    result = judge(read(seconds_of(2, count)))
 
-    assert judgement.status is status
-    assert judgement.data_points == count
+    assert result.status is status
+    assert result.data_points == count
     if status is Status.WARMING_UP:
-        assert judgement.patience == f"{count}/10"
+        assert result.patience == f"{count}/10"
 
 
 def test_given_patience_in_seconds_when_judged_then_it_replaces_the_other() -> None:
@@ -104,10 +104,10 @@ def test_given_patience_in_seconds_when_judged_then_it_replaces_the_other() -> N
 def test_given_an_even_number_of_seconds_when_the_median_lies_between_two_counts_then_it_is_not_cut_off() -> None:
     events = [each for second in range(12) for each in fetches(second, range(5 if second % 2 else 6))]
 
-    judgement = judge(read(events))
+    result = judge(read(events))
 
-    assert judgement.plain_details["algo-1"]["dataloaders"] == 5.5
-    assert judgement.status is Status.FIRED
+    assert result.plain_details["algo-1"]["dataloaders"] == 5.5
+    assert result.status is Status.FIRED
 
 
 def test_given_loaders_that_take_turns_when_all_were_set_up_then_all_count() -> None:
@@ -119,12 +119,12 @@ def test_given_loaders_that_take_turns_when_all_were_set_up_then_all_count() -> 
 def test_given_fetches_of_the_training_process_when_counted_then_it_is_no_loader() -> None:
     alone = [event("DataLoaderIter", "DataLoaderIter::GetNext", s, 0.25, pid=905) for s in range(12)]
 
-    judgement = judge(read([setup(0), *alone, step(0, 0.0, 0.5)]))
+    result = judge(read([setup(0), *alone, step(0, 0.0, 0.5)]))
 
-    assert judgement.measured == 0.0
-    assert judgement.status is Status.FIRED
-    assert judgement.reason == "algo-1 has 0 loader processes for 8 cores: 0 % (min_threshold 70 %)."
-    assert judgement.wasted_share == pytest.approx(0.03)
+    assert result.measured == 0.0
+    assert result.status is Status.FIRED
+    assert result.reason == "algo-1 has 0 loader processes for 8 cores: 0 % (min_threshold 70 %)."
+    assert result.wasted_share == pytest.approx(0.03)
 
 
 def test_given_two_processes_that_wait_for_batches_when_it_fires_then_the_mean_share_of_the_time_is_lost() -> None:
@@ -158,9 +158,9 @@ def test_given_a_workers_own_timeline_when_read_then_it_is_no_training_process_a
         [event("DataLoaderWorker", "DataLoaderWorker", 0.0, 12.0, pid=5001, worker_id=1)], process="algo-1-5001"
     )
 
-    judgement = judge(read(seconds_of(6)), life)
+    result = judge(read(seconds_of(6)), life)
 
-    details = judgement.plain_details["algo-1"]
+    details = result.plain_details["algo-1"]
     assert (details["dataloaders"], details["training_processes"]) == (6, 1)
     assert details["dataloading_time"]["p95"] == pytest.approx(0.01, rel=0.01)
     assert details["dataloading_time"]["count"] == 66
@@ -170,10 +170,10 @@ def test_given_a_workers_own_timeline_when_read_then_it_is_no_training_process_a
 def test_given_several_training_processes_when_judged_then_their_loaders_add_up_on_their_node() -> None:
     objects = [read(seconds_of(3), process=f"algo-1-{pid}") for pid in (1, 2)]
 
-    judgement = judge(*objects)
+    result = judge(*objects)
 
-    assert judgement.status is Status.OK
-    assert judgement.reason == (
+    assert result.status is Status.OK
+    assert result.reason == (
         "algo-1 has 6 loader processes of 2 training processes for 8 cores: 75 % (min_threshold 70 %, max_threshold "
         "200 %)."
     )
@@ -182,18 +182,18 @@ def test_given_several_training_processes_when_judged_then_their_loaders_add_up_
 def test_given_two_nodes_when_judged_then_each_against_its_own_cores_and_the_worst_speaks() -> None:
     states = {"algo-1": folded(read(seconds_of(8))), "algo-2": folded(read(seconds_of(2)))}
 
-    judgement = RULE.judge(job(states), DEFAULTS)
+    result = RULE.judge(job(states), DEFAULTS)
 
-    assert (judgement.status, judgement.worst, judgement.measured) == (Status.FIRED, "algo-2", 25.0)
-    assert set(judgement.plain_details) == {"algo-1", "algo-2"}
+    assert (result.status, result.worst, result.measured) == (Status.FIRED, "algo-2", 25.0)
+    assert set(result.plain_details) == {"algo-1", "algo-2"}
 
 
 def test_given_a_training_process_that_has_ended_when_another_goes_on_then_it_no_longer_counts() -> None:
     later = [each for second in range(700, 720) for each in fetches(second, range(6))]
 
-    judgement = judge(read(seconds_of(6), process="algo-1-1"), read(later, process="algo-1-2"))
+    result = judge(read(seconds_of(6), process="algo-1-1"), read(later, process="algo-1-2"))
 
-    assert judgement.plain_details["algo-1"]["dataloaders"] == 6
+    assert result.plain_details["algo-1"]["dataloaders"] == 6
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 6), (6, 4)])
@@ -213,15 +213,15 @@ def test_given_a_slow_fetch_when_counted_then_it_belongs_to_the_second_in_which_
 def test_given_too_few_when_it_fires_then_the_advice_has_the_jobs_own_numbers() -> None:
     objects = [read([setup(2, pinned=False), *seconds_of(2)], process=f"algo-1-{pid}") for pid in (1, 2)]
 
-    judgement = judge(*objects)
+    result = judge(*objects)
 
-    assert judgement.advice == (
+    assert result.advice == (
         "Raise num_workers from 2 to about 4 in each of the 2 training processes, one loader process a core of 8; set "
         "pin_memory=True, which is off."
     )
-    assert judgement.affected_share == 1.0
-    assert judgement.wasted_share is None
-    assert (judgement.plain_details["algo-1"]["num_workers"], judgement.plain_details["algo-1"]["pin_memory"]) == (
+    assert result.affected_share == 1.0
+    assert result.wasted_share is None
+    assert (result.plain_details["algo-1"]["num_workers"], result.plain_details["algo-1"]["pin_memory"]) == (
         2,
         False,
     )
@@ -230,12 +230,12 @@ def test_given_too_few_when_it_fires_then_the_advice_has_the_jobs_own_numbers() 
 def test_given_too_many_when_it_fires_then_the_advice_is_to_lower_them() -> None:
     events = [each for second in range(20) for each in fetches(second, range(24 if second < 15 else 8))]
 
-    judgement = judge(read([setup(None, pinned=True), *events]))
+    result = judge(read([setup(None, pinned=True), *events]))
 
-    assert judgement.advice == "Lower num_workers to about 8, one loader process a core of 8."
-    assert judge(read([setup(4, pinned=True), *events])).advice == judgement.advice
-    assert judgement.threshold == 200.0
-    assert judgement.affected_share == 0.75
+    assert result.advice == "Lower num_workers to about 8, one loader process a core of 8."
+    assert judge(read([setup(4, pinned=True), *events])).advice == result.advice
+    assert result.threshold == 200.0
+    assert result.affected_share == 0.75
 
 
 def test_given_tensorflow_iterators_when_judged_then_times_are_given_and_nothing_is_counted() -> None:
@@ -269,10 +269,10 @@ def test_given_no_loader_events_when_judged_then_the_rule_does_not_apply_and_say
 
 
 def test_given_no_cpu_sample_when_judged_then_it_waits_for_the_number_of_cores() -> None:
-    judgement = judge(read(seconds_of(2)), cores=0)
+    result = judge(read(seconds_of(2)), cores=0)
 
-    assert judgement.status is Status.WAITING_FOR_DATA
-    assert "number of cores of algo-1" in judgement.reason
+    assert result.status is Status.WAITING_FOR_DATA
+    assert "number of cores of algo-1" in result.reason
 
 
 def test_given_counts_of_every_size_when_stored_then_the_state_stays_bounded_and_no_second_is_lost() -> None:
@@ -308,10 +308,10 @@ def test_given_too_few_loaders_when_the_gpus_are_busy_all_the_same_then_the_advi
     collected = {RULE.name: folded(read(seconds_of(2)))}
     nodes = {"algo-1": NodeFacts("algo-1", busy_at(level), cores=CORES, collected=collected)}
 
-    judgement = RULE.judge(job({}, framework_seen=True, nodes=nodes), DEFAULTS)
+    result = RULE.judge(job({}, framework_seen=True, nodes=nodes), DEFAULTS)
 
-    assert judgement.status is Status.FIRED
-    advice = judgement.advice or ""
+    assert result.status is Status.FIRED
+    advice = result.advice or ""
     assert ("all the same" in advice) is told
     if told:
         assert advice.endswith(

@@ -69,7 +69,7 @@ def test_given_memory_that_increases_when_replayed_then_it_fires_soon_after_and_
     result = play(memory, DEFAULTS)
 
     assert begins_h * HOUR < result.fired_at[0] <= (begins_h + within_h) * HOUR
-    first = result.judgements[result.points.index(result.fired_at[0])]
+    first = result.results[result.points.index(result.fired_at[0])]
     assert first.plain_details["gpu0"]["kind"] == kind
 
 
@@ -197,9 +197,9 @@ def test_given_three_in_twenty_points_that_stay_low_when_the_rest_jumps_then_the
 def test_given_points_about_patience_and_three_windows_when_judged_then_it_warms_up_until_they_are_there() -> None:
     result = play(np.full(82, 50.0), a_minute=1)
 
-    assert [said.status for said in result.judgements] == [Status.WARMING_UP] * 79 + [Status.OK] * 3
-    assert result.judgements[78].patience == "79/80"
-    assert result.judgements[39].reason == (
+    assert [said.status for said in result.results] == [Status.WARMING_UP] * 79 + [Status.OK] * 3
+    assert result.results[78].patience == "79/80"
+    assert result.results[39].reason == (
         "algo-1 has 40 of the 80 points that a first verdict takes, 20 of patience and 3 windows of 20; about 20 s "
         "left."
     )
@@ -222,7 +222,7 @@ def test_given_patience_and_window_in_seconds_when_judged_then_they_are_converte
     in_seconds = GPUMemoryIncreaseParameters(window_s=10.0, patience_s=10.0)
     memory = windows(40, 40, 40, 60, 60)
 
-    assert play(memory, in_seconds).judgements == play(memory).judgements
+    assert play(memory, in_seconds).results == play(memory).results
     assert RULE.clear_after_s(in_seconds, 0.5) == 30.0
 
 
@@ -244,7 +244,7 @@ def test_given_a_jump_when_two_windows_have_passed_then_it_is_over() -> None:
     result = play(windows(40, 40, 40, 60, 60, 60, 60), a_minute=20)
 
     assert result.fired_at == [100, 120]
-    assert [said.affected_share for said in result.judgements[4:6]] == [1 / 4, 2 / 5]
+    assert [said.affected_share for said in result.results[4:6]] == [1 / 4, 2 / 5]
 
 
 def test_given_details_when_judged_then_quantiles_are_of_the_newest_window_and_the_maximum_of_the_job() -> None:
@@ -264,7 +264,7 @@ def test_given_details_when_judged_then_quantiles_are_of_the_newest_window_and_t
 def test_given_a_node_without_data_or_gpus_when_judged_then_it_waits_and_then_does_not_apply() -> None:
     view = next(minutes(np.empty((5, 0)), interval_s=0.5, a_minute=5, held=5)).view
 
-    assert RULE.judge(RULE.state_type(), replace(view, through=None), DEFAULTS).status is Status.WAITING_FOR_DATA
+    assert RULE.judge(RULE.state_type(), replace(view, watermark_s=None), DEFAULTS).status is Status.WAITING_FOR_DATA
     assert RULE.judge(RULE.state_type(), view, DEFAULTS).status is Status.NOT_APPLICABLE
     assert set(replay(RULE, DEFAULTS, series(np.empty((240, 0)))).statuses) == {Status.NOT_APPLICABLE}
 

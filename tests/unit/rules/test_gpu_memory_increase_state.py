@@ -37,7 +37,7 @@ def test_given_a_gpu_that_appears_late_when_it_jumps_then_its_patience_begins_wi
 
     # Patience lasts from point 50 to 70; the first window after it is 80 to 100, the jump shows in 160 to 180.
     assert result.fired_at[0] == 180
-    assert result.judgements[179].worst == "gpu1"
+    assert result.results[179].worst == "gpu1"
     assert result.state.gpus["gpu1"].since == 50
     assert len(result.state.gpus["gpu1"].floors) == len(result.state.gpus["gpu0"].floors) - 3
 

@@ -62,7 +62,7 @@ def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_
     result = judge(node((1_002.0, BUSY, 0.0), interval_s=60.0), closed=False)
 
     assert result.statuses[998:1_001] == (Status.WARMING_UP, Status.WARMING_UP, Status.OK)
-    assert result.judgements[999].patience == "1000/1000"
+    assert result.results[999].patience == "1000/1000"
 
 
 def test_given_a_download_before_training_and_an_upload_after_it_when_judged_then_they_are_left_out() -> None:

@@ -111,8 +111,8 @@ def test_given_points_about_500_when_judged_then_it_warms_up_until_they_are_ther
     result = judge(node_of(np.full(502, 80.0), np.full(502, 20.0), interval_s=60.0))
 
     assert result.statuses == (Status.WARMING_UP,) * 499 + (Status.FIRED,) * 3
-    assert result.judgements[498].patience == "499/500"
-    assert result.judgements[199].reason == (
+    assert result.results[498].patience == "499/500"
+    assert result.results[199].reason == (
         "algo-1 has 200 of the 500 points that a comparison takes; about 5 h left at a sampling interval of 60 s."
     )
 
@@ -148,7 +148,9 @@ def test_given_no_sample_or_no_activity_when_judged_then_it_says_what_it_waits_f
     idle = judge(node_of(np.zeros(30), np.zeros(30)))
     ended = judge(node_of(work(30, 90.0), work(30, 90.0)), closed=True)
 
-    assert RULE.judge(RULE.state_type(), replace(idle.view, through=None), DEFAULTS).status is Status.WAITING_FOR_DATA
+    assert (
+        RULE.judge(RULE.state_type(), replace(idle.view, watermark_s=None), DEFAULTS).status is Status.WAITING_FOR_DATA
+    )
     assert idle.last.reason == "no GPU of algo-1 has been active yet, 29 s after its first sample."
     assert ended.last.reason.endswith("its stream has ended, too early for a verdict.")
 

@@ -81,7 +81,7 @@ def test_given_one_low_gpu_of_four_when_it_fires_then_the_reason_has_its_numbers
 
     result = judge(series(gpu), closed=False)
 
-    fire = next(said for said in result.judgements if said.status is Status.FIRED)
+    fire = next(said for said in result.results if said.status is Status.FIRED)
     assert fire.reason == (
         "gpu2 on algo-1: 95 % of the last 500 points (250 s) are at or below 31 % (threshold 70 %), "
         "for 1,080 points (9 min)."
@@ -115,8 +115,8 @@ def test_given_points_about_patience_when_judged_then_it_warms_up_until_there_ar
     result = judge(minutely([95.0] * 22), A_POINT_A_MINUTE, closed=False)
 
     assert result.statuses == (Status.WARMING_UP,) * 20 + (Status.OK,) * 2
-    assert result.judgements[18].patience == "19/20"
-    assert result.judgements[19].patience == "20/20"
+    assert result.results[18].patience == "19/20"
+    assert result.results[19].patience == "20/20"
 
 
 def test_given_a_low_gpu_when_the_window_has_moved_by_two_windows_then_it_fires_and_not_before() -> None:
@@ -126,7 +126,7 @@ def test_given_a_low_gpu_when_the_window_has_moved_by_two_windows_then_it_fires_
     assert result.statuses[first_judged + 39] is Status.OK
     assert result.statuses[first_judged + 40] is Status.FIRED
     assert result.statuses[first_judged + 41] is Status.FIRED
-    assert "that counts from 40 points on" in result.judgements[first_judged + 39].reason
+    assert "that counts from 40 points on" in result.results[first_judged + 39].reason
 
 
 def test_given_a_kind_that_changes_when_judged_then_the_count_begins_anew() -> None:
@@ -237,7 +237,7 @@ def test_given_a_gpu_that_is_never_active_beside_a_working_one_when_judged_then_
 def test_given_a_node_without_gpus_when_judged_then_the_rule_waits_for_data_and_then_does_not_apply() -> None:
     node = series(np.empty((240, 0)))
     minute = next(iter(node_minutes(node, closed=False)))
-    nothing = replace(minute.view, through=None, first_sample_at=None)
+    nothing = replace(minute.view, watermark_s=None, first_sample_at=None)
 
     assert RULE.judge(RULE.state_type(), nothing, DEFAULTS).status is Status.WAITING_FOR_DATA
     assert set(judge(node).statuses) == {Status.NOT_APPLICABLE}
@@ -269,7 +269,7 @@ def test_given_a_window_of_fewer_than_20_points_when_converted_then_20_are_judge
     short, twenty = (
         judge(minutely([30.0] * 90), LowGPUUtilizationParameters(window=window, patience=20)) for window in (5, 20)
     )
-    assert short.judgements == twenty.judgements
+    assert short.results == twenty.results
 
 
 def test_given_a_window_of_more_than_2000_points_when_converted_then_the_error_says_what_is_right() -> None:

@@ -29,10 +29,10 @@ VIEW = JobView(
     [(300.0, Status.OK), (THRESHOLD_S, Status.OK), (THRESHOLD_S + 1.0, Status.FIRED)],
 )
 def test_given_a_step_when_it_began_later_than_the_threshold_then_it_fires(after_s: float, status: Status) -> None:
-    judgement = RULE.judge(replace(VIEW, first_step_at=START + after_s, system_through=START + 9_000.0), DEFAULTS)
+    result = RULE.judge(replace(VIEW, first_step_at=START + after_s, system_through=START + 9_000.0), DEFAULTS)
 
-    assert judgement.status is status
-    assert judgement.measured == pytest.approx(after_s / 60.0)
+    assert result.status is status
+    assert result.measured == pytest.approx(after_s / 60.0)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_given_metrics_that_are_expected_and_absent_when_a_long_job_has_ended_th
 def test_given_no_framework_metrics_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
     without = replace(VIEW, framework_expected=False, system_through=START + 9_000.0)
 
-    judgement = RULE.judge(without, DEFAULTS)
+    result = RULE.judge(without, DEFAULTS)
 
-    assert judgement.status is Status.NOT_APPLICABLE
-    assert "none are configured and none were seen" in judgement.reason
+    assert result.status is Status.NOT_APPLICABLE
+    assert "none are configured and none were seen" in result.reason
     assert RULE.judge(replace(without, framework_seen=True), DEFAULTS).status is Status.FIRED
 
 
@@ -97,15 +97,15 @@ def test_given_a_threshold_in_minutes_when_judged_then_it_is_used() -> None:
 
 
 def test_given_a_step_before_the_known_start_when_judged_then_it_took_no_time() -> None:
-    judgement = RULE.judge(replace(VIEW, first_step_at=START - 3.0), DEFAULTS)
+    result = RULE.judge(replace(VIEW, first_step_at=START - 3.0), DEFAULTS)
 
-    assert (judgement.status, judgement.measured) == (Status.OK, 0.0)
+    assert (result.status, result.measured) == (Status.OK, 0.0)
 
 
 def test_given_a_late_step_when_it_fires_then_the_reason_has_the_jobs_own_numbers() -> None:
-    judgement = RULE.judge(replace(VIEW, first_step_at=START + 1_878.0), DEFAULTS)
+    result = RULE.judge(replace(VIEW, first_step_at=START + 1_878.0), DEFAULTS)
 
-    assert judgement.reason == "the first step began 31.3 min after the training start (threshold 20 min)."
+    assert result.reason == "the first step began 31.3 min after the training start (threshold 20 min)."
     assert RULE.clear_after_s(DEFAULTS, 0.5) == 180.0
 
 
@@ -117,24 +117,24 @@ def test_given_no_step_yet_when_warming_up_then_the_reason_tells_when_it_will_be
 
 
 def test_given_a_late_step_when_it_fires_then_it_says_what_that_cost_of_the_jobs_time() -> None:
-    judgement = RULE.judge(replace(VIEW, first_step_at=START + 1_800.0, system_through=START + 6_000.0), DEFAULTS)
+    result = RULE.judge(replace(VIEW, first_step_at=START + 1_800.0, system_through=START + 6_000.0), DEFAULTS)
 
-    assert judgement.affected_share == pytest.approx(0.3)
-    assert judgement.wasted_share == pytest.approx(0.1)
-    assert (judgement.advice or "").startswith("Shorten what comes before the first step by at least 10 min: stream")
+    assert result.affected_share == pytest.approx(0.3)
+    assert result.wasted_share == pytest.approx(0.1)
+    assert (result.advice or "").startswith("Shorten what comes before the first step by at least 10 min: stream")
 
 
 def test_given_no_step_when_it_fires_then_all_of_the_time_was_initialization() -> None:
-    judgement = RULE.judge(replace(VIEW, system_through=START + 2_400.0), DEFAULTS)
+    result = RULE.judge(replace(VIEW, system_through=START + 2_400.0), DEFAULTS)
 
-    assert (judgement.affected_share, judgement.wasted_share) == (1.0, 0.5)
-    assert "by at least 20 min" in (judgement.advice or "")
+    assert (result.affected_share, result.wasted_share) == (1.0, 0.5)
+    assert "by at least 20 min" in (result.advice or "")
 
 
 def test_given_a_step_in_time_when_judged_then_there_is_no_advice() -> None:
-    judgement = RULE.judge(replace(VIEW, first_step_at=START + 60.0), DEFAULTS)
+    result = RULE.judge(replace(VIEW, first_step_at=START + 60.0), DEFAULTS)
 
-    assert (judgement.advice, judgement.affected_share, judgement.wasted_share) == (None, None, None)
+    assert (result.advice, result.affected_share, result.wasted_share) == (None, None, None)
 
 
 def at_work(*, fetching_s: float | None, working_s: float, first_us: int = 0) -> NodeFacts:
@@ -154,10 +154,10 @@ def test_given_gpus_and_loaders_at_work_when_no_step_is_written_then_nobody_is_t
     node = at_work(fetching_s=2_800.0, working_s=2_700.0)
     trains = replace(VIEW, framework_seen=True, system_through=START + 2_880.0, nodes={node.node: node}, closed=closed)
 
-    judgement = RULE.judge(trains, DEFAULTS)
+    result = RULE.judge(trains, DEFAULTS)
 
-    assert judgement.status is Status.NOT_APPLICABLE
-    assert judgement.reason == (
+    assert result.status is Status.NOT_APPLICABLE
+    assert result.reason == (
         "the job's framework metrics have no steps: GPUs have worked and data loaders fetched for 45 min without one, "
         "so its first step is unknown."
     )
@@ -185,17 +185,17 @@ def test_given_little_work_before_the_first_step_when_judged_then_it_may_still_i
 def test_given_gpus_at_work_without_any_step_when_it_fires_then_it_is_a_risk_and_the_advice_follows() -> None:
     node = at_work(fetching_s=None, working_s=2_700.0)
 
-    judgement = RULE.judge(replace(VIEW, system_through=START + 2_880.0, nodes={node.node: node}), DEFAULTS)
+    result = RULE.judge(replace(VIEW, system_through=START + 2_880.0, nodes={node.node: node}), DEFAULTS)
 
-    assert judgement.status is Status.FIRED
-    assert judgement.reason == (
+    assert result.status is Status.FIRED
+    assert result.reason == (
         "no step was seen in the 48 min since the training start (threshold 20 min), but GPUs have worked for 45 min."
     )
-    assert judgement.advice == (
+    assert result.advice == (
         "Check that the job writes steps, as it is set to: GPUs that have worked for 45 min without one rather train "
         "than initialize. If they do not train, shorten what they do before the first step."
     )
-    assert judgement.wasted_share is None
+    assert result.wasted_share is None
 
 
 @pytest.mark.parametrize(("seen", "status"), [(True, Status.OK), (False, Status.NOT_APPLICABLE)])
@@ -204,11 +204,11 @@ def test_given_a_short_job_that_has_ended_when_it_wrote_no_framework_metrics_the
 ) -> None:
     ended = replace(VIEW, framework_seen=seen, system_through=START + 900.0, closed=True)
 
-    judgement = RULE.judge(ended, DEFAULTS)
+    result = RULE.judge(ended, DEFAULTS)
 
-    assert judgement.status is status
+    assert result.status is status
     if not seen:
-        assert judgement.reason == "the job has ended and wrote no framework metrics, so its first step is unknown."
+        assert result.reason == "the job has ended and wrote no framework metrics, so its first step is unknown."
 
 
 def test_given_a_restart_without_a_step_when_it_fires_then_the_work_before_it_is_no_excuse() -> None:
@@ -223,8 +223,8 @@ def test_given_a_restart_without_a_step_when_it_fires_then_the_work_before_it_is
         step_runs=((START + 60.0, START + 8_000.0),),
     )
 
-    judgement = RULE.judge(restarted, DEFAULTS)
+    result = RULE.judge(restarted, DEFAULTS)
 
-    assert judgement.status is Status.FIRED
-    assert judgement.reason == "no step was seen in the 50 min since the restart of the job (threshold 20 min)."
-    assert judgement.wasted_share is not None
+    assert result.status is Status.FIRED
+    assert result.reason == "no step was seen in the 50 min since the restart of the job (threshold 20 min)."
+    assert result.wasted_share is not None

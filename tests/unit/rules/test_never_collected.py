@@ -116,7 +116,7 @@ def test_given_gpus_without_utilization_when_judged_then_nobody_says_for_how_lon
 
 
 def test_given_nodes_without_gpu_utilization_when_compared_then_the_reason_says_so() -> None:
-    without = replace(view_of("algo-2", nothing()), through=600.0)
+    without = replace(view_of("algo-2", nothing()), watermark_s=600.0)
 
     said = across(view_of("algo-1", counted(90)), without)
 

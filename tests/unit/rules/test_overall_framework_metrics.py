@@ -16,13 +16,13 @@ from trainguard.rules.overall_framework_metrics import (
     OverallFrameworkMetricsParameters,
 )
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import encode_state
 from trainguard.telemetry.framework import FrameworkEvents
 
 RULE = OverallFrameworkMetrics()
 DEFAULTS = OverallFrameworkMetricsParameters()
-VIEW = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=False)
+VIEW = FrameworkView(node="algo-1", watermark_s=1_700_000_000.0, closed=False)
 
 
 def folded(*objects: FrameworkEvents) -> FrameworkTimeState:
@@ -32,7 +32,7 @@ def folded(*objects: FrameworkEvents) -> FrameworkTimeState:
     return state
 
 
-def judge(*objects: FrameworkEvents) -> Judgement:
+def judge(*objects: FrameworkEvents) -> RuleResult:
     return RULE.judge(folded(*objects), VIEW, DEFAULTS)
 
 
@@ -83,15 +83,15 @@ def test_given_operators_of_both_kinds_when_summed_then_ratio_names_their_phases
 
 
 def test_given_gaps_between_steps_when_judged_then_others_is_the_loop_less_its_steps() -> None:
-    judgement = judge(read([step(0, 0.0, 2.0), step(1, 3.0, 4.0), step(2, 9.0, 1.0, "Step:ModeKeys.EVAL")]))
+    result = judge(read([step(0, 0.0, 2.0), step(1, 3.0, 4.0), step(2, 9.0, 1.0, "Step:ModeKeys.EVAL")]))
 
-    assert judgement.plain_details["phase_time"] == {
+    assert result.plain_details["phase_time"] == {
         "Step:ModeKeys.TRAIN": 6 * SECOND,
         "Step:ModeKeys.EVAL": 1 * SECOND,
         "others": 3 * SECOND,
     }
-    assert judgement.plain_details["phase"]["others"] == pytest.approx(30.0)
-    assert judgement.reason == (
+    assert result.plain_details["phase"]["others"] == pytest.approx(30.0)
+    assert result.reason == (
         "1 process of algo-1 spent 70 % of the 10 s of training loop in steps and 30 % between them."
     )
 
@@ -110,11 +110,11 @@ def test_given_two_processes_when_judged_then_each_has_its_own_loop() -> None:
     early = read([step(0, 0.0, 1.0), step(1, 1.0, 1.0)], process="algo-1-1")
     late = read([step(0, 100.0, 1.0), step(1, 103.0, 1.0)], process="algo-1-2")
 
-    judgement = judge(early, late)
+    result = judge(early, late)
 
-    assert judgement.plain_details["phase_time"]["others"] == 2 * SECOND
-    assert judgement.plain_details["processes"] == 2
-    assert judgement.reason == (
+    assert result.plain_details["phase_time"]["others"] == 2 * SECOND
+    assert result.plain_details["processes"] == 2
+    assert result.reason == (
         "2 processes of algo-1 spent, on average, 66.7 % of the 3 s of training loop in steps and 33.3 % between them."
     )
 
@@ -174,11 +174,11 @@ def test_given_no_event_when_judged_then_it_waits() -> None:
 
 
 def test_given_events_without_steps_when_judged_then_it_says_so_and_never_fires() -> None:
-    judgement = judge(read([event("cpu_functions", "a", 0.0, 1.0, tid=1)]))
+    result = judge(read([event("cpu_functions", "a", 0.0, 1.0, tid=1)]))
 
-    assert judgement.status is Status.OK
-    assert judgement.reason == "algo-1 wrote 1 framework events and no training step."
-    assert judgement.plain_details["phase"] == {}
+    assert result.status is Status.OK
+    assert result.reason == "algo-1 wrote 1 framework events and no training step."
+    assert result.plain_details["phase"] == {}
 
 
 def test_given_an_event_over_several_minutes_when_kept_by_minute_then_each_has_its_part() -> None:

@@ -16,7 +16,7 @@ from trainguard.rules.overall_system_usage import (
     OverallSystemUsageParameters,
 )
 from trainguard.rules.rule_inputs import NodeMinute
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.system_usage import UsageState
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
@@ -25,7 +25,7 @@ NONE_OF_ITS_OWN = OverallSystemUsageParameters()
 (A_MINUTE,) = node_minutes(series([50.0] * 10), closed=False)
 
 
-def judge(parts: Sequence[Snapshots]) -> tuple[Judgement, UsageState]:
+def judge(parts: Sequence[Snapshots]) -> tuple[RuleResult, UsageState]:
     state = RULE.state_type()
     for part in parts:
         RULE.observe(state, minute_of(part), NONE_OF_ITS_OWN)
@@ -171,6 +171,6 @@ def test_given_snapshots_without_any_percentage_when_judged_then_the_sentence_sa
 ) -> None:
     nothing = dict.fromkeys(("cpu_mean", "cpu_max", "io_wait_mean", "io_wait_max", "host_memory"), np.nan)
 
-    judgement, _ = judge([snapshots(np.empty((100, 0)), network=network, **nothing)])
+    result, _ = judge([snapshots(np.empty((100, 0)), network=network, **nothing)])
 
-    assert judgement.reason == f"algo-1 has samples of {said}."
+    assert result.reason == f"algo-1 has samples of {said}."

@@ -10,7 +10,7 @@ from tests.support.reports_of_jobs import judge, recorded
 from tests.unit.report_html.rich_job import PARAMETERS, write
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import JobRecord
-from trainguard.report.evaluated_job import JudgedJob, judge_job
+from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job
 from trainguard.rules.details import Details
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -19,17 +19,17 @@ from trainguard.rules.symptoms import LOW_GPUS
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Sequence[JudgedJob]:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Sequence[EvaluatedJob]:
     """Two jobs on which every rule has something to say."""
     settings = {f"{rule}_{name}": str(value) for rule, given in PARAMETERS.items() for name, value in given.items()}
     rich = JobRecord("job", "arn:unknown", "profiles", "", instance_type="ml.p3.8xlarge", rule_settings=settings)
     of_rich = judge(write(tmp_path_factory.mktemp("rich")), rich)
     of_steps = judge(recorded("slow_steps", tmp_path_factory.mktemp("steps")))
     found = [each.evaluation for each in (of_rich, of_steps)]
-    return [judge_job(evaluation.job, evaluation.plan, evaluation.records) for evaluation in found]
+    return [evaluate_job(evaluation.job, evaluation.plan, evaluation.records) for evaluation in found]
 
 
-def verdicts_of(jobs: Sequence[JudgedJob], rule: str) -> list[Verdict]:
+def verdicts_of(jobs: Sequence[EvaluatedJob], rule: str) -> list[Verdict]:
     return [each for job in jobs for each in (*job.by_node.get(rule, {}).values(), job.verdict_of(rule)) if each]
 
 
@@ -41,11 +41,11 @@ def parts(details: Any) -> list[Details]:
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
 def test_given_judged_jobs_when_a_rule_shows_details_then_they_are_of_its_spec_and_read_back_from_json(
-    rule: str, judged: Sequence[JudgedJob]
+    rule: str, judged: Sequence[EvaluatedJob]
 ) -> None:
     shape = SPECS[rule].details
     assert shape is not None
-    found = [part for verdict in verdicts_of(judged, rule) for part in parts(verdict.judgement.details)]
+    found = [part for verdict in verdicts_of(judged, rule) for part in parts(verdict.result.details)]
     assert found, "some job has details of it"
     assert all(type(part) is shape for part in found)
     for part in found:
@@ -53,11 +53,13 @@ def test_given_judged_jobs_when_a_rule_shows_details_then_they_are_of_its_spec_a
 
 
 @pytest.mark.parametrize("rule", RULE_NAMES)
-def test_given_judged_jobs_when_a_rule_measures_then_its_spec_says_what(rule: str, judged: Sequence[JudgedJob]) -> None:
+def test_given_judged_jobs_when_a_rule_measures_then_its_spec_says_what(
+    rule: str, judged: Sequence[EvaluatedJob]
+) -> None:
     spec = SPECS[rule]
     for verdict in verdicts_of(judged, rule):
-        measure = spec.measure_of(verdict.judgement)
-        assert (measure is None) is (verdict.judgement.measured is None)
+        measure = spec.measure_of(verdict.result)
+        assert (measure is None) is (verdict.result.measured is None)
         assert measure is None or measure in spec.measures
 
 

@@ -33,24 +33,24 @@ def test_given_a_healthy_job_of_any_length_when_judged_then_it_stays_silent(shap
 
 @pytest.mark.parametrize("count", [2_000, 50_000])
 def test_given_one_slow_step_in_60_when_judged_then_its_outliers_are_too_many(count: int) -> None:
-    judgement = judge(batches(slow_every(steady(count), 60, 4.0)))
+    result = judge(batches(slow_every(steady(count), 60, 4.0)))
 
-    assert judgement.status is Status.FIRED
-    assert judgement.measured is not None
-    assert judgement.threshold is not None
-    assert judgement.measured > judgement.threshold
-    assert judgement.measure == OUTLIERS
-    assert judgement.worst == "algo-1-905 TRAIN"
+    assert result.status is Status.FIRED
+    assert result.measured is not None
+    assert result.threshold is not None
+    assert result.measured > result.threshold
+    assert result.measure == OUTLIERS
+    assert result.worst == "algo-1-905 TRAIN"
 
 
 def test_given_one_slow_step_in_20_when_none_can_be_an_outlier_then_the_time_they_cost_fires() -> None:
-    judgement = judge(batches(slow_every(steady(3_000), 20, 5.0)))
+    result = judge(batches(slow_every(steady(3_000), 20, 5.0)))
 
-    assert judgement.status is Status.FIRED
-    assert judgement.plain_details["series"][0]["number_of_outliers"] == 0
-    assert judgement.measured == pytest.approx(16.7, abs=0.7)
-    assert judgement.measure == LOST_TIME
-    assert judgement.threshold == 10.0
+    assert result.status is Status.FIRED
+    assert result.plain_details["series"][0]["number_of_outliers"] == 0
+    assert result.measured == pytest.approx(16.7, abs=0.7)
+    assert result.measure == LOST_TIME
+    assert result.threshold == 10.0
 
 
 @pytest.mark.parametrize(("factor", "status"), [(3.0, Status.OK), (3.5, Status.FIRED)])
@@ -66,41 +66,41 @@ def test_given_outliers_about_n_outliers_when_judged_then_only_more_fire(outlier
     seconds = steady(1_100)
     seconds[150 : 150 + outliers * 80 : 80] = 1.4
 
-    judgement = judge(batches(seconds))
+    result = judge(batches(seconds))
 
-    assert judgement.plain_details["series"][0]["number_of_outliers"] == outliers
-    assert judgement.status is status
+    assert result.plain_details["series"][0]["number_of_outliers"] == outliers
+    assert result.status is status
 
 
 @pytest.mark.parametrize(("count", "status"), [(150, Status.WARMING_UP), (200, Status.WARMING_UP), (201, Status.OK)])
 def test_given_few_steps_when_judged_then_it_takes_more_than_100_after_the_first_100(
     count: int, status: Status
 ) -> None:
-    judgement = judge(batches(steady(count), size=37))
+    result = judge(batches(steady(count), size=37))
 
-    assert judgement.status is status
-    assert judgement.data_points == count - 100
+    assert result.status is status
+    assert result.data_points == count - 100
     if status is Status.WARMING_UP:
-        assert judgement.patience == f"{count}/200"
+        assert result.patience == f"{count}/200"
 
 
 def test_given_slow_steps_at_the_start_when_judged_then_the_first_100_are_left_out() -> None:
     seconds = steady(2_000)
     seconds[:100] = 30.0
 
-    judgement = judge(batches(seconds, size=33))
+    result = judge(batches(seconds, size=33))
 
-    assert judgement.status is Status.OK
-    assert judgement.plain_details["series"][0]["step_stats"]["max"] < 0.6
+    assert result.status is Status.OK
+    assert result.plain_details["series"][0]["step_stats"]["max"] < 0.6
 
 
 def test_given_a_stream_that_ends_early_when_judged_then_it_says_that_there_is_no_verdict() -> None:
-    ended = FrameworkView(node="algo-1", through=1_700_000_000.0, closed=True)
+    ended = FrameworkView(node="algo-1", watermark_s=1_700_000_000.0, closed=True)
 
-    judgement = judge(batches(steady(150)), view=ended)
+    result = judge(batches(steady(150)), view=ended)
 
-    assert judgement.status is Status.WARMING_UP
-    assert judgement.reason.endswith("its stream has ended, too early for a verdict.")
+    assert result.status is Status.WARMING_UP
+    assert result.reason.endswith("its stream has ended, too early for a verdict.")
 
 
 def test_given_no_steps_when_judged_then_it_waits() -> None:
@@ -125,16 +125,16 @@ def test_given_a_mode_when_steps_are_observed_then_only_that_mode_is_judged(mode
     parameters = StepOutlierParameters(mode=mode)
     streams = [batches(steady(400), mode=name) for name in (TRAIN, EVAL, "custom_step")]
 
-    judgement = judge(*streams, parameters=parameters)
+    result = judge(*streams, parameters=parameters)
 
-    assert {item["mode"] for item in judgement.plain_details["series"]} == judged
+    assert {item["mode"] for item in result.plain_details["series"]} == judged
 
 
 def test_given_two_modes_of_different_pace_when_judged_then_neither_makes_outliers_of_the_other() -> None:
-    judgement = judge(batches(steady(2_000)), batches(steady(300) / 20.0, mode=EVAL))
+    result = judge(batches(steady(2_000)), batches(steady(300) / 20.0, mode=EVAL))
 
-    assert judgement.status is Status.OK
-    assert judgement.plain_details["series_judged"] == 2
+    assert result.status is Status.OK
+    assert result.plain_details["series_judged"] == 2
 
 
 def test_given_one_slow_process_of_two_when_judged_then_it_is_named() -> None:
@@ -147,17 +147,17 @@ def test_given_shorter_steps_when_judged_then_they_are_reported_and_do_not_fire(
     seconds = steady(5_000)
     seconds[200::120] = 0.01
 
-    judgement = judge(batches(seconds))
+    result = judge(batches(seconds))
 
-    assert judgement.status is Status.OK
-    assert judgement.plain_details["series"][0]["short_steps"] == 40
+    assert result.status is Status.OK
+    assert result.plain_details["series"][0]["short_steps"] == 40
 
 
 def test_given_steps_of_equal_length_when_judged_then_none_is_an_outlier() -> None:
-    judgement = judge(batches(np.full(1_000, 0.25)))
+    result = judge(batches(np.full(1_000, 0.25)))
 
-    assert judgement.status is Status.OK
-    assert (judgement.measured, judgement.plain_details["series"][0]["stddev"]) == (0.0, 0.0)
+    assert result.status is Status.OK
+    assert (result.measured, result.plain_details["series"][0]["stddev"]) == (0.0, 0.0)
 
 
 def test_given_steps_of_no_length_when_judged_then_nothing_is_divided_by_it() -> None:
@@ -207,9 +207,9 @@ def test_given_more_processes_than_there_is_room_for_when_judged_then_the_rest_i
     forwards = folded(*(batches(seconds, process=name) for name in names))
     backwards = folded(*(batches(seconds, process=name) for name in reversed(names)))
 
-    judgement = RULE.judge(forwards, VIEW, DEFAULTS)
-    assert "3 series not judged: a node has room for 128" in judgement.reason
-    assert judgement.plain_details["steps_not_judged"] == 900
+    result = RULE.judge(forwards, VIEW, DEFAULTS)
+    assert "3 series not judged: a node has room for 128" in result.reason
+    assert result.plain_details["steps_not_judged"] == 900
     assert msgspec.msgpack.encode(forwards) == msgspec.msgpack.encode(backwards)
 
 
@@ -246,17 +246,17 @@ def test_given_a_fire_when_reported_then_it_says_what_share_was_affected_and_wha
     seconds = np.full(2_100, 0.4)
     seconds[99::20] = 2.0
 
-    judgement = judge(batches(seconds))
+    result = judge(batches(seconds))
 
     total = 100 * 2.0 + 1_900 * 0.4
-    assert judgement.affected_share == pytest.approx(100 * 2.0 / total, rel=0.02)
-    assert judgement.wasted_share == pytest.approx(100 * 1.6 / total, rel=0.02)
+    assert result.affected_share == pytest.approx(100 * 2.0 / total, rel=0.02)
+    assert result.wasted_share == pytest.approx(100 * 1.6 / total, rel=0.02)
 
 
 def test_given_no_fire_when_reported_then_there_is_no_advice() -> None:
-    judgement = judge(batches(steady(1_000)))
+    result = judge(batches(steady(1_000)))
 
-    assert (judgement.advice, judgement.affected_share, judgement.wasted_share) == (None, None, None)
+    assert (result.advice, result.affected_share, result.wasted_share) == (None, None, None)
 
 
 def test_given_slow_steps_at_a_distance_when_it_fires_then_the_advice_names_it() -> None:
@@ -296,13 +296,13 @@ def test_given_slow_steps_of_a_mode_that_takes_little_time_when_judged_then_they
 
 
 def test_given_slow_steps_of_one_mode_when_they_fire_then_what_they_cost_is_of_the_whole_process() -> None:
-    judgement = judge(batches(np.full(1_700, 0.4)), evaluated(slow=12.0))
+    result = judge(batches(np.full(1_700, 0.4)), evaluated(slow=12.0))
 
     steps_s = 1_600 * 0.4 + 367 * 0.4 + 33 * 4.8
-    assert judgement.worst == "algo-1-905 EVAL"
-    assert judgement.wasted_share == pytest.approx(33 * 4.4 / steps_s, rel=0.02)
-    assert judgement.affected_share == pytest.approx(33 * 4.8 / steps_s, rel=0.02)
-    assert judgement.reason.endswith(" of the time in steps (slow_share 10 %).")
+    assert result.worst == "algo-1-905 EVAL"
+    assert result.wasted_share == pytest.approx(33 * 4.4 / steps_s, rel=0.02)
+    assert result.affected_share == pytest.approx(33 * 4.8 / steps_s, rel=0.02)
+    assert result.reason.endswith(" of the time in steps (slow_share 10 %).")
 
 
 def test_given_another_process_when_slow_steps_fire_then_its_time_does_not_dilute_them() -> None:
@@ -313,12 +313,12 @@ def test_given_another_process_when_slow_steps_fire_then_its_time_does_not_dilut
 
 def test_given_steps_that_are_a_part_of_the_time_when_they_fire_then_the_rest_was_paid_for_too() -> None:
     seconds = slow_every(np.full(2_100, 0.4), 20, 5.0)
-    first_step_at = VIEW.through - 4_000.0 if VIEW.through is not None else None
+    first_step_at = VIEW.watermark_s - 4_000.0 if VIEW.watermark_s is not None else None
     paused = replace(VIEW, first_step_at=first_step_at)
 
-    judgement = judge(batches(seconds), view=paused)
+    result = judge(batches(seconds), view=paused)
 
-    assert judgement.wasted_share == pytest.approx(100 * 1.6 / 4_000.0, rel=0.02)
-    assert judge(batches(seconds), view=replace(VIEW, first_step_at=VIEW.through)).wasted_share == pytest.approx(
+    assert result.wasted_share == pytest.approx(100 * 1.6 / 4_000.0, rel=0.02)
+    assert judge(batches(seconds), view=replace(VIEW, first_step_at=VIEW.watermark_s)).wasted_share == pytest.approx(
         100 * 1.6 / (100 * 2.0 + 1_900 * 0.4), rel=0.02
     )

@@ -27,9 +27,9 @@ def test_given_events_during_slow_steps_when_judged_then_their_overlap_is_compar
     for first in range(0, 600, 60):
         RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=1.2), DEFAULTS)
 
-    judgement = RULE.judge(state, VIEW, DEFAULTS)
+    result = RULE.judge(state, VIEW, DEFAULTS)
 
-    rows = {row["event"]: row for row in judgement.plain_details["framework"]["events"]}
+    rows = {row["event"]: row for row in result.plain_details["framework"]["events"]}
     assert rows["DataLoaderIter"]["slow_steps_percent"] == pytest.approx(75.0, rel=1e-3)
     assert rows["DataLoaderIter"]["ordinary_steps_percent"] == 0.0
     assert rows["aten::mm"]["slow_steps_percent"] == pytest.approx(50.0, rel=1e-3)
@@ -37,8 +37,8 @@ def test_given_events_during_slow_steps_when_judged_then_their_overlap_is_compar
     assert rows["aten::outer"]["slow_steps_percent"] == pytest.approx(100.0 * 1.0 / 1.8, rel=1e-3)
     assert rows["aten::outer"]["ordinary_steps_percent"] == pytest.approx(100.0 * 0.4 / 0.6, rel=1e-3)
     assert "Step:ModeKeys.TRAIN" not in rows
-    assert judgement.plain_details["framework"]["events"][0]["event"] == "DataLoaderIter"
-    assert judgement.advice == (
+    assert result.plain_details["framework"]["events"][0]["event"] == "DataLoaderIter"
+    assert result.advice == (
         "Look at DataLoaderIter: it takes 75 % of the steps over 799.4 ms and 0 % of the others; they come every "
         "20 steps."
     )

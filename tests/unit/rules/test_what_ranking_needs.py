@@ -11,13 +11,13 @@ from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParamete
 
 def test_given_a_bottlenecked_node_when_judged_then_the_counts_that_pool_are_those_of_its_share() -> None:
     gpu = np.where(np.arange(2_400) % 4 == 0, 90.0, 5.0)
-    judgement = replay(CPUBottleneck(), CPUBottleneckParameters(), series(gpu, cpu=95.0)).judgements[-1]
+    result = replay(CPUBottleneck(), CPUBottleneckParameters(), series(gpu, cpu=95.0)).results[-1]
 
-    assert judgement.status is Status.FIRED
-    assert judgement.pooled is not None
-    hits, judged = judgement.pooled
-    assert judged == judgement.data_points
-    assert judgement.measured == pytest.approx(100.0 * hits / judged)
+    assert result.status is Status.FIRED
+    assert result.pooled is not None
+    hits, judged = result.pooled
+    assert judged == result.data_points
+    assert result.measured == pytest.approx(100.0 * hits / judged)
 
 
 @pytest.mark.parametrize(("memory", "confidence"), [(10.0, 4.0 / 7.0), (56.0, 0.2)])
@@ -25,7 +25,7 @@ def test_given_a_node_with_low_gpus_when_judged_then_batch_size_is_as_sure_as_th
     memory: float, confidence: float
 ) -> None:
     node = series(np.full(2_400, 30.0), cpu=40.0, gpu_memory=np.full(2_400, memory))
-    judgement = replay(BatchSize(), BatchSizeParameters(), node).judgements[-1]
+    result = replay(BatchSize(), BatchSizeParameters(), node).results[-1]
 
-    assert judgement.status is Status.FIRED
-    assert judgement.confidence == pytest.approx(confidence)
+    assert result.status is Status.FIRED
+    assert result.confidence == pytest.approx(confidence)

@@ -7,7 +7,7 @@ import pytest
 from trainguard.job_policy import AlertPolicy
 from trainguard.ports import RuleConfiguration
 from trainguard.settings.document import read_document
-from trainguard.settings.faults import MOST_FAULTS, SettingFault, told_faults
+from trainguard.settings.faults import MOST_FAULTS, SettingFault, fault_sentences
 from trainguard.settings.resolve import resolve
 from trainguard.settings.rule_configurations import configured
 from trainguard.settings.source import Source
@@ -232,10 +232,10 @@ def test_given_configurations_that_agree_when_read_then_nothing_is_wrong() -> No
 
 def test_given_more_faults_than_are_told_when_told_then_the_rest_is_counted() -> None:
     faults = tuple(SettingFault("doc", f"s{number}", "x", "y") for number in range(MOST_FAULTS + 3))
-    told_of = told_faults(faults)
+    told_of = fault_sentences(faults)
     assert len(told_of) == MOST_FAULTS + 1
     assert told_of[-1] == "and 3 more"
-    assert told_faults(faults[:MOST_FAULTS])[-1] == f"doc: s{MOST_FAULTS - 1} is 'x', expected y"
+    assert fault_sentences(faults[:MOST_FAULTS])[-1] == f"doc: s{MOST_FAULTS - 1} is 'x', expected y"
 
 
 def test_given_hostile_names_and_values_when_told_then_the_sentence_is_one_short_line() -> None:

@@ -19,7 +19,7 @@ def test_given_a_system_key_when_parsed_then_job_node_and_minute_are_read() -> N
 def test_given_a_framework_key_when_parsed_then_the_lane_names_process_and_kind() -> None:
     parsed = parse_key(FRAMEWORK)
     assert isinstance(parsed, FrameworkKey)
-    assert (parsed.node, parsed.process, parsed.end_us, parsed.lane) == (
+    assert (parsed.node, parsed.process, parsed.end_us, parsed.partition) == (
         "algo-3",
         "905",
         1795248012345678,
@@ -64,7 +64,7 @@ def test_given_the_metadata_of_a_tensorflow_trace_when_parsed_then_it_stands_for
     assert parsed == FrameworkKey(
         ProfileRoot("", "job"), node, process, "tf_trace", 1_596_659_864_854_168, 1_596_659_864_545_103
     )
-    assert parsed.lane == f"{process}/tf_trace"
+    assert parsed.partition == f"{process}/tf_trace"
 
 
 def test_given_a_tensorflow_trace_when_its_key_is_read_then_run_and_host_are_known() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules.protocol import FrameworkRule, JobRule, JoinedRule, Percent, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeMinute, NodeView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.framework import FrameworkEvents
 
 
@@ -21,11 +21,11 @@ class Count(msgspec.Struct):
     seen: int = 0
 
 
-def judged(measured: float, limit: Limit, points: int, what: str) -> Judgement:
+def judged(measured: float, limit: Limit, points: int, what: str) -> RuleResult:
     if points == 0:
-        return Judgement(Status.WAITING_FOR_DATA, f"no {what} yet.")
+        return RuleResult(Status.WAITING_FOR_DATA, f"no {what} yet.")
     status = Status.FIRED if measured > limit.threshold else Status.OK
-    return Judgement(status, f"{what} at {measured:g}.", measured, limit.threshold, data_points=points)
+    return RuleResult(status, f"{what} at {measured:g}.", measured, limit.threshold, data_points=points)
 
 
 class HotCpu(SystemRule[Limit, Count]):
@@ -48,7 +48,7 @@ class HotCpu(SystemRule[Limit, Count]):
         state.seen += len(minute.snapshots)
         state.highest = float(np.nanmax(minute.snapshots.cpu_mean, initial=0.0))
 
-    def judge(self, state: Count, view: NodeView, parameters: Limit) -> Judgement:
+    def judge(self, state: Count, view: NodeView, parameters: Limit) -> RuleResult:
         return judged(state.highest, parameters, state.seen, f"cpu of {view.node}")
 
 
@@ -105,7 +105,7 @@ class SlowSteps(FrameworkRule[Limit, Count]):
             state.seen += len(steps.numbers)
             state.highest = max(state.highest, float(steps.durations_us.max()) / 1e6)
 
-    def judge(self, state: Count, view: FrameworkView, parameters: Limit) -> Judgement:
+    def judge(self, state: Count, view: FrameworkView, parameters: Limit) -> RuleResult:
         return judged(state.highest, parameters, state.seen, f"steps of {view.node}")
 
 
@@ -124,7 +124,7 @@ class Loaders(JoinedRule[Limit, Count]):
         del parameters
         state.seen += int(events.table.rows_in(["Loader"]).size)
 
-    def judge(self, view: JobView, parameters: Limit) -> Judgement:
+    def judge(self, view: JobView, parameters: Limit) -> RuleResult:
         collected = [facts.collected.get(self.name) for facts in view.nodes.values()]
         total = sum(each.seen for each in collected if isinstance(each, Count))
         return judged(float(total), parameters, total, "loader events")
@@ -140,6 +140,6 @@ class FewNodes(JobRule[Limit]):
         del parameters, interval_s
         return 120.0
 
-    def judge(self, view: JobView, parameters: Limit) -> Judgement:
+    def judge(self, view: JobView, parameters: Limit) -> RuleResult:
         nodes = [facts for facts in view.nodes.values() if facts.system is not None]
         return judged(float(len(nodes)), parameters, len(nodes), "nodes")

@@ -16,7 +16,7 @@ from trainguard.local.engine import evaluate_profile
 from trainguard.local.pool import WorkerPool
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import open_folder
-from trainguard.local.timelines import TimelineTap, digest_profile, profile_axis
+from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
 from trainguard.records import JobRecord
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest
@@ -55,7 +55,7 @@ def test_given_a_profile_when_digested_then_each_node_has_all_its_samples_and_st
 def test_given_a_profile_when_digested_beside_the_rules_or_by_workers_then_it_is_the_same(tmp_path: Path) -> None:
     place = write(tmp_path)
     alone = digested(place)
-    tap = TimelineTap(alone[0].axis)
+    tap = TimelineListener(alone[0].axis)
     with WorkerPool(0) as pool:
         tapped = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool, tap=tap)
         plain = evaluate_profile(KNOWN, FAMILIES.plan(KNOWN), opened(place), pool)
@@ -131,6 +131,6 @@ def test_given_a_tensorflow_trace_when_digested_then_its_steps_have_the_times_of
 def test_given_a_profile_when_digested_then_the_watcher_is_told_of_each_object(tmp_path: Path) -> None:
     place = write(tmp_path)
     told: list[tuple[int, float]] = []
-    digested(place, watch=lambda size, through: told.append((size, through)))
+    digested(place, watch=lambda size, watermark_s: told.append((size, watermark_s)))
     assert sorted(size for size, _ in told) == sorted(file.stat().st_size for file in place.rglob("*.json"))
-    assert max(through for _, through in told) > START + 60 * (MINUTES - 1)
+    assert max(watermark_s for _, watermark_s in told) > START + 60 * (MINUTES - 1)

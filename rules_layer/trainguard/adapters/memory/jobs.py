@@ -102,9 +102,9 @@ class MemoryJobs:
             page = tuple(self._records.values())
         yield from page
 
-    def tell_tuning_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
+    def upsert_tuned_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
         """Write what is known of one job of a tuning job into the tuning job's item, and let that live as long."""
-        with self._faults.call("Jobs.tell_tuning_job"), self._lock:
+        with self._faults.call("Jobs.upsert_tuned_job"), self._lock:
             stored = self._tuning_jobs.get(name, TuningJobRecord(name))
             known = stored.jobs.get(job)
             if known is None and len(stored.jobs) >= MOST_TUNED_JOBS:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from trainguard.adapters.immutable import frozen_record
 from trainguard.adapters.memory.faults import Faults
 from trainguard.errors import StateConflictError
-from trainguard.records import NodeKey, NodeRecord
+from trainguard.records import NodeRecord, StreamKey
 
 
 class MemoryNodeStates:
@@ -16,9 +16,9 @@ class MemoryNodeStates:
     def __init__(self, *, faults: Faults) -> None:
         self._faults = faults
         self._lock = threading.RLock()
-        self._records: dict[NodeKey, NodeRecord] = {}
+        self._records: dict[StreamKey, NodeRecord] = {}
 
-    def load(self, key: NodeKey) -> NodeRecord | None:
+    def load(self, key: StreamKey) -> NodeRecord | None:
         """Return the item as last written, or None."""
         with self._faults.call("NodeStates.load"), self._lock:
             return self._records.get(key)
@@ -35,7 +35,7 @@ class MemoryNodeStates:
             self._records[key] = written
         return written
 
-    def mark_sent(self, key: NodeKey, alert_ids: Sequence[str]) -> None:
+    def mark_sent(self, key: StreamKey, alert_ids: Sequence[str]) -> None:
         """Mark outbox entries as sent, without moving Version; entries that are gone are ignored."""
         for alert_id in alert_ids:
             with self._faults.call("NodeStates.mark_sent"), self._lock:

@@ -37,10 +37,10 @@ def check_switch(site: Site) -> Iterator[CheckResult]:
         words = ("--overwrite", "--name", site.deployment.output(output), "--value", value)
         return site.aws("ssm", "put-parameter", *words)
 
-    yield from judge_switch(switches, put(_OWN, StopSwitch.ENABLED), put(_OVERRIDE, StopSwitch.DISABLED))
+    yield from grade_switch(switches, put(_OWN, StopSwitch.ENABLED), put(_OVERRIDE, StopSwitch.DISABLED))
 
 
-def judge_switch(switches: StopSwitches, enable: str, disable: str) -> Iterator[CheckResult]:
+def grade_switch(switches: StopSwitches, enable: str, disable: str) -> Iterator[CheckResult]:
     """Judge the stop switch; ``enable`` is the command that sets it, and ``disable`` the one that sets its override."""
     meant = f"Set it to one of {', '.join(StopSwitch)}."
     faults = []
@@ -89,10 +89,10 @@ def _check_topic(site: Site, audience: Audience) -> Iterator[CheckResult]:
                 elif each.get("SubscriptionArn", "").startswith("arn:"):
                     confirmed += 1
     words = ("--topic-arn", topic, "--protocol", "email", "--notification-endpoint", "YOU@EXAMPLE.COM")
-    yield from judge_topic(audience, confirmed, pending, site.aws("sns", "subscribe", *words))
+    yield from grade_topic(audience, confirmed, pending, site.aws("sns", "subscribe", *words))
 
 
-def judge_topic(audience: Audience, confirmed: int, pending: Sequence[str], subscribe: str) -> Iterator[CheckResult]:
+def grade_topic(audience: Audience, confirmed: int, pending: Sequence[str], subscribe: str) -> Iterator[CheckResult]:
     """Judge a topic by its subscriptions; ``subscribe`` is the command that adds one."""
     findings = audience.findings
     if pending:

@@ -63,10 +63,10 @@ def check_notifications(site: Site) -> Iterator[CheckResult]:
             if error_code(error) != _NO_BUCKET:
                 raise
             return
-    yield judge_notifications({name: answer[name] for name in _NOTIFYING if name in answer}, site)
+    yield grade_notifications({name: answer[name] for name in _NOTIFYING if name in answer}, site)
 
 
-def judge_notifications(configured: Mapping[str, Any], site: Site) -> CheckResult:
+def grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResult:
     """Judge a bucket's notifications; the command keeps those that it has, as the call replaces them all."""
     if _EVENT_BRIDGE in configured:
         return NOTIFICATIONS.ok("the bucket announces new objects to EventBridge")
@@ -90,10 +90,10 @@ def check_lifecycle(site: Site) -> Iterator[CheckResult]:
                 return
             if error_code(error) != "NoSuchLifecycleConfiguration":
                 raise
-    yield from judge_lifecycle(rules)
+    yield from grade_lifecycle(rules)
 
 
-def judge_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterator[CheckResult]:
+def grade_lifecycle(rules: "Sequence[LifecycleRuleOutputTypeDef]") -> Iterator[CheckResult]:
     """Judge a bucket's lifecycle rules, as far as they concern profiles and what lies under rule-output."""
     enabled = [rule for rule in rules if rule["Status"] == "Enabled"]
     whole = [rule for rule in enabled if _is_of_the_whole_bucket(rule)]

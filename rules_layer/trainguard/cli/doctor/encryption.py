@@ -51,7 +51,7 @@ def check_encryption(site: Site) -> Iterator[CheckResult]:
 def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
     """Judge a bucket's key, which S3 names by its ARN, its id or an alias."""
     if ":key/" in named and _account(named) != site.deployment.account:
-        yield from _judge_rights(site, named, roles_of(site))
+        yield from _grade_rights(site, named, roles_of(site))
         yield _of_another_account(site, named)
         return
     described = _described(site, named)
@@ -59,8 +59,8 @@ def _check_key(site: Site, named: str) -> Iterator[CheckResult]:
         yield ENCRYPTION.ok(f"{site.bucket} is encrypted with a key that AWS manages for S3")
         return
     key, roles = described["Arn"], roles_of(site)
-    faults = [*_judge_rights(site, key, roles), *judge_state(key, described.get("KeyState", "Enabled"))]
-    faults += judge_policy(key, _policy(site, key), roles)
+    faults = [*_grade_rights(site, key, roles), *grade_state(key, described.get("KeyState", "Enabled"))]
+    faults += grade_policy(key, _policy(site, key), roles)
     yield from ENCRYPTION.unless(faults, f"{counted(len(roles), 'role')} may use {key}, which encrypts {site.bucket}")
 
 
@@ -85,12 +85,12 @@ def needed(role: str) -> tuple[str, ...]:
     return (_DECRYPT, _GENERATE) if writes else (_DECRYPT,)
 
 
-def _judge_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[CheckResult]:
+def _grade_rights(site: Site, key: str, roles: Mapping[str, str]) -> Iterator[CheckResult]:
     service = f"s3.{site.deployment.region}.amazonaws.com"
-    through = {"kms:ViaService": f"{service}.cn" if site.deployment.partition == "aws-cn" else service}
+    watermark_s = {"kms:ViaService": f"{service}.cn" if site.deployment.partition == "aws-cn" else service}
     lacking: dict[str, list[str]] = {}
     for name, role in roles.items():
-        for denial in denials(site, role, needed(name), key, through):
+        for denial in denials(site, role, needed(name), key, watermark_s):
             lacking.setdefault(f"{denial.action}: {denial.why}", []).append(name)
     for what, names in lacking.items():
         found = f"{site.bucket} is encrypted with {key}, with which {', '.join(names)} may not {what}"
@@ -105,14 +105,14 @@ def _remedy(site: Site, key: str) -> str:
     return f"Deploy with -c profile_key_arn={key}: {_SECTION}."
 
 
-def judge_state(key: str, state: str) -> Iterator[CheckResult]:
+def grade_state(key: str, state: str) -> Iterator[CheckResult]:
     """Judge a key's state by KMS's word for it."""
     if state != "Enabled":
         found = f"{key} is {state}: no object under it can be read or written"
         yield ENCRYPTION.fail(found, "Enable it, cancel its deletion, or give the bucket another key.")
 
 
-def judge_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) -> Iterator[CheckResult]:
+def grade_policy(key: str, policy: Mapping[str, Any], roles: Mapping[str, str]) -> Iterator[CheckResult]:
     """Judge whether a key's own policy leaves its use to IAM, or names the roles.
 
     Conditions and the key's grants are not read, so it warns and does not fail.

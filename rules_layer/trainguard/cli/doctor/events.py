@@ -39,12 +39,12 @@ def check_rules(site: Site) -> Iterator[CheckResult]:
         name = rule["Name"]
         with asking("events:ListTargetsByRule"):
             targets = site.clients.events.list_targets_by_rule(Rule=name).get("Targets", [])
-        faults += judge_rule(rule, targets, site.aws("events", "enable-rule", "--name", name))
-    faults += judge_kinds(site.rules)
+        faults += grade_rule(rule, targets, site.aws("events", "enable-rule", "--name", name))
+    faults += grade_kinds(site.rules)
     yield from RULES.unless(faults, f"{counted(len(site.rules), 'rule')} enabled, each with a target")
 
 
-def judge_rule(
+def grade_rule(
     rule: "DescribeRuleResponseTypeDef", targets: "Sequence[TargetOutputTypeDef]", enable: str
 ) -> Iterator[CheckResult]:
     """Yield what is wrong with one rule; ``enable`` is the command that switches it on."""
@@ -56,7 +56,7 @@ def judge_rule(
         yield RULES.fail(f"{about} has no target", _DEPLOY)
 
 
-def judge_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[CheckResult]:
+def grade_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[CheckResult]:
     """Yield a fault for each kind of event that no rule is there for."""
     sources = {source for rule in rules for source in _pattern(rule).get("source", [])}
     for what, source in _WANTED.items():

@@ -32,13 +32,13 @@ _FEWEST_TICKS = 8
 def check_functions(site: Site) -> Iterator[CheckResult]:
     """Judge the state of each function and of its last update."""
     functions = site.functions
-    faults = [fault for name, each in functions.items() for fault in judge_function(name, each)]
+    faults = [fault for name, each in functions.items() for fault in grade_function(name, each)]
     if not functions:
         faults = [FUNCTIONS.fail("the stack has no function", "Deploy it again: `make deploy`.")]
     yield from FUNCTIONS.unless(faults, f"{counted(len(functions), 'function')} active, last updates successful")
 
 
-def judge_function(name: str, configuration: "FunctionConfigurationResponseTypeDef") -> Iterator[CheckResult]:
+def grade_function(name: str, configuration: "FunctionConfigurationResponseTypeDef") -> Iterator[CheckResult]:
     """Yield what is wrong with a function."""
     again = "Deploy the stack again: `make deploy`."
     state = configuration.get("State", "Active")
@@ -79,10 +79,10 @@ def check_concurrency(site: Site) -> Iterator[CheckResult]:
 
 def check_doorbell_mapping(site: Site) -> Iterator[CheckResult]:
     """Judge the event source mapping by which doorbells reach their function."""
-    yield from judge_mappings(_mappings(site), site)
+    yield from grade_mappings(_mappings(site), site)
 
 
-def judge_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", site: Site) -> Iterator[CheckResult]:
+def grade_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", site: Site) -> Iterator[CheckResult]:
     """Judge the mappings of the doorbell queue."""
     if not mappings:
         yield DOORBELL_MAPPING.fail("no function is called for the doorbell queue", "Deploy it again: `make deploy`.")
@@ -116,10 +116,10 @@ def check_tick(site: Site) -> Iterator[CheckResult]:
         for name in ("Invocations", "Errors")
     }
     log = configuration.get("LoggingConfig", {}).get("LogGroup", f"/aws/lambda/{function}")
-    yield judge_tick(counts, site.aws("logs", "tail", log, "--since", f"{_TICK_WINDOW_MIN}m"))
+    yield grade_tick(counts, site.aws("logs", "tail", log, "--since", f"{_TICK_WINDOW_MIN}m"))
 
 
-def judge_tick(counts: Mapping[str, float], log: str) -> CheckResult:
+def grade_tick(counts: Mapping[str, float], log: str) -> CheckResult:
     """Judge the tick by its invocations and errors of the last minutes; ``log`` is the command that shows its log."""
     ran, failed = counts["Invocations"], counts["Errors"]
     found = f"ran {ran:.0f} times in the last {_TICK_WINDOW_MIN} min, {failed:.0f} with an error"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainguard.actions.request import StopCase
 from trainguard.actions.stop import StopDecision, decide_stop
-from trainguard.actions.stop_preconditions import Standing
+from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.actions.stop_switch import StopSwitch
 from trainguard.cli.doctor.actions import stop_switches
 from trainguard.cli.doctor.check import Check, CheckResult
@@ -33,10 +33,10 @@ _START_WITH = "Start the job with ProfilerConfig S3OutputPath s3://{}/…, as do
 
 def check_training_job(case: JobCase) -> Iterator[CheckResult]:
     """Say what SageMaker knows of the job."""
-    yield judge_description(case.job, case.description)
+    yield grade_description(case.job, case.description)
 
 
-def judge_description(job: str, description: TrainingJobDescription | None) -> CheckResult:
+def grade_description(job: str, description: TrainingJobDescription | None) -> CheckResult:
     """Judge a job's description; None is a job that SageMaker does not know."""
     if description is None:
         return TRAINING_JOB.warn(
@@ -53,10 +53,10 @@ def judge_description(job: str, description: TrainingJobDescription | None) -> C
 def check_profiler(case: JobCase) -> Iterator[CheckResult]:
     """Judge whether the job writes its profile to our bucket."""
     if case.description is not None:
-        yield judge_profiler(case.profiler, case.site.bucket, tagged=case.description.tags.get(PROFILE_TAG))
+        yield grade_profiler(case.profiler, case.site.bucket, tagged=case.description.tags.get(PROFILE_TAG))
 
 
-def judge_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str, *, tagged: str | None = None) -> CheckResult:
+def grade_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str, *, tagged: str | None = None) -> CheckResult:
     """Judge a job's ProfilerConfig; ``tagged`` is where its tag says that its profile lies."""
     start_with = _START_WITH.format(bucket)
     if profiler.get("DisableProfiler", False) and tagged is None:
@@ -73,10 +73,10 @@ def judge_profiler(profiler: "ProfilerConfigOutputTypeDef", bucket: str, *, tagg
 def check_settings(case: JobCase) -> Iterator[CheckResult]:
     """Judge the rule settings in the job's tags."""
     tags = {} if case.description is None else case.description.tags
-    yield from judge_settings(case.record, tags)
+    yield from grade_settings(case.record, tags)
 
 
-def judge_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[CheckResult]:
+def grade_settings(record: JobRecord, tags: Mapping[str, str]) -> Iterator[CheckResult]:
     """Judge a job's rule settings, and tags that look like ours and are not."""
     plan = FAMILIES.plan(record)
     faults = [SETTINGS.fail(f"{fault}; the rule is in ERROR", _NEXT_JOB) for fault in plan.faults.values()]
@@ -104,10 +104,10 @@ def check_stop(case: JobCase) -> Iterator[CheckResult]:
     switches = stop_switches(case.site)
     fire = _fire_of(case.record, now)
     row = RuleRow(fire.job, fire.rule, None, Status.FIRED, "", evaluated_through=now)
-    known = Standing(job=case.record, row=StoredRow(row, fire_id=fire.fire_id))
+    known = StopPreconditions(job=case.record, row=StoredRow(row, fire_id=fire.fire_id))
     decision = decide_stop(fire, case.description, switches, known=known, now=now)
     tags: Mapping[str, Any] = {} if case.description is None else case.description.tags
-    yield judge_stop(decision, switches.in_force, opted_in=STOP_TAG in tags)
+    yield grade_stop(decision, switches.in_force, opted_in=STOP_TAG in tags)
 
 
 def _fire_of(record: JobRecord, now: float) -> StopCase:
@@ -128,7 +128,7 @@ def _fire_of(record: JobRecord, now: float) -> StopCase:
     )
 
 
-def judge_stop(decision: StopDecision, switch: StopSwitch, *, opted_in: bool) -> CheckResult:
+def grade_stop(decision: StopDecision, switch: StopSwitch, *, opted_in: bool) -> CheckResult:
     """Judge what would become of a fire now; ``opted_in`` says that the job has the tag, whatever its value."""
     if decision.stop or decision.decision == "grace":
         return STOP.ok(f"a fire would stop the job: {decision.why}")

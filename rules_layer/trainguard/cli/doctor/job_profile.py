@@ -22,18 +22,18 @@ SILENT_S = 600.0
 BEHIND_S = 900.0
 """As the alarm on the doorbells' age has it."""
 
-_DOORBELLS = "See the lines on notifications, event pattern, queue and functions above."
+_MESSAGES = "See the lines on notifications, event pattern, queue and functions above."
 
 
 def check_objects(case: JobCase) -> Iterator[CheckResult]:
     """Judge what lies in the bucket."""
-    yield from judge_objects(case.profile, case.record, case.place, case.site.now)
+    yield from grade_objects(case.profile, case.record, case.place, case.site.now)
 
 
-def judge_objects(profile: SeenProfile, record: JobRecord, place: str, now: float) -> Iterator[CheckResult]:
+def grade_objects(profile: SeenProfile, record: JobRecord, place: str, now: float) -> Iterator[CheckResult]:
     """Judge a profile's objects, by their keys and their times."""
     if profile.first_minute is None or profile.last_minute is None or profile.last_modified is None:
-        yield from _judge_nothing(profile, record, place)
+        yield from _grade_nothing(profile, record, place)
         return
     silence = now - profile.last_modified
     late = profile.last_modified - profile.last_minute - MINUTE_S
@@ -50,7 +50,7 @@ def judge_objects(profile: SeenProfile, record: JobRecord, place: str, now: floa
         yield OBJECTS.ok(f"{others}, the first {profile.foreign[0]!r}")
 
 
-def _judge_nothing(profile: SeenProfile, record: JobRecord, place: str) -> Iterator[CheckResult]:
+def _grade_nothing(profile: SeenProfile, record: JobRecord, place: str) -> Iterator[CheckResult]:
     if profile.foreign:
         yield OBJECTS.fail(
             f"no key below {place} is of system metrics; the first foreign one is {profile.foreign[0]!r}",
@@ -67,10 +67,10 @@ def _judge_nothing(profile: SeenProfile, record: JobRecord, place: str) -> Itera
 
 def check_nodes(case: JobCase) -> Iterator[CheckResult]:
     """Judge whether every node writes."""
-    yield from judge_nodes(case.profile.nodes, case.record.instance_count)
+    yield from grade_nodes(case.profile.nodes, case.record.instance_count)
 
 
-def judge_nodes(nodes: frozenset[str], expected: int | None) -> Iterator[CheckResult]:
+def grade_nodes(nodes: frozenset[str], expected: int | None) -> Iterator[CheckResult]:
     """Judge which nodes have written; ``expected`` is how many the job has, None when nobody knows."""
     if expected is None or len(nodes) >= expected or not nodes:
         yield NODES.ok(
@@ -84,10 +84,10 @@ def judge_nodes(nodes: frozenset[str], expected: int | None) -> Iterator[CheckRe
 
 def check_evaluation(case: JobCase) -> Iterator[CheckResult]:
     """Judge how far the job is evaluated."""
-    yield from judge_evaluation(case.stored, case.nodes, case.profile)
+    yield from grade_evaluation(case.stored, case.nodes, case.profile)
 
 
-def judge_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile: SeenProfile) -> Iterator[CheckResult]:
+def grade_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile: SeenProfile) -> Iterator[CheckResult]:
     """Judge the items of a job's nodes against the objects that are there."""
     system = {record.key.node: record for record in nodes if record.key.stream == "system"}
     if profile.last_minute is None:
@@ -97,19 +97,19 @@ def judge_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile
     if job is None or not system:
         lacks = "Jobs has no item of it" if job is None else "no node of it has state"
         yield EVALUATION.fail(
-            f"objects are there and not evaluated: {lacks}", f"Their doorbells did not ring. {_DOORBELLS}"
+            f"objects are there and not evaluated: {lacks}", f"Their doorbells did not ring. {_MESSAGES}"
         )
         return
     unknown = sorted(profile.nodes - system.keys())
     if unknown:
         found = f"{counted(len(unknown), 'node')} not evaluated: {', '.join(unknown)}"
-        yield EVALUATION.fail(found, f"Their doorbells did not ring, or are dead letters. {_DOORBELLS}")
+        yield EVALUATION.fail(found, f"Their doorbells did not ring, or are dead letters. {_MESSAGES}")
     newest = profile.last_minute + MINUTE_S
-    behind = {node: newest - record.through for node, record in system.items() if record.through is not None}
+    behind = {node: newest - record.watermark_s for node, record in system.items() if record.watermark_s is not None}
     furthest = max(behind, key=behind.__getitem__, default=None)
     if furthest is not None and behind[furthest] > BEHIND_S and not system[furthest].closed:
         found = f"{furthest} is evaluated until {span(behind[furthest])} before the newest object"
-        yield EVALUATION.fail(found, f"Doorbells wait or were lost. {_DOORBELLS}")
+        yield EVALUATION.fail(found, f"Doorbells wait or were lost. {_MESSAGES}")
     elif not unknown:
         worst = max(behind.values(), default=0.0)
         yield EVALUATION.ok(f"{counted(len(system), 'node')} evaluated, {span(worst)} before the newest object")
@@ -127,10 +127,10 @@ def _unused(nodes: Sequence[NodeRecord]) -> Iterator[CheckResult]:
 
 def check_rows(case: JobCase) -> Iterator[CheckResult]:
     """Judge the rules' rows."""
-    yield from judge_rows(case.rows)
+    yield from grade_rows(case.rows)
 
 
-def judge_rows(rows: Sequence[RuleRow]) -> Iterator[CheckResult]:
+def grade_rows(rows: Sequence[RuleRow]) -> Iterator[CheckResult]:
     """Judge the rules' rows of a job: a rule in ERROR gives no verdict."""
     faults = [
         RULES.fail(f"{row.rule} is in ERROR: {row.reason}", "Its setting is at fault, or the rule raised: report that.")

@@ -36,10 +36,10 @@ def check_alarms(site: Site) -> Iterator[CheckResult]:
                 AlarmNames=names[first : first + _ALARMS_A_CALL], MaxRecords=_ALARMS_A_CALL
             )
         alarms += answer["MetricAlarms"]
-    yield from judge_alarms(names, alarms, site)
+    yield from grade_alarms(names, alarms, site)
 
 
-def judge_alarms(names: Sequence[str], alarms: "Sequence[MetricAlarmTypeDef]", site: Site) -> Iterator[CheckResult]:
+def grade_alarms(names: Sequence[str], alarms: "Sequence[MetricAlarmTypeDef]", site: Site) -> Iterator[CheckResult]:
     """Judge alarms as they are now; ``names`` are those that the stack has made."""
     faults: list[CheckResult] = []
     for alarm in alarms:
@@ -82,11 +82,11 @@ def check_executions(site: Site) -> Iterator[CheckResult]:
                 listed = site.clients.stepfunctions.list_executions(
                     stateMachineArn=machine, statusFilter=end, maxResults=_LOOKED_AT
                 )["executions"]
-            faults += judge_executions(machine, end, listed, site)
+            faults += grade_executions(machine, end, listed, site)
     yield from EXECUTIONS.unless(faults, "none failed in the last 24 h")
 
 
-def judge_executions(
+def grade_executions(
     machine: str, end: str, executions: "Sequence[ExecutionListItemTypeDef]", site: Site
 ) -> Iterator[CheckResult]:
     """Judge a machine's executions that ended badly, newest first."""

@@ -30,10 +30,10 @@ def check_delay(site: Site) -> Iterator[CheckResult]:
     queue = site.deployment.output("DoorbellQueueUrl").rpartition("/")[2]
     metric = Metric("AWS/SQS", "ApproximateAgeOfOldestMessage", {"QueueName": queue}, "Maximum")
     ages = metric_values(site, metric, _AGE_WINDOW_MIN)
-    yield judge_delay(ages[0] if ages else None)
+    yield grade_delay(ages[0] if ages else None)
 
 
-def judge_delay(age_s: float | None) -> CheckResult:
+def grade_delay(age_s: float | None) -> CheckResult:
     """Judge the age of the oldest doorbell, in seconds; None is a queue of which CloudWatch has measured nothing."""
     if age_s is None:
         return DELAY.ok(f"CloudWatch has no age of the last {_AGE_WINDOW_MIN} min: the queue has long been empty")
@@ -47,11 +47,11 @@ def judge_delay(age_s: float | None) -> CheckResult:
 def check_dead_letters(site: Site) -> Iterator[CheckResult]:
     """Judge the queues of what could not be handled."""
     outputs = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
-    faults = [fault for output in outputs for fault in _judge_dead_letters(site, output)]
+    faults = [fault for output in outputs for fault in _grade_dead_letters(site, output)]
     yield from DEAD_LETTERS.unless(faults, "none, of doorbells and of events")
 
 
-def _judge_dead_letters(site: Site, output: str) -> Iterator[CheckResult]:
+def _grade_dead_letters(site: Site, output: str) -> Iterator[CheckResult]:
     url = site.deployment.output(output)
     waiting = sum(_depth(site, url).values())
     if waiting == 0:

@@ -43,10 +43,10 @@ def check_credentials(site: Site) -> Iterator[CheckResult]:
 def check_stack(site: Site) -> Iterator[CheckResult]:
     """Judge the stack's state, and whether it has what the commands need."""
     events = site.aws("cloudformation", "describe-stack-events", "--stack-name", site.deployment.stack)
-    yield from judge_stack(site.deployment, events)
+    yield from grade_stack(site.deployment, events)
 
 
-def judge_stack(deployment: Deployment, events: str) -> Iterator[CheckResult]:
+def grade_stack(deployment: Deployment, events: str) -> Iterator[CheckResult]:
     """Judge a stack by its state and outputs; ``events`` is the command that shows what happened to it."""
     missing = [name for name in EXPECTED_OUTPUTS if name not in deployment.outputs]
     if missing:
@@ -65,10 +65,10 @@ def judge_stack(deployment: Deployment, events: str) -> Iterator[CheckResult]:
 
 def check_version(site: Site) -> Iterator[CheckResult]:
     """Compare the version of this command line with the stack's, where the stack says it."""
-    yield judge_version(own_version(), site.deployment.outputs.get(_VERSION_OUTPUT))
+    yield grade_version(own_version(), site.deployment.outputs.get(_VERSION_OUTPUT))
 
 
-def judge_version(own: str | None, deployed: str | None) -> CheckResult:
+def grade_version(own: str | None, deployed: str | None) -> CheckResult:
     """Judge the two versions; None is a checkout that is not installed, and a stack that does not say its own."""
     if own is None or deployed is None:
         said = [f"the command line is {own or 'not installed'}", f"the stack is {deployed or 'silent on its version'}"]

@@ -26,12 +26,12 @@ def check_tables(site: Site) -> Iterator[CheckResult]:
     for output in _OUTPUTS:
         with asking("dynamodb:DescribeTable"):
             table = site.clients.dynamodb.describe_table(TableName=site.deployment.output(output))["Table"]
-        faults += judge_table(table)
+        faults += grade_table(table)
         sizes.append(f"{output.removesuffix('Table')} {table.get('ItemCount', 0):,}")
     yield from TABLES.unless(faults, f"3 tables active; items, as of the last hours: {', '.join(sizes)}")
 
 
-def judge_table(table: "TableDescriptionTypeDef") -> Iterator[CheckResult]:
+def grade_table(table: "TableDescriptionTypeDef") -> Iterator[CheckResult]:
     """Yield what is wrong with a table's state."""
     name = table.get("TableName", "")
     if (state := table.get("TableStatus", "unknown")) not in _WORKING:

@@ -45,13 +45,13 @@ class Progress:
         with self._bar:
             yield
 
-    def applied(self, size: int, through: float | None, /) -> None:
+    def applied(self, size: int, watermark_s: float | None, /) -> None:
         """Show objects, bytes and the time that they cover."""
         self._objects += 1
         self._size += size
-        if through is not None:
-            self._first = through if self._first is None else self._first
-            self._through = max(self._through, through)
+        if watermark_s is not None:
+            self._first = watermark_s if self._first is None else self._first
+            self._through = max(self._through, watermark_s)
         covered = _span(max(self._through - (self._first or self._through), 0.0))
         said = (
             f"{self._objects:,} of {self._all_objects:,} objects, "

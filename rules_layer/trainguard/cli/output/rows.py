@@ -87,7 +87,7 @@ def iso(epoch_s: float | None) -> str | None:
     return None if epoch_s is None else iso_from_epoch(epoch_s)
 
 
-def told_time(epoch_s: float | None, now: float) -> str:
+def time_text(epoch_s: float | None, now: float) -> str:
     """Return a time for people, with how long ago it was; empty where it is not known."""
     if epoch_s is None:
         return ""
@@ -99,7 +99,7 @@ def age(epoch_s: float | None, now: float) -> str:
     return "" if epoch_s is None else show_duration(max(round(now - epoch_s), 0))
 
 
-def told_number(value: float | None) -> str:
+def number_text(value: float | None) -> str:
     """Return a number for people: to two decimals below ten, where a distance of 0.31 must not become 0.3."""
     if value is None:
         return ""

@@ -82,7 +82,7 @@ def setting_of(rule: str, parameter: str, settings: Mapping[str, str]) -> str | 
     return next((setting for setting in sorted(settings) if setting.lower() in wanted), None)
 
 
-def told_value(value: Value) -> str:
+def value_text(value: Value) -> str:
     """Return a parameter's value for people."""
     if value is None:
         return "none"

@@ -7,7 +7,7 @@ import msgspec
 
 from trainguard.adapters.timestamps import epoch_from_iso
 from trainguard.cli.output.blocks import Block, Facts, Heading, Line
-from trainguard.cli.output.rows import StopEntry, has_fired, told_time
+from trainguard.cli.output.rows import StopEntry, has_fired, time_text
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.names import unknown_job
 from trainguard.ports import StoredRow
@@ -79,7 +79,7 @@ def shown_nodes(nodes: Sequence[StoredRow]) -> tuple[Sequence[StoredRow], str]:
     return shown, f"… and {counted(len(rest), 'node')} more: {told_counts}. All of them are in --json."
 
 
-def told_stop(stop: StopEntry | None, fire_id: str | None, now: float) -> str:
+def stop_text(stop: StopEntry | None, fire_id: str | None, now: float) -> str:
     """Say what was decided on a stop; empty where nothing was."""
     if stop is None:
         return ""
@@ -87,11 +87,11 @@ def told_stop(stop: StopEntry | None, fire_id: str | None, now: float) -> str:
     if stop.decision == "stop" and stop.made is False:
         decision = "not stopped, SageMaker did not take the call"
     of = ", for an earlier fire" if stop.fire_id is not None and fire_id not in {None, stop.fire_id} else ""
-    when = "" if stop.at is None else f" ({told_time(epoch_from_iso(stop.at), now)}{of})"
+    when = "" if stop.at is None else f" ({time_text(epoch_from_iso(stop.at), now)}{of})"
     return f"Stop: {decision}{when}: {stop.why}" if stop.why else f"Stop: {decision}{when}"
 
 
-def told_configuration(told: Configuration, rule: str | None = None) -> list[Block]:
+def configuration_blocks(told: Configuration, rule: str | None = None) -> list[Block]:
     """Tell what is wrong with a job's settings, and which of its configured rules run elsewhere, if at all.
 
     With ``rule``, faults of other rules are counted.

@@ -11,7 +11,7 @@ from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.profile import Profile
 from trainguard.local.sources import ProfileSource, open_folder
-from trainguard.local.timelines import TimelineTap, digest_profile, profile_axis
+from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
 from trainguard.records import JobRecord
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.series import TimeAxis
@@ -33,7 +33,7 @@ def open_place(place: "Place", clients: Clients | None = None) -> ProfileSource:
     return open_bucket(place.text, clients) if place.in_s3 else open_folder(place.text)
 
 
-def judge_profile(profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress) -> EvaluatedProfile:
+def evaluated_profile(profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress) -> EvaluatedProfile:
     """Judge a profile by all rules and put it over time, in one pass.
 
     Raises
@@ -43,7 +43,7 @@ def judge_profile(profile: Profile, job: JobRecord, plan: RulePlan, progress: Pr
     """
     known = replace(job, instance_count=job.instance_count or profile.instances)
     with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
-        tap = TimelineTap(_axis(profile, known))
+        tap = TimelineListener(_axis(profile, known))
         evaluation = evaluate_profile(known, plan, profile, pool, progress.applied, tap=tap)
     return EvaluatedProfile(evaluation, tuple(tap.digests))
 

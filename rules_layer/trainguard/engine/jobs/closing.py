@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from trainguard.engine.family import Families
 from trainguard.ports import Jobs, NodeStates, NodeTask, TaskQueue
-from trainguard.records import JobRecord, NodeKey
+from trainguard.records import JobRecord, StreamKey
 
 ASK_AGAIN_S = 300.0
 """After this long the streams of a job of which none has answered are asked to close once more."""
@@ -50,6 +50,6 @@ def _is_over(job: JobRecord, now: float) -> bool:
     return now - job.close_asked_at >= ASK_AGAIN_S * 2.0 ** (job.close_asks - 1)
 
 
-def close_task(job: JobRecord, key: NodeKey) -> NodeTask:
+def close_task(job: JobRecord, key: StreamKey) -> NodeTask:
     """Return the task that closes a stream of the job."""
     return NodeTask(job=key.job, node=key.node, stream=key.stream, action="close", generation=job.generation)

@@ -133,19 +133,19 @@ class KnownJobs:
         self._bucket = bucket
         self._root = root
         self._described: dict[str, TrainingJobDescription | None] = {}
-        self._told: dict[str, TrainingJobDescription | None] = {}
+        self._file_descriptions: dict[str, TrainingJobDescription | None] = {}
 
     def describe(self, job: str) -> TrainingJobDescription | None:
         """Return what is known of the job; None when neither SageMaker nor a file of its own knows it."""
         if job not in self._described:
-            self._described[job] = self._services.training_jobs.describe(job) or self.told(job)
+            self._described[job] = self._services.training_jobs.describe(job) or self.job_file_description(job)
         return self._described[job]
 
-    def told(self, job: str) -> TrainingJobDescription | None:
+    def job_file_description(self, job: str) -> TrainingJobDescription | None:
         """Return what the job's own file says, be it that it cannot be used; None when there is none."""
-        if job not in self._told:
-            self._told[job] = self._read(job)
-        return self._told[job]
+        if job not in self._file_descriptions:
+            self._file_descriptions[job] = self._read(job)
+        return self._file_descriptions[job]
 
     def _read(self, job: str) -> TrainingJobDescription | None:
         key = self._root.job_file

@@ -22,7 +22,7 @@ from trainguard.plain_text import one_line
 from trainguard.ports import Executions, Jobs, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
 from trainguard.records import JOB_NODE, OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.document import read_document, unusable
-from trainguard.settings.faults import NO_PLACE, SettingFault, told_faults
+from trainguard.settings.faults import NO_PLACE, SettingFault, fault_sentences
 from trainguard.settings.resolve import resolve
 from trainguard.settings.rule_configurations import configured
 from trainguard.settings.source import Source
@@ -47,7 +47,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Registrar:
+class JobRegistry:
     """Registers jobs; ``now`` gives epoch seconds."""
 
     jobs: Jobs
@@ -69,20 +69,20 @@ class Registrar:
             now=now,
         )
 
-    def ensure(self, *, bucket: str, root: ProfileRoot, told: bool = False) -> JobRecord | None:
+    def ensure(self, *, bucket: str, root: ProfileRoot, announced: bool = False) -> JobRecord | None:
         """Return the job's item; create it from what SageMaker says when there is none.
 
         A job that SageMaker does not know (a profile copied into the bucket, a cluster of one's own) has no tags, and
-        can never be stopped. SageMaker is asked about it again when there is news of it (``told``), when it is closed,
-        and now and then when objects come from another place, or for a job that is not evaluated: it may have come to
-        know a job of that name.
+        can never be stopped. SageMaker is asked about it again when its file or an end mark arrived (``announced``),
+        when it is closed, and now and then when objects come from another place, or for a job that is not evaluated: it
+        may have come to know a job of that name.
 
         A job whose configuration names another bucket than the objects' is not evaluated, as its item says; None when
         what was met under its name before was. Raises PortUnavailableError when its settings cannot be read now: no job
         is registered with less than was configured.
         """
         known = job_of_place(self.jobs, bucket, root)
-        if known is not None and not (known.is_outside and (told or self._is_doubtful(known, bucket, root))):
+        if known is not None and not (known.is_outside and (announced or self._is_doubtful(known, bucket, root))):
             return known
         description = self.training_jobs.describe(root.job)
         if description is not None and lies_elsewhere(description, bucket):
@@ -257,7 +257,7 @@ def _with_settings(
         rule_settings=resolved.parameters,
         policy=_unstoppable(resolved.policy) if nowhere else resolved.policy,
         setting_sources=resolved.sources,
-        setting_faults=told_faults(resolved.faults),
+        setting_faults=fault_sentences(resolved.faults),
         rules_elsewhere=rules.elsewhere,
         rule_places=rules.places,
     )

@@ -1,7 +1,7 @@
 """The verdicts of a whole job, from its units' states, family by family."""
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import JobSlots, UnitVerdicts
+from trainguard.engine.streams.family_streams import JobRules, UnitVerdicts
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.verdicts.episodes import Episode
@@ -10,7 +10,7 @@ from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 
 def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
@@ -25,26 +25,26 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
     """
     verdicts: list[Verdict] = []
     fires: list[Fire] = []
-    own = JobSlots(streams.state.slots, streams.state.through)
+    own = JobRules(streams.state.stored_rules, streams.state.watermark_s)
     for family in streams.families.values():
         judged = family.judge(job, plan, own, closed=streams.closed)
         verdicts.extend(judged.verdicts)
         fires.extend(judged.fires)
     if job.closing and streams.closed:
-        verdicts = [final(verdict, streams.through) for verdict in verdicts]
+        verdicts = [final(verdict, streams.watermark_s) for verdict in verdicts]
     known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}
     verdicts.extend(
-        Verdict(name, Judgement(Status.ERROR, str(fault)), Episode())
+        Verdict(name, RuleResult(Status.ERROR, str(fault)), Episode())
         for name, fault in plan.faults.items()
         if name not in known
     )
     verdicts.extend(
-        Verdict(name, Judgement(Status.DISABLED, f"rule_to_invoke is {', '.join(plan.rules)}."), Episode())
+        Verdict(name, RuleResult(Status.DISABLED, f"rule_to_invoke is {', '.join(plan.rules)}."), Episode())
         for name in plan.disabled
         if name not in plan.faults
     )
-    of_streams = [slots for family in streams.families.values() for slots in family.slots]
-    verdicts.extend(gone_rules([streams.state.slots, *of_streams], plan))
+    of_streams = [stored_rules for family in streams.families.values() for stored_rules in family.stored_rules]
+    verdicts.extend(gone_rules([streams.state.stored_rules, *of_streams], plan))
     return verdicts, fires
 
 
@@ -54,7 +54,7 @@ def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
     return Account(
         instance_type=job.instance_type,
         started_at=min((at for at in starts if at is not None), default=None),
-        through=streams.through,
+        watermark_s=streams.watermark_s,
         nodes=max(len(streams.nodes), job.instance_count or 0),
         prices=plan.prices,
         unpaid_s=max((family.unpaid_s for family in streams.families.values()), default=0.0),

@@ -13,7 +13,7 @@ import msgspec
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.closing import begin_close
 from trainguard.engine.jobs.job_description import is_another, lies_elsewhere, profile_place, with_description
-from trainguard.engine.jobs.job_registry import Registrar
+from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.ports import Jobs, Journal, NodeStates, TaskQueue, TrainingJobDescription, TrainingJobs
 from trainguard.records import JobRecord
 
@@ -28,7 +28,7 @@ class Lifecycle:
     training_jobs: TrainingJobs
     journal: Journal
     bucket: str
-    registrar: Registrar
+    registry: JobRegistry
     families: Families
 
     def follow(self, job: str) -> JobRecord | None:
@@ -62,15 +62,15 @@ class Lifecycle:
             if place is None or place[0] != self.bucket:
                 return None
             bucket, root = place
-            return self.registrar.register(description, bucket=bucket, root=root)
+            return self.registry.register(description, bucket=bucket, root=root)
         if not stored.is_outside or not lies_elsewhere(description, stored.bucket):
-            return self.registrar.recognise(stored, description)
+            return self.registry.recognise(stored, description)
         if stored.active:
             self._close(stored)
         return None
 
     def _close(self, job: JobRecord) -> JobRecord:
-        now = self.registrar.now()
+        now = self.registry.now()
         return begin_close(job, self.families, jobs=self.jobs, nodes=self.nodes, tasks=self.tasks, now=now)
 
 

@@ -17,7 +17,7 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 REASON = "What stood here was made of objects that came under the job's name before the job itself was known."
 
 
-def clear_leftovers(job: JobRecord, services: Services, families: Families, *, now: float) -> None:
+def clear_stale_state(job: JobRecord, services: Services, families: Families, *, now: float) -> None:
     """Clear what earlier registrations of ``job`` left; safe to repeat, and nothing is done where nothing is left.
 
     A job that is not to be evaluated is taken off the active ones after that; ``now`` is in epoch seconds.

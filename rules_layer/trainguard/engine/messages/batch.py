@@ -12,8 +12,8 @@ from trainguard.engine.family import Families
 from trainguard.engine.jobs.closing import begin_close
 from trainguard.engine.jobs.job_description import with_description
 from trainguard.engine.jobs.job_file import KnownJobs
-from trainguard.engine.jobs.job_registry import Registrar, job_of_place
-from trainguard.engine.messages.sqs_messages import JobRings, Message, Ring, sort_messages
+from trainguard.engine.jobs.job_registry import JobRegistry, job_of_place
+from trainguard.engine.messages.sqs_messages import JobMessages, Message, StreamMessages, sort_messages
 from trainguard.engine.summary import Summariser
 from trainguard.errors import PortUnavailableError, StateConflictError, TrainGuardError
 from trainguard.ports import Services, Timing
@@ -51,7 +51,7 @@ class BatchProcessor:
         self._has_time = timing.has_time
         self._evaluator = NodeEvaluator(services=services, timing=timing, families=families, shared=shared)
         self._summariser = Summariser(services=services, timing=timing, families=families)
-        self._registrar = Registrar.of(services, timing.now)
+        self._registry = JobRegistry.of(services, timing.now)
         self._now = timing.now
 
     def process(self, messages: Iterable[Message]) -> BatchOutcome:
@@ -60,65 +60,69 @@ class BatchProcessor:
         for refusal in refusals:
             self._journal.count(refusal.what, message_id=refusal.message_id, reason=refusal.reason)
         failed = [refusal.message_id for refusal in refusals if refusal.is_defect]
-        for rings in jobs:
+        for job_messages in jobs:
             try:
-                failed.extend(self._process_job(rings))
+                failed.extend(self._process_job(job_messages))
             except Exception as error:
                 # A defect of ours in one job; the others' messages must not come back for it.
-                failed.extend(self._give_back(rings.message_ids, rings.job, None, error))
+                failed.extend(self._give_back(job_messages.message_ids, job_messages.job, None, error))
         return BatchOutcome(
             failed=tuple(failed),
             refused=tuple(refusal.message_id for refusal in refusals if not refusal.is_defect),
-            nodes=sum(len(rings.nodes) for rings in jobs),
+            nodes=sum(len(job_messages.nodes) for job_messages in jobs),
         )
 
-    def _process_job(self, rings: JobRings) -> list[str]:
-        everything = rings.message_ids
+    def _process_job(self, job_messages: JobMessages) -> list[str]:
+        everything = job_messages.message_ids
         try:
-            job = self._job_of(rings)
+            job = self._job_of(job_messages)
         except TrainGuardError as error:
-            return self._give_back(everything, rings.job, None, error)
+            return self._give_back(everything, job_messages.job, None, error)
         if job is None or not job.policy.evaluated:
-            what, why = ("foreign_keys", _elsewhere(rings)) if job is None else ("not_evaluated", job.policy.why)
-            self._journal.count(what, len(everything), job=rings.job, reason=why)
+            what, why = ("foreign_keys", _elsewhere(job_messages)) if job is None else ("not_evaluated", job.policy.why)
+            self._journal.count(what, len(everything), job=job_messages.job, reason=why)
             return []
-        if rings.source is None and rings.generation != job.generation:
+        if job_messages.source is None and job_messages.generation != job.generation:
             reason = "the task was made before SageMaker knew the job"
-            self._journal.count("outdated_tasks", len(everything), job=rings.job, reason=reason)
+            self._journal.count("outdated_tasks", len(everything), job=job_messages.job, reason=reason)
             return []
         failed: list[str] = []
-        if rings.ended or rings.told:
+        if job_messages.ended or job_messages.job_files:
             try:
-                job = self._follow(job, rings)
+                job = self._follow(job, job_messages)
             except TrainGuardError as error:
-                failed.extend(self._give_back([*rings.ended, *rings.told], rings.job, None, error))
-        for ring in rings.nodes.values():
-            failed.extend(self._process_node(job, ring))
-        if not failed and (job.closing or any(ring.work.close for ring in rings.nodes.values())):
+                failed.extend(
+                    self._give_back([*job_messages.ended, *job_messages.job_files], job_messages.job, None, error)
+                )
+        for stream_messages in job_messages.nodes.values():
+            failed.extend(self._process_node(job, stream_messages))
+        if not failed and (
+            job.closing or any(stream_messages.work.close for stream_messages in job_messages.nodes.values())
+        ):
             try:
                 self._summariser.summarise(replace(job, closing=True))
             except TrainGuardError as error:
-                return self._give_back(everything, rings.job, None, error)
+                return self._give_back(everything, job_messages.job, None, error)
         return failed
 
-    def _job_of(self, rings: JobRings) -> JobRecord | None:
+    def _job_of(self, job_messages: JobMessages) -> JobRecord | None:
         """Return the job's item; None for objects that lie elsewhere than the job's own, and for unknown tasks."""
         jobs = self._services.jobs
-        if rings.source is None:
-            return jobs.load(rings.job)
-        bucket, root = rings.source
+        if job_messages.source is None:
+            return jobs.load(job_messages.job)
+        bucket, root = job_messages.source
         if bucket != self._bucket:
             return None
         known = KnownJobs(self._services, bucket=bucket, root=root)
-        if not (rings.nodes or rings.ended) and job_of_place(jobs, bucket, root) is None:
-            file = known.told(rings.job)
+        if not (job_messages.nodes or job_messages.ended) and job_of_place(jobs, bucket, root) is None:
+            file = known.job_file_description(job_messages.job)
             if file is None or file.file_fault is not None:
                 return None
-        told = bool(rings.ended or rings.told)
-        job = replace(self._registrar, training_jobs=known).ensure(bucket=bucket, root=root, told=told)
+        announced = bool(job_messages.ended or job_messages.job_files)
+        job = replace(self._registry, training_jobs=known).ensure(bucket=bucket, root=root, announced=announced)
         return job if job is not None and (job.bucket, job.prefix) == (bucket, root.prefix) else None
 
-    def _follow(self, job: JobRecord, rings: JobRings) -> JobRecord:
+    def _follow(self, job: JobRecord, job_messages: JobMessages) -> JobRecord:
         """Take in what is known of a job whose end mark or own file rang, and close it when it has ended.
 
         One process that ends early, a spot restart, or anybody who may write objects can leave a mark: a job that is
@@ -132,7 +136,7 @@ class BatchProcessor:
             return job
         described = with_description(job, description)
         said = JobStatus.UNKNOWN if description is None else description.status
-        if (said.is_final and job.active) or (said is JobStatus.UNKNOWN and rings.ended):
+        if (said.is_final and job.active) or (said is JobStatus.UNKNOWN and job_messages.ended):
             now = self._now()
             return begin_close(
                 described, self._families, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=now
@@ -141,20 +145,20 @@ class BatchProcessor:
             services.jobs.update_status(described)
         return described
 
-    def _process_node(self, job: JobRecord, ring: Ring) -> list[str]:
-        node = ring.work.key.node_kind
+    def _process_node(self, job: JobRecord, stream_messages: StreamMessages) -> list[str]:
+        node = stream_messages.work.key.node_kind
         try:
             # The message names the folder, and the job's item says what that is called.
-            work = replace(ring.work, key=replace(ring.work.key, job=job.job))
+            work = replace(stream_messages.work, key=replace(stream_messages.work.key, job=job.job))
             done = self._has_time() and self._evaluator.evaluate(job, work)
         except TrainGuardError as error:
-            return self._give_back(ring.message_ids, job.job, node, error)
+            return self._give_back(stream_messages.message_ids, job.job, node, error)
         except Exception as error:
             # A defect of ours: the messages go back and end in the dead-letter queue, its neighbours go on.
-            return self._give_back(ring.message_ids, job.job, node, error)
+            return self._give_back(stream_messages.message_ids, job.job, node, error)
         if not done:
             self._journal.count("evaluations_unfinished", job=job.job, node=node)
-            return list(ring.message_ids)
+            return list(stream_messages.message_ids)
         return []
 
     def _give_back(self, message_ids: Sequence[str], job: str, node: str | None, error: Exception) -> list[str]:
@@ -167,8 +171,8 @@ class BatchProcessor:
         return list(message_ids)
 
 
-def _elsewhere(rings: JobRings) -> str:
-    if rings.source is None:
-        return f"a task names job {rings.job!r}, which is not known"
-    bucket, root = rings.source
-    return f"objects under s3://{bucket}/{root.prefix} name job {rings.job!r}, whose profile lies elsewhere"
+def _elsewhere(job_messages: JobMessages) -> str:
+    if job_messages.source is None:
+        return f"a task names job {job_messages.job!r}, which is not known"
+    bucket, root = job_messages.source
+    return f"objects under s3://{bucket}/{root.prefix} name job {job_messages.job!r}, whose profile lies elsewhere"

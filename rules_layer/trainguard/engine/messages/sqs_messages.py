@@ -14,10 +14,10 @@ import msgspec
 from trainguard.engine.evaluate import NodeWork
 from trainguard.engine.family import Families
 from trainguard.engine.streams.session import Announced
-from trainguard.errors import DoorbellError, ForeignKeyError
+from trainguard.errors import ForeignKeyError, MessageError
 from trainguard.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
 from trainguard.ports import NodeTask
-from trainguard.records import NodeKey
+from trainguard.records import StreamKey
 from trainguard.telemetry.unpack import UNREADABLE
 
 TASK_MARK = "task"
@@ -33,7 +33,7 @@ class Message:
 
 
 @dataclass(slots=True)
-class Ring:
+class StreamMessages:
     """Messages of one node, and what they ask."""
 
     work: NodeWork
@@ -41,24 +41,28 @@ class Ring:
 
 
 @dataclass(slots=True)
-class JobRings:
+class JobMessages:
     """Messages of one job. ``source`` is where the objects lie; None when only our own tasks name the job.
 
     ``generation`` is that of the registration for which the tasks are. ``ended`` are the messages of marks of the end,
-    ``told`` those of the job's own file.
+    ``job_files`` those of the job's own file.
     """
 
     job: str
     source: tuple[str, ProfileRoot] | None = None
-    nodes: dict[NodeKey, Ring] = field(default_factory=dict)
+    nodes: dict[StreamKey, StreamMessages] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    job_files: list[str] = field(default_factory=list)
     generation: int = 0
 
     @property
     def message_ids(self) -> list[str]:
         """All messages of the job."""
-        return [*self.ended, *self.told, *(each for ring in self.nodes.values() for each in ring.message_ids)]
+        return [
+            *self.ended,
+            *self.job_files,
+            *(each for stream_messages in self.nodes.values() for each in stream_messages.message_ids),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class _Task(msgspec.Struct):
     generation: int = 0
 
 
-_Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobRings]
+_Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobMessages]
 
 _EVENT_DECODER = msgspec.json.Decoder(_ObjectCreated)
 _TASK_DECODER = msgspec.json.Decoder(_Task)
@@ -116,7 +120,7 @@ def encode_task(task: NodeTask) -> str:
     return msgspec.json.encode(body).decode()
 
 
-def sort_messages(messages: Iterable[Message], families: Families) -> tuple[list[JobRings], list[Refusal]]:
+def sort_messages(messages: Iterable[Message], families: Families) -> tuple[list[JobMessages], list[Refusal]]:
     """Group messages by job and node; those that can never be used are refused with their reason, each alone."""
     jobs: _Jobs = {}
     refusals: list[Refusal] = []
@@ -128,7 +132,7 @@ def sort_messages(messages: Iterable[Message], families: Families) -> tuple[list
                 _add_object(jobs, message, families)
         except ForeignKeyError as error:
             refusals.append(Refusal(message.message_id, "foreign_keys", str(error)))
-        except DoorbellError as error:
+        except MessageError as error:
             refusals.append(Refusal(message.message_id, "malformed_messages", str(error)))
         except Exception as error:
             # A defect of ours: it must not take the other messages of the batch along.
@@ -141,27 +145,27 @@ def _add_task(jobs: _Jobs, message: Message, families: Families) -> None:
     try:
         task = _TASK_DECODER.decode(message.body)
     except UNREADABLE as fault:
-        raise DoorbellError("body", message.body[:200], f"a task ({fault})") from fault
+        raise MessageError("body", message.body[:200], f"a task ({fault})") from fault
     if task.action not in {"close", "flush"}:
-        raise DoorbellError("action", task.action, "close or flush")
+        raise MessageError("action", task.action, "close or flush")
     key = _stream_of(task, families)
-    rings = jobs.setdefault((task.job, None, task.generation), JobRings(task.job, generation=task.generation))
+    job_messages = jobs.setdefault((task.job, None, task.generation), JobMessages(task.job, generation=task.generation))
     work = NodeWork(
         key,
         close=task.action == "close",
         modified_before=task.flush_before if task.action == "flush" else None,
         repeated=message.deliveries > 1,
     )
-    _join(rings, work, message.message_id)
+    _join(job_messages, work, message.message_id)
 
 
-def _stream_of(task: _Task, families: Families) -> NodeKey:
+def _stream_of(task: _Task, families: Families) -> StreamKey:
     try:
-        key = NodeKey.parse(task.job, f"{task.node}#{task.stream}")
+        key = StreamKey.parse(task.job, f"{task.node}#{task.stream}")
     except ValueError as fault:
-        raise DoorbellError("stream", task.stream, f"the name of a stream ({fault})") from fault
+        raise MessageError("stream", task.stream, f"the name of a stream ({fault})") from fault
     if families.get(key.family) is None:
-        raise DoorbellError("stream", task.stream, f"a stream of {', '.join(family.name for family in families)}")
+        raise MessageError("stream", task.stream, f"a stream of {', '.join(family.name for family in families)}")
     return key
 
 
@@ -169,36 +173,36 @@ def _add_object(jobs: _Jobs, message: Message, families: Families) -> None:
     try:
         event = _EVENT_DECODER.decode(message.body)
     except UNREADABLE as fault:
-        raise DoorbellError("body", message.body[:200], f"an S3 Object Created event ({fault})") from fault
+        raise MessageError("body", message.body[:200], f"an S3 Object Created event ({fault})") from fault
     key = event.detail.object.key
     if (root := parse_job_file_key(key)) is not None:
         source = (event.detail.bucket.name, root)
-        jobs.setdefault((root.job, source, 0), JobRings(root.job, source)).told.append(message.message_id)
+        jobs.setdefault((root.job, source, 0), JobMessages(root.job, source)).job_files.append(message.message_id)
         return
     parsed = families.parse_key(key)
     if not isinstance(parsed, EndKey) and is_future(parsed.named_at, event.time.timestamp()):
         raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {event.time.isoformat()}")
     source = (event.detail.bucket.name, parsed.root)
-    rings = jobs.setdefault((parsed.root.job, source, 0), JobRings(parsed.root.job, source))
+    job_messages = jobs.setdefault((parsed.root.job, source, 0), JobMessages(parsed.root.job, source))
     if isinstance(parsed, EndKey):
-        rings.ended.append(message.message_id)
+        job_messages.ended.append(message.message_id)
         return
-    node_key = NodeKey(parsed.root.job, parsed.node, parsed.stream)
+    node_key = StreamKey(parsed.root.job, parsed.node, parsed.stream)
     work = NodeWork(node_key, doorbells=[Announced(key, parsed)], repeated=message.deliveries > 1)
-    _join(rings, work, message.message_id)
+    _join(job_messages, work, message.message_id)
 
 
-def _join(rings: JobRings, work: NodeWork, message_id: str) -> None:
-    ring = rings.nodes.get(work.key)
-    if ring is None:
-        rings.nodes[work.key] = Ring(work, [message_id])
+def _join(job_messages: JobMessages, work: NodeWork, message_id: str) -> None:
+    stream_messages = job_messages.nodes.get(work.key)
+    if stream_messages is None:
+        job_messages.nodes[work.key] = StreamMessages(work, [message_id])
         return
-    flushes = [each for each in (ring.work.modified_before, work.modified_before) if each is not None]
-    ring.work = NodeWork(
+    flushes = [each for each in (stream_messages.work.modified_before, work.modified_before) if each is not None]
+    stream_messages.work = NodeWork(
         work.key,
-        doorbells=[*ring.work.doorbells, *work.doorbells],
-        close=ring.work.close or work.close,
+        doorbells=[*stream_messages.work.doorbells, *work.doorbells],
+        close=stream_messages.work.close or work.close,
         modified_before=max(flushes, default=None),
-        repeated=ring.work.repeated or work.repeated,
+        repeated=stream_messages.work.repeated or work.repeated,
     )
-    ring.message_ids.append(message_id)
+    stream_messages.message_ids.append(message_id)

@@ -29,7 +29,7 @@ FORGOTTEN_US = 3_600_000_000
 UNLISTED = -1
 
 MOST_PENDING = 100
-MOST_LANES = 1_000
+MOST_PARTITIONS = 1_000
 
 Listing = Callable[[int | None, int | None, Collection[str] | None], Iterable[FrameworkName]]
 """Given two times in µs (None: the stream's start, its end), yields the node's objects from the first to the second,
@@ -42,11 +42,11 @@ class Arrival:
 
     end_us: int
     key: str
-    lane: str
+    partition: str
 
 
 @dataclass(slots=True)
-class LaneOrder:
+class PartitionOrder:
     """Cursors of one node's lanes and what waits.
 
     Up to ``listed_us`` the node's names were listed. What lanes that were forgotten had applied lies at or below
@@ -88,7 +88,7 @@ class LaneOrder:
             (epoch seconds).
         """
         if drain or modified_before is not None:
-            old_us = self._list(listing, self._heard_us(), None, modified_before)
+            old_us = self._list(listing, self._seen_us(), None, modified_before)
             through_us = self._newest_us if drain else max(self._horizon_us, old_us)
         elif (due_us := self._due_us()) is not None:
             self._list(listing, self.listed_us, due_us)
@@ -98,7 +98,7 @@ class LaneOrder:
         for arrival in self._waiting(through_us):
             self.listed_us = max(through_us, self.listed_us)
             del self.pending[arrival.key]
-            self.cursors[arrival.lane] = max(arrival.end_us, self.cursors.get(arrival.lane, 0))
+            self.cursors[arrival.partition] = max(arrival.end_us, self.cursors.get(arrival.partition, 0))
             yield arrival
 
     def _due_us(self) -> int | None:
@@ -110,7 +110,7 @@ class LaneOrder:
             return horizon_us
         return max((end_us for end_us in ends if end_us <= self.listed_us), default=None)
 
-    def _heard_us(self) -> int:
+    def _seen_us(self) -> int:
         """Return from where to list a stream that has ended or is silent.
 
         That is the oldest lane that is not silent, an hour back at most, and never behind what was listed.
@@ -124,20 +124,20 @@ class LaneOrder:
 
         Returns the newest end among the objects that S3 has had since ``modified_before``, -1 without any.
         """
-        from_us = min(from_us, self._lanes_stand_us(to_us))
+        from_us = min(from_us, self._partitions_stand_us(to_us))
         old_us = self._take(listing, from_us, to_us, modified_before)
-        while (lanes_us := self._lanes_stand_us(to_us)) < from_us:
+        while (lanes_us := self._partitions_stand_us(to_us)) < from_us:
             from_us = lanes_us
             old_us = self._take(listing, from_us, to_us, modified_before)
         return old_us
 
-    def _lanes_stand_us(self, to_us: int | None) -> int:
+    def _partitions_stand_us(self, to_us: int | None) -> int:
         """Return the lowest cursor of the lanes that have objects to apply up to a time.
 
         A lane that is not known may have begun ten minutes before the first object that is known of it.
         """
         stands = (
-            self.cursors.get(arrival.lane, max(arrival.end_us - SILENT_US, self.floor_us))
+            self.cursors.get(arrival.partition, max(arrival.end_us - SILENT_US, self.floor_us))
             for arrival in self._waiting(to_us)
         )
         return min(stands, default=self._newest_us)
@@ -158,10 +158,10 @@ class LaneOrder:
         return sorted(arrival for arrival in self.pending.values() if to_us is None or arrival.end_us <= to_us)
 
     def _is_applied(self, parsed: FrameworkKey) -> bool:
-        return parsed.end_us <= self.cursors.get(parsed.lane, self.floor_us)
+        return parsed.end_us <= self.cursors.get(parsed.partition, self.floor_us)
 
     def _await(self, key: str, parsed: FrameworkKey) -> None:
-        self.pending[key] = Arrival(parsed.end_us, key, parsed.lane)
+        self.pending[key] = Arrival(parsed.end_us, key, parsed.partition)
         self.max_seen_us = max(parsed.end_us, self._newest_us)
 
     @property
@@ -182,24 +182,24 @@ class LaneOrder:
         """Up to where all that S3 lists is applied: where the next listing begins."""
         return min([self.listed_us, *(arrival.end_us - 1 for arrival in self.pending.values())])
 
-    def forget_lanes(self) -> int:
+    def forget_partitions(self) -> int:
         """Forget lanes that have been silent for an hour; return how many were forgotten only because there are many.
 
         What they had applied lies at or below ``floor_us``.
         """
         newest = max(self.cursors.values(), default=0)
-        waiting = {arrival.lane for arrival in self.pending.values()}
+        waiting = {arrival.partition for arrival in self.pending.values()}
         kept: list[tuple[int, str]] = []
-        for cursor, lane in sorted((cursor, lane) for lane, cursor in self.cursors.items()):
-            if newest - cursor > FORGOTTEN_US and lane not in waiting:
-                self._forget(lane)
+        for cursor, partition in sorted((cursor, partition) for partition, cursor in self.cursors.items()):
+            if newest - cursor > FORGOTTEN_US and partition not in waiting:
+                self._forget(partition)
             else:
-                kept.append((cursor, lane))
+                kept.append((cursor, partition))
         applied_us = self.applied_us
-        many = [lane for cursor, lane in kept[: max(len(kept) - MOST_LANES, 0)] if cursor <= applied_us]
-        for lane in many:
-            self._forget(lane)
+        many = [partition for cursor, partition in kept[: max(len(kept) - MOST_PARTITIONS, 0)] if cursor <= applied_us]
+        for partition in many:
+            self._forget(partition)
         return len(many)
 
-    def _forget(self, lane: str) -> None:
-        self.floor_us = max(self.cursors.pop(lane), self.floor_us)
+    def _forget(self, partition: str) -> None:
+        self.floor_us = max(self.cursors.pop(partition), self.floor_us)

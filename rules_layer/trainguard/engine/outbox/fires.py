@@ -65,9 +65,9 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
                 episode=episode,
                 node=record.key.node,
                 enqueued_at=fire.at,
-                reason=fire.judgement.reason,
-                measured=fire.judgement.measured,
-                threshold=fire.judgement.threshold,
+                reason=fire.result.reason,
+                measured=fire.result.measured,
+                threshold=fire.result.threshold,
                 severity=finding.severity,
                 advice=finding.advice,
                 cost=None if finding.cost is None else str(finding.cost),
@@ -89,11 +89,11 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
 def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
     """Return what a fire means by itself, on its node or, for a rule over the whole job, on all of them."""
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
-    wasted = fire.judgement.wasted_share
+    wasted = fire.result.wasted_share
     reach = Reach(nodes, nodes, None if wasted is None else wasted * nodes)
-    judgement = replace(fire.judgement, affected_share=fire.affected_share)
+    result = replace(fire.result, affected_share=fire.affected_share)
     account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
-    return finding_of(Verdict(fire.rule, judgement, Episode(is_open=True), reach=reach), account)
+    return finding_of(Verdict(fire.rule, result, Episode(is_open=True), reach=reach), account)
 
 
 def drain(

@@ -9,31 +9,31 @@ job has ended its report says how each finding stands, and nothing more is told.
 from collections.abc import Iterator, Sequence
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import JobState, Told
-from trainguard.engine.verdicts.episodes import Standing, fire_id
+from trainguard.engine.streams.job_streams import JobState, Notified
+from trainguard.engine.verdicts.episodes import Liveness, fire_id
 from trainguard.engine.verdicts.findings import Finding, finding_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, Status, severity_rank
 
 
-def news_of(
+def due_notifications(
     job: JobRecord, plan: RulePlan, verdicts: Sequence[Verdict], account: Account, state: JobState
 ) -> list[OutboxEntry]:
     """Return what is to be told of a job now, and take note in ``state`` that it will be."""
-    if job.closing or account.through is None:
+    if job.closing or account.watermark_s is None:
         return []
     news: list[OutboxEntry] = []
     for verdict in verdicts:
         if verdict.episode.alerted == plan.episode_of(verdict.rule):
-            news.extend(_of_finding(job, verdict, finding_of(verdict, account), state, at=account.through))
+            news.extend(_of_finding(job, verdict, finding_of(verdict, account), state, at=account.watermark_s))
     return news
 
 
-def told_over(state: JobState, rule: str, episode: int) -> bool:
+def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
     """Whether people were told that an episode of the job is over: what holds from then on is another one."""
-    told = state.told.get(rule)
-    return told is not None and told.episode == episode and told.cleared
+    notified = state.notified.get(rule)
+    return notified is not None and notified.episode == episode and notified.cleared
 
 
 def _of_finding(
@@ -44,18 +44,18 @@ def _of_finding(
     Nothing while its nodes are silent, nor of what began after they fell silent: that has a fire of its own to come.
     """
     rule, episode = verdict.rule, verdict.episode
-    if verdict.standing is not Standing.KNOWN:
+    if verdict.liveness is not Liveness.KNOWN:
         return
-    told = state.told.get(rule)
-    if told is None or told.episode != episode.alerted:
-        told = Told(episode.alerted, episode.fired_at, episode.alerted_severity or finding.severity.value)
-        state.told[rule] = told
-    if episode.is_open and severity_rank(finding.severity) > severity_rank(told.severity):
-        previous, told.severity = told.severity, finding.severity.value
+    notified = state.notified.get(rule)
+    if notified is None or notified.episode != episode.alerted:
+        notified = Notified(episode.alerted, episode.fired_at, episode.alerted_severity or finding.severity.value)
+        state.notified[rule] = notified
+    if episode.is_open and severity_rank(finding.severity) > severity_rank(notified.severity):
+        previous, notified.severity = notified.severity, finding.severity.value
         yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
-    elif not episode.is_open and not told.cleared and verdict.judgement.status is not Status.ERROR:
-        told.cleared = True
-        lasted_s = None if told.since is None else max(at - told.since, 0.0)
+    elif not episode.is_open and not notified.cleared and verdict.result.status is not Status.ERROR:
+        notified.cleared = True
+        lasted_s = None if notified.since is None else max(at - notified.since, 0.0)
         yield _entry(job, verdict, finding, AlertKind.CLEARED, at=at, lasted_s=lasted_s)
 
 
@@ -76,8 +76,8 @@ def _entry(
         node=(finding.worst or JOB_NODE).partition("/")[0],
         enqueued_at=at,
         reason=finding.reason,
-        measured=verdict.judgement.measured,
-        threshold=verdict.judgement.threshold,
+        measured=verdict.result.measured,
+        threshold=verdict.result.threshold,
         severity=finding.severity,
         advice=finding.advice,
         cost=None if finding.cost is None else str(finding.cost),

@@ -27,7 +27,7 @@ class RowContext:
     job: str
     node: str | None
     plan: RulePlan
-    through: float | None
+    watermark_s: float | None
     counters: Mapping[str, int]
     last_fault: str | None
     expires_at: int | None
@@ -41,9 +41,9 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
     While an episode of firing is open the row stays FIRED, also between two evaluations at which the condition holds:
     a row must not flap under the reader's eyes.
     """
-    judgement, episode = verdict.judgement, verdict.episode
-    measure = spec_of(verdict.rule).measure_of(judgement)
-    status, reason = shown_status(verdict), judgement.reason
+    result, episode = verdict.result, verdict.episode
+    measure = spec_of(verdict.rule).measure_of(result)
+    status, reason = shown_status(verdict), result.reason
     if finding is None and (episode.times_fired or status is Status.FIRED):
         finding = finding_of(verdict, context.account)
     wasted_percent = None if finding is None else _wasted_percent(finding, context.account)
@@ -57,13 +57,13 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         node=context.node,
         status=status,
         reason=one_line(reason, LONGEST_SENTENCE),
-        measured=judgement.measured,
-        threshold=judgement.threshold,
+        measured=result.measured,
+        threshold=result.threshold,
         quantity=None if measure is None else _plain(measure.what, LONGEST_NAME),
         unit=None if measure is None else _plain(measure.unit or None, LONGEST_NAME),
-        worst=_plain(judgement.worst, LONGEST_NAME),
-        data_points=judgement.data_points,
-        patience=_plain(judgement.patience, LONGEST_NAME),
+        worst=_plain(result.worst, LONGEST_NAME),
+        data_points=result.data_points,
+        patience=_plain(result.patience, LONGEST_NAME),
         severity=None if finding is None else finding.severity,
         advice=None if finding is None else _plain(finding.advice, LONGEST_SENTENCE),
         affected_percent=None if finding is None else finding.affected_percent,
@@ -71,7 +71,7 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         wasted_percent=wasted_percent,
         violations=episode.violations,
         times_fired=episode.times_fired,
-        evaluated_through=context.through,
+        evaluated_through=context.watermark_s,
         fired_at=episode.fired_at,
         counters=unused,
         parameters=parameters_shown(context.plan, verdict.rule),

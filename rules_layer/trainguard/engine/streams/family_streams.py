@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Stream
-from trainguard.engine.verdicts.liveness import as_heard
+from trainguard.engine.verdicts.liveness import with_liveness
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 UnitVerdicts = dict[str, dict[str, Verdict]]
 """Verdicts by rule and unit."""
@@ -26,22 +26,22 @@ class FamilyVerdicts:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSlots:
+class JobRules:
     """What the job's own item holds for the rules over the whole job: slots by rule, and how far each was shown."""
 
-    slots: dict[str, RuleSlot]
-    through: Mapping[str, float]
+    stored_rules: dict[str, StoredRule]
+    watermark_s: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class FamilyStreams(ABC):
     """One family's streams of a job by key, and their items; empty before the family's first object."""
 
-    records: Mapping[NodeKey, NodeRecord]
-    streams: Mapping[NodeKey, Stream]
+    records: Mapping[StreamKey, NodeRecord]
+    streams: Mapping[StreamKey, Stream]
 
     @abstractmethod
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobSlots, *, closed: bool) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool) -> FamilyVerdicts:
         """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``.
 
         ``closed`` says that every stream of the job has ended, other families' too.
@@ -67,12 +67,12 @@ class FamilyStreams(ABC):
         """The furthest watermark of each kind of stream, epoch seconds."""
         furthest: defaultdict[str, float] = defaultdict(float)
         for key, stream in self.streams.items():
-            if stream.state.through is not None:
-                furthest[key.stream] = max(furthest[key.stream], stream.state.through)
+            if stream.state.watermark_s is not None:
+                furthest[key.stream] = max(furthest[key.stream], stream.state.watermark_s)
         return dict(furthest)
 
     @cached_property
-    def through(self) -> float | None:
+    def watermark_s(self) -> float | None:
         """The furthest watermark of all the family's streams, epoch seconds."""
         return max(self.watermarks.values(), default=None)
 
@@ -82,9 +82,9 @@ class FamilyStreams(ABC):
         return next((stream.state.last_fault for stream in self.streams.values() if stream.state.last_fault), None)
 
     @property
-    def slots(self) -> list[Mapping[str, RuleSlot]]:
+    def stored_rules(self) -> list[Mapping[str, StoredRule]]:
         """What is stored of rules, stream by stream."""
-        return [stream.state.slots for stream in self.streams.values()]
+        return [stream.state.stored_rules for stream in self.streams.values()]
 
     def unit_verdicts(self) -> UnitVerdicts:
         """Return the verdicts by rule and unit; a unit that has fallen silent counts as `liveness` says.
@@ -95,5 +95,5 @@ class FamilyStreams(ABC):
         for key, stream in self.streams.items():
             ahead = self.watermarks.get(key.stream)
             for verdict in stream.verdicts(closed=self.records[key].closed):
-                verdicts[verdict.rule][key.node] = as_heard(verdict, stream.state.through, ahead)
+                verdicts[verdict.rule][key.node] = with_liveness(verdict, stream.state.watermark_s, ahead)
         return dict(verdicts)

@@ -12,9 +12,9 @@ from functools import cached_property
 import msgspec
 
 from trainguard.engine.streams.family_streams import FamilyStreams
-from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Stream
-from trainguard.records import NodeKey, NodeRecord
+from trainguard.records import NodeRecord, StreamKey
 
 
 class Watched(msgspec.Struct):
@@ -24,7 +24,7 @@ class Watched(msgspec.Struct):
     since: float
 
 
-class Told(msgspec.Struct, array_like=True):
+class Notified(msgspec.Struct, array_like=True):
     """What people were last told of a rule's finding.
 
     ``episode`` is the job's, ``since`` the event time in epoch seconds at which it began; ``severity`` is the gravest
@@ -40,15 +40,15 @@ class Told(msgspec.Struct, array_like=True):
 class JobState(msgspec.Struct):
     """What is stored in ``*#job``.
 
-    ``shown`` maps a rule to what its row said and the time at which it was last written, ``through`` to how far that
-    row said that the rule was judged, ``told`` to what was last told of it.
+    ``published`` maps a rule to what its row said and the time at which it was last written, ``watermark_s`` to the
+    event time up to which that row was evaluated, ``notified`` to the last notification.
     """
 
-    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
-    shown: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict)
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
+    published: dict[str, tuple[str, float]] = msgspec.field(default_factory=dict, name="shown")
     watched: dict[str, Watched] = msgspec.field(default_factory=dict)
-    told: dict[str, Told] = msgspec.field(default_factory=dict)
-    through: dict[str, float] = msgspec.field(default_factory=dict)
+    notified: dict[str, Notified] = msgspec.field(default_factory=dict, name="told")
+    watermark_s: dict[str, float] = msgspec.field(default_factory=dict, name="through")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class JobStreams:
     """A job's streams by family, ``records`` their items; ``own`` and ``state`` are the job's own item."""
 
     families: Mapping[str, FamilyStreams]
-    records: Mapping[NodeKey, NodeRecord]
+    records: Mapping[StreamKey, NodeRecord]
     own: NodeRecord
     state: JobState
 
@@ -66,9 +66,9 @@ class JobStreams:
         return all(record.closed for record in self.records.values())
 
     @cached_property
-    def through(self) -> float | None:
+    def watermark_s(self) -> float | None:
         """The furthest watermark of all streams, epoch seconds."""
-        marks = (family.through for family in self.families.values())
+        marks = (family.watermark_s for family in self.families.values())
         return max((mark for mark in marks if mark is not None), default=None)
 
     @cached_property
@@ -89,6 +89,6 @@ class JobStreams:
         """What was wrong last, on the first unit that has something to say."""
         return next((family.last_fault for family in self.families.values() if family.last_fault), None)
 
-    def stream_of(self, key: NodeKey) -> Stream:
+    def stream_of(self, key: StreamKey) -> Stream:
         """Return one stream; KeyError when there is none."""
         return self.families[key.family].streams[key]

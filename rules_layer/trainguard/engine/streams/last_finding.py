@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from trainguard.rules.rule_result import IdleNode, Judgement
+from trainguard.rules.rule_result import IdleNode, RuleResult
 from trainguard.rules.units import show_duration
 
 TEXT_LENGTH = 1_000
@@ -16,7 +16,7 @@ FIRST_MINUTE_S = 60.0
 """What lies between a stream's first sample and its first evaluation, about."""
 
 
-class LastSeen(msgspec.Struct, array_like=True):
+class LastFinding(msgspec.Struct, array_like=True):
     """The judgement at the last evaluation at which the condition held, ``at`` epoch seconds of event time.
 
     ``since_s`` is how long the stream had been judged by then, from its first evaluation on.
@@ -33,26 +33,26 @@ class LastSeen(msgspec.Struct, array_like=True):
     idle_node: IdleNode | None
 
     @classmethod
-    def of(cls, judgement: Judgement, *, at: float, began_at: float) -> "LastSeen":
+    def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
         """Keep what matters of a judgement that holds."""
         return cls(
             at=at,
             since_s=at - began_at,
-            reason=judgement.reason[:TEXT_LENGTH],
-            advice=None if judgement.advice is None else judgement.advice[:TEXT_LENGTH],
-            worst=judgement.worst,
-            wasted_share=judgement.wasted_share,
-            affected_share=judgement.affected_share,
-            confidence=judgement.confidence,
-            idle_node=judgement.idle_node,
+            reason=result.reason[:TEXT_LENGTH],
+            advice=None if result.advice is None else result.advice[:TEXT_LENGTH],
+            worst=result.worst,
+            wasted_share=result.wasted_share,
+            affected_share=result.affected_share,
+            confidence=result.confidence,
+            idle_node=result.idle_node,
         )
 
-    def told_with(self, now: Judgement, through: float) -> Judgement:
-        """Return the judgement of now, at the watermark ``through``, with what was found before it.
+    def with_result(self, now: RuleResult, watermark_s: float) -> RuleResult:
+        """Return the judgement of now, at the watermark ``watermark_s``, with what was found before it.
 
         Shares are of the time since the start: what was lost by then is a smaller share of the time until now.
         """
-        elapsed_s = max(through - self.at, 0.0)
+        elapsed_s = max(watermark_s - self.at, 0.0)
         fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + elapsed_s)
         affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
         return replace(

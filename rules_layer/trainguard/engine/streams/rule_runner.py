@@ -1,6 +1,6 @@
-"""Runs rules side by side: each has a slot with its state, its episode and what was last shown of it.
+"""Run a stream's rules in isolation; store each rule's state, episode and last published status.
 
-A rule that raises is set to ERROR in its own slot and not run again on this stream; the others go on.
+A rule that raises is set to ERROR and not run again on this stream; the others go on.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.last_finding import LastSeen
-from trainguard.engine.streams.sandbox import admitted
+from trainguard.engine.streams.last_finding import LastFinding
+from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import Episode
 from trainguard.engine.verdicts.severity import score_of, severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Reach, Verdict
@@ -19,77 +19,83 @@ from trainguard.errors import RuleConfigError, RuleFailedError, RuleLoadError
 from trainguard.records import Status
 from trainguard.rules.extension import check_clear_after, is_custom, packed_state
 from trainguard.rules.protocol import Rule
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.unpack import UNREADABLE
 
-SHOW_EVERY_S = 300.0
+PUBLISH_EVERY_S = 300.0
 FAULT_LENGTH = 500
 
-GONE = Judgement(Status.DISABLED, "The deployed version has no rule of this name any more; what it found is over.")
+GONE = RuleResult(Status.DISABLED, "The deployed version has no rule of this name any more; what it found is over.")
 
 R = TypeVar("R", bound=Rule[Any])
 Observe = Callable[[R, Any, Any], None]
-Judge = Callable[[R, Any, Any], Judgement]
+Evaluate = Callable[[R, Any, Any], RuleResult]
 
 
-class RuleSlot(msgspec.Struct):
+class StoredRule(msgspec.Struct):
     """What is stored of one rule on one stream.
 
     ``data`` is the rule's own state, encoded apart so that a rule which this version does not know keeps it.
-    ``shown`` and ``shown_at`` are the status and watermark at which its row was last due. ``began_at`` and ``through``
-    are the watermarks of the first and the last evaluation; ``seen`` is what the rule said when it last held. ``anew``
-    says why its state was given up once, if it was.
+    ``published`` and ``published_at`` are the status and watermark at which its row was last due. ``began_at`` and
+    ``watermark_s`` are the watermarks of the first and the last evaluation; ``last_finding`` is the result of the last
+    evaluation at which the condition held. ``anew`` says why its state was given up once, if it was.
     """
 
     data: bytes = b""
     episode: Episode = msgspec.field(default_factory=Episode)
     fault: str | None = None
-    shown: str | None = None
-    shown_at: float | None = None
+    published: str | None = msgspec.field(default=None, name="shown")
+    published_at: float | None = msgspec.field(default=None, name="shown_at")
     began_at: float | None = None
-    through: float = 0.0
-    seen: LastSeen | None = None
+    watermark_s: float = msgspec.field(default=0.0, name="through")
+    last_finding: LastFinding | None = msgspec.field(default=None, name="seen")
     anew: str | None = None
 
-    def note(self, judgement: Judgement, through: float) -> None:
-        """Take note of an evaluation at watermark ``through``, and of what was said if the condition holds.
+    def note(self, result: RuleResult, watermark_s: float) -> None:
+        """Take note of an evaluation at watermark ``watermark_s``, and of what was said if the condition holds.
 
         A watermark of 0 says that nothing was read yet: with it no rule begins to be judged.
         """
         if not self.began_at:
-            self.began_at = through
-        self.through = through
-        if judgement.status is Status.FIRED:
-            self.seen = LastSeen.of(judgement, at=through, began_at=self.began_at)
+            self.began_at = watermark_s
+        self.watermark_s = watermark_s
+        if result.status is Status.FIRED:
+            self.last_finding = LastFinding.of(result, at=watermark_s, began_at=self.began_at)
 
 
-class RuleSlots(Generic[R]):
+class RuleRunner(Generic[R]):
     """The slots of one stream's rules, decoded."""
 
-    def __init__(self, rules: Sequence[R], stored: dict[str, RuleSlot], plan: RulePlan) -> None:
+    def __init__(self, rules: Sequence[R], stored: dict[str, StoredRule], plan: RulePlan) -> None:
         self._rules = rules
-        self._slots = stored
+        self._stored = stored
         self._plan = plan
         self._states: dict[str, Any] = {}
-        self._latest: dict[str, tuple[Judgement, float]] = {}
+        self._latest: dict[str, tuple[RuleResult, float]] = {}
         self._latest_closed = False
         self.due: set[str] = set()
         self.raised: list[str] = []
         for rule in rules:
-            slot = stored.setdefault(rule.name, RuleSlot())
+            entry = stored.setdefault(rule.name, StoredRule())
             state_type = getattr(rule, "state_type", None)
             if state_type is None:
                 continue
             try:
-                stored_state = msgspec.msgpack.decode(slot.data, type=state_type) if slot.data else state_type()
+                stored_state = msgspec.msgpack.decode(entry.data, type=state_type) if entry.data else state_type()
             except UNREADABLE as fault:
                 # What an episode has alerted is no part of the rule's own state, and stays.
-                stored_state, slot.data = state_type(), b""
-                slot.anew = f"Its stored state was of another version ({fault}), so that it began anew."
+                stored_state, entry.data = state_type(), b""
+                entry.anew = f"Its stored state was of another version ({fault}), so that it began anew."
             self._states[rule.name] = stored_state
 
     def run(
-        self, observe: Observe[R] | None, judge: Judge[R], *, through: float, interval_s: float, closed: bool = False
+        self,
+        observe: Observe[R] | None,
+        judge: Evaluate[R],
+        *,
+        watermark_s: float,
+        interval_s: float,
+        closed: bool = False,
     ) -> list[Fire]:
         """Show each rule something new, then let it judge; return the fires that began.
 
@@ -98,32 +104,32 @@ class RuleSlots(Generic[R]):
         fires: list[Fire] = []
         self._latest_closed = closed
         for rule in self._rules:
-            slot = self._slots[rule.name]
-            judgement, clear_after_s = self._step(rule, slot, observe, judge, interval_s)
-            self._latest[rule.name] = judgement, clear_after_s
-            if judgement.status is not Status.ERROR:
-                holds = judgement.status is Status.FIRED
-                slot.note(judgement, through)
-                judged = judgement.status in JUDGED
-                slot.episode.update(holds=holds, through=through, clear_after_s=clear_after_s, judged=judged)
-                if holds and slot.episode.alerted < self._plan.episode_of(rule.name):
-                    fires.append(self._fire(Verdict(rule.name, judgement, slot.episode), through))
-            self._show(rule.name, slot, judgement, through)
+            entry = self._stored[rule.name]
+            result, clear_after_s = self._step(rule, entry, observe, judge, interval_s)
+            self._latest[rule.name] = result, clear_after_s
+            if result.status is not Status.ERROR:
+                holds = result.status is Status.FIRED
+                entry.note(result, watermark_s)
+                judged = result.status in JUDGED
+                entry.episode.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
+                if holds and entry.episode.alerted < self._plan.episode_of(rule.name):
+                    fires.append(self._fire(Verdict(rule.name, result, entry.episode), watermark_s))
+            self._note_published(rule.name, entry, result, watermark_s)
         return fires
 
-    def _fire(self, verdict: Verdict, through: float) -> Fire:
+    def _fire(self, verdict: Verdict, watermark_s: float) -> Fire:
         """Return the fire that begins, and take note of it in the episode."""
         affected, episode = verdict.affected_share, verdict.episode
-        score = score_of(wasted_share=verdict.judgement.wasted_share, affected_share=affected, reach=Reach(1, 1, None))
+        score = score_of(wasted_share=verdict.result.wasted_share, affected_share=affected, reach=Reach(1, 1, None))
         episode.alerted = self._plan.episode_of(verdict.rule)
         episode.alerted_severity = severity_of(score).value
-        return Fire(verdict.rule, verdict.judgement, through, affected)
+        return Fire(verdict.rule, verdict.result, watermark_s, affected)
 
     def _step(
-        self, rule: R, slot: RuleSlot, observe: Observe[R] | None, judge: Judge[R], interval_s: float
-    ) -> tuple[Judgement, float]:
+        self, rule: R, entry: StoredRule, observe: Observe[R] | None, judge: Evaluate[R], interval_s: float
+    ) -> tuple[RuleResult, float]:
         """Return the rule's judgement, and after how many clean seconds an episode of it is over."""
-        refused = self._refused(rule, slot)
+        refused = self._refused(rule, entry)
         if refused is not None:
             return refused, 0.0
         parameters = self._plan.parameters_of(rule.name)
@@ -133,45 +139,45 @@ class RuleSlots(Generic[R]):
             if observe is not None:
                 observe(rule, state, parameters)
                 if custom and state is not None:
-                    slot.data = packed_state(rule.name, state)
-            judgement, clear_after_s = judge(rule, state, parameters), rule.clear_after_s(parameters, interval_s)
+                    entry.data = packed_state(rule.name, state)
+            result, clear_after_s = judge(rule, state, parameters), rule.clear_after_s(parameters, interval_s)
             if custom:
-                return admitted(rule.name, judgement), check_clear_after(rule.name, clear_after_s)
-            return judgement, clear_after_s
+                return sandboxed(rule.name, result), check_clear_after(rule.name, clear_after_s)
+            return result, clear_after_s
         except Exception as fault:
             if isinstance(fault, RuleConfigError) and not isinstance(fault, RuleLoadError):
-                return Judgement(Status.ERROR, str(fault)), 0.0
+                return RuleResult(Status.ERROR, str(fault)), 0.0
             return self.fail(rule, fault), 0.0
         except SystemExit as fault:
             return self.fail(rule, fault), 0.0
 
-    def fail(self, rule: R, fault: BaseException) -> Judgement:
+    def fail(self, rule: R, fault: BaseException) -> RuleResult:
         """Set a rule to ERROR on this stream; of one that is not ours, nothing of its state is kept."""
-        slot = self._slots[rule.name]
-        if slot.fault is None:
-            slot.fault = f"{type(fault).__name__}: {fault}"[:FAULT_LENGTH]
-            self.raised.append(f"{rule.name}: {slot.fault}")
+        entry = self._stored[rule.name]
+        if entry.fault is None:
+            entry.fault = f"{type(fault).__name__}: {fault}"[:FAULT_LENGTH]
+            self.raised.append(f"{rule.name}: {entry.fault}")
         if is_custom(rule):
             self._states.pop(rule.name, None)
-            slot.data = b""
-        return Judgement(Status.ERROR, f"The rule failed: {slot.fault}.")
+            entry.data = b""
+        return RuleResult(Status.ERROR, f"The rule failed: {entry.fault}.")
 
-    def _refused(self, rule: R, slot: RuleSlot) -> Judgement | None:
+    def _refused(self, rule: R, entry: StoredRule) -> RuleResult | None:
         config_fault = self._plan.faults.get(rule.name)
         if config_fault is not None:
-            return Judgement(Status.ERROR, str(config_fault))
-        if slot.fault is not None:
-            return Judgement(Status.ERROR, f"The rule failed: {slot.fault}.")
+            return RuleResult(Status.ERROR, str(config_fault))
+        if entry.fault is not None:
+            return RuleResult(Status.ERROR, f"The rule failed: {entry.fault}.")
         return None
 
-    def _show(self, rule: str, slot: RuleSlot, judgement: Judgement, through: float) -> None:
-        changed = slot.shown != judgement.status.value
-        if changed or slot.shown_at is None or through - slot.shown_at >= SHOW_EVERY_S:
-            slot.shown, slot.shown_at = judgement.status.value, through
+    def _note_published(self, rule: str, entry: StoredRule, result: RuleResult, watermark_s: float) -> None:
+        changed = entry.published != result.status.value
+        if changed or entry.published_at is None or watermark_s - entry.published_at >= PUBLISH_EVERY_S:
+            entry.published, entry.published_at = result.status.value, watermark_s
             self.due.add(rule)
 
     def verdicts(
-        self, judge: Judge[R], *, interval_s: float, closed: bool = False, of: Collection[str] | None = None
+        self, judge: Evaluate[R], *, interval_s: float, closed: bool = False, of: Collection[str] | None = None
     ) -> list[Verdict]:
         """Judge the rules' states as they are, without moving an episode; ``of`` names the rules, None means all.
 
@@ -182,14 +188,14 @@ class RuleSlots(Generic[R]):
         verdicts = []
         for rule in self._rules:
             if of is None or rule.name in of:
-                slot = self._slots[rule.name]
+                entry = self._stored[rule.name]
                 judged = self._latest.get(rule.name)
-                judgement, clear_after_s = judged or self._step(rule, slot, None, judge, interval_s)
-                if slot.seen is not None and judgement.status not in {Status.FIRED, Status.ERROR}:
-                    judgement = slot.seen.told_with(judgement, slot.through)
-                if slot.anew is not None:
-                    judgement = replace(judgement, reason=f"{judgement.reason} {slot.anew}")
-                verdicts.append(Verdict(rule.name, judgement, slot.episode, clear_after_s))
+                result, clear_after_s = judged or self._step(rule, entry, None, judge, interval_s)
+                if entry.last_finding is not None and result.status not in {Status.FIRED, Status.ERROR}:
+                    result = entry.last_finding.with_result(result, entry.watermark_s)
+                if entry.anew is not None:
+                    result = replace(result, reason=f"{result.reason} {entry.anew}")
+                verdicts.append(Verdict(rule.name, result, entry.episode, clear_after_s))
         return verdicts
 
     def forget(self) -> None:
@@ -198,7 +204,7 @@ class RuleSlots(Generic[R]):
 
     def state_of(self, rule: str) -> Any:
         """Return a rule's state; RuleFailedError when it failed on this stream."""
-        fault = self._slots[rule].fault
+        fault = self._stored[rule].fault
         if fault is not None:
             raise RuleFailedError(rule, fault)
         return self._states[rule]
@@ -207,16 +213,16 @@ class RuleSlots(Generic[R]):
         """Encode the rules' states back into their slots; of a rule that is not ours, as it was last observed."""
         for rule in self._rules:
             if rule.name in self._states and not is_custom(rule):
-                self._slots[rule.name].data = msgspec.msgpack.encode(self._states[rule.name])
+                self._stored[rule.name].data = msgspec.msgpack.encode(self._states[rule.name])
 
 
-def gone_rules(stored: Sequence[Mapping[str, RuleSlot]], plan: RulePlan) -> list[Verdict]:
+def gone_rules(stored: Sequence[Mapping[str, StoredRule]], plan: RulePlan) -> list[Verdict]:
     """Return a last verdict of each rule that is stored and that the deployed version does not have."""
     known = {*plan.rules, *plan.disabled, *plan.faults}
-    gone = sorted({name for slots in stored for name in slots} - known)
+    gone = sorted({name for stored_rules in stored for name in stored_rules} - known)
     verdicts = []
     for name in gone:
-        episodes = [slots[name].episode for slots in stored if name in slots]
+        episodes = [stored_rules[name].episode for stored_rules in stored if name in stored_rules]
         fired_at = [each.fired_at for each in episodes if each.fired_at is not None]
         ended = Episode(times_fired=max(each.times_fired for each in episodes), fired_at=max(fired_at, default=None))
         verdicts.append(Verdict(name, GONE, ended))

@@ -18,7 +18,7 @@ from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.extension import is_custom
 from trainguard.rules.protocol import Rule
-from trainguard.rules.rule_result import IdleNode, Judgement, Measure
+from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
 
 TEXT_LENGTH = 1_000
 NAME_LENGTH = 120
@@ -47,31 +47,31 @@ def _read_only(value: Any) -> Any:
     return value
 
 
-def admitted(rule: str, judgement: Any) -> Judgement:
+def sandboxed(rule: str, result: Any) -> RuleResult:
     """Return a judgement as a row and a report can hold it; raises RuleLoadError when it is none."""
-    if not isinstance(judgement, Judgement):
-        raise RuleLoadError(rule, "judgement", type(judgement).__name__, "a Judgement")
-    if not isinstance(judgement.status, Status) or judgement.status is Status.DISABLED:
-        raise RuleLoadError(rule, "status", judgement.status, "a Status other than DISABLED")
-    if not isinstance(judgement.oversized, bool):
-        raise RuleLoadError(rule, "oversized", judgement.oversized, "True or False")
-    if judgement.idle_node not in (None, *get_args(IdleNode)):
-        raise RuleLoadError(rule, "idle_node", judgement.idle_node, f"None or one of {get_args(IdleNode)}")
+    if not isinstance(result, RuleResult):
+        raise RuleLoadError(rule, "judgement", type(result).__name__, "a RuleResult")
+    if not isinstance(result.status, Status) or result.status is Status.DISABLED:
+        raise RuleLoadError(rule, "status", result.status, "a Status other than DISABLED")
+    if not isinstance(result.oversized, bool):
+        raise RuleLoadError(rule, "oversized", result.oversized, "True or False")
+    if result.idle_node not in (None, *get_args(IdleNode)):
+        raise RuleLoadError(rule, "idle_node", result.idle_node, f"None or one of {get_args(IdleNode)}")
     return replace(
-        judgement,
-        reason=_text(rule, "reason", judgement.reason, TEXT_LENGTH) or "no reason given.",
-        advice=_text(rule, "advice", judgement.advice, TEXT_LENGTH),
-        worst=_text(rule, "worst", judgement.worst, NAME_LENGTH),
-        patience=_text(rule, "patience", judgement.patience, NAME_LENGTH),
-        measured=_number(rule, "measured", judgement.measured),
-        threshold=_number(rule, "threshold", judgement.threshold),
-        measure=_measure(rule, judgement.measure),
-        affected_share=_share(rule, "affected_share", judgement.affected_share),
-        wasted_share=_share(rule, "wasted_share", judgement.wasted_share),
-        confidence=_share(rule, "confidence", judgement.confidence),
-        data_points=_count(rule, "data_points", judgement.data_points),
-        pooled=_pooled(rule, judgement.pooled),
-        details=_details(rule, judgement.details),
+        result,
+        reason=_text(rule, "reason", result.reason, TEXT_LENGTH) or "no reason given.",
+        advice=_text(rule, "advice", result.advice, TEXT_LENGTH),
+        worst=_text(rule, "worst", result.worst, NAME_LENGTH),
+        patience=_text(rule, "patience", result.patience, NAME_LENGTH),
+        measured=_number(rule, "measured", result.measured),
+        threshold=_number(rule, "threshold", result.threshold),
+        measure=_measure(rule, result.measure),
+        affected_share=_share(rule, "affected_share", result.affected_share),
+        wasted_share=_share(rule, "wasted_share", result.wasted_share),
+        confidence=_share(rule, "confidence", result.confidence),
+        data_points=_count(rule, "data_points", result.data_points),
+        pooled=_pooled(rule, result.pooled),
+        details=_details(rule, result.details),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from trainguard.engine.streams.rule_runner import RuleSlot
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
 from trainguard.records import NodeRecord
@@ -63,9 +63,9 @@ class ObjectReader(Protocol):
 class StreamState(Protocol):
     """What every stored stream state has."""
 
-    through: float | None
+    watermark_s: float | None
     last_fault: str | None
-    slots: dict[str, RuleSlot]
+    stored_rules: dict[str, StoredRule]
 
 
 class Stream(Protocol):
@@ -130,7 +130,7 @@ class Session(ABC, Generic[S]):
 
     @property
     @abstractmethod
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether there is something to save although nothing was applied."""
 
     @abstractmethod
@@ -171,10 +171,10 @@ class Session(ABC, Generic[S]):
             self.record,
             state=data,
             codec=CODEC,
-            cursors={lane: position for lane, position in sorted(cursors.items()) if position is not None},
+            cursors={partition: position for partition, position in sorted(cursors.items()) if position is not None},
             pending=dict(sorted(pending.items())),
             counters={name: amount for name, amount in sorted(self.counters.items()) if amount},
-            through=self.stream.state.through,
+            watermark_s=self.stream.state.watermark_s,
             closed=closed,
         )
 

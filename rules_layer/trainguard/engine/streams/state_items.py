@@ -1,6 +1,6 @@
 """A job's items of NodeState, as far as they are the job's: what an earlier registration left is as good as none.
 
-A job that was met before SageMaker knew it is registered anew once SageMaker does, see `registrar`. Until then
+A job that was met before SageMaker knew it is registered anew once SageMaker does, see `registry`. Until then
 anybody's objects may have come under its name, and other settings may have held. So each item says under which
 registration it was computed::
 
@@ -18,12 +18,12 @@ it.
 
 from trainguard.errors import StateConflictError
 from trainguard.ports import NodeStates
-from trainguard.records import JobRecord, NodeKey, NodeRecord
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 RETENTION_S = 90 * 24 * 3_600
 
 
-def item_of(job: JobRecord, key: NodeKey, nodes: NodeStates) -> NodeRecord:
+def item_of(job: JobRecord, key: StreamKey, nodes: NodeStates) -> NodeRecord:
     """Return the item of a stream, an empty one where there is none of this registration.
 
     Raises StateConflictError when the item is of a later one: ``job`` was read before SageMaker knew it.
@@ -37,7 +37,7 @@ def items_of(job: JobRecord, nodes: NodeStates) -> list[NodeRecord]:
 
     The own item is there, empty, also where only an earlier registration has one: a write has to know its Version.
     """
-    own = NodeKey.own(job.job)
+    own = StreamKey.own(job.job)
     records = {stored.key: (stored, _current(job, stored)) for stored in nodes.of_job(job.job)}
     found = [record for stored, record in records.values() if record is stored or record.key == own]
     if job.generation and own not in records:
@@ -53,6 +53,6 @@ def _current(job: JobRecord, stored: NodeRecord) -> NodeRecord:
     return NodeRecord(stored.key, version=stored.version, generation=job.generation)
 
 
-def expiry(through: float | None, now: float) -> int:
+def expiry(watermark_s: float | None, now: float) -> int:
     """Return when a closed item may be deleted, epoch seconds: 90 days after its job's end, as far as that is known."""
-    return int(max(through or 0.0, now)) + RETENTION_S
+    return int(max(watermark_s or 0.0, now)) + RETENTION_S

@@ -9,12 +9,12 @@ from trainguard.engine.family import Families
 from trainguard.engine.jobs.closing import begin_close, close_task
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_file import KnownJobs
-from trainguard.engine.jobs.job_registry import Registrar
-from trainguard.engine.jobs.stale_state import clear_leftovers
+from trainguard.engine.jobs.job_registry import JobRegistry
+from trainguard.engine.jobs.stale_state import clear_stale_state
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.summary import Summariser, missing_streams
 from trainguard.ports import NodeTask, Services, Timing
-from trainguard.records import JobRecord, NodeKey
+from trainguard.records import JobRecord, StreamKey
 
 SILENT_S = 300.0
 """A node that waits this long on S3's clock waits for an object that does not come."""
@@ -40,7 +40,7 @@ MOST_DOUBTED = 100
 SageMaker answers a few calls in a second, and one account's share is for all who ask.
 """
 
-NEWS_S = 60.0
+TOUCH_S = 60.0
 """A job whose watermark moved by less has no news for its LastObjectAt."""
 
 
@@ -61,7 +61,7 @@ class Tick:
         self._families = families
         self._timing = timing
         self._summariser = Summariser(services=services, timing=timing, families=families)
-        self._registrar = Registrar.of(services, timing.now)
+        self._registry = JobRegistry.of(services, timing.now)
 
     def run(self) -> TickOutcome:
         """Look after every active job; one that fails is counted and left to the next tick.
@@ -93,11 +93,11 @@ class Tick:
         if job is None or not job.active:
             return 0
         if job.generation:
-            clear_leftovers(job, self._services, self._families, now=self._timing.now())
+            clear_stale_state(job, self._services, self._families, now=self._timing.now())
         if not job.policy.evaluated:
             return 0
         summary = self._summariser.summarise(job)
-        self._touch(job, summary.streams.through)
+        self._touch(job, summary.streams.watermark_s)
         if summary.finished:
             return 0
         for rule, episode in summary.assessment.ended.items():
@@ -106,10 +106,10 @@ class Tick:
         self._services.tasks.send(tasks)
         return len(tasks) + self._reconcile(job, summary.streams, doubted_every)
 
-    def _touch(self, job: JobRecord, through: float | None) -> None:
+    def _touch(self, job: JobRecord, watermark_s: float | None) -> None:
         """Let the job's item say how far its profile goes, at most once a minute of it."""
-        if through is not None and (job.last_object_at is None or through - job.last_object_at >= NEWS_S):
-            self._services.jobs.touch(job.job, through)
+        if watermark_s is not None and (job.last_object_at is None or watermark_s - job.last_object_at >= TOUCH_S):
+            self._services.jobs.touch(job.job, watermark_s)
 
     def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
         """Return tasks for nodes that have been silent: to close, or to apply what waits."""
@@ -125,7 +125,7 @@ class Tick:
             if streams.records[key].pending
         ]
 
-    def _silent_for(self, streams: JobStreams, key: NodeKey, now: float) -> float:
+    def _silent_for(self, streams: JobStreams, key: StreamKey, now: float) -> float:
         watched = streams.state.watched.get(key.node_kind)
         return 0.0 if watched is None else now - watched.since
 
@@ -146,7 +146,7 @@ class Tick:
         if is_anothers(job, description):
             self._begin_close(job)
             return 1
-        known = self._registrar.recognise(job, description)
+        known = self._registry.recognise(job, description)
         described = with_description(known, description)
         outside = description is None or description.is_outside
         abandoned = outside and silence >= ABANDONED_S

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trainguard.engine.verdicts.episodes import Episode
-from trainguard.engine.verdicts.liveness import known_through, standing_of
+from trainguard.engine.verdicts.liveness import known_until, liveness_of
 from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.records import JOB_NODE, Status, severity_rank
 from trainguard.rules.units import show_percent
@@ -22,24 +22,24 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
     worst = verdicts[node]
     nodes = [name for name in verdicts if name != JOB_NODE]
     fired = sum(verdicts[name].episode.is_open for name in nodes)
-    reason = worst.judgement.reason
+    reason = worst.result.reason
     if fired and len(nodes) > 1 and node != JOB_NODE:
         reason = f"{fired} of {len(nodes)} nodes fire; worst {node}: {reason}"
     reason += _pooled(verdicts)
-    if node != JOB_NODE and worst.judgement.status is not Status.WARMING_UP:
+    if node != JOB_NODE and worst.result.status is not Status.WARMING_UP:
         reason += _unjudged({name: verdicts[name] for name in nodes})
-    judgement = replace(
-        worst.judgement,
+    result = replace(
+        worst.result,
         reason=reason,
-        worst=_worst(node, worst.judgement.worst),
-        data_points=sum(each.judgement.data_points for each in verdicts.values()),
+        worst=_worst(node, worst.result.worst),
+        data_points=sum(each.result.data_points for each in verdicts.values()),
         affected_share=worst.affected_share,
-        details={name: verdicts[name].judgement.details for name in sorted(verdicts)},
+        details={name: verdicts[name].result.details for name in sorted(verdicts)},
     )
     reach = Reach(_affected(verdicts, len(nodes)), len(nodes), _wasted_nodes(verdicts, len(nodes)))
     episode = _episode([each.episode for each in verdicts.values()])
-    standing, through = standing_of(verdicts), known_through(verdicts)
-    return Verdict(rule, judgement, episode, reach=reach, standing=standing, through=through)
+    liveness, watermark_s = liveness_of(verdicts), known_until(verdicts)
+    return Verdict(rule, result, episode, reach=reach, liveness=liveness, watermark_s=watermark_s)
 
 
 def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
@@ -52,9 +52,9 @@ def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
 def _wasted_nodes(verdicts: Mapping[str, Verdict], nodes: int) -> float | None:
     """Sum what the finding wasted on the nodes that it fired on; what it wasted of the whole job where that is more."""
     said = {
-        name: each.judgement.wasted_share
+        name: each.result.wasted_share
         for name, each in verdicts.items()
-        if each.episode.times_fired and each.judgement.wasted_share is not None
+        if each.episode.times_fired and each.result.wasted_share is not None
     }
     if not said:
         return None
@@ -64,7 +64,7 @@ def _wasted_nodes(verdicts: Mapping[str, Verdict], nodes: int) -> float | None:
 
 def _pooled(verdicts: Mapping[str, Verdict]) -> str:
     """Say the share over all nodes together, where the rule counts something on each: the worst node hides it."""
-    counts = [each.judgement.pooled for each in verdicts.values() if each.judgement.pooled is not None]
+    counts = [each.result.pooled for each in verdicts.values() if each.result.pooled is not None]
     hits, judged = sum(each[0] for each in counts), sum(each[1] for each in counts)
     if len(counts) < 2 or not judged:
         return ""
@@ -73,10 +73,10 @@ def _pooled(verdicts: Mapping[str, Verdict]) -> str:
 
 def _unjudged(verdicts: Mapping[str, Verdict]) -> str:
     """Say how many nodes warm up, and why the first of them does, where another node speaks for the job."""
-    waiting = [name for name in sorted(verdicts) if verdicts[name].judgement.status is Status.WARMING_UP]
+    waiting = [name for name in sorted(verdicts) if verdicts[name].result.status is Status.WARMING_UP]
     if not waiting:
         return ""
-    return f" {len(waiting)} of {len(verdicts)} nodes not judged: {verdicts[waiting[0]].judgement.reason}"
+    return f" {len(waiting)} of {len(verdicts)} nodes not judged: {verdicts[waiting[0]].result.reason}"
 
 
 def _worst(node: str, series: str | None) -> str | None:
@@ -87,10 +87,10 @@ def _worst(node: str, series: str | None) -> str | None:
 
 def _badness(verdict: Verdict) -> tuple[bool, bool, bool, int, float, float, int]:
     """Order verdicts of one rule: fired before not, then by what it wastes, affects, and how often it was seen."""
-    judgement, episode = verdict.judgement, verdict.episode
-    wasted, affected = judgement.wasted_share or 0.0, verdict.affected_share or 0.0
-    in_error, has_fired = judgement.status is Status.ERROR, episode.times_fired > 0
-    return episode.is_open, in_error, has_fired, -judgement.status.place, wasted, affected, episode.violations
+    result, episode = verdict.result, verdict.episode
+    wasted, affected = result.wasted_share or 0.0, verdict.affected_share or 0.0
+    in_error, has_fired = result.status is Status.ERROR, episode.times_fired > 0
+    return episode.is_open, in_error, has_fired, -result.status.place, wasted, affected, episode.violations
 
 
 def _episode(episodes: Sequence[Episode]) -> Episode:

@@ -14,15 +14,15 @@ import msgspec
 MINUTE_S = 60.0
 
 
-class Standing(Enum):
+class Liveness(Enum):
     """How an episode stands when nodes fall silent; see `silence`.
 
-    ``KNOWN``: it is open or over, as it says. ``UNHEARD``: it was open when the last of its nodes fell silent.
+    ``KNOWN``: it is open or over, as it says. ``STALE``: it was open when the last of its nodes fell silent.
     ``ANEW``: it is open only where it began after all the others had fallen silent.
     """
 
     KNOWN = "known"
-    UNHEARD = "unheard"
+    STALE = "unheard"
     ANEW = "anew"
 
 
@@ -49,17 +49,17 @@ class Episode(msgspec.Struct):
         """Share, 0 to 1, of the judged evaluations at which the condition held; None while nothing was judged."""
         return self.violations / self.judged if self.judged else None
 
-    def update(self, *, holds: bool, through: float, clear_after_s: float, judged: bool = True) -> bool:
-        """Take in one evaluation at watermark ``through``; True when it begins an episode.
+    def update(self, *, holds: bool, watermark_s: float, clear_after_s: float, judged: bool = True) -> bool:
+        """Take in one evaluation at watermark ``watermark_s``; True when it begins an episode.
 
         ``judged`` says whether the rule could tell: while it warms up, the condition neither holds nor not.
         """
-        minute = int(through // MINUTE_S)
+        minute = int(watermark_s // MINUTE_S)
         if judged and minute != self.last_judged_minute:
             self.judged += 1
             self.last_judged_minute = minute
         if not holds:
-            self._clean(through, clear_after_s)
+            self._clean(watermark_s, clear_after_s)
             return False
         if minute != self.last_violation_minute:
             self.violations += 1
@@ -69,15 +69,15 @@ class Episode(msgspec.Struct):
             return False
         self.is_open = True
         self.times_fired += 1
-        self.fired_at = through
+        self.fired_at = watermark_s
         return True
 
-    def _clean(self, through: float, clear_after_s: float) -> None:
+    def _clean(self, watermark_s: float, clear_after_s: float) -> None:
         if not self.is_open:
             return
         if self.clean_since is None:
-            self.clean_since = through
-        if through - self.clean_since >= clear_after_s:
+            self.clean_since = watermark_s
+        if watermark_s - self.clean_since >= clear_after_s:
             self.is_open = False
             self.clean_since = None
 

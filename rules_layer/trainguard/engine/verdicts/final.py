@@ -6,16 +6,16 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import Status
 
 
-def final(verdict: Verdict, through: float | None) -> Verdict:
-    """Return the last word of a rule on a stream, or a job, that has ended at watermark ``through``.
+def final(verdict: Verdict, watermark_s: float | None) -> Verdict:
+    """Return the last word of a rule on a stream, or a job, that has ended at watermark ``watermark_s``.
 
     One that waits for data when there will be none any more does not apply; the sentence says whether anything was
     written at all.
     """
-    judgement = verdict.judgement
-    if judgement.status is not Status.WAITING_FOR_DATA:
+    result = verdict.result
+    if result.status is not Status.WAITING_FOR_DATA:
         return verdict
-    reason = f"Ended without what the rule needs: {judgement.reason}"
-    if through is None:
+    reason = f"Ended without what the rule needs: {result.reason}"
+    if watermark_s is None:
         reason = "Ended without a profile: no object of it could be read."
-    return replace(verdict, judgement=replace(judgement, status=Status.NOT_APPLICABLE, reason=reason))
+    return replace(verdict, result=replace(result, status=Status.NOT_APPLICABLE, reason=reason))

@@ -70,9 +70,9 @@ class Finding:
 
 def finding_of(verdict: Verdict, account: Account) -> Finding:
     """Return what a verdict that has fired means by itself; ``account`` is of the nodes that the verdict is of."""
-    judgement, reach = verdict.judgement, verdict.over_nodes
+    result, reach = verdict.result, verdict.over_nodes
     affected = verdict.affected_share
-    score = score_of(wasted_share=judgement.wasted_share, affected_share=affected, reach=reach)
+    score = score_of(wasted_share=result.wasted_share, affected_share=affected, reach=reach)
     wasted = reach.wasted_nodes
     bill = None if wasted is None else account.bill()
     return Finding(
@@ -81,14 +81,14 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
         score=score,
         ongoing=shown_status(verdict) is Status.FIRED,
         affected_share=affected,
-        wasted_share=judgement.wasted_share,
-        worst=judgement.worst,
+        wasted_share=result.wasted_share,
+        worst=result.worst,
         nodes=(reach.affected, reach.nodes),
-        reason=judgement.reason,
-        advice=judgement.advice,
+        reason=result.reason,
+        advice=result.advice,
         wasted_nodes=wasted,
-        confidence=judgement.confidence,
-        idle_node=judgement.idle_node,
+        confidence=result.confidence,
+        idle_node=result.idle_node,
         cost=bill.lost(wasted) if isinstance(bill, Bill) and wasted is not None else None,
     )
 

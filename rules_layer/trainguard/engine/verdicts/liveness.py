@@ -30,7 +30,7 @@ from dataclasses import replace
 
 import msgspec
 
-from trainguard.engine.verdicts.episodes import Standing
+from trainguard.engine.verdicts.episodes import Liveness
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import JOB_NODE, Status
 
@@ -38,7 +38,7 @@ VANISHED_S = 900.0
 """A node that is less far behind the others has not fallen silent, whatever the rule's windows."""
 
 
-def as_heard(verdict: Verdict, through: float | None, ahead: float | None) -> Verdict:
+def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | None) -> Verdict:
     """Return a node's verdict as it counts for the job, with its watermark.
 
     The open episode of a node that has fallen silent does not count as open, nor that of a rule that has failed.
@@ -47,56 +47,58 @@ def as_heard(verdict: Verdict, through: float | None, ahead: float | None) -> Ve
     ----------
     verdict : Verdict
         As the node's stream says.
-    through, ahead : float or None
+    watermark_s, ahead : float or None
         Watermarks of this stream and of the furthest of its kind, epoch seconds.
     """
-    verdict = replace(verdict, through=through)
-    silent_s = (ahead or 0.0) - (through or 0.0)
-    failed = verdict.judgement.status is Status.ERROR
+    verdict = replace(verdict, watermark_s=watermark_s)
+    silent_s = (ahead or 0.0) - (watermark_s or 0.0)
+    failed = verdict.result.status is Status.ERROR
     if not verdict.episode.is_open or not (failed or silent_s >= _silent_after_s(verdict)):
         return verdict
     episode = msgspec.structs.replace(verdict.episode, is_open=False)
     if failed:
         return replace(verdict, episode=episode)
-    reason = f"{verdict.judgement.reason} Nothing was heard of the node for the last {silent_s:,.0f} s."
-    judgement = replace(verdict.judgement, status=Status.OK, reason=reason)
-    return replace(verdict, judgement=judgement, episode=episode, standing=Standing.UNHEARD)
+    reason = f"{verdict.result.reason} Nothing was heard of the node for the last {silent_s:,.0f} s."
+    result = replace(verdict.result, status=Status.OK, reason=reason)
+    return replace(verdict, result=result, episode=episode, liveness=Liveness.STALE)
 
 
-def standing_of(parts: Mapping[str, Verdict]) -> Standing:
+def liveness_of(parts: Mapping[str, Verdict]) -> Liveness:
     """Return how the job's newest alerted episode stands, from its verdicts by node as they are heard."""
     latest = max(part.episode.alerted for part in parts.values())
-    unheard = [part for part in parts.values() if part.standing is Standing.UNHEARD and part.episode.alerted == latest]
-    if not unheard:
-        return Standing.KNOWN
+    stale = [part for part in parts.values() if part.liveness is Liveness.STALE and part.episode.alerted == latest]
+    if not stale:
+        return Liveness.KNOWN
     began = [part.episode.fired_at or 0.0 for part in parts.values() if part.episode.is_open]
     if not began:
-        return Standing.UNHEARD
-    silent_since = max((part.through or 0.0) + _silent_after_s(part) for part in unheard)
-    return Standing.ANEW if min(began) >= silent_since else Standing.KNOWN
+        return Liveness.STALE
+    silent_since = max((part.watermark_s or 0.0) + _silent_after_s(part) for part in stale)
+    return Liveness.ANEW if min(began) >= silent_since else Liveness.KNOWN
 
 
 def ends_episode(verdict: Verdict) -> bool:
     """Whether the job's episode ends with this verdict, so that the next fire is one of its own."""
-    if verdict.standing is Standing.KNOWN:
+    if verdict.liveness is Liveness.KNOWN:
         return not verdict.episode.is_open
-    return verdict.standing is Standing.ANEW
+    return verdict.liveness is Liveness.ANEW
 
 
-def known_through(parts: Mapping[str, Verdict]) -> float | None:
+def known_until(parts: Mapping[str, Verdict]) -> float | None:
     """Return up to when the job's verdict is known, epoch seconds; None while there is no watermark.
 
     A finding: up to the newest watermark among the nodes that it is open on, however far others have come. That there
     is none: up to the watermark of the last of the nodes that are heard of.
     """
-    fired = [part.through for part in parts.values() if part.episode.is_open and part.through is not None]
+    fired = [part.watermark_s for part in parts.values() if part.episode.is_open and part.watermark_s is not None]
     if fired:
         return max(fired)
-    marks = {name: part.through for name, part in parts.items() if name != JOB_NODE and part.through is not None}
+    marks = {
+        name: part.watermark_s for name, part in parts.items() if name != JOB_NODE and part.watermark_s is not None
+    }
     ahead = max(marks.values(), default=0.0)
     heard = [mark for name, mark in marks.items() if ahead - mark < _silent_after_s(parts[name])]
     whole = parts.get(JOB_NODE)
-    return min(heard, default=None if whole is None else whole.through)
+    return min(heard, default=None if whole is None else whole.watermark_s)
 
 
 def _silent_after_s(verdict: Verdict) -> float:

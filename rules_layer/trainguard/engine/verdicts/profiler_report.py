@@ -9,7 +9,7 @@ from trainguard.engine.verdicts.findings import Finding
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.records import Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 _WORDS = {
     Status.WARMING_UP: "warming up",
@@ -27,7 +27,7 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], pla
     running = [each for each in statuses if each is not Status.DISABLED]
     status = min(running, key=lambda each: each.place, default=Status.NOT_APPLICABLE)
     top = findings[0] if findings else None
-    judgement = Judgement(
+    result = RuleResult(
         status if fault is None else Status.ERROR,
         sentence(verdicts, findings) if fault is None else str(fault),
         measured=float(len(findings)),
@@ -38,7 +38,7 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], pla
     episodes = [verdict.episode for verdict in verdicts]
     return Verdict(
         PROFILER_REPORT,
-        judgement,
+        result,
         Episode(
             is_open=any(each.is_open for each in episodes),
             violations=sum(each.violations for each in episodes),
@@ -78,5 +78,5 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
     parts += [f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status]]
     rules = "1 rule" if len(verdicts) == 1 else f"{len(verdicts)} rules"
     text = f"{rules}: {', '.join(parts)}"
-    failed = [verdict.rule for verdict in verdicts if verdict.judgement.status is Status.ERROR]
+    failed = [verdict.rule for verdict in verdicts if verdict.result.status is Status.ERROR]
     return f"{text} ({', '.join(failed)})." if failed else f"{text}."

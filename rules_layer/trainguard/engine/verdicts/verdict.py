@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from trainguard.engine.verdicts.episodes import Episode, Standing
+from trainguard.engine.verdicts.episodes import Episode, Liveness
 from trainguard.records import Status
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 JUDGED = frozenset({Status.OK, Status.FIRED})
 """What a rule says when it could tell whether its condition holds."""
@@ -18,7 +18,7 @@ class Fire:
     """
 
     rule: str
-    judgement: Judgement
+    result: RuleResult
     at: float
     affected_share: float | None = None
 
@@ -40,31 +40,31 @@ class Verdict:
     """A rule's judgement with its episode: what its row says.
 
     ``clear_after_s`` is after how many clean seconds of event time an episode of the rule is over. ``reach`` is None in
-    the verdict of one node alone. ``standing`` is how the episode stands among the job's nodes, ``through`` the event
-    time up to which the job's verdict is known, epoch seconds.
+    the verdict of one node alone. ``liveness`` is how the episode stands among the job's nodes, ``watermark_s`` the
+    event time up to which the job's verdict is known, epoch seconds.
     """
 
     rule: str
-    judgement: Judgement
+    result: RuleResult
     episode: Episode
     clear_after_s: float = 0.0
     reach: Reach | None = None
-    standing: Standing = Standing.KNOWN
-    through: float | None = None
+    liveness: Liveness = Liveness.KNOWN
+    watermark_s: float | None = None
 
     @property
     def affected_share(self) -> float | None:
         """Share, 0 to 1, of the judged time in which the condition was seen: as the rule says, else of evaluations."""
-        said = self.judgement.affected_share
+        said = self.result.affected_share
         return self.episode.affected_share if said is None else said
 
     @property
     def over_nodes(self) -> Reach:
         """The verdict's reach; of one node alone, that node."""
-        return Reach(1, 1, self.judgement.wasted_share) if self.reach is None else self.reach
+        return Reach(1, 1, self.result.wasted_share) if self.reach is None else self.reach
 
 
 def shown_status(verdict: Verdict) -> Status:
     """Return the status that a person is shown: FIRED while an episode is open, unless the rule is at fault."""
-    status = verdict.judgement.status
+    status = verdict.result.status
     return Status.FIRED if verdict.episode.is_open and status is not Status.ERROR else status

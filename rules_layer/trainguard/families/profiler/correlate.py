@@ -128,14 +128,14 @@ def _difference(row: ComparedClass | ComparedPhase) -> float:
 
 
 def _with_framework(verdict: Verdict, compared: ComparedMinutes) -> Verdict:
-    judgement = verdict.judgement
-    if not isinstance(judgement.details, BottleneckDetails):
+    result = verdict.result
+    if not isinstance(result.details, BottleneckDetails):
         return verdict
-    advice = judgement.advice
-    if judgement.status is Status.FIRED and (grown := _most_grown(compared)):
+    advice = result.advice
+    if result.status is Status.FIRED and (grown := _most_grown(compared)):
         advice = f"{advice} {grown}" if advice else grown
-    details = msgspec.structs.replace(judgement.details, framework=compared)
-    return replace(verdict, judgement=replace(judgement, details=details, advice=advice))
+    details = msgspec.structs.replace(result.details, framework=compared)
+    return replace(verdict, result=replace(result, details=details, advice=advice))
 
 
 def _most_grown(compared: ComparedMinutes) -> str | None:

@@ -16,7 +16,7 @@ from trainguard.families.profiler.system_session import SystemSession
 from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.layout import EndKey
 from trainguard.ports import ProfileObjects
-from trainguard.records import FIRST_FAMILY, JobRecord, NodeKey, NodeRecord
+from trainguard.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
 from trainguard.rules.protocol import AnyRule, FrameworkRule, SystemRule
 from trainguard.rules.registry import ALL_RULES
 from trainguard.state.codec import decode_state
@@ -70,7 +70,9 @@ class ProfilerFamily(Family):
         framework = decode_state(item_name(record), record.codec, record.state, FrameworkState)
         return FrameworkStream(record.key.node, framework, plan)
 
-    def streams_of(self, records: Mapping[NodeKey, NodeRecord], streams: Mapping[NodeKey, Stream]) -> ProfilerStreams:
+    def streams_of(
+        self, records: Mapping[StreamKey, NodeRecord], streams: Mapping[StreamKey, Stream]
+    ) -> ProfilerStreams:
         """Return the family's streams of a job: system metrics first."""
         ordered = sorted(streams, key=lambda key: key.stream != "system")
         return ProfilerStreams(records, {key: streams[key] for key in ordered})
@@ -84,12 +86,12 @@ class ProfilerFamily(Family):
         """Return the names of framework objects, which are listed once for all nodes of a job."""
         return SharedNames(objects)
 
-    def expected(self, job: JobRecord, known: set[NodeKey]) -> set[NodeKey]:
+    def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:
         """Return the streams that a job of so many instances has: SageMaker names them ``algo-1`` and so on."""
         names = [f"algo-{number}" for number in range(1, (job.instance_count or 0) + 1)]
-        expected = {NodeKey(job.job, name, "system") for name in names}
+        expected = {StreamKey(job.job, name, "system") for name in names}
         if job.framework_expected or any(key.stream == "framework" for key in known):
-            expected |= {NodeKey(job.job, name, "framework") for name in names}
+            expected |= {StreamKey(job.job, name, "framework") for name in names}
         return expected
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, LaneOrder, Listing
+from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, Arrival, Listing, PartitionOrder
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire
@@ -15,7 +15,7 @@ from trainguard.state.codec import decode_state
 from trainguard.telemetry.framework import FrameworkEvents, read_framework_object, read_tf_trace
 from trainguard.telemetry.keys import FrameworkKey, parse_key
 
-FEWER_LANES = "degraded_to_fewer_lanes"
+FEWER_PARTITIONS = "degraded_to_fewer_lanes"
 """Counts lanes that were forgotten because a node has too many: of those, what comes over two minutes late is lost."""
 
 
@@ -34,11 +34,11 @@ class FrameworkSession(Session[FrameworkStream]):
         super().__init__(record, listing, FrameworkStream(record.key.node, state, plan))
         self._listing = listing
         self._names = listing.framework if names is None else names
-        cursors = {lane: position for lane, position in record.cursors.items() if lane != NEWEST}
+        cursors = {partition: position for partition, position in record.cursors.items() if partition != NEWEST}
         listed_us = state.listed_us
         if listed_us == UNLISTED:
             listed_us = max(cursors.values(), default=UNLISTED)  # an earlier version wrote the item
-        self._order = LaneOrder(
+        self._order = PartitionOrder(
             cursors=cursors, max_seen_us=record.cursors.get(NEWEST), listed_us=listed_us, floor_us=state.floor_us
         )
         self._order.restore(listing.parse_framework(record.pending))
@@ -57,7 +57,7 @@ class FrameworkSession(Session[FrameworkStream]):
             self.counters["traces_without_metadata"] = self._listing.traces_without_metadata()
 
     def _read(self, arrival: Arrival, body: bytes) -> FrameworkEvents:
-        name, _, kind = arrival.lane.partition("/")
+        name, _, kind = arrival.partition.partition("/")
         process = f"{self.record.key.node}-{name}"
         parsed = parse_key(arrival.key)
         if isinstance(parsed, FrameworkKey) and parsed.start_us is not None:
@@ -71,7 +71,7 @@ class FrameworkSession(Session[FrameworkStream]):
         return events.tally, self.stream.apply(events, end_us)
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether something waits that the stored item does not know."""
         return self._order.stored != self.record.pending
 
@@ -81,6 +81,6 @@ class FrameworkSession(Session[FrameworkStream]):
         self.counters["duplicates"] += order.duplicates
         order.duplicates = 0
         self.counters[LISTED_NAMES] += len(order.pending) > MOST_PENDING
-        self.counters[FEWER_LANES] += order.forget_lanes()
+        self.counters[FEWER_PARTITIONS] += order.forget_partitions()
         self.stream.state.floor_us, self.stream.state.listed_us = order.floor_us, order.applied_us
         return self._record(cursors={**order.cursors, NEWEST: order.max_seen_us}, pending=order.stored, closed=closed)

@@ -7,7 +7,7 @@ import msgspec
 
 from trainguard.engine.ordering.partition_order import UNLISTED
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.families.profiler.interruptions import with_steps
@@ -15,26 +15,26 @@ from trainguard.families.profiler.kinds import framework_rules, joined_rules
 from trainguard.records import Status
 from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.framework import FrameworkEvents
 
 MICROSECONDS = 1_000_000
-COLLECTED = Judgement(Status.OK, "collected for the job's verdict")
+COLLECTED = RuleResult(Status.OK, "collected for the job's verdict")
 
 
 class FrameworkState(msgspec.Struct):
-    """What is stored of a node's framework stream; ``through`` is the watermark, epoch seconds.
+    """What is stored of a node's framework stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``step_runs_us`` are the newest times in which there were steps, without the silences between them. Up to
     ``listed_us`` the node's names were listed and what S3 had is applied.
     """
 
-    through: float | None = None
+    watermark_s: float | None = msgspec.field(default=None, name="through")
     first_step_us: int | None = None
     floor_us: int = -1
     listed_us: int = UNLISTED
     step_runs_us: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
     last_fault: str | None = None
 
 
@@ -45,12 +45,12 @@ class FrameworkStream:
         self.node = node
         self.state = state
         self._plan = plan
-        self._rules = RuleSlots(framework_rules(plan), state.slots, plan)
-        self._joined = RuleSlots(joined_rules(plan), state.slots, plan)
+        self._rules = RuleRunner(framework_rules(plan), state.stored_rules, plan)
+        self._joined = RuleRunner(joined_rules(plan), state.stored_rules, plan)
 
     def apply(self, events: FrameworkEvents, end_us: int) -> list[Fire]:
         """Fold in one object that holds events up to ``end_us``; return the fires that it began."""
-        self.state.through = max(end_us / MICROSECONDS, self.state.through or 0.0)
+        self.state.watermark_s = max(end_us / MICROSECONDS, self.state.watermark_s or 0.0)
         for batch in events.steps:
             first = int(batch.starts_us.min())
             self.state.first_step_us = min(first, self.state.first_step_us or first)
@@ -58,14 +58,14 @@ class FrameworkStream:
         self._joined.run(
             lambda rule, state, parameters: rule.observe(state, shown(rule, events), parameters),
             lambda *_: COLLECTED,
-            through=self.state.through,
+            watermark_s=self.state.watermark_s,
             interval_s=self._plan.interval_s,
         )
         return self._judge(events, closed=False)
 
     def finish(self) -> list[Fire]:
         """Judge as a stream that has ended."""
-        return self._judge(None, closed=True) if self.state.through is not None else []
+        return self._judge(None, closed=True) if self.state.watermark_s is not None else []
 
     def finished(self) -> "FrameworkStream":
         """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
@@ -122,7 +122,7 @@ class FrameworkStream:
         return self._rules.run(
             observe,
             lambda rule, state, parameters: rule.judge(state, view, parameters),
-            through=self.state.through or 0.0,
+            watermark_s=self.state.watermark_s or 0.0,
             interval_s=self._plan.interval_s,
             closed=closed,
         )
@@ -131,4 +131,6 @@ class FrameworkStream:
         """Return what rules are shown of this stream."""
         first_us = self.state.first_step_us
         first_step_at = None if first_us is None else first_us / MICROSECONDS
-        return FrameworkView(node=self.node, through=self.state.through, closed=closed, first_step_at=first_step_at)
+        return FrameworkView(
+            node=self.node, watermark_s=self.state.watermark_s, closed=closed, first_step_at=first_step_at
+        )

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from trainguard.state.sample_window import INTERRUPTED_S, KeptState
+from trainguard.state.sample_window import INTERRUPTED_S, SampleWindowState
 from trainguard.telemetry.steps import StepBatch
 
 SILENCE_US = 120_000_000
@@ -19,15 +19,15 @@ Span = tuple[float, float]
 Run = tuple[int, int]
 
 
-def interruptions(nodes: Iterable[tuple[KeptState, float | None]]) -> tuple[Span, ...]:
+def interruptions(nodes: Iterable[tuple[SampleWindowState, float | None]]) -> tuple[Span, ...]:
     """Return the times, epoch seconds, in which no node of a job had samples, between its first and its last one.
 
     Parameters
     ----------
-    nodes : iterable of (KeptState, float or None)
+    nodes : iterable of (SampleWindowState, float or None)
         The kept points and the watermark of each node's system stream.
     """
-    observed = sorted(span for kept, through in nodes for span in _observed(kept, through))
+    observed = sorted(span for kept, watermark_s in nodes for span in _observed(kept, watermark_s))
     missing: list[Span] = []
     seen = observed[0][1] if observed else 0.0
     for start, end in observed:
@@ -37,11 +37,11 @@ def interruptions(nodes: Iterable[tuple[KeptState, float | None]]) -> tuple[Span
     return tuple(missing)
 
 
-def _observed(kept: KeptState, through: float | None) -> list[Span]:
-    if kept.first_sample_at is None or through is None:
+def _observed(kept: SampleWindowState, watermark_s: float | None) -> list[Span]:
+    if kept.first_sample_at is None or watermark_s is None:
         return []
     starts = [kept.first_sample_at, *(end for _, end in kept.gaps)]
-    ends = [*(start for start, _ in kept.gaps), through]
+    ends = [*(start for start, _ in kept.gaps), watermark_s]
     return list(zip(starts, ends, strict=True))
 
 

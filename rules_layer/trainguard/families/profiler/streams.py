@@ -7,9 +7,9 @@ from functools import cached_property
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobSlots
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules
 from trainguard.engine.streams.job_streams import JobStreams
-from trainguard.engine.streams.rule_runner import RuleSlots
+from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import Episode
@@ -24,7 +24,7 @@ from trainguard.records import FIRST_FAMILY, JOB_NODE, JobRecord, Status
 from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.rule_result import Judgement
+from trainguard.rules.rule_result import RuleResult
 
 
 @dataclass(frozen=True)
@@ -78,27 +78,27 @@ class ProfilerStreams(FamilyStreams):
     @cached_property
     def interruptions(self) -> tuple[tuple[float, float], ...]:
         """Times in which no node had samples, epoch seconds."""
-        return interruptions((stream.state.kept, stream.state.through) for stream in self.system.values())
+        return interruptions((stream.state.kept, stream.state.watermark_s) for stream in self.system.values())
 
     @cached_property
     def unpaid_s(self) -> float:
         """Seconds in which the job had no instances."""
         return sum(end - start for start, end in self.interruptions)
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobSlots, *, closed: bool) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``."""
         by_node = self.unit_verdicts()
         add_framework(by_node, plan, self.system, self.framework)
         view, failed = self.job_view(job, plan, closed=closed)
-        slots = RuleSlots(job_rules(plan), own.slots, plan)
+        runner = RuleRunner(job_rules(plan), own.stored_rules, plan)
 
-        def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> Judgement:
+        def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> RuleResult:
             if rule.name in failed:
-                return Judgement(Status.ERROR, failed[rule.name])
+                return RuleResult(Status.ERROR, failed[rule.name])
             return rule.judge(shown(rule, view), parameters)
 
-        fires = slots.run(None, judge, through=self.through or 0.0, interval_s=plan.interval_s)
-        of_job = {each.rule: self._settled(each, plan) for each in slots.verdicts(judge, interval_s=plan.interval_s)}
+        fires = runner.run(None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s)
+        of_job = {each.rule: self._settled(each, plan) for each in runner.verdicts(judge, interval_s=plan.interval_s)}
         verdicts = []
         names = dict.fromkeys(rule.name for rule in plan.by_family.get(FIRST_FAMILY, ()))
         node_rules = plan.node_rules
@@ -156,32 +156,32 @@ class ProfilerStreams(FamilyStreams):
         What is found on one node alone is known as far as that node's watermark, and what is found in framework events
         as far as theirs.
         """
-        node = (verdict.judgement.worst or JOB_NODE).partition("/")[0]
+        node = (verdict.result.worst or JOB_NODE).partition("/")[0]
         joined = any(rule.name == verdict.rule for rule in joined_rules(plan))
         read = (self.framework,) if joined else (self.system, self.framework)
-        named = [of_kind[node].state.through for of_kind in read if node in of_kind]
-        furthest = self.framework_through if joined else self.through
-        through = max((mark for mark in named if mark is not None), default=furthest)
+        named = [of_kind[node].state.watermark_s for of_kind in read if node in of_kind]
+        furthest = self.framework_through if joined else self.watermark_s
+        watermark_s = max((mark for mark in named if mark is not None), default=furthest)
         episode = msgspec.structs.replace(verdict.episode, violations=verdict.episode.times_fired, judged=0)
-        return replace(verdict, episode=episode, through=through)
+        return replace(verdict, episode=episode, watermark_s=watermark_s)
 
 
-def _as_known(fire: Fire, verdict: Verdict, own: JobSlots) -> Fire:
+def _as_known(fire: Fire, verdict: Verdict, own: JobRules) -> Fire:
     """Let a fire of the whole job be as old as what it is known from: its row's EvaluatedThrough, then and before.
 
     Else a row that speaks of the fire would look older than it, and a stop would wait in vain for a newer one.
     """
-    marks = [mark for mark in (verdict.through, own.through.get(fire.rule)) if mark is not None]
+    marks = [mark for mark in (verdict.watermark_s, own.watermark_s.get(fire.rule)) if mark is not None]
     return replace(fire, at=max(marks, default=fire.at))
 
 
 def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
     of_framework = "framework" in spec_of(rule).inputs
     if rule in plan.faults:
-        judgement = Judgement(Status.ERROR, str(plan.faults[rule]))
+        result = RuleResult(Status.ERROR, str(plan.faults[rule]))
     elif job.framework_expected or not of_framework:
         kind = "framework" if of_framework else "system"
-        judgement = Judgement(Status.WAITING_FOR_DATA, f"no {kind} metrics were read.")
+        result = RuleResult(Status.WAITING_FOR_DATA, f"no {kind} metrics were read.")
     else:
-        judgement = Judgement(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
-    return Verdict(rule, judgement, Episode())
+        result = RuleResult(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
+    return Verdict(rule, result, Episode())

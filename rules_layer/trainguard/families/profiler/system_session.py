@@ -15,7 +15,7 @@ from trainguard.state.codec import decode_state
 from trainguard.telemetry.keys import SystemKey
 from trainguard.telemetry.system import Samples, read_system_object
 
-MINUTE_LANE = "minute"
+MINUTE_PARTITION = "minute"
 
 
 class SystemSession(Session[SystemStream]):
@@ -28,7 +28,7 @@ class SystemSession(Session[SystemStream]):
         super().__init__(record, listing, SystemStream(record.key.node, state, plan))
         self._listing = listing
         self._order = GridOrder(
-            cursor=record.cursors.get(MINUTE_LANE),
+            cursor=record.cursors.get(MINUTE_PARTITION),
             max_seen=record.cursors.get(NEWEST),
             pending={minute: key for key, minute in record.pending.items()},
             skipped=list(state.skipped),
@@ -53,7 +53,7 @@ class SystemSession(Session[SystemStream]):
         return samples.tally + Counter({"too_many_series": self.stream.unnamed_gpu_samples}), fires
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether something waits, or came late, that the stored item does not know."""
         return self._order.late > 0 or self._pending != self.record.pending
 
@@ -68,5 +68,5 @@ class SystemSession(Session[SystemStream]):
         order.gaps = order.late = order.duplicates = 0
         self.stream.state.skipped = order.skipped
         return self._record(
-            cursors={MINUTE_LANE: order.cursor, NEWEST: order.max_seen}, pending=self._pending, closed=closed
+            cursors={MINUTE_PARTITION: order.cursor, NEWEST: order.max_seen}, pending=self._pending, closed=closed
         )

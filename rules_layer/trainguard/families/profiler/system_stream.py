@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.rule_runner import RuleSlot, RuleSlots
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleLoadError
@@ -15,14 +15,14 @@ from trainguard.families.profiler.kinds import system_rules
 from trainguard.rules.extension import check_window
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.state.sample_window import KEPT_IDLE_S, KeptPoints, KeptState
+from trainguard.state.sample_window import KEPT_IDLE_S, SampleWindow, SampleWindowState
 from trainguard.telemetry.assemble import OpenSnapshot, assemble, complete, estimate_interval_s, extend_gpu_names
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
 
 
 class SystemState(msgspec.Struct):
-    """What is stored of a node's system stream; ``through`` is the watermark, epoch seconds.
+    """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``cores`` is the largest number of logical cores that one object named.
     """
@@ -30,10 +30,10 @@ class SystemState(msgspec.Struct):
     interval_s: float | None = None
     gpu_names: list[str] = msgspec.field(default_factory=list)
     open_snapshot: OpenSnapshot | None = None
-    kept: KeptState = msgspec.field(default_factory=KeptState)
-    through: float | None = None
+    kept: SampleWindowState = msgspec.field(default_factory=SampleWindowState)
+    watermark_s: float | None = msgspec.field(default=None, name="through")
     cores: int = 0
-    slots: dict[str, RuleSlot] = msgspec.field(default_factory=dict)
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
     last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
 
@@ -45,15 +45,15 @@ class SystemStream:
         self.node = node
         self.state = state
         self._plan = plan
-        self._kept = KeptPoints(state.kept, len(state.gpu_names))
+        self._kept = SampleWindow(state.kept, len(state.gpu_names))
         self._own_rules = system_rules(plan)
-        self._rules = RuleSlots(self._own_rules, state.slots, plan)
+        self._rules = RuleRunner(self._own_rules, state.stored_rules, plan)
         self.unnamed_gpu_samples = 0
 
     def apply(self, samples: Samples) -> list[Fire]:
         """Fold in the samples of the next minute; return the fires that they began."""
         state = self.state
-        last = state.through if state.open_snapshot is None else state.open_snapshot.time
+        last = state.watermark_s if state.open_snapshot is None else state.open_snapshot.time
         state.interval_s = estimate_interval_s(samples, state.interval_s, last)
         state.cores = max(state.cores, sum(series.kind == "cpu" for series in samples.table))
         self._admit(extend_gpu_names(tuple(state.gpu_names), samples))
@@ -77,23 +77,23 @@ class SystemStream:
         if len(gpu_names) > len(self.state.gpu_names):
             self._kept.store()
             self.state.gpu_names = list(gpu_names)
-            self._kept = KeptPoints(self.state.kept, len(gpu_names))
+            self._kept = SampleWindow(self.state.kept, len(gpu_names))
 
     def _fold(self, snapshots: Snapshots, *, closed: bool) -> list[Fire]:
-        self._kept.note_gaps(snapshots.times, since=self.state.through, interval_s=self._interval_s)
+        self._kept.note_gaps(snapshots.times, since=self.state.watermark_s, interval_s=self._interval_s)
         active, started = self._kept.extend(
             snapshots, capacity=self._capacity(), longest_s=max(KEPT_IDLE_S, 3.0 * self._interval_s)
         )
         if len(snapshots):
-            self.state.through = max(float(snapshots.times[-1]), self.state.through or 0.0)
-        if self.state.through is None:
+            self.state.watermark_s = max(float(snapshots.times[-1]), self.state.watermark_s or 0.0)
+        if self.state.watermark_s is None:
             return []
         view = self.view(closed=closed)
         minute = NodeMinute(snapshots=snapshots, active=active, started=started, fresh=self._kept.fresh, view=view)
         fires = self._rules.run(
             lambda rule, rule_state, parameters: rule.observe(rule_state, shown(rule, minute), parameters),
             lambda rule, rule_state, parameters: rule.judge(rule_state, shown(rule, view), parameters),
-            through=self.state.through,
+            watermark_s=self.state.watermark_s,
             interval_s=self._interval_s,
             closed=closed,
         )
@@ -172,7 +172,7 @@ class SystemStream:
         state, kept = self.state, self._kept
         return NodeView(
             node=self.node,
-            through=state.through,
+            watermark_s=state.watermark_s,
             first_sample_at=state.kept.first_sample_at,
             first_active_at=state.kept.first_active_at,
             interval_s=self._interval_s,
@@ -189,9 +189,9 @@ class SystemStream:
         )
 
     def _idle_run_s(self) -> float:
-        kept, through = self.state.kept, self.state.through
-        if through is None:
+        kept, watermark_s = self.state.kept, self.state.watermark_s
+        if watermark_s is None:
             return 0.0
         if kept.first_active_at is None:
-            return 0.0 if kept.observed_since is None else through - kept.observed_since
-        return 0.0 if kept.idle is None else through - kept.idle.since
+            return 0.0 if kept.observed_since is None else watermark_s - kept.observed_since
+        return 0.0 if kept.idle is None else watermark_s - kept.idle.since

@@ -22,7 +22,7 @@ _AT_ONCE = 10
 _AHEAD = 50
 """Days whose parts are held before they are merged."""
 
-MOST_TOLD = 10
+MOST_NAMED = 10
 """Sentences on missing parts; the rest is counted in one."""
 
 _Body = tuple[str, bytes]
@@ -143,8 +143,8 @@ def _sentence(item: DigestItem, through: str) -> str:
 
 
 def _told(missing: Sequence[str]) -> list[str]:
-    more = len(missing) - MOST_TOLD
-    return [*missing[:MOST_TOLD], *([f"{more} more days of nodes could not be read."] if more > 0 else [])]
+    more = len(missing) - MOST_NAMED
+    return [*missing[:MOST_NAMED], *([f"{more} more days of nodes could not be read."] if more > 0 else [])]
 
 
 def _unread(unread: int) -> list[str]:

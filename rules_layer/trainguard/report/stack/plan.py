@@ -137,7 +137,7 @@ def covered(job: JobRecord, streams: ProfilerStreams) -> tuple[float, float] | N
     system = [stream.state.kept.first_sample_at for stream in streams.system.values()]
     steps = [stream.state.first_step_us for stream in streams.framework.values()]
     firsts = [*(first for first in system if first is not None), *(us / _MICROSECONDS for us in steps if us)]
-    through = streams.through
+    through = streams.watermark_s
     if through is None:
         return None
     start = min([*firsts, through, *([] if job.started_at is None else [job.started_at])])

@@ -200,7 +200,7 @@ def test_given_a_job_of_many_nodes_when_listed_then_the_rows_of_its_nodes_are_no
 def test_given_jobs_of_a_tuning_job_when_asked_for_then_only_those_are_there(deployed: Deployed) -> None:
     deployed.add(job("mine", tuning_job="tune"), firing("BatchSize", Severity.LOW))
     deployed.add(job("other", tuning_job="tune-2"))
-    deployed.world.jobs.tell_tuning_job("tune", "mine", TunedJob(JobStatus.IN_PROGRESS), 1)
+    deployed.world.jobs.upsert_tuned_job("tune", "mine", TunedJob(JobStatus.IN_PROGRESS), 1)
     assert names(deployed, "--tuning", "tune") == ["mine"]
     assert {line["job"]: line["tuning_job"] for line in listed(deployed)} == {
         JOB: None, "mine": "tune", "other": "tune-2"

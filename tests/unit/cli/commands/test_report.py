@@ -20,7 +20,7 @@ from tests.unit.local.places import write
 from trainguard.cli.commands.report.remote_report import remote_report_command
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Where
-from trainguard.records import NodeKey, NodeRecord
+from trainguard.records import NodeRecord, StreamKey
 from trainguard.report.schema import report_schema
 from trainguard.rules.registry import RULE_NAMES
 
@@ -264,7 +264,7 @@ def test_given_a_job_that_runs_when_reported_then_the_report_is_not_final(stack:
     running = replace(evaluation.job, job="running", closing=False, active=True)
     stack.connection.stores.jobs.register(running)
     for record in evaluation.records:
-        key = NodeKey("running", record.key.node, record.key.stream)
+        key = StreamKey("running", record.key.node, record.key.stream)
         stack.connection.stores.nodes.save(replace(record, key=key, version=0, closed=False))
     document = told("running", "--out", "out")
     assert (document["final"], document["scope"], document["made_from"]) == (False, "state", "state")
@@ -273,7 +273,7 @@ def test_given_a_job_that_runs_when_reported_then_the_report_is_not_final(stack:
 def test_given_a_state_that_this_version_cannot_read_when_reported_then_it_is_refused(stack: DeployedStack) -> None:
     evaluation = stack.live_job()
     stack.connection.stores.jobs.register(replace(evaluation.job, job="newer"))
-    stack.connection.stores.nodes.save(NodeRecord(NodeKey("newer", "algo-1", "system"), state=b"?", codec=250))
+    stack.connection.stores.nodes.save(NodeRecord(StreamKey("newer", "algo-1", "system"), state=b"?", codec=250))
     result = report("newer")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Codec 250" in result.stderr

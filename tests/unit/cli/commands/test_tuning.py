@@ -18,7 +18,7 @@ BATCH = TunedJob(JobStatus.IN_PROGRESS, findings=1, rule="BatchSize", severity=S
 def tuned(deployed: Deployed) -> Deployed:
     """Return a deployment with a tuning job of three."""
     for name, told in (("a-well", TunedJob(JobStatus.COMPLETED, finished=True)), ("b", BATCH), ("c", LOW_GPU)):
-        deployed.world.jobs.tell_tuning_job("tune", name, told, 1)
+        deployed.world.jobs.upsert_tuned_job("tune", name, told, 1)
     return deployed
 
 
@@ -78,13 +78,13 @@ def test_given_a_tuning_job_when_shown_to_a_person_then_each_job_has_a_line(tune
 def test_given_findings_or_none_when_asked_to_fail_on_fire_then_the_exit_code_says_so(
     deployed: Deployed, told: TunedJob, code: int
 ) -> None:
-    deployed.world.jobs.tell_tuning_job("tune", "a", told, 1)
+    deployed.world.jobs.upsert_tuned_job("tune", "a", told, 1)
     assert deployed.run("status", "tune", "--fail-on-fire").exit_code == code
 
 
 def test_given_more_jobs_than_are_named_when_shown_then_it_says_where_all_are(deployed: Deployed) -> None:
     for number in range(MOST_TUNED_JOBS + 1):
-        deployed.world.jobs.tell_tuning_job("tune", f"job-{number}", BATCH, 1)
+        deployed.world.jobs.upsert_tuned_job("tune", f"job-{number}", BATCH, 1)
     result = deployed.run("status", "tune")
     assert "750 and more, 0 of them judged to their end" in result.stdout
     assert "`trainguard jobs --tuning tune` has all." in result.stderr
@@ -93,7 +93,7 @@ def test_given_more_jobs_than_are_named_when_shown_then_it_says_where_all_are(de
 def test_given_a_training_job_and_a_tuning_job_of_one_name_when_asked_for_then_the_training_job_is_shown(
     tuned: Deployed,
 ) -> None:
-    tuned.world.jobs.tell_tuning_job(JOB, "a", BATCH, 1)
+    tuned.world.jobs.upsert_tuned_job(JOB, "a", BATCH, 1)
     assert json.loads(tuned.run("status", JOB, "--json").stdout)["job"] == JOB
 
 

@@ -420,4 +420,4 @@ def test_given_alarms_by_the_hundred_when_examined_then_all_are_asked_for(accoun
 def test_given_two_versions_when_compared_then_a_difference_is_told(
     own: str, deployed: str | None, level: Level
 ) -> None:
-    assert stack.judge_version(own, deployed).level is level
+    assert stack.grade_version(own, deployed).level is level

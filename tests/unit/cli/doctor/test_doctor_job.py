@@ -18,14 +18,14 @@ from trainguard.actions.stop_switch import StopSwitch
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
 from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import JOB_CHECKS
-from trainguard.cli.doctor.job import judge_profiler, judge_settings, judge_stop
+from trainguard.cli.doctor.job import grade_profiler, grade_settings, grade_stop
 from trainguard.cli.doctor.job_case import JobCase, SeenProfile
-from trainguard.cli.doctor.job_profile import judge_evaluation, judge_nodes, judge_objects, judge_rows
+from trainguard.cli.doctor.job_profile import grade_evaluation, grade_nodes, grade_objects, grade_rows
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment
 from trainguard.job_policy import JobPolicy, StopPolicy
 from trainguard.layout import ProfileRoot
-from trainguard.records import JobRecord, JobStatus, NodeKey, NodeRecord, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, NodeRecord, RuleRow, Status, StreamKey
 from trainguard.telemetry.keys import system_key
 
 JOB = "resnet50"
@@ -47,8 +47,8 @@ SEEN = SeenProfile(
 )
 
 
-def node(name: str, *, through: float | None = LAST + 60.0, **columns: Any) -> NodeRecord:
-    return NodeRecord(NodeKey(JOB, name, "system"), through=through, **columns)
+def node(name: str, *, watermark_s: float | None = LAST + 60.0, **columns: Any) -> NodeRecord:
+    return NodeRecord(StreamKey(JOB, name, "system"), watermark_s=watermark_s, **columns)
 
 
 BOTH = [node("algo-1"), node("algo-2")]
@@ -75,7 +75,7 @@ def levels(findings: Iterator[CheckResult]) -> list[Level]:
 def test_given_a_profiler_configuration_when_judged_then_it_must_write_to_our_bucket(
     profiler: Any, level: Level, said: str
 ) -> None:
-    finding = judge_profiler(profiler, BUCKET)
+    finding = grade_profiler(profiler, BUCKET)
     assert finding.level is level
     assert said in finding.found
     assert (finding.advice is None) is (level is Level.OK)
@@ -84,7 +84,7 @@ def test_given_a_profiler_configuration_when_judged_then_it_must_write_to_our_bu
 @pytest.mark.parametrize("profiler", [{}, {"DisableProfiler": True}])
 @pytest.mark.parametrize(("place", "level"), [(f"s3://{BUCKET}/runs", Level.OK), ("s3://others/runs", Level.FAIL)])
 def test_given_a_place_by_tag_when_judged_then_it_must_be_our_bucket(profiler: Any, place: str, level: Level) -> None:
-    finding = judge_profiler(profiler, BUCKET, tagged=place)
+    finding = grade_profiler(profiler, BUCKET, tagged=place)
     assert finding.level is level
     assert place in finding.found
 
@@ -104,7 +104,7 @@ def test_given_a_place_by_tag_when_judged_then_it_must_be_our_bucket(profiler: A
 def test_given_tags_when_judged_then_settings_that_cannot_be_read_are_named(
     settings: Mapping[str, str], tags: Mapping[str, str], expected: list[Level], said: str
 ) -> None:
-    found = list(judge_settings(replace(RECORD, rule_settings=settings), tags))
+    found = list(grade_settings(replace(RECORD, rule_settings=settings), tags))
     assert [finding.level for finding in found] == expected
     assert said in found[0].found
 
@@ -121,7 +121,7 @@ def test_given_tags_when_judged_then_settings_that_cannot_be_read_are_named(
 def test_given_objects_when_judged_then_silence_of_a_running_job_is_told(
     seen: SeenProfile, status: JobStatus, now: float, level: Level, said: str
 ) -> None:
-    (finding,) = judge_objects(seen, replace(RECORD, status=status), PLACE, now)
+    (finding,) = grade_objects(seen, replace(RECORD, status=status), PLACE, now)
     assert finding.level is level
     assert said in finding.found
 
@@ -141,13 +141,13 @@ NOTHING = replace(SEEN, looked_at=0, nodes=frozenset(), first_minute=None, last_
 def test_given_no_system_metrics_when_judged_then_it_says_what_is_there_instead(
     seen: SeenProfile, status: JobStatus, level: Level, said: str
 ) -> None:
-    (finding,) = judge_objects(seen, replace(RECORD, status=status), PLACE, NOW)
+    (finding,) = grade_objects(seen, replace(RECORD, status=status), PLACE, NOW)
     assert finding.level is level
     assert said in finding.found
 
 
 def test_given_keys_of_other_kinds_when_judged_then_the_first_is_shown() -> None:
-    _, others = judge_objects(replace(SEEN, foreign=["runs/x.txt", "runs/y.txt"]), RECORD, PLACE, NOW)
+    _, others = grade_objects(replace(SEEN, foreign=["runs/x.txt", "runs/y.txt"]), RECORD, PLACE, NOW)
     assert (others.level, others.found) == (
         Level.OK,
         "2 of the first 22 keys are of other kinds and not read, the first 'runs/x.txt'",
@@ -166,7 +166,7 @@ def test_given_keys_of_other_kinds_when_judged_then_the_first_is_shown() -> None
 def test_given_nodes_when_judged_then_those_that_write_nothing_are_named(
     nodes: set[str], expected: int | None, level: Level, said: str
 ) -> None:
-    (finding,) = judge_nodes(frozenset(nodes), expected)
+    (finding,) = grade_nodes(frozenset(nodes), expected)
     assert finding.level is level
     assert said in finding.found
 
@@ -179,16 +179,16 @@ def test_given_nodes_when_judged_then_those_that_write_nothing_are_named(
         (None, [], SEEN, [Level.FAIL], "Jobs has no item of it"),
         (RECORD, [], SEEN, [Level.FAIL], "no node of it has state"),
         (RECORD, BOTH[:1], SEEN, [Level.FAIL], "1 node not evaluated: algo-2"),
-        (RECORD, [BOTH[0], node("algo-2", through=LAST - 840.0)], SEEN, [Level.OK], "15 min before"),
+        (RECORD, [BOTH[0], node("algo-2", watermark_s=LAST - 840.0)], SEEN, [Level.OK], "15 min before"),
         (
             RECORD,
-            [BOTH[0], node("algo-2", through=LAST - 841.0)],
+            [BOTH[0], node("algo-2", watermark_s=LAST - 841.0)],
             SEEN,
             [Level.FAIL],
             "algo-2 is evaluated until 15 min",
         ),
-        (RECORD, [BOTH[0], node("algo-2", through=LAST - 9e3, closed=True)], SEEN, [Level.OK], "2 nodes evaluated"),
-        (RECORD, [node("algo-1", through=None), BOTH[1]], SEEN, [Level.OK], "2 nodes evaluated"),
+        (RECORD, [BOTH[0], node("algo-2", watermark_s=LAST - 9e3, closed=True)], SEEN, [Level.OK], "2 nodes evaluated"),
+        (RECORD, [node("algo-1", watermark_s=None), BOTH[1]], SEEN, [Level.OK], "2 nodes evaluated"),
         (
             RECORD,
             [BOTH[0], node("algo-2", counters={"duplicates": 9, "bad_objects": 2, "late_objects": 1000})],
@@ -201,17 +201,17 @@ def test_given_nodes_when_judged_then_those_that_write_nothing_are_named(
 def test_given_a_jobs_items_when_judged_then_what_is_behind_or_missing_is_told(
     job: JobRecord | None, nodes: list[NodeRecord], seen: SeenProfile, expected: list[Level], said: str
 ) -> None:
-    found = list(judge_evaluation(job, nodes, seen))
+    found = list(grade_evaluation(job, nodes, seen))
     assert [finding.level for finding in found] == expected
     assert said in found[-1].found
 
 
 def test_given_rows_when_judged_then_rules_in_error_are_told_with_their_reason() -> None:
     fine = [row("LowGPUUtilization", Status.FIRED), row("CPUBottleneck", Status.OK), row("Dataloader", Status.OK)]
-    (finding,) = judge_rows(fine)
+    (finding,) = grade_rows(fine)
     assert (finding.level, finding.found) == (Level.OK, "1 FIRED, 2 OK")
-    assert levels(judge_rows([])) == [Level.OK]
-    (failed,) = judge_rows([*fine, row("BatchSize", Status.ERROR, "parameter patience is 'x'")])
+    assert levels(grade_rows([])) == [Level.OK]
+    (failed,) = grade_rows([*fine, row("BatchSize", Status.ERROR, "parameter patience is 'x'")])
     assert (failed.level, failed.found) == (Level.FAIL, "BatchSize is in ERROR: parameter patience is 'x'")
 
 
@@ -230,7 +230,7 @@ def test_given_rows_when_judged_then_rules_in_error_are_told_with_their_reason()
 def test_given_a_stop_decision_when_judged_then_only_an_opt_in_that_does_not_work_is_a_warning(
     decision: StopDecision, switch: str, opted_in: bool, level: Level
 ) -> None:
-    finding = judge_stop(decision, StopSwitch(switch), opted_in=opted_in)
+    finding = grade_stop(decision, StopSwitch(switch), opted_in=opted_in)
     assert finding.level is level
     assert "why" in finding.found
 
@@ -239,7 +239,7 @@ def test_given_configured_rules_that_are_not_ours_when_settings_are_judged_then_
     None
 ):
     record = replace(RECORD, rules_elsewhere={"VanishingGradient": "a rule on tensors", "Own": "a custom rule"})
-    _, elsewhere = judge_settings(record, {})
+    _, elsewhere = grade_settings(record, {})
     said = "2 configured rules not evaluated here: Own: a custom rule; VanishingGradient: a rule on tensors"
     assert (elsewhere.level, elsewhere.found) == (Level.OK, said)
 

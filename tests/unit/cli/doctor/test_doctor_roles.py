@@ -13,7 +13,7 @@ from tests.unit.cli import doctor_account
 from tests.unit.cli.doctor_account import ACCOUNT, BUCKET, KEY, NOW, REGION, STACK, Account, Given, always, encrypted
 from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import diagnose
-from trainguard.cli.doctor.encryption import judge_policy, needed
+from trainguard.cli.doctor.encryption import grade_policy, needed
 from trainguard.cli.doctor.roles import LIST, REPORT_MACHINE, USES
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment, find_deployment
@@ -196,11 +196,13 @@ def test_given_a_key_when_iam_is_asked_then_as_s3_of_the_partition_would_use_it(
     account: Account, partition: str, service: str
 ) -> None:
     account.encrypt_bucket(KEY)
-    through: set[str] = set()
+    watermark_s: set[str] = set()
 
     def look(answer: dict[str, Any], given: Given) -> None:
         entries = given.get("ContextEntries", ())
-        through.update(each["ContextKeyValues"][0] for each in entries if each["ContextKeyName"] == "kms:ViaService")
+        watermark_s.update(
+            each["ContextKeyValues"][0] for each in entries if each["ContextKeyName"] == "kms:ViaService"
+        )
 
     account.change(*SIMULATE, look)
     deployment, clients = find_deployment(STACK, REGION, None)
@@ -213,7 +215,7 @@ def test_given_a_key_when_iam_is_asked_then_as_s3_of_the_partition_would_use_it(
         outputs=deployment.outputs,
     )
     list(diagnose(Site(there, clients, now=NOW), None))
-    assert through == {service}
+    assert watermark_s == {service}
 
 
 @pytest.mark.parametrize("state", ["Disabled", "PendingDeletion"])
@@ -271,7 +273,7 @@ ROLE_ARNS = {"tick": TICK, "plan_report": PLAN}
 def test_given_a_key_policy_when_judged_then_it_must_leave_the_use_to_iam_or_name_the_roles(
     statements: Any, left_out: list[str]
 ) -> None:
-    found = list(judge_policy(KEY, {"Statement": statements}, ROLE_ARNS))
+    found = list(grade_policy(KEY, {"Statement": statements}, ROLE_ARNS))
     assert len(found) == bool(left_out)
     for each in found:
         assert each.found.endswith(f"the roles of {', '.join(left_out)}")

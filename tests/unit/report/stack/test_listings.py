@@ -15,7 +15,7 @@ from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import ReportPartError
 from trainguard.layout import ProfileRoot
-from trainguard.records import NodeKey
+from trainguard.records import StreamKey
 from trainguard.report.stack import keys as day_keys
 from trainguard.report.stack import plan
 from trainguard.report.stack.digest import DayDigester
@@ -48,7 +48,7 @@ def world_of(done: MemoryWorld, nodes: int) -> MemoryWorld:
     (system,) = (each for each in done.nodes.of_job(JOB) if each.key.node_kind == "algo-1#system")
     for number in range(1, nodes + 1):
         node = f"algo-{number}"
-        world.nodes.save(replace(system, key=NodeKey(JOB, node, "system"), version=0))
+        world.nodes.save(replace(system, key=StreamKey(JOB, node, "system"), version=0))
         for minute in range(START, START + 60 * MINUTES, 60):
             world.objects.put(BUCKET, system_key(ROOT, node, minute), b"", "application/json")
     return world

@@ -21,7 +21,7 @@ from trainguard.cli.options import (
 )
 
 
-class Reading(StrEnum):
+class Mode(StrEnum):
     """How the rules are read: as the documentation promises, or as the managed service computes."""
 
     DOCUMENTED = "documented"
@@ -40,8 +40,8 @@ def analyze(
     *,
     out: Annotated[Path, out_option("Folder for profiler-reports/<Rule>.json.")],
     reading: Annotated[
-        Reading, typer.Option("--reading", help="What the documentation promises, or what the managed service does.")
-    ] = Reading.DOCUMENTED,
+        Mode, typer.Option("--reading", help="What the documentation promises, or what the managed service does.")
+    ] = Mode.DOCUMENTED,
     defaults: Annotated[DefaultsOf | None, defaults_option("Defaults of parameters; each reading has its own.")] = None,
     params: Params = None,
     instance_type: InstanceType = None,

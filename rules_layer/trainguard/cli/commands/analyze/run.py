@@ -14,7 +14,7 @@ from trainguard.local.sources import ProfileSource, open_folder
 from trainguard.rules.defaults import Defaults
 
 _BUCKET = "s3://"
-ReadingName = Literal["documented", "compatible"]
+ModeName = Literal["documented", "compatible"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class AnalyzeRequest:
 
     source: str
     out: Path
-    reading: ReadingName = "documented"
+    reading: ModeName = "documented"
     defaults: Defaults | None = None
     params: Path | None = None
     instance_type: str | None = None

@@ -7,8 +7,8 @@ import msgspec
 
 from trainguard.cli.commands.explain.next_steps import Patience, next_steps, patience_of
 from trainguard.cli.output.result import SCHEMA_VERSION
-from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, stop_entry, told_number
-from trainguard.cli.services.effective_parameters import EffectiveParameter, Value, effective_parameters, told_value
+from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, number_text, stop_entry
+from trainguard.cli.services.effective_parameters import EffectiveParameter, Value, effective_parameters, value_text
 from trainguard.cli.services.names import similar
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.plan import RulePlan
@@ -221,7 +221,7 @@ def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
 def condition(rule: str, values: Mapping[str, Value]) -> str:
     """Say when a rule fires, with the parameters' values; with their names where they are not known."""
     spec = spec_of(rule)
-    shown = {name: told_value(values[name]) if name in values else name for name in spec.parameters}
+    shown = {name: value_text(values[name]) if name in values else name for name in spec.parameters}
     return spec.condition.format_map(shown)
 
 
@@ -231,11 +231,11 @@ def comparison(row: RuleRow) -> str | None:
         return None
     what, unit = _measured_as(row)
     written = _FIXED_UNITS.get(unit, f" {unit}")
-    said = f"{told_number(row.measured)}{written}" + (f" ({what})" if what else "")
+    said = f"{number_text(row.measured)}{written}" + (f" ({what})" if what else "")
     if row.threshold is None:
         return said
     side = "at" if row.measured == row.threshold else "below" if row.measured < row.threshold else "above"
-    return f"{said}, {side} the threshold of {told_number(row.threshold)}{written}"
+    return f"{said}, {side} the threshold of {number_text(row.threshold)}{written}"
 
 
 def _measured_as(row: RuleRow) -> tuple[str | None, str]:

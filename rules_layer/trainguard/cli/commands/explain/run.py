@@ -20,10 +20,10 @@ from trainguard.cli.output.blocks import (
     status_cell,
 )
 from trainguard.cli.output.result import CommandResult, print_result
-from trainguard.cli.output.rows import told_number, told_time
+from trainguard.cli.output.rows import number_text, time_text
 from trainguard.cli.services.deployment import Where, connect
-from trainguard.cli.services.effective_parameters import EffectiveParameter, told_value
-from trainguard.cli.services.job_rows import NODES_SHOWN, Configuration, read_job, told_configuration, told_stop
+from trainguard.cli.services.effective_parameters import EffectiveParameter, value_text
+from trainguard.cli.services.job_rows import NODES_SHOWN, Configuration, configuration_blocks, read_job, stop_text
 from trainguard.cli.services.names import ALL_RULE_NAMES, rule_named
 from trainguard.rules.units import counted, show_duration, show_percent
 
@@ -65,7 +65,7 @@ def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
     if told.done is not None and told.done.report_uri is not None:
         blocks.append(Line(f"  {told.done.report_uri}", whole=True))
     configuration = Configuration(setting_faults=told.setting_faults, rules_elsewhere=told.rules_elsewhere)
-    blocks += told_configuration(configuration, told.rule)
+    blocks += configuration_blocks(configuration, told.rule)
     blocks += _section("What to do", [told.advice] if told.advice else [])
     blocks += _section("What comes", told.outlook)
     return [*blocks, Heading("Parameters"), Grid(_PARAMETERS, [_parameter(each) for each in told.parameters])]
@@ -133,7 +133,7 @@ def _held_back(told: Explanation) -> str:
 
 
 def _done(told: Explanation, now: float) -> list[str]:
-    stop = told_stop(told.stop, None if told.done is None else told.done.fire_id, now)
+    stop = stop_text(told.stop, None if told.done is None else told.done.fire_id, now)
     return [*_fire_done(told, now), *([stop] if stop else [])]
 
 
@@ -174,8 +174,8 @@ def _node(node: NodeState, now: float) -> list[Shown]:
     return [
         node.node,
         status_cell(node.status),
-        told_number(node.measured),
-        told_number(node.threshold),
+        number_text(node.measured),
+        number_text(node.threshold),
         node.patience or "",
         node.worst or "",
         f"{node.times_fired} x, last {_when(node.fired_at, now)}" if node.times_fired else "",
@@ -186,8 +186,8 @@ def _parameter(parameter: EffectiveParameter) -> list[Shown]:
     style = "bold" if parameter.changed else ""
     return [
         Cell(parameter.name, style),
-        Cell(told_value(parameter.value), style),
-        told_value(parameter.default) if parameter.default is not None or parameter.meaning else "",
+        Cell(value_text(parameter.value), style),
+        value_text(parameter.default) if parameter.default is not None or parameter.meaning else "",
         Cell(parameter.source, style),
         parameter.unit,
         parameter.meaning,
@@ -204,4 +204,4 @@ def _sentence(text: str) -> str:
 
 
 def _when(iso_time: str | None, now: float) -> str:
-    return "" if iso_time is None else told_time(epoch_from_iso(iso_time), now)
+    return "" if iso_time is None else time_text(epoch_from_iso(iso_time), now)

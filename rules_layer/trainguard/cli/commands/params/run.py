@@ -13,7 +13,7 @@ from trainguard.cli.services.effective_parameters import (
     SCAN_INTERVAL_US,
     EffectiveParameter,
     effective_parameters,
-    told_value,
+    value_text,
 )
 from trainguard.cli.services.names import ALL_RULE_NAMES, OWN_RULES, rule_named, unknown_job
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -169,7 +169,7 @@ def _grid(entries: list[ParameterEntry], record: JobRecord | None, defaults: Def
         row: list[str | Cell] = [entry.name]
         if record is not None:
             row += _in_force_cells(entry.in_force)
-        row += [told_value(entry.documented if each == "documented" else entry.shipped) for each in shown]
+        row += [value_text(entry.documented if each == "documented" else entry.shipped) for each in shown]
         rows.append([*row, entry.unit, entry.accepts, entry.meaning])
     return Grid(columns, rows)
 
@@ -178,7 +178,7 @@ def _in_force_cells(parameter: EffectiveParameter | None) -> list[str | Cell]:
     if parameter is None:
         return ["", ""]
     style = "bold" if parameter.changed else ""
-    return [Cell(told_value(parameter.value), style), Cell(parameter.source, style)]
+    return [Cell(value_text(parameter.value), style), Cell(parameter.source, style)]
 
 
 def _ordered(rule: str) -> list[str]:

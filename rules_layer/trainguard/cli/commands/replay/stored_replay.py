@@ -14,7 +14,7 @@ import msgspec
 
 from trainguard.adapters.stored_form import stored_job
 from trainguard.cli.commands.replay.changes import Change, changes
-from trainguard.cli.services.profile_evaluation import EvaluatedProfile, judge_profile, open_place
+from trainguard.cli.services.profile_evaluation import EvaluatedProfile, evaluated_profile, open_place
 from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -97,12 +97,12 @@ def judge(name: str, subject: Subject, ways: Ways, progress: "Progress", *, now:
         As `evaluate_profile` does.
     """
     known = _known(name, subject, ways.settings)
-    judged = judge_profile(subject.profile, known, FAMILIES.plan(known, prices=ways.prices), progress)
+    judged = evaluated_profile(subject.profile, known, FAMILIES.plan(known, prices=ways.prices), progress)
     evaluation = judged.evaluation
-    through = max((each.through for each in evaluation.records if each.through is not None), default=None)
-    expires_at = expiry(through, now)
+    watermark_s = max((each.watermark_s for each in evaluation.records if each.watermark_s is not None), default=None)
+    expires_at = expiry(watermark_s, now)
     rows = evaluation_rows(evaluation, expires_at=expires_at)
-    item = replace(evaluation.job, active=False, last_object_at=through, expires_at=expires_at)
+    item = replace(evaluation.job, active=False, last_object_at=watermark_s, expires_at=expires_at)
     return Replay(
         judged=judged,
         item=item,

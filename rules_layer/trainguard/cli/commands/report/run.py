@@ -16,7 +16,7 @@ from trainguard.cli.output.progress import Progress, stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Connection, Where
 from trainguard.cli.services.input_files import prices_from, settings_from
-from trainguard.cli.services.profile_evaluation import digest, judge_profile, open_place
+from trainguard.cli.services.profile_evaluation import digest, evaluated_profile, open_place
 from trainguard.cli.services.target import Place, StackJob, connect_for, job_not_known, job_place, target_of
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.streams.state_items import items_of
@@ -184,7 +184,7 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
 
 
 def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progress: Progress) -> BuiltReport:
-    judged = judge_profile(profile, job, FAMILIES.plan(job, prices=prices), progress)
+    judged = evaluated_profile(profile, job, FAMILIES.plan(job, prices=prices), progress)
     evaluation = judged.evaluation
     return build_report(
         evaluation.job, evaluation.records, now=time.time(), plan=evaluation.plan, digests=judged.digests

@@ -12,16 +12,16 @@ from trainguard.cli.output.rows import (
     by_node,
     has_fired,
     iso,
+    number_text,
     of_whole_job,
     report_row,
     rule_row_entry,
     stop_entry,
-    told_number,
-    told_time,
+    time_text,
 )
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.job_list import instances, status_of_job
-from trainguard.cli.services.job_rows import configuration_of, read_job, shown_nodes, told_configuration, told_stop
+from trainguard.cli.services.job_rows import configuration_blocks, configuration_of, read_job, shown_nodes, stop_text
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -92,7 +92,7 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
     if rules:
         blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(stored, of_nodes, now) for stored in rules])]
     blocks += _told_fires(rules, now)
-    blocks += told_configuration(configuration)
+    blocks += configuration_blocks(configuration)
     if nodes:
         blocks += _node_blocks(of_nodes, [stored.row.rule for stored in rules], now)
     notes = [] if rules else ["No rule has said anything about it yet: its first profile object has not been read."]
@@ -128,10 +128,10 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
             ("muted", _named(record.policy.alerts.muted, "nobody is told of them")),
             ("tuning job", record.tuning_job or ""),
         ]
-        facts += [("instances", instances(record)), ("started", told_time(record.started_at, now))]
-        facts.append(("ended", told_time(record.ended_at, now)))
+        facts += [("instances", instances(record)), ("started", time_text(record.started_at, now))]
+        facts.append(("ended", time_text(record.ended_at, now)))
     if report is not None:
-        facts += [("judged through", told_time(report.evaluated_through, now)), ("verdict", report.reason)]
+        facts += [("judged through", time_text(report.evaluated_through, now)), ("verdict", report.reason)]
     return [(name, value) for name, value in facts if value]
 
 
@@ -147,8 +147,8 @@ def _rule_row(stored: StoredRow, of_nodes: Mapping[str, Sequence[StoredRow]], no
 def _state_cells(row: RuleRow, now: float) -> list[Shown]:
     return [
         status_cell(row.status),
-        told_number(row.measured),
-        told_number(row.threshold),
+        number_text(row.measured),
+        number_text(row.threshold),
         row.patience or "",
         f"{row.data_points:,}",
         row.worst or "",
@@ -179,9 +179,9 @@ def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
         if row.cost_lost:
             blocks.append(Line(f"It has cost {row.cost_lost}.", indent=2))
         if stored.action:
-            when = f" ({told_time(stored.action_at, now)})" if stored.action_at is not None else ""
+            when = f" ({time_text(stored.action_at, now)})" if stored.action_at is not None else ""
             blocks.append(Line(f"Done: {stored.action}{when}", indent=2))
-        if stop := told_stop(stop_entry(stored), stored.fire_id, now):
+        if stop := stop_text(stop_entry(stored), stored.fire_id, now):
             blocks.append(Line(stop, indent=2))
     return blocks
 

@@ -42,7 +42,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
             Column("Largest distance", "number"),
         ]
         shown.append(Table("Workload of each GPU", columns, rows, LEGEND))
-    matrices = [_matrix(node, held, entry) for node, held in picked.full if _pairs_told(held)]
+    matrices = [_matrix(node, held, entry) for node, held in picked.full if _pair_rows(held)]
     shown.extend(first_and_folded("Distances", [[matrix] for matrix in matrices]))
     rest = [(shown_name(node), percent(_spread(held)), _distance(_largest(held))) for node, held in picked.rest]
     heads = [Column("Node"), Column("Means differ by", "number"), Column("Largest distance", "number")]
@@ -127,7 +127,7 @@ def _told(held: BalanceDetails) -> dict[str, dict[str, float]]:
     return both
 
 
-def _pairs_told(held: BalanceDetails) -> bool:
+def _pair_rows(held: BalanceDetails) -> bool:
     return bool(_told(held)) and len(held.means) > 2
 
 
