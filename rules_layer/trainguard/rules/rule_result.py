@@ -36,6 +36,9 @@ class RuleResult:
     ``confidence``, 0 to 1, says how sure the rule is that it names the reason, where another rule may name a better
     one; None of a rule that has no doubt. ``idle_node`` says that the finding is of a node that does nothing at all.
     ``oversized`` says that what runs would do with a smaller instance.
+
+    ``onset`` is when the condition that holds now began, epoch seconds, as the data show it; None leaves it to the
+    first evaluation at which it held. ``gpus`` are the GPUs on which it holds.
     """
 
     status: Status
@@ -53,6 +56,8 @@ class RuleResult:
     confidence: float | None = None
     idle_node: IdleNode | None = None
     oversized: bool = False
+    onset: float | None = None
+    gpus: tuple[str, ...] = ()
     details: Details | Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -194,7 +194,7 @@ def test_given_a_file_that_cannot_be_used_when_the_job_writes_then_it_is_counted
 
 
 @pytest.mark.parametrize("mended", [file(instance_count=2), None])
-@pytest.mark.parametrize("rings", [True, False])
+@pytest.mark.parametrize("job_messages", [True, False])
 def test_given_a_fault_in_its_file_when_mended_or_removed_then_its_item_names_it_until_then(
     mended: bytes | None, job_messages: bool
 ) -> None:

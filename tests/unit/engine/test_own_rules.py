@@ -100,6 +100,8 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
         (OwnRule(judging=saying(status="FINE")), "status is 'FINE'"),
         (OwnRule(judging=saying(idle_node="sometimes")), "idle_node is 'sometimes'"),
         (OwnRule(judging=saying(pooled=(1, 2, 3))), "pooled is (1, 2, 3)"),
+        (OwnRule(judging=saying(onset="noon")), "onset is 'noon'"),
+        (OwnRule(judging=saying(gpus=["gpu0"])), "gpus is ['gpu0']"),
         (OwnRule(judging=saying(measured=3.0, measure="rpm")), "a Measure or None"),
         (OwnRule(judging=saying(measured=3.0, measure=Measure("speed", cast("str", 7)))), "measure is 7"),
         (OwnRule(judging=saying(details={"a": object()})), "what JSON can hold"),

@@ -1,7 +1,7 @@
-"""What stands between the engine and rules that are not TrainGuard's own: they see, and do not touch.
+"""Sandbox for custom rules: read-only inputs, validated and truncated results.
 
-A rule of a deployment's package gets arrays that it cannot write to. What it says is checked and cut to the size of a
-row. What is wrong is a fault of that rule alone.
+A rule of a deployment's package gets arrays that it cannot write to. Its result is checked and cut to the size of a
+row. A fault in it is a fault of that rule alone.
 """
 
 import math
@@ -23,6 +23,7 @@ from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
 TEXT_LENGTH = 1_000
 NAME_LENGTH = 120
 DETAILS_BYTES = 8_192
+MOST_GPUS = 64
 
 T = TypeVar("T")
 
@@ -71,6 +72,8 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         confidence=_share(rule, "confidence", result.confidence),
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
+        onset=_number(rule, "onset", result.onset),
+        gpus=_gpus(rule, result.gpus),
         details=_details(rule, result.details),
     )
 
@@ -117,6 +120,12 @@ def _pooled(rule: str, value: Any) -> tuple[int, int] | None:
     if not isinstance(value, tuple) or len(value) != 2:
         raise RuleLoadError(rule, "pooled", value, "two whole numbers, or None")
     return _count(rule, "pooled", value[0]), _count(rule, "pooled", value[1])
+
+
+def _gpus(rule: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, tuple) or len(value) > MOST_GPUS:
+        raise RuleLoadError(rule, "gpus", value, f"a tuple of at most {MOST_GPUS} names")
+    return tuple(_text(rule, "gpus", each, NAME_LENGTH) or "" for each in value)
 
 
 def _details(rule: str, details: Any) -> Mapping[str, Any]:
