@@ -91,8 +91,9 @@ def find_uv() -> str:
 
 
 def _locked_dependencies() -> str:
-    """Return the dependencies of the package without its extras as a ``pylock.toml``: exact versions, a hash a file."""
-    return _run_uv(["export", "--frozen", "--no-dev", "--no-emit-project", "--no-header", "--format", "pylock.toml"])
+    """Return what the functions need as a ``pylock.toml``: exact versions, a hash for each file."""
+    project = ["--no-dev", "--no-emit-project", "--extra", "stack"]
+    return _run_uv(["export", "--frozen", *project, "--no-header", "--format", "pylock.toml"])
 
 
 def _install(lock: str, overlay: Overlay, target: Path) -> None:

@@ -74,7 +74,8 @@ def bill_of_materials(site: Path, lock: str, overlay: Overlay, *, own_rules: str
     bom = Bom(components=[product, *own, *wheels.values()])
     bom.metadata.component = layer
     bom.register_dependency(layer, [product, *own])
-    bom.register_dependency(product, _among(wheels, project["dependencies"], overlay))
+    needed = [*project["dependencies"], *project["optional-dependencies"]["stack"]]
+    bom.register_dependency(product, _among(wheels, needed, overlay))
     for each in own:
         bom.register_dependency(each, [product])
     for name, component in wheels.items():

@@ -16,6 +16,7 @@ from infra.rules_package import read_rules_package
 from infra.sbom import SBOM_FILE, bill_of_materials
 
 LOCK = tomllib.loads((PROJECT_ROOT / "uv.lock").read_text("utf-8"))
+LOCK = tomllib.loads((PROJECT_ROOT / "uv.lock").read_text("utf-8"))
 PROJECT = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
@@ -73,13 +74,15 @@ def test_given_native_libraries_in_a_wheel_when_read_then_each_is_named_with_its
 def test_given_the_dependencies_when_read_then_they_are_those_of_the_project_and_of_the_wheels(layer: Path) -> None:
     needs = {each["ref"]: set(each.get("dependsOn", ())) for each in read(layer)["dependencies"]}
     assert needs["trainguard-layer"] == {"trainguard"}
-    assert needs["trainguard"] == {f"pkg:pypi/{each.replace('==', '@')}" for each in PROJECT["dependencies"]}
+    named = ("aws-lambda-powertools", "jinja2", "msgspec", "numpy", "tzdata")
+    assert needs["trainguard"] == {f"pkg:pypi/{pinned(each)}" for each in named}
     assert [ref.partition("@")[0] for ref in needs[f"pkg:pypi/{pinned('jinja2')}"]] == ["pkg:pypi/markupsafe"]
 
 
 def pinned(name: str) -> str:
-    """Return name and version of a dependency of the project, as in a package URL."""
-    return next(f"{name}@{each.partition('==')[2]}" for each in PROJECT["dependencies"] if each.startswith(name))
+    """Return name and locked version of a package, as in a package URL."""
+    (version,) = (each["version"] for each in LOCK["package"] if each["name"] == name)
+    return f"{name}@{version}"
 
 
 def test_given_rules_of_ones_own_when_built_then_the_bill_names_their_package(

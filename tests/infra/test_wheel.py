@@ -57,6 +57,26 @@ def test_given_an_empty_environment_when_the_wheel_is_installed_then_the_kit_run
     assert run(python, "-c", "import pytest", cwd=tmp_path).returncode == 1
 
 
+@pytest.mark.parametrize("is_script", [True, False], ids=["script", "module"])
+def test_given_the_wheel_without_extras_when_its_command_is_run_then_it_says_what_to_install(
+    python: Path, is_script: bool, tmp_path: Path
+) -> None:
+    command = [python.parent / "trainguard"] if is_script else [python, "-m", "trainguard"]
+    done = run(*command, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "trainguard: the command line needs typer, which is not installed. "
+        "Install the extra: pip install 'trainguard[cli]'\n"
+    )
+
+
+def test_given_the_wheel_without_extras_when_installed_then_three_libraries_come_with_it(python: Path) -> None:
+    listed = run(find_uv(), "pip", "list", "--quiet", "--format", "freeze", "--python", python, cwd=python.parent)
+    assert sorted(line.partition("==")[0] for line in listed.stdout.splitlines()) == [
+        *("jinja2", "markupsafe", "msgspec", "numpy", "trainguard"),
+    ]
+
+
 def test_given_an_authors_program_when_its_types_are_checked_then_those_of_trainguard_are_known(
     python: Path, tmp_path: Path
 ) -> None:

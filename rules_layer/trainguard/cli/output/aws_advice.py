@@ -2,13 +2,13 @@
 
 import re
 
+import botocore.exceptions
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     CredentialRetrievalError,
     EndpointConnectionError,
     InvalidRegionError,
-    LoginError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
@@ -37,11 +37,14 @@ _ACTION = re.compile(r"perform:?\s+([a-z0-9-]+:[A-Za-z*]+)")
 _LOG_IN = "Log in again, for example with `aws sso login`, or set new AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 _SET_UP = "Run `aws configure` or `aws sso login`, set AWS_PROFILE, or pass --profile."
 
+_LOGIN: type[BotoCoreError] = getattr(botocore.exceptions, "LoginError", SSOError)
+"""Versions of botocore before 1.41 have none: they cannot use what `aws login` leaves."""
+
 _FAULTS: tuple[tuple[tuple[type[BotoCoreError], ...], type[DeploymentError], str, str], ...] = (
     ((ProfileNotFound,), CredentialsError, "{}", "Pass --profile with one of `aws configure list-profiles`."),
     ((NoCredentialsError, PartialCredentialsError), CredentialsError, "no AWS credentials were found ({})", _SET_UP),
     (
-        (SSOError, TokenRetrievalError, CredentialRetrievalError, LoginError),
+        (SSOError, TokenRetrievalError, CredentialRetrievalError, _LOGIN),
         CredentialsError,
         "AWS credentials cannot be had: {}",
         _LOG_IN,
