@@ -1,0 +1,52 @@
+"""The workflows ask for no more than they need, and do what the documents say."""
+
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.bundling import PROJECT_ROOT
+
+FOLDER = PROJECT_ROOT / ".github"
+WORKFLOWS = sorted(each.stem for each in (FOLDER / "workflows").glob("*.yml"))
+
+
+def read(name: str) -> dict[Any, Any]:
+    document: dict[Any, Any] = yaml.safe_load((FOLDER / "workflows" / f"{name}.yml").read_text("utf-8"))
+    return document
+
+
+def steps(workflow: dict[Any, Any]) -> list[dict[str, Any]]:
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_given_a_workflow_when_read_then_it_may_write_nothing_to_the_repository_and_ends_by_itself(name: str) -> None:
+    workflow = read(name)
+    allowed = {("contents", "read"), ("id-token", "write")}
+    assert set(workflow["permissions"].items()) <= allowed
+    assert all(job["timeout-minutes"] <= 90 for job in workflow["jobs"].values())
+    assert all("permissions" not in job for job in workflow["jobs"].values())
+
+
+def test_given_a_push_when_tested_then_ci_run_is_what_runs() -> None:
+    commands = [step["run"] for step in steps(read("test")) if "run" in step]
+    assert commands == ["bash .ci/run"]
+
+
+def test_given_a_repository_without_a_role_when_the_deployment_is_due_then_it_does_not_run() -> None:
+    workflow = read("deploy")
+    assert all(job["if"] == "vars.AWS_DEPLOY_ROLE != ''" for job in workflow["jobs"].values())
+    assert "pull_request" not in workflow[True]  # YAML reads the key `on` as true
+
+
+def test_given_a_deployment_that_fails_when_it_ends_then_the_stack_is_destroyed_all_the_same() -> None:
+    last = steps(read("deploy"))[-1]
+    assert last["if"] == "always()"
+    assert last["run"].startswith("make destroy")
+
+
+def test_given_the_canarys_script_when_read_by_bash_then_it_is_bash() -> None:
+    checked = subprocess.run(["bash", "-n", FOLDER / "canary.sh"], capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
