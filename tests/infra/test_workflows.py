@@ -48,5 +48,5 @@ def test_given_a_deployment_that_fails_when_it_ends_then_the_stack_is_destroyed_
 
 
 def test_given_the_canarys_script_when_read_by_bash_then_it_is_bash() -> None:
-    checked = subprocess.run(["bash", "-n", FOLDER / "canary.sh"], capture_output=True, text=True)
+    checked = subprocess.run(["/bin/bash", "-n", FOLDER / "canary.sh"], capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (0, "")
