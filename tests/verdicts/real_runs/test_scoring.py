@@ -40,8 +40,8 @@ def test_given_a_wasted_run_when_another_rule_stands_first_then_it_is_not_named(
     ("run", "what", "begins"),
     [
         ("r34", said(Finding("IOBottleneck", "x", None)), "Cores wait for storage"),
-        ("r34", said(Finding("BatchSize", "x", None)), "The batch is too small"),
-        ("r18", said(low_gpus("Raise the batch size.")), "The batch is too small"),
+        ("r18", said(Finding("BatchSize", "x", None)), "The batch is too small: cores"),
+        ("r12", said(low_gpus("Raise the batch size.")), "The batch is too small, or"),
         ("r18", said(low_gpus("never used: no GPU of algo-1 was used in 25 min.")), "No GPU of the node"),
         ("r02", said(low_gpus(wasted_percent=1.0)), "The GPUs are under-used"),
         ("r10", said(level="healthy"), "The job is healthy"),
