@@ -53,7 +53,7 @@ format: install  ## Repair style and format where that is safe
 	$(VENV)/ruff format .
 
 test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not verdicts"
 
 thorough: install  ## Run the property tests with 10,000 examples each
 	$(PYTEST) -n $(WORKERS) -m thorough
