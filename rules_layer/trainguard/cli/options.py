@@ -44,9 +44,9 @@ def job_option(meaning: str) -> Any:
     return typer.Option("--job", metavar="JOB", help=meaning, show_default=False)
 
 
-def out_option(meaning: str, *, metavar: str = "DIR", also: tuple[str, ...] = ()) -> Any:
-    """Return ``--out``, where a command writes; ``meaning`` is its help, ``also`` are further names of it."""
-    return typer.Option("--out", *also, metavar=metavar, help=meaning, show_default=False)
+def out_option(meaning: str, *, metavar: str = "DIR") -> Any:
+    """Return ``--out``, where a command writes; ``meaning`` is its help."""
+    return typer.Option("--out", metavar=metavar, help=meaning, show_default=False)
 
 
 def defaults_option(meaning: str) -> Any:

@@ -26,7 +26,7 @@ def update(monkeypatch: pytest.MonkeyPatch, file: Path, *words: str, region: str
         pages = [[training("ml.p5.48xlarge", "60.0"), "{"], [training("ml.p5en.48xlarge", "72.79")]]
         answer(stub, "AmazonSageMaker", region, SAGEMAKER_FILTERS, pages)
         answer(stub, "AmazonEC2", region, EC2_FILTERS, [[on_ec2("p5.48xlarge", "55.04", gpu="8")]])
-        result = run("update", "--region", region, "--output", file, *words)
+        result = run("update", "--region", region, "--out", file, *words)
         stub.assert_no_pending_responses()
     return result
 
@@ -108,7 +108,7 @@ def test_given_no_permission_when_updated_then_the_action_is_named_and_nothing_i
     file = tmp_path / "prices.json"
     with price_list(monkeypatch) as stub:
         stub.add_client_error("get_products", "AccessDeniedException", DENIED, 400)
-        result = run("update", "--region", "us-east-1", "--output", file)
+        result = run("update", "--region", "us-east-1", "--out", file)
     assert result.exit_code == 2
     assert "access denied to pricing:GetProducts" in result.stderr
     assert "Ask for a policy that allows pricing:GetProducts" in result.stderr
@@ -124,7 +124,7 @@ def test_given_a_region_without_prices_when_updated_then_it_is_an_error_and_the_
     with price_list(monkeypatch) as stub:
         answer(stub, "AmazonSageMaker", "eu-nowhere-1", SAGEMAKER_FILTERS, [[]])
         answer(stub, "AmazonEC2", "eu-nowhere-1", EC2_FILTERS, [[]])
-        result = run("update", "--region", "eu-nowhere-1", "--output", file)
+        result = run("update", "--region", "eu-nowhere-1", "--out", file)
     assert result.exit_code == 2
     assert "no price of AmazonSageMaker and AmazonEC2 in Region eu-nowhere-1" in result.stderr
     assert file.read_bytes() == there
@@ -137,7 +137,7 @@ def test_given_a_list_without_an_end_when_updated_then_it_is_given_up(
     with price_list(monkeypatch) as stub:
         pages = [[training("ml.p5.48xlarge", "60.0")], [], []]
         answer(stub, "AmazonSageMaker", "us-east-1", SAGEMAKER_FILTERS, pages)
-        result = run("update", "--region", "us-east-1", "--output", tmp_path / "prices.json")
+        result = run("update", "--region", "us-east-1", "--out", tmp_path / "prices.json")
     assert result.exit_code == 2
     assert "AmazonSageMaker in us-east-1 goes on after 2 pages" in result.stderr
 
@@ -145,7 +145,7 @@ def test_given_a_list_without_an_end_when_updated_then_it_is_given_up(
 def test_given_a_file_that_is_no_price_table_when_updated_then_it_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "notes.json"
     file.write_text("mine", encoding="utf-8")
-    result = run("update", "--region", "us-east-1", "--output", file)
+    result = run("update", "--region", "us-east-1", "--out", file)
     assert result.exit_code == 2
     assert "notes.json" in result.stderr
     assert file.read_text(encoding="utf-8") == "mine"
@@ -155,7 +155,7 @@ def test_given_a_folder_that_cannot_be_made_when_updated_then_the_error_names_it
     tmp_path: Path,
 ) -> None:
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
-    result = run("update", "--region", "us-east-1", "--output", tmp_path / "taken" / "prices.json")
+    result = run("update", "--region", "us-east-1", "--out", tmp_path / "taken" / "prices.json")
     assert result.exit_code == 2
     assert str(tmp_path / "taken") in result.stderr
 

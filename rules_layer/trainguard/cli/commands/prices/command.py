@@ -38,9 +38,9 @@ def show(
 def update(
     *,
     region: Annotated[str | None, region_option("Whose prices to read; else that of the credentials.")] = None,
-    out: Annotated[
-        Path, out_option("The file to write; by default prices.json here.", metavar="FILE", also=("--output",))
-    ] = Path("prices.json"),
+    out: Annotated[Path, out_option("The file to write; by default prices.json here.", metavar="FILE")] = Path(
+        "prices.json"
+    ),
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +48,7 @@ def update(
 
     It takes the permission pricing:GetProducts. Other commands take the file with --prices.
 
-    Examples: `trainguard prices update`, `trainguard prices update --region eu-west-1 --output eu-west-1.json`
+    Examples: `trainguard prices update`, `trainguard prices update --region eu-west-1 --out eu-west-1.json`
     """
     from trainguard.cli.commands.prices.update import UpdateRequest, update_command
 
