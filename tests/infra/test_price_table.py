@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from aws_cdk import App, Stack
 
-from infra import overlay
+from infra import bundling, overlay
 from infra.bundling import layer_folder
 from infra.config import DeploymentConfig, DeploymentConfigError
 from infra.constructs.layer import RulesLayer
@@ -21,6 +21,20 @@ def test_given_a_price_table_when_the_layer_is_built_then_the_functions_read_it(
     assert read_prices("", body) == OWN
     assert layer_folder(overlay.AWS, tmp_path, prices=write_prices(OWN)) == folder
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_given_another_price_table_when_asked_then_another_layer_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundling, "_install", lambda *_: None)
+    monkeypatch.setattr(bundling, "compile_site", lambda *_: None)
+    dearer = PriceTable("eu-west-1", "EUR", {"ml.p5.48xlarge": InstanceRow(61.0, "our contract")})
+    folders = [
+        layer_folder(overlay.AWS, tmp_path, prices=prices)
+        for prices in (None, write_prices(OWN), write_prices(dearer), write_prices(OWN))
+    ]
+    assert len(set(folders)) == 3
+    assert folders[1] == folders[3]
 
 
 def test_given_the_context_when_read_then_a_price_table_is_a_path() -> None:

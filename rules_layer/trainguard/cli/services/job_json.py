@@ -32,8 +32,10 @@ def described_job(source: ProfileSource, job: JobRecord) -> DescribedJob:
         if body is None:
             return DescribedJob(job)
         said = read_job_file(JOB_FILE, body, None)
-    except (JobFileError, ProfileSourceError, PortUnavailableError) as fault:
-        return DescribedJob(replace(job, file_fault=str(fault)), f"Not used: {fault}.", bad=True)
+    except JobFileError as fault:
+        return _not_used(job, str(fault))
+    except (ProfileSourceError, PortUnavailableError) as fault:
+        return _not_used(job, f"{JOB_FILE} beside the profile: {fault}")
     filled = replace(
         job,
         status=said.status if said.status.is_final else job.status,
@@ -45,3 +47,7 @@ def described_job(source: ProfileSource, job: JobRecord) -> DescribedJob:
     )
     other = f"{JOB_FILE} beside the profile is of job {said.job}, and the folder is called {source.job}."
     return DescribedJob(filled, None if said.job == source.job else other)
+
+
+def _not_used(job: JobRecord, why: str) -> DescribedJob:
+    return DescribedJob(replace(job, file_fault=why), f"Not used: {why}.", bad=True)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from moto import mock_aws
@@ -11,7 +11,15 @@ from typer.testing import CliRunner
 from tests.support.small_job import BUCKET, JOB, MINUTES, START, uploads
 from tests.unit.local.places import write
 from trainguard.adapters.clients import Clients
+from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.cli.main import app
+from trainguard.errors import PortUnavailableError
+from trainguard.ports import ByteStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_s3 import S3Client
 
 ABOUT = {
     "schema_version": 1,
@@ -138,22 +146,52 @@ def test_given_a_copy_in_a_folder_of_another_name_when_judged_then_the_file_hold
     assert printed["notes"] == [f"job.json beside the profile is of job {JOB}, and the folder is called my-copy."]
 
 
-@COMMANDS
-@pytest.mark.parametrize("prefix", ["", "jobs/"])
-def test_given_a_job_file_in_s3_when_judged_then_its_type_is_known_and_a_missing_one_is_none(
-    tmp_path: Path, command: str, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> "Iterator[S3Client]":
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     with mock_aws():
-        s3 = Clients().s3
-        s3.create_bucket(Bucket=BUCKET)
-        for upload in uploads()[:24]:
-            s3.put_object(Bucket=BUCKET, Key=f"{prefix}{upload.key}", Body=upload.body)
-        place = f"s3://{BUCKET}/{prefix}{JOB}"
-        report, printed = told(command, place, tmp_path / "without")
-        assert (report["job"]["instance_type"], printed["notes"]) == (None, [])
-        s3.put_object(Bucket=BUCKET, Key=f"{prefix}{JOB}/job.json", Body=json.dumps(ABOUT).encode())
-        report, printed = told(command, f"{place}/profiler-output", tmp_path / "with")
+        client = Clients().s3
+        client.create_bucket(Bucket=BUCKET)
+        yield client
+
+
+def upload(s3: "S3Client", prefix: str) -> str:
+    """Put a small job below a prefix, and return its place."""
+    for each in uploads()[:24]:
+        s3.put_object(Bucket=BUCKET, Key=f"{prefix}{each.key}", Body=each.body)
+    return f"s3://{BUCKET}/{prefix}{JOB}"
+
+
+@COMMANDS
+@pytest.mark.parametrize("prefix", ["", "jobs/"])
+def test_given_a_job_file_in_s3_when_judged_then_its_type_is_known_and_a_missing_one_is_none(
+    s3: "S3Client", tmp_path: Path, command: str, prefix: str
+) -> None:
+    place = upload(s3, prefix)
+    report, printed = told(command, place, tmp_path / "without")
+    assert (report["job"]["instance_type"], printed["notes"]) == (None, [])
+    s3.put_object(Bucket=BUCKET, Key=f"{prefix}{JOB}/job.json", Body=json.dumps(ABOUT).encode())
+    report, printed = told(command, f"{place}/profiler-output", tmp_path / "with")
     assert (report["job"]["instance_type"], printed["notes"]) == ("ml.g4dn.12xlarge", [])
+
+
+@COMMANDS
+def test_given_a_job_file_in_s3_that_may_not_be_read_when_judged_then_it_is_named_and_the_profile_is_judged(
+    s3: "S3Client", tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, open_stream = upload(s3, ""), S3ProfileObjects.open_stream
+
+    def denied(objects: S3ProfileObjects, bucket: str, key: str) -> ByteStream:
+        if key.endswith("job.json"):
+            raise PortUnavailableError("S3", "GetObject", "AccessDenied: not this one")
+        return open_stream(objects, bucket, key)
+
+    monkeypatch.setattr(S3ProfileObjects, "open_stream", denied)
+    report, printed = told(command, place, tmp_path)
+    assert printed["notes"] == [
+        "Not used: job.json beside the profile: S3.GetObject failed: AccessDenied: not this one."
+    ]
+    assert printed.get("unread", {"bad_job_files": 1}) == {"bad_job_files": 1}
+    assert any(rule["data_points"] for rule in report["rules"])
