@@ -56,7 +56,7 @@ class InstanceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     Attributes
     ----------
     per_hour : float or None
-        Price of an instance an hour, on demand; None where no source tells one.
+        Price of an instance an hour, on demand; None where no source has one.
     source : str or None
         Whose price it is; None without a price.
     date : datetime.date or None

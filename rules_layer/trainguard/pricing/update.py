@@ -34,7 +34,7 @@ def updated(
 
     A type that the list does not have keeps the price of the table before, with its source and its date, where that is
     of the same Region and currency; else its accelerators alone stay. Accelerators are those of the table before, then
-    those of the packaged one, then the number of GPUs that the list tells.
+    those of the packaged one, then the number of GPUs in the list.
     """
     same_place = (before.region, before.currency) == (region, currency)
     rows: dict[str, InstanceRow] = {}

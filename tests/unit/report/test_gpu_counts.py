@@ -1,4 +1,4 @@
-"""GPUs of the type and of the profile: a difference is told once, in the note on the cost, with both numbers."""
+"""GPUs of the type and of the profile: the note on the cost reports a difference once, with both numbers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What ``job.json`` beside a profile says of its job, for the commands that judge a profile on this machine."""
+"""What ``job.json`` beside a profile says of its job, for the commands that evaluate a profile on this machine."""
 
 from dataclasses import dataclass, replace
 

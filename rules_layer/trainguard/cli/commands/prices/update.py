@@ -75,7 +75,7 @@ def _result(request: UpdateRequest) -> CommandResult:
     write_files(request.out.parent, {request.out.name: write_prices(table)})
     found = changes(old, table, listed)
     against = "the packaged table" if before is None else f"the {request.out} that was there"
-    return _told(request.out, table, day, old, found, listed, against=against)
+    return _outcome(request.out, table, day, old, found, listed, against=against)
 
 
 def _connect(request: UpdateRequest) -> tuple[str, Clients]:
@@ -104,7 +104,7 @@ def _listed(clients: Clients, region: str) -> dict[Offer, ListedPrices]:
     return listed
 
 
-def _told(
+def _outcome(
     file: Path,
     table: PriceTable,
     day: datetime.date,
