@@ -16,6 +16,7 @@ from infra.bytecode import compile_site, compiler
 from infra.overlay import Overlay
 from infra.rules_package import NOT_DEPLOYED, RulesPackage
 from infra.sbom import SBOM_FILE, bill_of_materials
+from trainguard.pricing.table import PACKAGED_NAME
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 PACKAGE_SOURCE = PROJECT_ROOT / "rules_layer" / "trainguard"
@@ -32,7 +33,11 @@ class BundlingError(RuntimeError):
 
 
 def layer_folder(
-    overlay: Overlay, build_folder: Path = BUILD_FOLDER, *, rules_package: RulesPackage | None = None
+    overlay: Overlay,
+    build_folder: Path = BUILD_FOLDER,
+    *,
+    rules_package: RulesPackage | None = None,
+    prices: bytes | None = None,
 ) -> Path:
     """Return the folder of the layer for ``overlay``, built at most once for the same inputs.
 
@@ -44,6 +49,8 @@ def layer_folder(
         Where finished layers are kept, by the hash of their inputs.
     rules_package : RulesPackage, optional
         Rules of the deployment's own.
+    prices : bytes, optional
+        A price table in place of the packaged one.
 
     Raises
     ------
@@ -53,7 +60,7 @@ def layer_folder(
         When a module does not compile, or what compiles is missing.
     """
     lock = _locked_dependencies()
-    finished = build_folder / _input_hash(overlay, lock, rules_package)
+    finished = build_folder / _input_hash(overlay, lock, rules_package, prices)
     if finished.is_dir():
         return finished
     build_folder.mkdir(parents=True, exist_ok=True)
@@ -69,6 +76,8 @@ def layer_folder(
             target = site / "trainguard" / file.relative_to(PACKAGE_SOURCE)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, target)
+        if prices is not None:
+            (site / "trainguard" / "pricing" / PACKAGED_NAME).write_bytes(prices)
         if rules_package is not None:
             rules_package.copy_to(site)
         compile_site(site, overlay.python_version)
@@ -123,13 +132,15 @@ def _trim(site: Path) -> None:
             file.unlink()
 
 
-def _input_hash(overlay: Overlay, lock: str, rules_package: RulesPackage | None) -> str:
+def _input_hash(overlay: Overlay, lock: str, rules_package: RulesPackage | None, prices: bytes | None) -> str:
     digest = hashlib.sha256()
     made_by = ((Path(__file__).parent / name).read_text("utf-8") for name in _MADE_BY)
     for part in (lock, overlay.python_version, overlay.wheel_platform, compiler(overlay.python_version), *made_by):
         digest.update(part.encode() + b"\0")
     for file in _source_files():
         digest.update(file.relative_to(PACKAGE_SOURCE).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    if prices is not None:
+        digest.update(b"prices\0" + prices + b"\0")
     if rules_package is not None:
         digest.update(rules_package.marker.encode())
         for file in rules_package.files:

@@ -66,6 +66,8 @@ class DeploymentConfig:
         by commas; None is ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
     rules_package : str or None
         Folder of a Python package with rules of the deployment's own, relative to the project; None for none.
+    prices : str or None
+        File of a price table in place of the packaged one, relative to the project; None for the packaged one.
     canary : bool
         Whether a synthetic job proves once a day that the deployment detects and alerts.
     dashboard : bool
@@ -104,6 +106,7 @@ class DeploymentConfig:
     stop_budget_table: str | None = None
     evaluate: str | None = None
     rules_package: str | None = None
+    prices: str | None = None
     canary: bool = True
     dashboard: bool = True
     kms_key_arn: str | None = None
@@ -204,6 +207,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
         rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*", "all, tagged, off, or patterns such as prod-* separated by commas"
     ),
     "rules_package": matching(r"\S(.*\S)?", "the folder of a Python package"),
+    "prices": matching(r"\S(.*\S)?", "the file of a price table"),
     "canary": boolean,
     "dashboard": boolean,
     "kms_key_arn": _KEY,

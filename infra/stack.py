@@ -32,7 +32,9 @@ class TrainGuardStack(Stack):
 
     def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig, overlay: Overlay) -> None:
         super().__init__(scope, construct_id, description="TrainGuard: profiler rules for SageMaker training jobs")
-        layer = RulesLayer(self, "RulesLayer", overlay=overlay, rules_package=config.rules_package)
+        layer = RulesLayer(
+            self, "RulesLayer", overlay=overlay, rules_package=config.rules_package, prices=config.prices
+        )
         network = Network(self, "Network", config=config)
         platform = FunctionPlatform(config=config, overlay=overlay, layer=layer, placement=network.placement)
         storage = Storage(self, "Storage", config=config)

@@ -3,9 +3,11 @@
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from infra.bundling import layer_folder
+from infra.bundling import PROJECT_ROOT, layer_folder
 from infra.overlay import Overlay
 from infra.rules_package import read_rules_package
+from trainguard.errors import PriceTableError
+from trainguard.pricing.table import read_prices
 
 
 def architecture(overlay: Overlay) -> lambda_.Architecture:
@@ -21,18 +23,37 @@ def runtime(overlay: Overlay) -> lambda_.Runtime:
 class RulesLayer(lambda_.LayerVersion):
     """The package `trainguard`, numpy, msgspec and Powertools, as one layer that every function shares.
 
-    Raises RulesPackageError when the deployment's own rules, at ``rules_package``, cannot be deployed.
+    Raises RulesPackageError when the deployment's own rules, at ``rules_package``, cannot be deployed, and
+    PriceTableError when the file ``prices``, which goes in place of the packaged price table, is no such table.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, overlay: Overlay, rules_package: str | None = None
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        overlay: Overlay,
+        rules_package: str | None = None,
+        prices: str | None = None,
     ) -> None:
         package = None if rules_package is None else read_rules_package(rules_package)
+        table = None if prices is None else _price_table(prices)
         super().__init__(
             scope,
             construct_id,
-            code=lambda_.Code.from_asset(str(layer_folder(overlay, rules_package=package))),
+            code=lambda_.Code.from_asset(str(layer_folder(overlay, rules_package=package, prices=table))),
             compatible_architectures=[architecture(overlay)],
             compatible_runtimes=[runtime(overlay)],
             description="TrainGuard's rules and their dependencies",
         )
+
+
+def _price_table(place: str) -> bytes:
+    """Return the file of a price table, relative to the project unless it is absolute; raises PriceTableError."""
+    file = (PROJECT_ROOT / place).resolve()
+    try:
+        body = file.read_bytes()
+    except OSError as fault:
+        raise PriceTableError(str(file), fault.strerror or str(fault)) from fault
+    read_prices(str(file), body)
+    return body

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_stepfunctions import SFNClient
 
+    from trainguard.adapters.price_list import PricingClient
+
 CONNECT_TIMEOUT_S = 2
 READ_TIMEOUT_S = 8
 MAX_ATTEMPTS = 4
@@ -86,6 +88,11 @@ class Clients:
     def stepfunctions(self) -> "SFNClient":
         """Client of the fire state machine."""
         return cast("SFNClient", self._create("stepfunctions"))
+
+    @cached_property
+    def pricing(self) -> "PricingClient":
+        """Client of the price list, which few Regions have."""
+        return cast("PricingClient", self._create("pricing"))
 
     @property
     def session(self) -> Session:

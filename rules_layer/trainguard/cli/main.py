@@ -16,6 +16,7 @@ from trainguard.cli.commands.explain.command import explain
 from trainguard.cli.commands.jobs.command import jobs
 from trainguard.cli.commands.open.command import open_report
 from trainguard.cli.commands.params.command import params
+from trainguard.cli.commands.prices.command import prices
 from trainguard.cli.commands.replay.command import replay
 from trainguard.cli.commands.report.command import report
 from trainguard.cli.commands.status.command import status
@@ -72,6 +73,7 @@ app.add_typer(stops)
 app.command()(report)
 app.command()(replay)
 app.command()(cost)
+app.add_typer(prices)
 list_examples(app)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trainguard.adapters.aws_errors import translated
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.errors import PortUnavailableError, ProfileSourceError
+from trainguard.errors import ObjectMissingError, PortUnavailableError, ProfileSourceError
 from trainguard.local.sources import PROFILER_OUTPUT, RESULTS, STREAMS, only_root
 from trainguard.ports import ByteStream, ListedObject, ProfileObjects
 from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
@@ -53,6 +53,14 @@ class BucketSource:
     def read_range(self, name: str, start: int, length: int) -> bytes:
         """Return up to ``length`` bytes from offset ``start`` on."""
         return self.objects.get_range(self.bucket, self.prefix + name, start, length)
+
+    def beside(self, name: str, max_bytes: int) -> bytes | None:
+        """Return what an object beside the prefix holds; raises PortUnavailableError where it cannot be read."""
+        above = self.prefix.rstrip("/").rpartition("/")[0]
+        try:
+            return self.objects.get(self.bucket, f"{above}/{name}" if above else name, max_bytes)
+        except ObjectMissingError:
+            return None
 
 
 def open_bucket(place: str, clients: Clients | None = None) -> BucketSource:

@@ -51,6 +51,13 @@ class ProfileSource(Protocol):
         """Return up to ``length`` bytes from offset ``start`` on."""
         ...
 
+    def beside(self, name: str, max_bytes: int) -> bytes | None:
+        """Return what a file beside ``profiler-output`` holds, at most one byte more than ``max_bytes``.
+
+        None where there is no such file. Raises ProfileSourceError or PortUnavailableError where it cannot be read.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
@@ -100,6 +107,17 @@ class FolderSource:
         with self._opened(name) as opened:
             opened.seek(start)
             return opened.read(length)
+
+    def beside(self, name: str, max_bytes: int) -> bytes | None:
+        """Return what a file beside the folder holds; raises ProfileSourceError where it cannot be read."""
+        file = self.root.resolve().parent / name
+        try:
+            with file.open("rb") as opened:
+                return opened.read(max_bytes + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            raise ProfileSourceError(str(file), f"cannot be read: {fault.strerror or fault}") from fault
 
     def _unreadable(self, name: str, fault: OSError) -> ProfileSourceError:
         return ProfileSourceError(str(self.root / name), f"cannot be read: {fault.strerror or fault}")

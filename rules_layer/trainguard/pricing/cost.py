@@ -1,5 +1,6 @@
 """What a finding has cost: the wasted share of the time that was paid for, in money."""
 
+import datetime
 from dataclasses import dataclass
 
 from trainguard.pricing.table import PriceTable, packaged_prices
@@ -41,9 +42,14 @@ class Bill:
     unpaid_hours: float = 0.0
 
     @property
+    def instance_hours(self) -> float:
+        """Hours of all nodes that were paid for."""
+        return _paid_hours(self.hours, self.unpaid_hours, self.nodes)
+
+    @property
     def spent(self) -> float:
         """All that was paid."""
-        return self.hourly * max(self.hours - self.unpaid_hours, 0.0) * self.nodes
+        return self.hourly * self.instance_hours
 
     def lost(self, wasted_nodes: float) -> Cost:
         """Return the cost of a finding that wasted the time of so many nodes, of all hours, fractions included."""
@@ -53,9 +59,10 @@ class Bill:
 
 @dataclass(frozen=True, slots=True)
 class Unpriced:
-    """Why no money can be told."""
+    """Why no money can be told; ``instance_hours`` were paid for, where it is the price alone that is not known."""
 
     why: str
+    instance_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +80,29 @@ class Account:
     prices: PriceTable | None = None
     unpaid_s: float = 0.0
 
+    @property
+    def table(self) -> PriceTable:
+        """The table in force."""
+        return packaged_prices() if self.prices is None else self.prices
+
     def bill(self) -> Bill | Unpriced:
         """Return what the nodes have cost, or why that is not known."""
         if self.instance_type is None:
             return Unpriced("the job's instance type is not known")
         if self.started_at is None or self.watermark_s is None:
             return Unpriced("it is not known since when the job has been paid for")
-        table = packaged_prices() if self.prices is None else self.prices
+        table, hours = self.table, max(self.watermark_s - self.started_at, 0.0) / HOUR_S
         hourly = table.hourly(self.instance_type)
         if hourly is None:
-            return Unpriced(f"no price of {self.instance_type} is known ({table.origin})")
-        hours = max(self.watermark_s - self.started_at, 0.0) / HOUR_S
-        return Bill(hourly, hours, self.nodes, table.currency, table.origin, self.unpaid_s / HOUR_S)
+            why = f"no price of {self.instance_type} is known ({table.origin})"
+            return Unpriced(why, _paid_hours(hours, self.unpaid_s / HOUR_S, self.nodes))
+        origin = table.origin_of(self.instance_type, _day(self.watermark_s))
+        return Bill(hourly, hours, self.nodes, table.currency, origin, self.unpaid_s / HOUR_S)
+
+
+def _paid_hours(hours: float, unpaid_hours: float, nodes: int) -> float:
+    return max(hours - unpaid_hours, 0.0) * nodes
+
+
+def _day(epoch_s: float) -> datetime.date:
+    return datetime.datetime.fromtimestamp(epoch_s, datetime.UTC).date()

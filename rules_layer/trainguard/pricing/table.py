@@ -1,22 +1,129 @@
-"""The price table: a dated data file of one Region, which another file of the same form can replace."""
+"""The price table: what instances cost and which accelerators they have, each price with its source and date.
 
+Another file of the same form can replace the packaged one. The earlier form, with one date for all prices, is read too.
+"""
+
+import datetime
 import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from trainguard.errors import PriceTableError
 
 PACKAGED_NAME = "prices.json"
+SCHEMA_VERSION: Literal[2] = 2
+RECENT = datetime.timedelta(days=365)
+"""A price that is older than the time it is applied to by more than this is called by its date."""
+
+
+class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an instance of a type computes with beside its cores.
+
+    Attributes
+    ----------
+    count : int
+        GPUs, or chips of AWS Trainium; 0 for a type with neither.
+    kind : {"gpu", "trainium"} or None
+        None for a type with neither.
+    model : str or None
+        For example ``NVIDIA H100``.
+    cores : int or None
+        NeuronCores of all chips together; None for GPUs.
+    """
+
+    count: int
+    kind: Literal["gpu", "trainium"] | None = None
+    model: str | None = None
+    cores: int | None = None
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs an instance has."""
+        return self.count if self.kind == "gpu" else 0
+
+    def __str__(self) -> str:
+        """For example ``8 x NVIDIA H100``."""
+        return f"{self.count} x {self.model or self.kind}" if self.count else "none"
+
+
+class InstanceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One instance type.
+
+    Attributes
+    ----------
+    per_hour : float or None
+        Price of an instance an hour, on demand; None where no source has one.
+    source : str or None
+        Whose price it is; None without a price.
+    date : datetime.date or None
+        When the source had this price; None where that is not known.
+    accelerators : Accelerators or None
+        None where they are not known.
+    """
+
+    per_hour: float | None = None
+    source: str | None = None
+    date: datetime.date | None = None
+    accelerators: Accelerators | None = None
+
+    def is_recent(self, at: datetime.date) -> bool:
+        """Whether the price is dated, and at most a year older than ``at``."""
+        return self.date is not None and at - self.date <= RECENT
 
 
 class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """On-demand prices of training instances, in ``currency`` an hour of one instance.
+    """On-demand prices of one Region, in ``currency`` an hour of one instance.
 
-    ``source``, ``date`` and ``region`` say whose prices they are, of when and of where.
+    ``instances`` has SageMaker's training instances by their ``ml.`` name, and those of EC2 by theirs.
     """
+
+    region: str
+    currency: str
+    instances: Mapping[str, InstanceRow]
+    schema_version: Literal[2] = SCHEMA_VERSION
+
+    def row(self, instance_type: str) -> InstanceRow | None:
+        """Return what is known of an instance type; None for one that the table does not have."""
+        return self.instances.get(instance_type)
+
+    def hourly(self, instance_type: str) -> float | None:
+        """Return the price of an instance type; None where the table has none."""
+        row = self.row(instance_type)
+        return None if row is None else row.per_hour
+
+    def origin_of(self, instance_type: str, at: datetime.date | None = None) -> str:
+        """Say whose price of a type this is, of where and of when.
+
+        Parameters
+        ----------
+        instance_type : str
+            One that has a price.
+        at : datetime.date, optional
+            The day that the price is applied to; a price that is over a year older is called by its date.
+        """
+        row = self.instances[instance_type]
+        if row.date is None:
+            return f"{row.source}, {self.region}, undated"
+        old = at is not None and not row.is_recent(at)
+        return f"{row.source}, {self.region}, {'price of ' if old else ''}{row.date}"
+
+    @property
+    def origin(self) -> str:
+        """Whose prices these are, or of how many sources, with the first and the last of their dates."""
+        priced = [row for row in self.instances.values() if row.per_hour is not None]
+        sources = sorted({row.source for row in priced if row.source is not None})
+        dates = sorted({row.date for row in priced if row.date is not None})
+        who = "no source" if not sources else sources[0] if len(sources) == 1 else f"{len(sources)} sources"
+        when = [f"{dates[0]} to {dates[-1]}" if len(dates) > 1 else str(dates[0])] if dates else []
+        return ", ".join([who, self.region, *when])
+
+
+class _DatedAsWhole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The earlier form: prices by type, all of one source and date."""
 
     source: str
     date: str
@@ -24,32 +131,62 @@ class PriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     currency: str
     per_hour: Mapping[str, float]
 
-    def hourly(self, instance_type: str) -> float | None:
-        """Return the price of an instance type; None for one that the table does not have."""
-        return self.per_hour.get(instance_type)
-
-    @property
-    def origin(self) -> str:
-        """Whose prices these are, for example ``AWS public price list, us-east-1, 2025-05-01``."""
-        return f"{self.source}, {self.region}, {self.date}"
+    def rows(self) -> PriceTable:
+        """Return the table with a source and a date in each row; a date that is none stays in words, by the source."""
+        try:
+            source, day = self.source, datetime.date.fromisoformat(self.date)
+        except ValueError:
+            source, day = f"{self.source} ({self.date})", None
+        rows = {name: InstanceRow(per_hour=price, source=source, date=day) for name, price in self.per_hour.items()}
+        return PriceTable(self.region, self.currency, rows)
 
 
 def read_prices(name: str, body: bytes) -> PriceTable:
-    """Read a price table from JSON.
+    """Read a price table from JSON, in this form or the earlier one.
 
     Raises
     ------
     PriceTableError
-        When it is not such a table, or has a price that is not a positive number; it names the file and the field.
+        When it is not such a table, or a row cannot be used; it names the file and the field.
     """
     try:
-        table = msgspec.json.decode(body, type=PriceTable)
-    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        document = msgspec.json.decode(body)
+        if isinstance(document, dict) and "per_hour" in document:
+            earlier = msgspec.convert(document, _DatedAsWhole)
+            table, field = earlier.rows(), "per_hour.{}"
+        else:
+            table, field = msgspec.convert(document, PriceTable), "instances.{}.per_hour"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise PriceTableError(name, str(fault)) from fault
-    for instance_type, price in table.per_hour.items():
-        if not (math.isfinite(price) and price > 0.0):
-            raise PriceTableError(name, f"per_hour.{instance_type} is {price!r}, expected a number above 0")
+    for instance_type, row in table.instances.items():
+        _check(name, field.format(instance_type), instance_type, row)
     return table
+
+
+def _check(name: str, field: str, instance_type: str, row: InstanceRow) -> None:
+    price, of = row.per_hour, row.accelerators
+    if price is not None and not (math.isfinite(price) and price > 0.0):
+        raise PriceTableError(name, f"{field} is {price!r}, expected a number above 0")
+    if price is not None and row.source is None:
+        raise PriceTableError(name, f"instances.{instance_type}.source is missing, expected whose price per_hour is")
+    if of is not None and (of.count < 0 or (of.count == 0) != (of.kind is None)):
+        raise PriceTableError(
+            name,
+            f"instances.{instance_type}.accelerators is {of.count} of kind {of.kind!r}, expected a number above 0 with "
+            "a kind, or 0 without",
+        )
+
+
+def write_prices(table: PriceTable) -> bytes:
+    """Return a table as JSON, a row a line, as `read_prices` reads it."""
+    head = {"schema_version": table.schema_version, "region": table.region, "currency": table.currency}
+    lines = [f"  {_json(field)}: {_json(value)}," for field, value in head.items()]
+    rows = [f"    {_json(name)}: {_json(row)}" for name, row in table.instances.items()]
+    return "\n".join(["{", *lines, '  "instances": {', ",\n".join(rows), "  }", "}", ""]).encode()
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
 
 
 @cache

@@ -10,13 +10,14 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.findings import Finding
 from trainguard.engine.verdicts.profiler_report import sentence
 from trainguard.families.installed import FAMILIES
-from trainguard.pricing.cost import Account, Bill, Cost
+from trainguard.pricing.cost import Bill, Cost
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.annotations import marks, unmarked
 from trainguard.report.causes import wasted_share
 from trainguard.report.coverage import coverage
 from trainguard.report.document import FindingEntry, Money, Report, Scope, Spending
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job
+from trainguard.report.gpu_counts import gpu_remarks
 from trainguard.report.job_summary import job_summary
 from trainguard.report.managed import managed_files
 from trainguard.report.not_collected import not_collected
@@ -84,7 +85,7 @@ def build_report(
         summary=sentence(judged.verdicts, judged.findings),
         fired=[each.rule for each in judged.verdicts if each.episode.times_fired],
         findings=[_finding(finding, judged.account.nodes) for finding in judged.findings],
-        cost=_spending(judged.account),
+        cost=_spending(judged),
         job=job_summary(judged),
         coverage=coverage(judged),
         not_collected=not_collected(judged, scope, missing),
@@ -122,11 +123,23 @@ def _money(cost: Cost) -> Money:
     return Money(lost=round(cost.lost, 2), spent=round(cost.spent, 2), currency=cost.currency, sentence=str(cost))
 
 
-def _spending(account: Account) -> Spending:
-    """Say what the job has cost so far, or in a note why that is not known."""
-    bill = account.bill()
+def _spending(judged: EvaluatedJob) -> Spending:
+    """Say what the job has cost so far, or in a note why that is not known, and where its GPUs are others than paid."""
+    bill = judged.account.bill()
+    remarks = gpu_remarks(judged)
     if not isinstance(bill, Bill):
-        return Spending(spent=None, currency=None, note=f"No money is told: {bill.why}.")
+        hours = "" if bill.instance_hours is None else f" {bill.instance_hours:,.2f} instance hours were paid for."
+        note = " ".join([f"No money is told: {bill.why}.{hours}", *remarks])
+        return Spending(spent=None, currency=None, note=note, instance_hours=_rounded(bill.instance_hours))
     hourly = f"{bill.currency} {bill.hourly:g} an hour"
     note = f"{counted(bill.nodes, 'node')} for {bill.hours:.2f} h at {hourly} ({bill.origin})."
-    return Spending(spent=round(bill.spent, 2), currency=bill.currency, note=note)
+    return Spending(
+        spent=round(bill.spent, 2),
+        currency=bill.currency,
+        note=" ".join([note, *remarks]),
+        instance_hours=_rounded(bill.instance_hours),
+    )
+
+
+def _rounded(hours: float | None) -> float | None:
+    return None if hours is None else round(hours, 4)

@@ -74,11 +74,16 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spending(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job has cost so far, or in ``note`` why that is not known."""
+    """What the job has cost so far, or in ``note`` why that is not known.
+
+    ``note`` names the price with its source and date, and says where nodes show another number of GPUs than an instance
+    of the job's type has. ``instance_hours`` are those that were paid for, of all nodes together.
+    """
 
     spent: float | None
     currency: str | None
     note: str
+    instance_hours: float | None = None
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +102,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     gpus : int
         How many GPUs wrote metrics, all nodes together.
+    gpus_of_type : int or None
+        How many an instance of the job's type has, by the price table; None where that is not known.
     started_at, ended_at : str or None
         As SageMaker says; where it does not, or where a sample is earlier, the first sample; where it does not, and the
         job has ended, the last one.
@@ -131,6 +138,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None
     data_covered: str = ""
     data_missing: list[str] = msgspec.field(default_factory=list)
+    gpus_of_type: int | None = None
 
 
 class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):

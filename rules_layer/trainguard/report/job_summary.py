@@ -4,6 +4,7 @@ from trainguard.report.coverage import data_covered, data_missing
 from trainguard.report.document import JobSummary, Span
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.facts import first_step_at, last_step_end, steps
+from trainguard.report.gpu_counts import gpus_of_type
 from trainguard.report.phrasing import shown_time
 
 
@@ -30,6 +31,7 @@ def job_summary(judged: EvaluatedJob) -> JobSummary:
         steps=steps(judged),
         data_covered=data_covered(judged),
         data_missing=data_missing(judged),
+        gpus_of_type=gpus_of_type(judged),
     )
 
 

@@ -32,9 +32,15 @@ class _Waste:
     def money(self, ended: bool) -> str:
         """For example ``USD 41.20 of the USD 60.58 spent so far``."""
         if isinstance(self.bill, Unpriced):
-            return f"in money that is not known, because {self.bill.why}"
+            return f"in money that is not known, because {self.bill.why}{self._hours(self.bill)}"
         lost, spent = (show_money(each, self.bill.currency) for each in (self.share * self.bill.spent, self.bill.spent))
         return f"{lost} of the {spent} spent{'' if ended else ' so far'}"
+
+    def _hours(self, bill: Unpriced) -> str:
+        """For example ``; 4.10 of 6.00 instance hours``; empty where they are not known."""
+        if bill.instance_hours is None:
+            return ""
+        return f"; {self.share * bill.instance_hours:,.2f} of {bill.instance_hours:,.2f} instance hours"
 
     def rate(self, share: float, how_long: str) -> str:
         """Say what a day and an hour cost from now on; empty where no price is known."""
@@ -102,5 +108,6 @@ def _without_finding(bill: Bill | Unpriced, judged: EvaluatedJob, rules: Judged)
 
 def _spent(bill: Bill | Unpriced, judged: EvaluatedJob) -> str:
     if isinstance(bill, Unpriced):
-        return f"what was spent is not known, because {bill.why}"
+        hours = "" if bill.instance_hours is None else f" on {bill.instance_hours:,.2f} instance hours"
+        return f"what was spent{hours} is not known, because {bill.why}"
     return f"{show_money(bill.spent, bill.currency)} {'was spent' if judged.ended else 'has been spent so far'}"

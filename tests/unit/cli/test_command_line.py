@@ -21,6 +21,8 @@ from trainguard.cli.commands.jobs.command import StatusOf
 from trainguard.cli.commands.jobs.run import JobsDocument
 from trainguard.cli.commands.open.run import Link
 from trainguard.cli.commands.params.run import ParametersDocument, RulesDocument
+from trainguard.cli.commands.prices.show import PricesDocument
+from trainguard.cli.commands.prices.update import UpdateDocument
 from trainguard.cli.commands.status.job_status import JobDocument
 from trainguard.cli.commands.status.run import ActiveDocument
 from trainguard.cli.commands.stops.run import SwitchDocument
@@ -38,6 +40,8 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "cost": CostDocument,
     "params": RulesDocument,
     "params RULE": ParametersDocument,
+    "prices": PricesDocument,
+    "prices update": UpdateDocument,
     "stops": SwitchDocument,
 }
 
@@ -81,8 +85,8 @@ def parse(command: Command, name: str, words: list[str]) -> None:
 
 def test_given_the_command_line_when_listed_then_it_has_these_commands() -> None:
     assert TOP == [
-        "alerts", "analyze", "cost", "doctor", "explain", "jobs", "open", "params", "replay", "report", "status",
-        "stops",
+        "alerts", "analyze", "cost", "doctor", "explain", "jobs", "open", "params", "prices", "replay", "report",
+        "status", "stops",
     ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Prices come from a data file that another can replace; what a bill says is what the nodes have cost."""
 
+import datetime
 import json
 from typing import Any
 
@@ -7,29 +8,81 @@ import pytest
 
 from trainguard.errors import PriceTableError
 from trainguard.pricing.cost import Account, Bill, Cost, Unpriced
-from trainguard.pricing.table import packaged_prices, read_prices
+from trainguard.pricing.table import Accelerators, PriceTable, packaged_prices, read_prices, write_prices
 
-TABLE = {
+ROW = {
+    "per_hour": 60,
+    "source": "our contract",
+    "date": "2026-01-01",
+    "accelerators": {"count": 8, "kind": "gpu", "model": "NVIDIA H100"},
+}
+TABLE = {"schema_version": 2, "region": "eu-west-1", "currency": "EUR", "instances": {"ml.p5.48xlarge": ROW}}
+EARLIER = {
     "source": "our contract",
     "date": "2026-01-01",
     "region": "eu-west-1",
     "currency": "EUR",
     "per_hour": {"ml.p5.48xlarge": 60},
 }
+OF_2026 = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC).timestamp()
+A_YEAR_ON = datetime.datetime(2027, 1, 2, tzinfo=datetime.UTC).timestamp()
 
 
 def table(**changes: Any) -> bytes:
     return json.dumps(TABLE | changes).encode()
 
 
-def test_given_the_packaged_table_when_read_then_it_says_of_when_and_where_it_is_and_knows_training_instances() -> None:
+def earlier(**changes: Any) -> bytes:
+    return json.dumps(EARLIER | changes).encode()
+
+
+def row(**changes: Any) -> bytes:
+    return table(instances={"ml.p5.48xlarge": ROW | changes})
+
+
+def test_given_the_packaged_table_when_read_then_each_price_has_a_source_and_a_date() -> None:
     prices = packaged_prices()
-    assert (prices.region, prices.currency, prices.source) == ("us-east-1", "USD", "AWS public price list")
-    assert prices.date in prices.origin
-    for family in ("p3", "p4d", "p4de", "p5", "g4dn", "g5", "g6", "c5", "m5", "trn1"):
-        assert any(name.startswith(f"ml.{family}.") for name in prices.per_hour), family
+    assert (prices.region, prices.currency) == ("us-east-1", "USD")
+    for name, row in prices.instances.items():
+        assert (row.source is None) == (row.date is None) == (row.per_hour is None), name
+        assert row.accelerators is not None, name
+    for family in ("p3", "p4d", "p4de", "p5", "g4dn", "g5", "g6", "g6e", "c5", "m5", "m7i", "trn1"):
+        assert any(name.startswith(f"ml.{family}.") and row.per_hour for name, row in prices.instances.items()), family
     assert prices.hourly("ml.p3.8xlarge") == 14.688
     assert prices.hourly("ml.unheard-of.large") is None
+
+
+@pytest.mark.parametrize("name", ["ml.p5e.48xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge", "ml.trn2.48xlarge"])
+def test_given_a_type_that_no_source_prices_when_billed_then_there_are_instance_hours_and_no_money(name: str) -> None:
+    bill = Account(name, 0.0, 7_200.0, 3, unpaid_s=3_600.0).bill()
+    assert isinstance(bill, Unpriced)
+    assert f"no price of {name} is known" in bill.why
+    assert bill.instance_hours == 3.0
+    row = packaged_prices().row(name)
+    assert row is not None
+    assert row.accelerators is not None
+    assert row.accelerators.count > 1
+
+
+def test_given_a_type_of_ec2_and_of_sagemaker_when_looked_up_then_each_has_its_own_price_and_the_same_gpus() -> None:
+    prices = packaged_prices()
+    ec2, sagemaker = prices.row("p5.48xlarge"), prices.row("ml.p5.48xlarge")
+    assert ec2 is not None
+    assert sagemaker is not None
+    assert (ec2.per_hour, sagemaker.per_hour) == (55.04, 63.296)
+    assert ec2.accelerators == sagemaker.accelerators == Accelerators(8, "gpu", "NVIDIA H100")
+    for name, row in prices.instances.items():
+        twin = prices.row(name.removeprefix("ml."))
+        if name.startswith("ml.") and twin is not None:
+            assert row.accelerators == twin.accelerators, name
+            assert row.per_hour is None or twin.per_hour is None or row.per_hour > twin.per_hour, name
+
+
+def test_given_a_type_of_trainium_when_looked_up_then_it_has_chips_and_cores_and_no_gpu() -> None:
+    row = packaged_prices().row("ml.trn1.32xlarge")
+    assert row is not None
+    assert row.accelerators == Accelerators(16, "trainium", "AWS Trainium", 32)
+    assert row.accelerators.gpus == 0
 
 
 def test_given_sizes_of_one_family_when_priced_then_more_gpus_never_cost_less() -> None:
@@ -40,6 +93,8 @@ def test_given_sizes_of_one_family_when_priced_then_more_gpus_never_cost_less() 
         ("ml.g5.xlarge", "ml.g5.12xlarge"),
         ("ml.g5.24xlarge", "ml.g5.48xlarge"),
         ("ml.p4d.24xlarge", "ml.p4de.24xlarge"),
+        ("ml.g6e.12xlarge", "ml.g6e.48xlarge"),
+        ("p5.4xlarge", "p5.48xlarge"),
     ]:
         assert (prices.hourly(smaller) or 0.0) < (prices.hourly(larger) or 0.0)
 
@@ -50,11 +105,22 @@ def test_given_sizes_of_one_family_when_priced_then_more_gpus_never_cost_less() 
         (b"", "truncated"),
         (b"\xff", "prices.json"),
         (b"[]", "Expected `object`"),
+        (b"[" * 100_000, "prices.json"),
         (table(currency=3), r"\$\.currency"),
-        (table(per_hour={"ml.p3.2xlarge": "dear"}), r"\$\.per_hour"),
-        (table(per_hour={"ml.p3.2xlarge": 0}), "per_hour.ml.p3.2xlarge is 0.0, expected a number above 0"),
-        (table(per_hour={"ml.p3.2xlarge": -1.5}), "per_hour.ml.p3.2xlarge is -1.5"),
+        (table(schema_version=3), r"\$\.schema_version"),
         (table(unknown=1), "unknown"),
+        (row(per_hour="dear"), r"\$\.instances"),
+        (row(per_hour=0), "instances.ml.p5.48xlarge.per_hour is 0.0, expected a number above 0"),
+        (row(date="yesterday"), r"\$\.instances\[...\]\.date"),
+        (row(source=None), "instances.ml.p5.48xlarge.source is missing"),
+        (row(accelerators={"count": 8}), "instances.ml.p5.48xlarge.accelerators is 8 of kind None"),
+        (row(accelerators={"count": -1, "kind": "gpu"}), "accelerators is -1 of kind 'gpu'"),
+        (row(accelerators={"count": 8, "kind": "tpu"}), r"\.accelerators\.kind"),
+        (earlier(currency=3), r"\$\.currency"),
+        (earlier(per_hour={"ml.p3.2xlarge": "dear"}), r"\$\.per_hour"),
+        (earlier(per_hour={"ml.p3.2xlarge": 0}), "per_hour.ml.p3.2xlarge is 0.0, expected a number above 0"),
+        (earlier(per_hour={"ml.p3.2xlarge": -1.5}), "per_hour.ml.p3.2xlarge is -1.5"),
+        (earlier(unknown=1), "unknown"),
     ],
 )
 def test_given_a_table_that_cannot_be_used_when_read_then_the_error_names_file_and_field(
@@ -64,11 +130,49 @@ def test_given_a_table_that_cannot_be_used_when_read_then_the_error_names_file_a
         read_prices("prices.json", body)
 
 
-def test_given_a_table_of_one_s_own_when_billed_then_its_prices_and_currency_hold() -> None:
-    prices = read_prices("prices.json", table())
-    bill = Account("ml.p5.48xlarge", 0.0, 1_800.0, 2, prices).bill()
+@pytest.mark.parametrize("body", [table(), earlier()], ids=["this form", "the earlier form"])
+def test_given_a_table_of_one_s_own_when_billed_then_its_prices_and_currency_hold(body: bytes) -> None:
+    prices = read_prices("prices.json", body)
+    bill = Account("ml.p5.48xlarge", OF_2026 - 1_800.0, OF_2026, 2, prices).bill()
     assert bill == Bill(60.0, 0.5, 2, "EUR", "our contract, eu-west-1, 2026-01-01")
     assert str(bill.lost(0.5)) == "about EUR 15.00 of the EUR 60.00 spent"
+
+
+def test_given_the_earlier_form_when_read_then_its_source_and_date_are_in_each_row_and_gpus_are_not_known() -> None:
+    found = read_prices("prices.json", earlier()).row("ml.p5.48xlarge")
+    assert found is not None
+    assert (found.per_hour, found.source, found.date) == (60.0, "our contract", datetime.date(2026, 1, 1))
+    assert found.accelerators is None
+
+
+def test_given_the_earlier_form_with_a_date_in_words_when_read_then_the_words_stay() -> None:
+    prices = read_prices("prices.json", earlier(date="spring 2026"))
+    assert prices.origin_of("ml.p5.48xlarge") == "our contract (spring 2026), eu-west-1, undated"
+    assert prices.origin == "our contract (spring 2026), eu-west-1"
+
+
+def test_given_a_price_over_a_year_older_than_the_job_when_billed_then_it_is_called_by_its_date() -> None:
+    prices = read_prices("prices.json", table())
+    recent = Account("ml.p5.48xlarge", A_YEAR_ON - 1.0, A_YEAR_ON - 86_400.0, 1, prices).bill()
+    old = Account("ml.p5.48xlarge", A_YEAR_ON - 1.0, A_YEAR_ON, 1, prices).bill()
+    assert isinstance(recent, Bill)
+    assert isinstance(old, Bill)
+    assert recent.origin == "our contract, eu-west-1, 2026-01-01"
+    assert old.origin == "our contract, eu-west-1, price of 2026-01-01"
+
+
+def test_given_rows_of_several_sources_when_asked_for_the_whole_table_then_it_counts_them_and_spans_their_dates() -> (
+    None
+):
+    rows = {"a": ROW, "b": ROW | {"source": "a list", "date": "2025-07-01"}, "c": {"accelerators": {"count": 0}}}
+    assert read_prices("", table(instances=rows)).origin == "2 sources, eu-west-1, 2025-07-01 to 2026-01-01"
+    assert read_prices("", table(instances={"a": ROW})).origin == "our contract, eu-west-1, 2026-01-01"
+    assert read_prices("", table(instances={})).origin == "no source, eu-west-1"
+
+
+@pytest.mark.parametrize("prices", [packaged_prices(), PriceTable("here", "EUR", {})], ids=["packaged", "empty"])
+def test_given_a_table_when_written_then_it_reads_back_the_same(prices: PriceTable) -> None:
+    assert read_prices("prices.json", write_prices(prices)) == prices
 
 
 @pytest.mark.parametrize(("wasted", "lost"), [(0.0, 0.0), (0.25, 0.25), (2.0, 2.0), (3.0, 2.0), (-1.0, 0.0)])

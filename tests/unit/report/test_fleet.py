@@ -1,5 +1,6 @@
 """The fleet's document and page: what wastes most, which rules fire, the trend; bounded and safe."""
 
+import datetime
 import json
 import time
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, P3, Rows, found, hostile, job, many, quiet, with_rows
 from trainguard.ports import StoredRow
-from trainguard.pricing.table import PriceTable
+from trainguard.pricing.table import InstanceRow, PriceTable
 from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
 from trainguard.report.fleet import HEAT_ROWS, JOBS_SHOWN, Fleet, build_fleet, stop_was_made
 from trainguard.report.fleet_document import FleetReport
@@ -91,7 +92,8 @@ def test_given_a_rule_that_cannot_say_what_it_wastes_when_summed_up_then_nothing
 
 
 def test_given_prices_when_summed_up_then_money_is_in_theirs() -> None:
-    prices = PriceTable(source="mine", date="2026-01-01", region="here", currency="EUR", per_hour={P3: 100.0})
+    row = InstanceRow(per_hour=100.0, source="mine", date=datetime.date(2026, 1, 1))
+    prices = PriceTable(region="here", currency="EUR", instances={P3: row})
     of = job()
     report = fleet_of(with_rows(of, found(of)), fleet=replace(FLEET, prices=prices))
     assert (report.totals.currency, report.totals.lost) == ("EUR", 600.0)

@@ -155,7 +155,10 @@ def test_given_no_step_at_all_when_told_then_all_that_is_paid_until_it_comes_is_
     ("job", "why"),
     [
         (replace(JOB, instance_type=None), "because the job's instance type is not known"),
-        (replace(JOB, instance_type="ml.unheard-of"), "because no price of ml.unheard-of is known (AWS public price"),
+        (
+            replace(JOB, instance_type="ml.unheard-of"),
+            "because no price of ml.unheard-of is known (3 sources, us-east-1",
+        ),
         (replace(JOB, started_at=None), "because it is not known since when the job has been paid for"),
     ],
 )
@@ -167,6 +170,13 @@ def test_given_no_price_when_told_then_the_share_stands_alone_and_the_sentence_s
     assert "a day" not in verdict.cost
     assert (verdict.wasted_share, verdict.lost) == (0.68, None)
     assert why in told(*QUIET, job=job).cost
+
+
+def test_given_no_price_when_told_then_instance_hours_stand_in_for_money() -> None:
+    job = replace(JOB, instance_type="ml.p5en.48xlarge", instance_count=2)
+    assert told(*BOTTLENECK, job=job).cost.endswith("; 6.80 of 20.00 instance hours.")
+    assert told(*QUIET, job=job).cost.startswith("Nothing that was found costs anything")
+    assert "what was spent on 20.00 instance hours is not known" in told(*QUIET, job=job).cost
 
 
 def test_given_a_node_among_several_when_told_then_the_waste_is_of_all_nodes() -> None:

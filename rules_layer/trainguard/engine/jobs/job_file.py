@@ -49,8 +49,10 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
 _FIELDS = {field.name: field for field in msgspec.structs.fields(JobFile)}
 
 
-def read_job_file(key: str, body: bytes, job: str) -> TrainingJobDescription:
+def read_job_file(key: str, body: bytes, job: str | None) -> TrainingJobDescription:
     """Return what the file says of ``job``, in the form in which SageMaker describes a training job.
+
+    None stands for whichever job the file names: a copy of a profile may lie in a folder of another name.
 
     Raises
     ------
@@ -66,13 +68,13 @@ def read_job_file(key: str, body: bytes, job: str) -> TrainingJobDescription:
     if not isinstance(document, dict):
         raise JobFileError(key, None, document, 'an object such as {"name": "my-job"}')
     if "name" not in document:
-        raise JobFileError(key, "name", None, f"{job!r}, the folder that the file lies in")
+        raise JobFileError(key, "name", None, "the job's name" if job is None else _name_expected(job))
     file = JobFile(**{name: _field(key, name, value) for name, value in document.items()})
     _check(key, file, job)
     tags = {f"{NAMESPACE}{name}": _text(value) for name, value in file.settings.items()} | file.tags
     return TrainingJobDescription(
-        job=job,
-        arn=f"{OUTSIDE_ARN}{job}",
+        job=job or file.name,
+        arn=f"{OUTSIDE_ARN}{job or file.name}",
         status=_status(file),
         secondary_status=None,
         instance_type=file.instance_type,
@@ -96,10 +98,14 @@ def _field(key: str, name: str, value: Any) -> Any:
         raise JobFileError(key, name, value, str(fault).removeprefix("Expected ")) from fault
 
 
-def _check(key: str, file: JobFile, job: str) -> None:
+def _name_expected(job: str) -> str:
+    return f"{job!r}, the folder that the file lies in"
+
+
+def _check(key: str, file: JobFile, job: str | None) -> None:
     """Refuse what each field allows and all together do not."""
-    if file.name != job:
-        raise JobFileError(key, "name", file.name, f"{job!r}, the folder that the file lies in")
+    if job is not None and file.name != job:
+        raise JobFileError(key, "name", file.name, _name_expected(job))
     if len(file.settings) + len(file.tags) > MAX_TAGS:
         raise JobFileError(key, "settings", f"{len(file.settings) + len(file.tags)} long, with the tags", f"{MAX_TAGS}")
     started_at, ended_at = _epoch(file.started_at), _epoch(file.ended_at)

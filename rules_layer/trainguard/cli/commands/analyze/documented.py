@@ -8,6 +8,7 @@ from pathlib import Path
 from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.services.input_files import prices_from, rule_from, settings_from
+from trainguard.cli.services.job_json import BAD_JOB_FILES, DescribedJob, described_job
 from trainguard.engine.plan import only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.families.installed import FAMILIES
@@ -71,21 +72,22 @@ class Documented:
         """Evaluate a profile; raises what `evaluate_profile` does, and NoProfileError."""
         profile = read_profile(source)
         name = profile.root.job
-        job = replace(self._job, job=name, arn=f"unknown:{name}", instance_count=profile.instances)
+        described = described_job(source, replace(self._job, job=name, arn=f"unknown:{name}"))
+        job = replace(described.job, instance_count=described.job.instance_count or profile.instances)
         with WorkerPool(workers_for(_minutes(profile))) as pool, progress.of_objects(profile.objects, profile.size):
             evaluation = evaluate_profile(job, self._plan, profile, pool, progress.applied)
         built = build_report(evaluation.job, evaluation.records, now=time.time(), plan=evaluation.plan)
-        return _outcome(profile, built)
+        return _outcome(profile, built, described)
 
 
 def _minutes(profile: Profile) -> int:
     return sum(len(node.minutes) for node in profile.nodes.values())
 
 
-def _outcome(profile: Profile, built: BuiltReport) -> Outcome:
+def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob) -> Outcome:
     report = built.report
     findings = {finding.rule: finding for finding in report.findings}
-    unread = Counter({FOREIGN: len(profile.foreign)})
+    unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(described.bad)})
     for stream in report.coverage:
         unread.update({name: amount for name, amount in stream.counters.items() if name not in HARMLESS_COUNTERS})
     return Outcome(
@@ -96,6 +98,7 @@ def _outcome(profile: Profile, built: BuiltReport) -> Outcome:
         verdict=report.verdict,
         summary=report.summary,
         cost=report.cost.note,
+        notes=[] if described.note is None else [described.note],
     )
 
 

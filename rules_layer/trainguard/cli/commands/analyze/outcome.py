@@ -61,6 +61,8 @@ class Outcome:
         The job as a whole in three sentences.
     summary, cost : str or None
         The findings in one sentence, and what the job has cost.
+    notes : sequence of str
+        What is no part of the verdict, for example why a file beside the profile was not used.
     """
 
     rules: Sequence[RuleVerdict]
@@ -70,6 +72,7 @@ class Outcome:
     verdict: Verdict | None = None
     summary: str | None = None
     cost: str | None = None
+    notes: Sequence[str] = ()
 
     @property
     def fired(self) -> list[str]:
@@ -90,6 +93,7 @@ def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
         "rules": [asdict(rule) for rule in outcome.rules],
         "unread": dict(outcome.unread),
         "files": list(outcome.files),
+        "notes": list(outcome.notes),
     }
 
 

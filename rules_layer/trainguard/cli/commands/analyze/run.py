@@ -57,6 +57,7 @@ def _result(request: AnalyzeRequest) -> CommandResult:
     return CommandResult(
         document=document_of(outcome, reading=request.reading, defaults=_defaults(request), **places),
         blocks=[*blocks_of(outcome), Line(f"Reports: {request.out}", whole=True)],
+        notes=outcome.notes,
         fired=bool(outcome.fired),
     )
 

@@ -16,6 +16,7 @@ from trainguard.cli.output.progress import Progress, stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Connection, Where
 from trainguard.cli.services.input_files import prices_from, settings_from
+from trainguard.cli.services.job_json import described_job
 from trainguard.cli.services.profile_evaluation import digest, evaluated_profile, open_place
 from trainguard.cli.services.target import Place, StackJob, connect_for, job_not_known, job_place, target_of
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -138,8 +139,9 @@ def _of_place(place: Place, request: ReportRequest, prices: PriceTable | None, p
     )
     profile = read_profile(open_place(place, _clients(request.where) if place.in_s3 else None))
     name = profile.root.job
-    built = _judged(profile, replace(known, job=name, arn=f"unknown:{name}"), prices, progress)
-    notes = [] if place.note is None else [place.note]
+    described = described_job(profile.source, replace(known, job=name, arn=f"unknown:{name}"))
+    built = _judged(profile, described.job, prices, progress)
+    notes = [note for note in (place.note, described.note) if note is not None]
     return Drawn(job=name, built=built, source=profile.source.place, made_from="profile", notes=notes)
 
 

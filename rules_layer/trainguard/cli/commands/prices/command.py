@@ -1,0 +1,55 @@
+"""``trainguard prices``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainguard.cli.options import AsJson, Prices, Profile, out_option, region_option
+
+prices = typer.Typer(
+    name="prices",
+    no_args_is_help=True,
+    help="Show what instances cost, or read it anew from the price list of the account.",
+)
+
+
+@prices.command()
+def show(
+    instance_type: Annotated[
+        str | None,
+        typer.Argument(metavar="TYPE", help="An instance type, or its beginning; else all.", show_default=False),
+    ] = None,
+    *,
+    prices: Prices = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show instance types with their price, its source and its date, and their accelerators. It asks no network.
+
+    Examples: `trainguard prices show ml.p5`, `trainguard prices show p5.48xlarge --json`,
+    `trainguard prices show --prices prices.json`
+    """
+    from trainguard.cli.commands.prices.show import show_command
+
+    raise typer.Exit(show_command(instance_type, prices, as_json=as_json))
+
+
+@prices.command()
+def update(
+    *,
+    region: Annotated[str | None, region_option("Whose prices to read; else that of the credentials.")] = None,
+    out: Annotated[Path, out_option("The file to write; by default prices.json here.", metavar="FILE")] = Path(
+        "prices.json"
+    ),
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the on-demand prices of training instances and of EC2 from the AWS price list, and write them to a file.
+
+    It takes the permission pricing:GetProducts. Other commands take the file with --prices.
+
+    Examples: `trainguard prices update`, `trainguard prices update --region eu-west-1 --out eu-west-1.json`
+    """
+    from trainguard.cli.commands.prices.update import UpdateRequest, update_command
+
+    raise typer.Exit(update_command(UpdateRequest(region=region, out=out, profile=profile), as_json=as_json))

@@ -1,0 +1,146 @@
+"""Products of the AWS Price List, in the form ``aws_v1`` of GetProducts, as prices of instance types.
+
+A product that cannot be read is counted, and a type of which the list has two prices has none.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+_SAGEMAKER_TYPE = re.compile(r"ml\.[a-z0-9-]+\.[a-z0-9-]+")
+_EC2_TYPE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Which products of a service are asked for, and which of their attributes names the instance type.
+
+    ``filters`` are attributes and their values; the Region is asked for besides.
+    """
+
+    service: str
+    source: str
+    type_attribute: str
+    type_pattern: re.Pattern[str]
+    filters: tuple[tuple[str, str], ...]
+    usage: re.Pattern[str]
+    """What a product's ``usagetype`` ends in: rates of reserved capacity have the same attributes and another one."""
+
+
+TRAINING = Offer(
+    service="AmazonSageMaker",
+    source="AWS price list, SageMaker training",
+    type_attribute="instanceName",
+    type_pattern=_SAGEMAKER_TYPE,
+    filters=(("productFamily", "ML Instance"), ("component", "Training")),
+    usage=re.compile(r"(?:[A-Z0-9]+-)?Train:ml\.[^:]+"),
+)
+ON_EC2 = Offer(
+    service="AmazonEC2",
+    source="AWS price list, EC2 on demand",
+    type_attribute="instanceType",
+    type_pattern=_EC2_TYPE,
+    filters=(
+        ("operatingSystem", "Linux"),
+        ("tenancy", "Shared"),
+        ("capacitystatus", "Used"),
+        ("preInstalledSw", "NA"),
+        ("licenseModel", "No License required"),
+    ),
+    usage=re.compile(r"(?:[A-Z0-9]+-)?BoxUsage(?::[^:]+)?"),
+)
+OFFERS = (TRAINING, ON_EC2)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPrice:
+    """What the list says of an instance type; ``gpus`` None where it does not."""
+
+    per_hour: float
+    gpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPrices:
+    """Prices of an offer by instance type, and what of the list was not used, by its reason."""
+
+    prices: Mapping[str, ListedPrice]
+    unused: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Product(msgspec.Struct, frozen=True):
+    attributes: dict[str, str]
+
+
+class _Dimension(msgspec.Struct, frozen=True, rename="camel"):
+    unit: str
+    price_per_unit: dict[str, str]
+
+
+class _Term(msgspec.Struct, frozen=True, rename="camel"):
+    price_dimensions: dict[str, _Dimension]
+
+
+class _Terms(msgspec.Struct, frozen=True):
+    on_demand: dict[str, _Term] = msgspec.field(default_factory=dict, name="OnDemand")
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    product: _Product
+    terms: _Terms
+
+
+_DECODER = msgspec.json.Decoder(_Entry)
+
+
+def read_offer(offer: Offer, currency: str, products: Iterable[str]) -> ListedPrices:
+    """Return the prices among products, each a JSON document; none of them is an error."""
+    found: dict[str, ListedPrice] = {}
+    unused: Counter[str] = Counter()
+    contested = set()
+    for body in products:
+        try:
+            entry = _DECODER.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            unused["products that cannot be read"] += 1
+            continue
+        name = entry.product.attributes.get(offer.type_attribute, "")
+        usage = entry.product.attributes.get("usagetype")
+        if not offer.type_pattern.fullmatch(name) or (usage is not None and not offer.usage.fullmatch(usage)):
+            unused["products of other kinds"] += 1
+            continue
+        price = _on_demand(entry, currency)
+        if price is None:
+            unused[f"products without one price in {currency} an hour"] += 1
+            continue
+        if name in found and found[name].per_hour != price:
+            contested.add(name)
+        found[name] = ListedPrice(price, _count(entry.product.attributes.get("gpu")))
+    for name in contested:
+        unused["instance types with two prices"] += 1
+        del found[name]
+    return ListedPrices(found, dict(unused))
+
+
+def _on_demand(entry: _Entry, currency: str) -> float | None:
+    prices = {
+        each.price_per_unit.get(currency)
+        for term in entry.terms.on_demand.values()
+        for each in term.price_dimensions.values()
+        if each.unit.lower() in {"hrs", "hours", "hour"}
+    }
+    if len(prices) != 1:
+        return None
+    try:
+        price = float(prices.pop() or "nan")
+    except ValueError:
+        return None
+    return price if math.isfinite(price) and price > 0.0 else None
+
+
+def _count(written: str | None) -> int | None:
+    return int(written) if written is not None and written.isdecimal() and len(written) < 4 and int(written) else None

@@ -1,0 +1,176 @@
+"""`trainguard prices`: a table shown, and one made anew from the price list."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.support.price_list import EC2_FILTERS, SAGEMAKER_FILTERS, answer, on_ec2, price_list, training
+from trainguard.adapters import price_list as adapter
+from trainguard.cli.commands.prices.show import PricesDocument
+from trainguard.cli.commands.prices.update import UpdateDocument
+from trainguard.cli.main import app
+from trainguard.pricing.table import read_prices
+
+DENIED = "User: arn:aws:iam::123456789012:user/ann is not authorized to perform: pricing:GetProducts"
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["prices", *map(str, words)])
+
+
+def update(monkeypatch: pytest.MonkeyPatch, file: Path, *words: str, region: str = "us-east-1") -> Result:
+    with price_list(monkeypatch) as stub:
+        pages = [[training("ml.p5.48xlarge", "60.0"), "{"], [training("ml.p5en.48xlarge", "72.79")]]
+        answer(stub, "AmazonSageMaker", region, SAGEMAKER_FILTERS, pages)
+        answer(stub, "AmazonEC2", region, EC2_FILTERS, [[on_ec2("p5.48xlarge", "55.04", gpu="8")]])
+        result = run("update", "--region", region, "--out", file, *words)
+        stub.assert_no_pending_responses()
+    return result
+
+
+def test_given_a_type_when_shown_then_its_price_has_a_source_and_a_date_and_its_gpus_are_told() -> None:
+    result = run("show", "ml.p5.48xlarge", "--json")
+    document = json.loads(result.stdout)
+    assert list(document) == [*PricesDocument.__struct_fields__]
+    (row,) = document["instances"]
+    assert (row["per_hour"], row["date"]) == (63.296, "2026-09-27")
+    assert row["accelerators"] == {"count": 8, "kind": "gpu", "model": "NVIDIA H100"}
+    assert "SageMaker" in row["source"]
+
+
+def test_given_the_beginning_of_a_type_when_shown_then_its_sizes_are_and_one_without_a_price_says_so() -> None:
+    lines = run("show", "ML.P5").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines[:4]] == [
+        "ml.p5.4xlarge", "ml.p5.48xlarge", "ml.p5e.48xlarge", "ml.p5en.48xlarge",
+    ]  # fmt: skip
+    assert lines[3].split("\t")[1:3] == ["no price known", "8 x NVIDIA H200"]
+    assert "2 not known" in lines[-1]
+
+
+def test_given_a_type_that_is_none_when_shown_then_it_is_an_error_that_names_it() -> None:
+    result = run("show", "ml.p55")
+    assert result.exit_code == 2
+    assert "no instance type 'ml.p55' in the price table of us-east-1" in result.stderr
+
+
+def test_given_a_price_list_when_updated_then_the_file_is_a_table_of_its_region_and_what_changed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tables" / "prices.json"
+    result = update(monkeypatch, file, "--json")
+    assert result.exit_code == 0, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert list(document) == [*UpdateDocument.__struct_fields__]
+    table = read_prices("", file.read_bytes())
+    assert (table.region, table.hourly("ml.p5.48xlarge"), table.hourly("ml.p5en.48xlarge")) == (
+        "us-east-1",
+        60.0,
+        72.79,
+    )
+    row = table.row("ml.p5en.48xlarge")
+    assert row is not None
+    assert str(row.date) == document["date"]
+    assert document["changed"] == [{"instance_type": "ml.p5.48xlarge", "before": 63.296, "after": 60.0}]
+    assert document["new"] == ["ml.p5en.48xlarge"]
+    assert "ml.p3.2xlarge" in document["kept"]
+    assert document["unused"] == {"products that cannot be read": 1}
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_given_the_written_file_when_updated_and_shown_then_it_is_what_is_compared_with_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "prices.json"
+    update(monkeypatch, file)
+    again = update(monkeypatch, file)
+    assert f"Against the {file} that was there: 0 other prices, 0 new, 3 as before" in again.stdout
+    assert "ml.p5en.48xlarge\t72.79" in run("show", "ml.p5en", "--prices", file).stdout
+
+
+def test_given_a_list_of_another_region_when_updated_then_no_price_of_the_packaged_region_is_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "prices.json"
+    result = update(monkeypatch, file, region="eu-west-1")
+    assert "3 new" in result.stdout
+    table = read_prices("", file.read_bytes())
+    assert [name for name, row in table.instances.items() if row.per_hour] == [
+        "ml.p5.48xlarge", "ml.p5en.48xlarge", "p5.48xlarge",
+    ]  # fmt: skip
+
+
+def test_given_no_permission_when_updated_then_the_action_is_named_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "prices.json"
+    with price_list(monkeypatch) as stub:
+        stub.add_client_error("get_products", "AccessDeniedException", DENIED, 400)
+        result = run("update", "--region", "us-east-1", "--out", file)
+    assert result.exit_code == 2
+    assert "access denied to pricing:GetProducts" in result.stderr
+    assert "Ask for a policy that allows pricing:GetProducts" in result.stderr
+    assert not file.exists()
+
+
+def test_given_a_region_without_prices_when_updated_then_it_is_an_error_and_the_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "prices.json"
+    update(monkeypatch, file)
+    there = file.read_bytes()
+    with price_list(monkeypatch) as stub:
+        answer(stub, "AmazonSageMaker", "eu-nowhere-1", SAGEMAKER_FILTERS, [[]])
+        answer(stub, "AmazonEC2", "eu-nowhere-1", EC2_FILTERS, [[]])
+        result = run("update", "--region", "eu-nowhere-1", "--out", file)
+    assert result.exit_code == 2
+    assert "no price of AmazonSageMaker and AmazonEC2 in Region eu-nowhere-1" in result.stderr
+    assert file.read_bytes() == there
+
+
+def test_given_a_list_without_an_end_when_updated_then_it_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "MAX_PAGES", 2)
+    with price_list(monkeypatch) as stub:
+        pages = [[training("ml.p5.48xlarge", "60.0")], [], []]
+        answer(stub, "AmazonSageMaker", "us-east-1", SAGEMAKER_FILTERS, pages)
+        result = run("update", "--region", "us-east-1", "--out", tmp_path / "prices.json")
+    assert result.exit_code == 2
+    assert "AmazonSageMaker in us-east-1 goes on after 2 pages" in result.stderr
+
+
+def test_given_a_file_that_is_no_price_table_when_updated_then_it_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "notes.json"
+    file.write_text("mine", encoding="utf-8")
+    result = run("update", "--region", "us-east-1", "--out", file)
+    assert result.exit_code == 2
+    assert "notes.json" in result.stderr
+    assert file.read_text(encoding="utf-8") == "mine"
+
+
+def test_given_a_folder_that_cannot_be_made_when_updated_then_the_error_names_it_before_anything_is_asked(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "taken").write_text("mine", encoding="utf-8")
+    result = run("update", "--region", "us-east-1", "--out", tmp_path / "taken" / "prices.json")
+    assert result.exit_code == 2
+    assert str(tmp_path / "taken") in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("region", "asked", "currency"),
+    [
+        ("us-east-1", "us-east-1", "USD"),
+        ("sa-east-1", "us-east-1", "USD"),
+        ("eu-north-1", "eu-central-1", "USD"),
+        ("ap-southeast-2", "ap-south-1", "USD"),
+        ("cn-north-1", "cn-northwest-1", "CNY"),
+    ],
+)
+def test_given_a_region_when_its_prices_are_read_then_a_region_that_has_the_list_is_asked(
+    region: str, asked: str, currency: str
+) -> None:
+    assert (adapter.endpoint_region(region), adapter.currency_of(region)) == (asked, currency)

@@ -1,0 +1,100 @@
+"""The AWS price list: what of its products becomes a price, and how a table is made anew of them."""
+
+import datetime
+
+import pytest
+
+from tests.support.price_list import on_ec2, product, training
+from trainguard.pricing.price_list import ON_EC2, TRAINING, ListedPrice, ListedPrices, read_offer
+from trainguard.pricing.table import Accelerators, InstanceRow, PriceTable
+from trainguard.pricing.update import changes, updated
+
+P5, P5E, P3 = "ml.p5.48xlarge", "ml.p5e.48xlarge", "ml.p3.2xlarge"
+H100 = Accelerators(8, "gpu", "NVIDIA H100")
+DAY, BEFORE = datetime.date(2026, 11, 22), datetime.date(2025, 5, 1)
+
+
+def test_given_products_of_training_when_read_then_each_type_has_its_price() -> None:
+    found = read_offer(TRAINING, "USD", [training(P5, "63.2960000000"), training(P3, "3.825")])
+    assert found == ListedPrices({P5: ListedPrice(63.296, None), P3: ListedPrice(3.825, None)})
+
+
+def test_given_products_of_ec2_when_read_then_the_list_s_number_of_gpus_is_taken() -> None:
+    found = read_offer(ON_EC2, "USD", [on_ec2("p5.48xlarge", "55.04", gpu="8"), on_ec2("m5.large", "0.096", gpu="N/A")])
+    assert found.prices == {"p5.48xlarge": ListedPrice(55.04, 8), "m5.large": ListedPrice(0.096, None)}
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("", "products that cannot be read"),
+        ('{"product": {}}', "products that cannot be read"),
+        (training("ml.p5.48xlarge", "0.01", usage="USE1-TrainingPlan:ml.p5.48xlarge"), "products of other kinds"),
+        (training("ml.p5.48xlarge trainingplaninuse", "0.0"), "products of other kinds"),
+        (product({"component": "Training"}, "1.0"), "products of other kinds"),
+        (training(P5, "0.0000000000"), "products without one price in USD an hour"),
+        (training(P5, "dear"), "products without one price in USD an hour"),
+        (training(P5, "1e999"), "products without one price in USD an hour"),
+        (training(P5, None), "products without one price in USD an hour"),
+        (training(P5, "440.1", currency="CNY"), "products without one price in USD an hour"),
+        (training(P5, "1.0", unit="Sec"), "products without one price in USD an hour"),
+    ],
+)
+def test_given_a_product_that_is_no_price_when_read_then_it_is_counted_and_the_others_are_read(
+    body: str, why: str
+) -> None:
+    found = read_offer(TRAINING, "USD", [body, training(P3, "3.825")])
+    assert found == ListedPrices({P3: ListedPrice(3.825, None)}, {why: 1})
+
+
+def test_given_a_type_with_two_prices_when_read_then_it_has_none() -> None:
+    bodies = [training(P5, "63.296"), training(P5, "70.0"), training(P5, "63.296"), training(P3, "3.825")]
+    found = read_offer(TRAINING, "USD", bodies)
+    assert found == ListedPrices({P3: ListedPrice(3.825, None)}, {"instance types with two prices": 1})
+
+
+def old(name: str, price: float | None, accelerators: Accelerators | None = None) -> dict[str, InstanceRow]:
+    return {name: InstanceRow(price, None if price is None else "a list", BEFORE if price else None, accelerators)}
+
+
+PACKAGED = PriceTable("us-east-1", "USD", {**old(P5, 113.068, H100), **old(P3, 3.825), **old(P5E, None)})
+LISTED = {
+    TRAINING: ListedPrices({P5: ListedPrice(63.296, None), "ml.new.12xlarge": ListedPrice(9.0, 4)}),
+    ON_EC2: ListedPrices({"p5.48xlarge": ListedPrice(55.04, None)}),
+}
+
+
+def test_given_a_list_when_a_table_is_made_then_listed_prices_are_of_the_day_and_others_keep_theirs() -> None:
+    table = updated(PACKAGED, PACKAGED, LISTED, region="us-east-1", currency="USD", day=DAY)
+    assert table.row(P5) == InstanceRow(63.296, TRAINING.source, DAY, H100)
+    assert table.row("p5.48xlarge") == InstanceRow(55.04, ON_EC2.source, DAY, H100)
+    assert table.row("ml.new.12xlarge") == InstanceRow(9.0, TRAINING.source, DAY, Accelerators(4, "gpu"))
+    assert table.row(P3) == PACKAGED.row(P3)
+    assert table.hourly(P5E) is None
+    found = changes(PACKAGED, table, LISTED)
+    assert (found.cheaper, found.dearer, found.same) == ([P5], [], [])
+    assert (found.new, found.kept) == (["ml.new.12xlarge", "p5.48xlarge"], [P3])
+
+
+def test_given_a_list_of_another_region_when_a_table_is_made_then_no_price_of_the_region_before_stays() -> None:
+    table = updated(PACKAGED, PACKAGED, LISTED, region="eu-west-1", currency="USD", day=DAY)
+    assert table.hourly(P3) is None
+    assert table.row(P5E) == InstanceRow()
+    found = changes(PACKAGED, table, LISTED)
+    assert (found.cheaper, found.kept) == ([], [])
+    assert found.new == ["ml.new.12xlarge", P5, "p5.48xlarge"]
+
+
+def test_given_a_table_of_the_earlier_form_when_made_anew_then_its_accelerators_are_the_packaged_ones() -> None:
+    own = PriceTable("us-east-1", "USD", old(P5, 60.0))
+    assert updated(own, PACKAGED, LISTED, region="us-east-1", currency="USD", day=DAY).row(P5) == InstanceRow(
+        63.296, TRAINING.source, DAY, H100
+    )
+    assert updated(own, PACKAGED, LISTED, region="us-east-1", currency="USD", day=DAY).hourly(P3) is None
+
+
+def test_given_sizes_when_a_table_is_made_then_they_stand_in_order() -> None:
+    names = ["g5.12xlarge", "ml.g5.48xlarge", "ml.g5.2xlarge", "ml.g5.xlarge", "g5.2xlarge"]
+    listed = {ON_EC2: ListedPrices({name: ListedPrice(1.0, None) for name in names})}
+    table = updated(PriceTable("x", "USD", {}), PriceTable("x", "USD", {}), listed, region="x", currency="USD", day=DAY)
+    assert list(table.instances) == ["ml.g5.xlarge", "ml.g5.2xlarge", "ml.g5.48xlarge", "g5.2xlarge", "g5.12xlarge"]
