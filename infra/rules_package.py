@@ -29,7 +29,7 @@ LAYER_PACKAGES = (
 )
 """What the layer holds beside the standard library."""
 
-NOT_DEPLOYED = ("cli", "local", "compatible", "config", "testing", "__main__.py")
+NOT_DEPLOYED = ("api", "cli", "config", "debugger_replay", "local", "testing", "__main__.py")
 """What of the package no function imports: the command line and the kit for tests. Its changes deploy nothing."""
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent

@@ -88,6 +88,13 @@ class PriceTableError(TrainGuardError):
         super().__init__(f"price table {file!r} cannot be used: {reason}")
 
 
+class MissingLibraryError(TrainGuardError):
+    """A library that TrainGuard does not bring along, and that a call needs."""
+
+    def __init__(self, call: str, library: str) -> None:
+        super().__init__(f"{call} needs {library}, which is not installed: pip install {library}")
+
+
 class ForeignKeyError(TrainGuardError):
     """An S3 key that is not an object of a profile which TrainGuard reads."""
 

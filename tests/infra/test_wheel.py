@@ -77,6 +77,16 @@ def test_given_the_wheel_without_extras_when_installed_then_three_libraries_come
     ]
 
 
+def test_given_the_wheel_without_extras_when_a_folder_is_analysed_in_python_then_there_is_a_report(
+    python: Path, tmp_path: Path
+) -> None:
+    made = "from trainguard.testing import SyntheticJob, write_profile; write_profile(SyntheticJob(minutes=3), 'job')"
+    assert run(python, "-c", made, cwd=tmp_path).returncode == 0
+    said = "import trainguard; report = trainguard.analyze('job'); print(report.job, report.save('out')['report.json'])"
+    done = run(python, "-c", said, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "job out/report.json\n"), done.stderr
+
+
 def test_given_an_authors_program_when_its_types_are_checked_then_those_of_trainguard_are_known(
     python: Path, tmp_path: Path
 ) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from trainguard.cli.output.files import read_body
 from trainguard.cli.services.own_rules import rule_at
-from trainguard.errors import ParameterFileError, PriceTableError
-from trainguard.families.installed import FAMILIES
+from trainguard.errors import PriceTableError
+from trainguard.local.settings import rule_settings
 from trainguard.pricing.table import PriceTable, read_prices
-from trainguard.records import JobRecord
 from trainguard.rules.defaults import Defaults
 from trainguard.rules.extension import AnyRule
 from trainguard.rules.parameters import parameters_of, read_parameter_file
@@ -25,11 +24,7 @@ def settings_from(file: Path | None, defaults: Defaults = "documented") -> Mappi
     """
     if file is None:
         return {}
-    settings = read_parameter_file(str(file), read_body(file))
-    alone = JobRecord(job="", arn="", bucket="", prefix="", rule_settings=settings)
-    if faults := FAMILIES.plan(alone, defaults=defaults).faults:
-        raise ParameterFileError(str(file), "; ".join(str(fault) for fault in faults.values()))
-    return settings
+    return rule_settings(str(file), read_body(file), defaults)
 
 
 def rule_from(place: str, file: Path | None) -> tuple[AnyRule, RuleParameters]:

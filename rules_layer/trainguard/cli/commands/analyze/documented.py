@@ -1,6 +1,5 @@
 """The ``documented`` reading over a profile: the deployed engine on this machine."""
 
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +7,15 @@ from pathlib import Path
 from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.services.input_files import prices_from, rule_from, settings_from
-from trainguard.cli.services.job_json import BAD_JOB_FILES, DescribedJob, described_job
 from trainguard.engine.plan import only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.families.installed import FAMILIES
-from trainguard.local.engine import evaluate_profile
-from trainguard.local.pool import WorkerPool, workers_for
+from trainguard.local.analysis import evaluated_profile
+from trainguard.local.job_json import BAD_JOB_FILES, DescribedJob, described_job
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.sources import ProfileSource
 from trainguard.records import JobRecord
-from trainguard.report.build import BuiltReport, build_report
+from trainguard.report.build import BuiltReport
 from trainguard.report.document import FindingEntry, RuleEntry
 from trainguard.report.files import report_files
 from trainguard.rules.defaults import Defaults
@@ -73,15 +71,8 @@ class Documented:
         profile = read_profile(source)
         name = profile.root.job
         described = described_job(source, replace(self._job, job=name, arn=f"unknown:{name}"))
-        job = replace(described.job, instance_count=described.job.instance_count or profile.instances)
-        with WorkerPool(workers_for(_minutes(profile))) as pool, progress.of_objects(profile.objects, profile.size):
-            evaluation = evaluate_profile(job, self._plan, profile, pool, progress.applied)
-        built = build_report(evaluation.job, evaluation.records, now=time.time(), plan=evaluation.plan)
-        return _outcome(profile, built, described)
-
-
-def _minutes(profile: Profile) -> int:
-    return sum(len(node.minutes) for node in profile.nodes.values())
+        judged = evaluated_profile(profile, described.job, self._plan, progress, timelines=False)
+        return _outcome(profile, judged.report(), described)
 
 
 def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob) -> Outcome:

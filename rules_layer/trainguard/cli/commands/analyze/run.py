@@ -10,10 +10,10 @@ from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress, stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.errors import RequestError
-from trainguard.local.sources import ProfileSource, open_folder
+from trainguard.local.places import open_place
+from trainguard.local.sources import ProfileSource
 from trainguard.rules.defaults import Defaults
 
-_BUCKET = "s3://"
 ModeName = Literal["documented", "compatible"]
 
 
@@ -49,7 +49,7 @@ def analyze_command(request: AnalyzeRequest) -> int:
 
 def _result(request: AnalyzeRequest) -> CommandResult:
     analysis = _analysis(request)
-    source = _open(request.source)
+    source = open_place(request.source)
     prepare(request.out)
     outcome = analysis.analyze(source, stderr_progress(shown=not request.as_json))
     write_files(request.out, outcome.files)
@@ -86,14 +86,6 @@ def _analysis(request: AnalyzeRequest) -> Analysis:
         framework_expected=request.framework_expected,
         rule=request.rule,
     )
-
-
-def _open(place: str) -> ProfileSource:
-    if not place.startswith(_BUCKET):
-        return open_folder(place)
-    from trainguard.local.bucket import open_bucket
-
-    return open_bucket(place)
 
 
 def _text(path: str) -> str:

@@ -14,7 +14,6 @@ import msgspec
 
 from trainguard.adapters.stored_form import stored_job
 from trainguard.cli.commands.replay.changes import Change, changes
-from trainguard.cli.services.profile_evaluation import EvaluatedProfile, evaluated_profile, open_place
 from trainguard.cli.services.target import Place, StackJob, job_not_known, job_place
 from trainguard.engine.jobs.job_registry import job_of_place
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -22,6 +21,8 @@ from trainguard.engine.streams.state_items import expiry
 from trainguard.errors import RequestError
 from trainguard.families.installed import FAMILIES
 from trainguard.layout import ProfileRoot
+from trainguard.local.analysis import EvaluatedProfile, evaluated_profile
+from trainguard.local.places import open_place
 from trainguard.local.profile import Profile, read_profile
 from trainguard.local.rows import evaluation_rows
 from trainguard.pricing.table import PriceTable
@@ -78,7 +79,7 @@ def find_subject(target: Place | StackJob, connection: "Connection") -> Subject:
     """
     stores = connection.stores
     place = target if isinstance(target, Place) else _place_of(target, stores)
-    profile = read_profile(open_place(place, connection.clients))
+    profile = read_profile(open_place(place.text, connection.clients))
     if isinstance(target, StackJob):
         job, live = target.name, stores.jobs.load(target.name)
     else:

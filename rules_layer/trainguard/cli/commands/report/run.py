@@ -16,13 +16,14 @@ from trainguard.cli.output.progress import Progress, stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Connection, Where
 from trainguard.cli.services.input_files import prices_from, settings_from
-from trainguard.cli.services.job_json import described_job
-from trainguard.cli.services.profile_evaluation import digest, evaluated_profile, open_place
 from trainguard.cli.services.target import Place, StackJob, connect_for, job_not_known, job_place, target_of
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import ProfileSourceError, RequestError
 from trainguard.families.installed import FAMILIES
+from trainguard.local.analysis import digest, evaluated_profile
+from trainguard.local.job_json import described_job
+from trainguard.local.places import open_place
 from trainguard.local.profile import Profile, read_profile
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JOB_NODE, JobRecord
@@ -137,7 +138,7 @@ def _of_place(place: Place, request: ReportRequest, prices: PriceTable | None, p
     known = _known(
         JobRecord(job="", arn="", bucket="", prefix="", rule_settings=settings_from(request.params)), request
     )
-    profile = read_profile(open_place(place, _clients(request.where) if place.in_s3 else None))
+    profile = read_profile(open_place(place.text, _clients(request.where) if place.in_s3 else None))
     name = profile.root.job
     described = described_job(profile.source, replace(known, job=name, arn=f"unknown:{name}"))
     built = _judged(profile, described.job, prices, progress)
@@ -161,7 +162,7 @@ def _of_job(
     digests: Sequence[NodeDigest] = ()
     missing = []
     try:
-        profile = read_profile(open_place(place, connection.clients))
+        profile = read_profile(open_place(place.text, connection.clients))
     except ProfileSourceError as fault:
         missing.append(f"The report is without time lines: {fault}.")
     else:
@@ -178,7 +179,7 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
             f"job {job.job} has no state, and its profile lies in no bucket",
             "Call `trainguard report` with the folder that its profile lies in.",
         )
-    profile = read_profile(open_place(job_place(job), connection.clients))
+    profile = read_profile(open_place(job_place(job).text, connection.clients))
     why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
     note = f"The state of its rules {why}: its profile was judged again, by the job's own settings."
     built = _judged(profile, replace(job, episodes={}, closing=False), prices, progress)
@@ -186,11 +187,7 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
 
 
 def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progress: Progress) -> BuiltReport:
-    judged = evaluated_profile(profile, job, FAMILIES.plan(job, prices=prices), progress)
-    evaluation = judged.evaluation
-    return build_report(
-        evaluation.job, evaluation.records, now=time.time(), plan=evaluation.plan, digests=judged.digests
-    )
+    return evaluated_profile(profile, job, FAMILIES.plan(job, prices=prices), progress).report()
 
 
 def _known(job: JobRecord, request: ReportRequest) -> JobRecord:

@@ -1,0 +1,97 @@
+"""A profile evaluated on this machine, with its time lines: what commands and the Python API have in common."""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from trainguard.engine.plan import RulePlan
+from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.pool import WorkerPool, workers_for
+from trainguard.local.profile import Profile
+from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
+from trainguard.records import JobRecord
+from trainguard.report.build import BuiltReport, build_report
+from trainguard.timeline.digest import NodeDigest
+from trainguard.timeline.series import TimeAxis
+
+
+class Progress(Protocol):
+    """Shows how far an evaluation is."""
+
+    def of_objects(self, objects: int, size: int) -> AbstractContextManager[None]:
+        """Begin with so many objects of ``size`` bytes in all."""
+        ...
+
+    def applied(self, size: int, watermark_s: float | None, /) -> None:
+        """Take note of an object of ``size`` bytes; its stream is evaluated up to ``watermark_s``, epoch seconds."""
+        ...
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def of_objects(self, objects: int, size: int) -> AbstractContextManager[None]:
+        """Begin."""
+        del objects, size
+        return nullcontext()
+
+    def applied(self, size: int, watermark_s: float | None, /) -> None:
+        """Take note of nothing."""
+        del size, watermark_s
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedProfile:
+    """A profile that was evaluated: the evaluation, and its time lines by node where they were wanted."""
+
+    evaluation: Evaluation
+    digests: tuple[NodeDigest, ...]
+
+    def report(self) -> BuiltReport:
+        """Build the report, of scope ``full`` where there are time lines."""
+        done = self.evaluation
+        return build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=self.digests)
+
+
+def evaluated_profile(
+    profile: Profile, job: JobRecord, plan: RulePlan, progress: Progress, *, timelines: bool = True
+) -> EvaluatedProfile:
+    """Evaluate a profile by all rules of a plan and put it over time, in one pass.
+
+    Parameters
+    ----------
+    profile : Profile
+    job : JobRecord
+        What is known of the job beside its profile.
+    plan : RulePlan
+    progress : Progress
+    timelines : bool
+        Whether to put the profile over time.
+
+    Raises
+    ------
+    PortUnavailableError, WorkerDiedError
+        As `evaluate_profile` does.
+    """
+    known = replace(job, instance_count=job.instance_count or profile.instances)
+    with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
+        tap = TimelineListener(_axis(profile, known)) if timelines else None
+        evaluation = evaluate_profile(known, plan, profile, pool, progress.applied, tap=tap)
+    return EvaluatedProfile(evaluation, () if tap is None else tuple(tap.digests))
+
+
+def digest(profile: Profile, job: JobRecord, progress: Progress) -> Sequence[NodeDigest]:
+    """Put a profile over time without evaluating it; raises as `digest_profile` does."""
+    with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
+        return tuple(digest_profile(profile, pool, progress.applied, axis=_axis(profile, job)))
+
+
+def _pool(profile: Profile) -> WorkerPool:
+    """Return as many parsing processes as a profile is worth."""
+    return WorkerPool(workers_for(sum(len(node.minutes) for node in profile.nodes.values())))
+
+
+def _axis(profile: Profile, job: JobRecord) -> TimeAxis:
+    return profile_axis(profile, started_at=job.started_at, ended_at=job.ended_at)
