@@ -10,6 +10,7 @@ from pathlib import Path
 from demo.live import expect
 from demo.live.expect import Check
 from demo.live.feed import JobFeed, Progress, is_fire_under_way, next_feed
+from demo.live.quiet import GIVES_UP_AFTER_S, Quiet
 from demo.live.show import Screen
 from demo.live.stage import Deployment, deployment
 from demo.live.watch import Watcher
@@ -21,8 +22,6 @@ START_BEFORE_NOW_MINUTES = 27
 """The recordings are 25 min long and end in the past: a name that lies ahead of its object's time is refused."""
 
 TICK_S = 3.0
-STALL_S = 45.0
-SETTLE_S = 45.0
 _LOOK_EVERY_S = 0.3
 
 
@@ -96,7 +95,8 @@ class Show:
         self._s3 = deployed.emulator.client("s3")
         self._progress: dict[str, Progress] = {}
         self._held: set[str] = set()
-        self._running = {feed.job for feed in cast.feeds}
+        self._jobs = [feed.job for feed in cast.feeds]
+        self._running = set(self._jobs)
 
     def play(self) -> list[Check]:
         """Create the jobs, upload their profiles, wait until all is done, and judge."""
@@ -116,29 +116,30 @@ class Show:
 
     def _upload(self) -> None:
         """Upload until every job has ended, going as fast as the evaluation allows."""
-        moved_at_s = time.monotonic()
+        quiet = Quiet(time.monotonic)
         self._look()
         while self._running:
             feed = next_feed(self._cast.feeds, self._progress, held=self._held)
             if feed is not None:
                 uploaded = feed.take()
                 self._s3.put_object(Bucket=self._deployed.bucket, Key=uploaded.key, Body=uploaded.body)
-                moved_at_s = time.monotonic()
                 continue
             self._look()
             self._end_jobs()
-            if time.monotonic() - moved_at_s > STALL_S:
+            quiet.note((self._watcher.movement(self._jobs), sum(len(each.uploaded) for each in self._cast.feeds)))
+            if quiet.is_over:
                 self._screen.say(self._awaited(), "bold red")
                 return
             time.sleep(_LOOK_EVERY_S)
 
     def _settle(self) -> None:
-        """Wait until nothing is under way, for a while."""
-        deadline_s = time.monotonic() + SETTLE_S
-        jobs = [feed.job for feed in self._cast.feeds]
-        while not self._watcher.is_settled(jobs):
-            if time.monotonic() > deadline_s:
-                self._screen.say(f"not all is done after {SETTLE_S:.0f} s; judging what there is", "bold red")
+        """Wait until nothing is under way, as long as something changes."""
+        quiet = Quiet(time.monotonic)
+        while not self._watcher.is_settled(self._jobs):
+            quiet.note(self._watcher.movement(self._jobs))
+            if quiet.is_over:
+                waited = f"nothing has changed for {GIVES_UP_AFTER_S:.0f} s"
+                self._screen.say(f"{waited}, and not all is done; judging what there is", "bold red")
                 break
             self._show_alerts()
             time.sleep(_LOOK_EVERY_S)
@@ -210,7 +211,7 @@ class Show:
             applied = self._progress[feed.job].applied(feed.uploaded)
             parts.append(f"{feed.job}: {applied} of {len(feed.uploaded)} uploaded objects applied")
         dead = ", ".join(f"{count} in {queue}" for queue, count in self._watcher.stack().dead_letters.items())
-        return f"nothing was evaluated for {STALL_S:.0f} s. {'; '.join(parts)}. Dead letters: {dead}"
+        return f"nothing has changed for {GIVES_UP_AFTER_S:.0f} s. {'; '.join(parts)}. Dead letters: {dead}"
 
 
 def how_to_look(deployed: Deployment) -> str:

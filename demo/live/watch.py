@@ -86,6 +86,16 @@ class Watcher:
             return False
         return not self._list_executions("RUNNING")
 
+    def movement(self, jobs: list[str]) -> str:
+        """Return what changes while anything goes on: items and rows of the jobs, queues, executions."""
+        items = [self._nodes.query(KeyConditionExpression=Key("TrainingJobName").eq(job))["Items"] for job in jobs]
+        versions = [(item["NodeKind"], str(item.get("Version"))) for of_job in items for item in of_job]
+        rows = [(target, str(row)) for job in jobs for target, row in sorted(self.rows(job).items())]
+        queues = [self._waiting(self._outputs[name]) for name in ("DoorbellQueueUrl", *_DEAD_LETTER_QUEUES)]
+        executions = [sorted(self._list_executions(status)) for status in ("RUNNING", "SUCCEEDED")]
+        alerts = sum(len(each) for each in self.alerts.values())
+        return repr((versions, rows, [self._job(job) for job in jobs], queues, executions, alerts))
+
     def page(self, feed: JobFeed) -> bytes | None:
         """Return a job's report as a page; None when there is none."""
         return self._object(self._links(feed).page)
