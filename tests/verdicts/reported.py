@@ -5,8 +5,8 @@ of its last fire, the place that it names, and one cost.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +36,7 @@ class Finding:
     score: float
     reason: str
     advice: str
+    lost: float | None
     episodes: tuple[Episode, ...]
     told: bool
     is_information: bool
@@ -77,18 +78,11 @@ def _finding(entry: Document, rule: Document) -> Finding:
         score=float(entry["score"]),
         reason=entry["reason"],
         advice=entry["advice"] or "",
-        episodes=_episodes(entry, told) if told else (_last_episode(entry, rule),),
+        lost=_lost(entry["cost"]),
+        episodes=tuple(map(_episode, told)) if told else (_last_episode(entry, rule),),
         told=bool(told),
         is_information=str(entry["severity"]).lower() in _INFORMATION,
     )
-
-
-def _episodes(finding: Document, told: Sequence[Document]) -> tuple[Episode, ...]:
-    """Return the episodes; the cost of a finding's only one is the finding's where its own is not given."""
-    episodes = tuple(map(_episode, told))
-    if len(episodes) == 1 and episodes[0].lost is None:
-        return (replace(episodes[0], lost=_lost(finding["cost"])),)
-    return episodes
 
 
 def _episode(entry: Document) -> Episode:

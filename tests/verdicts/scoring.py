@@ -8,6 +8,7 @@ from itertools import combinations
 from tests.verdicts import goals
 from tests.verdicts.checks import Check
 from tests.verdicts.description import Job
+from tests.verdicts.meeting import Span, meeting
 from tests.verdicts.profile_files import START
 from tests.verdicts.reported import Episode, Finding, Reported
 from tests.verdicts.sentences import sentence_checks
@@ -109,7 +110,7 @@ def _fault_score(job: Job, fault: Fault, report: Reported, busy: float) -> Fault
         (place, finding, episode)
         for place, finding in enumerate(report.alarms)
         if finding.rule in fault.label.seen_by | fault.may_stand_first
-        for episode in [_episode_of(job, fault, finding)]
+        for episode in [meeting(finding, _span(job, fault))]
         if episode is not None
     ]
     if not shown:
@@ -124,50 +125,28 @@ def _fault_score(job: Job, fault: Fault, report: Reported, busy: float) -> Fault
     return FaultScore(fault.kind, fault.strength, finding.rule, place, finding.score, episode, tuple(checks))
 
 
-def _span(job: Job, fault: Fault) -> tuple[float, float]:
-    """Return when the fault began and ended, epoch seconds."""
+def _span(job: Job, fault: Fault) -> Span:
     end = job.minutes if fault.end_min is None else fault.end_min
-    return START + 60.0 * fault.onset_min, START + 60.0 * end
-
-
-def _tolerance_s(job: Job) -> float:
-    return goals.START_WITHIN_S + goals.START_WITHIN_INTERVALS * job.interval_s
-
-
-def _episode_of(job: Job, fault: Fault, finding: Finding) -> Episode | None:
-    """Return the finding's episode that meets the fault the longest; None where none does."""
-    onset, end = _span(job, fault)
-    within_s = _tolerance_s(job)
-    if not finding.told:
-        episode = finding.episodes[0]
-        return episode if episode.start is None or episode.start >= onset - within_s else None
-    finish = START + 60.0 * job.minutes
-
-    def shared(episode: Episode) -> float:
-        begin = onset if episode.start is None else episode.start
-        return min(end, finish if episode.end is None else episode.end) - max(onset, begin)
-
-    best = max(finding.episodes, key=shared)
-    return best if shared(best) > -within_s else None
+    within_s = goals.START_WITHIN_S + goals.START_WITHIN_INTERVALS * job.interval_s
+    return Span(START + 60.0 * fault.onset_min, START + 60.0 * end, within_s)
 
 
 def _times(job: Job, fault: Fault, finding: Finding, episode: Episode) -> list[Check]:
-    onset, end = _span(job, fault)
-    within_s = _tolerance_s(job)
-    checks = [_near("start", onset, episode.start, within_s)]
+    span = _span(job, fault)
+    checks = [_near("start", span.begin, episode.start, span.within_s)]
     if fault.end_min is not None and finding.told:
-        checks.append(_near("end", end, episode.end, within_s))
+        checks.append(_near("end", span.end, episode.end, span.within_s))
     spans = [_span(job, each) for each in job.faults]
     for hour, minute in _CLOCK.findall(finding.reason):
         clock = 3600.0 * int(hour) + 60.0 * int(minute)
-        holds = any(_on_the_clock(clock, begin - within_s, finish + within_s) for begin, finish in spans)
+        holds = any(_on_the_clock(clock, each) for each in spans)
         checks.append(Check("clock", "a time within a planted fault", f"{hour}:{minute}", holds))
     return checks
 
 
-def _on_the_clock(clock_s: float, begin: float, end: float) -> bool:
-    """Return whether a time of day lies in a stretch of epoch seconds."""
-    return (clock_s - begin) % _DAY_S <= end - begin
+def _on_the_clock(clock_s: float, span: Span) -> bool:
+    """Return whether a time of day lies in a span."""
+    return (clock_s - span.begin + span.within_s) % _DAY_S <= span.end - span.begin + 2.0 * span.within_s
 
 
 def _near(what: str, true: float, said: float | None, within_s: float) -> Check:

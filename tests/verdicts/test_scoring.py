@@ -117,6 +117,19 @@ def test_the_episode_that_meets_the_fault_is_held_against_it() -> None:
     assert _wrong(score) == set()
 
 
+def test_episodes_of_one_fault_are_taken_together() -> None:
+    job = replace(JOB, nodes=2, faults=(replace(HANG, nodes=(1, 2), wasted_min=120),))
+    both = [_episode(40, 100), _episode(42, 100, node="algo-2")]
+    assert _wrong(_score(_finding(episodes=both), job=job)) == {"job's cost"}
+    untold = [{**episode, "cost": None} for episode in both]
+    assert _wrong(_score(_finding(episodes=untold, cost={"lost": 6.0}), job=job)) == {"job's cost"}
+    assert "cost" in _wrong(_score(_finding(episodes=untold), job=job))
+    elsewhere = replace(job, faults=(replace(HANG, nodes=(2,), wasted_min=120),))
+    assert "node" in _wrong(_score(_finding(episodes=both), job=elsewhere))
+    flickering = [_episode(40, 60, cost=1.0), _episode(65, 100, cost=2.0), _episode(2, 20, cost=9.0)]
+    assert _wrong(_score(_finding(episodes=flickering))) == set()
+
+
 def test_a_symptom_shows_the_fault_but_does_not_stand_first() -> None:
     score = _score(_finding("CPUBottleneck"))
     assert score.faults[0].found
