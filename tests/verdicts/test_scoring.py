@@ -124,10 +124,14 @@ def test_episodes_of_one_fault_are_taken_together() -> None:
     untold = [{**episode, "cost": None} for episode in both]
     assert _wrong(_score(_finding(episodes=untold, cost={"lost": 6.0}), job=job)) == {"job's cost"}
     assert "cost" in _wrong(_score(_finding(episodes=untold), job=job))
+    more = [*untold, _episode(2, 20, cost=None)]
+    assert "cost" in _wrong(_score(_finding(episodes=more, cost={"lost": 6.0}), job=job))
     elsewhere = replace(job, faults=(replace(HANG, nodes=(2,), wasted_min=120),))
     assert "node" in _wrong(_score(_finding(episodes=both), job=elsewhere))
     flickering = [_episode(40, 60, cost=1.0), _episode(65, 100, cost=2.0), _episode(2, 20, cost=9.0)]
     assert _wrong(_score(_finding(episodes=flickering))) == set()
+    touching = [_episode(2, 50, cost=9.0), _episode(40, 100)]
+    assert _wrong(_score(_finding(episodes=touching))) == set()
 
 
 def test_a_symptom_shows_the_fault_but_does_not_stand_first() -> None:
