@@ -59,7 +59,7 @@ thorough: install  ## Run the property tests with 10,000 examples each
 	$(PYTEST) -n $(WORKERS) -m thorough
 
 verdicts: install  ## Say how good the verdicts are on jobs with known faults, and where they fail
-	$(VENV)/python -m tests.verdicts
+	$(VENV)/python -m tests.verdicts.labelled
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.verdicts.description import Growth, Job, Load, Piece
-from tests.verdicts.noise import Floats, Generator, Whole, computing, drifting, trailing_means
-from tests.verdicts.steps import slow_spans
+from tests.verdicts.labelled.description import Growth, Job, Load, Piece
+from tests.verdicts.labelled.noise import Floats, Generator, Whole, computing, drifting, trailing_means
+from tests.verdicts.labelled.steps import slow_spans
 
 FIRST_SAMPLE_S = 1.3
 LATEST_READING_S = 0.5

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from tests.verdicts import goals
-from tests.verdicts.checks import Check
-from tests.verdicts.description import Job
-from tests.verdicts.reported import Finding, Reported
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled import goals
+from tests.verdicts.labelled.checks import Check
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.reported import Finding, Reported
+from tests.verdicts.labelled.truth import Fault
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "days": 86_400.0, "day": 86_400.0}
 _TIME = r"([\d.,]+) (s|min|h|days?)\b"

@@ -1,9 +1,9 @@
 """GPUs that do nothing: from the start, for a while, or for good."""
 
-from tests.verdicts.catalogue.stock import HEALTHY, QUIET, STARTING, UPLOADING, ordinary
-from tests.verdicts.description import Job, Load, Piece
-from tests.verdicts.machines import G5_2XLARGE, G5_12XLARGE, G5_XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
-from tests.verdicts.truth import CPU, LOW, Fault
+from tests.verdicts.labelled.catalogue.stock import HEALTHY, QUIET, STARTING, UPLOADING, ordinary
+from tests.verdicts.labelled.description import Job, Load, Piece
+from tests.verdicts.labelled.machines import G5_2XLARGE, G5_12XLARGE, G5_XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
+from tests.verdicts.labelled.truth import CPU, LOW, Fault
 
 ON_CPU = Load(busy=0.0, memory=0.0, cores=55.0, full_cores=0.5)
 HUNG = QUIET

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.verdicts.description import Job
+from tests.verdicts.labelled.description import Job
 
 
 @dataclass(frozen=True, slots=True)

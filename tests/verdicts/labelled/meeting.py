@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.verdicts.reported import Episode, Finding
+from tests.verdicts.labelled.reported import Episode, Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.verdicts.catalogue.stock import HEALTHY, QUIET, ordinary
-from tests.verdicts.description import Growth, Job, Piece
-from tests.verdicts.figures import Figures, Sampling
-from tests.verdicts.machines import TWO_GPUS
-from tests.verdicts.profile_files import START
-from tests.verdicts.reported import read_report
-from tests.verdicts.scoring import JobScore, scored
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.catalogue.stock import HEALTHY, QUIET, ordinary
+from tests.verdicts.labelled.description import Growth, Job, Piece
+from tests.verdicts.labelled.figures import Figures, Sampling
+from tests.verdicts.labelled.machines import TWO_GPUS
+from tests.verdicts.labelled.profile_files import START
+from tests.verdicts.labelled.reported import read_report
+from tests.verdicts.labelled.scoring import JobScore, scored
+from tests.verdicts.labelled.truth import Fault
 
 HANG = Fault(kind="hang", onset_min=40, end_min=100, wasted_min=60)
 JOB = Job(

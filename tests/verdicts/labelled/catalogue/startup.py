@@ -1,9 +1,9 @@
 """Jobs that begin late, compile, warm up or begin again."""
 
-from tests.verdicts.catalogue.stock import HEALTHY, STARTING, ordinary
-from tests.verdicts.description import Flaws, Job, Load, Piece, Steps
-from tests.verdicts.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE, P4D
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.catalogue.stock import HEALTHY, STARTING, ordinary
+from tests.verdicts.labelled.description import Flaws, Job, Load, Piece, Steps
+from tests.verdicts.labelled.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE, P4D
+from tests.verdicts.labelled.truth import Fault
 
 COMPILING = Load(busy=0.0, memory=0.0, cores=20.0, full_cores=0.6)
 TOUCH_MIN = 0.05

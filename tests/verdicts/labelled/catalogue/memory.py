@@ -1,9 +1,9 @@
 """GPU memory that grows, and memory that only moves."""
 
-from tests.verdicts.catalogue.stock import HEALTHY, ordinary
-from tests.verdicts.description import Growth, Job, Load, Piece
-from tests.verdicts.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.catalogue.stock import HEALTHY, ordinary
+from tests.verdicts.labelled.description import Growth, Job, Load, Piece
+from tests.verdicts.labelled.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE
+from tests.verdicts.labelled.truth import Fault
 
 FLAT = Load(memory=0.35)
 """Memory counter at 33 %."""

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.verdicts import goals
-from tests.verdicts.figures import Figures
-from tests.verdicts.running import figures_of
-from tests.verdicts.table import table
+from tests.verdicts.labelled import goals
+from tests.verdicts.labelled.figures import Figures
+from tests.verdicts.labelled.running import figures_of
+from tests.verdicts.labelled.table import table
 
 pytestmark = pytest.mark.verdicts
 

@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.verdicts.description import Job
-from tests.verdicts.steps import Step, training_steps
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.steps import Step, training_steps
 
 STEP = "Step:ModeKeys.TRAIN"
 LOADER = "DataLoaderIter"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from tests.verdicts import goals
-from tests.verdicts.scoring import JobScore
-from tests.verdicts.truth import Strength
+from tests.verdicts.labelled import goals
+from tests.verdicts.labelled.scoring import JobScore
+from tests.verdicts.labelled.truth import Strength
 
 
 @dataclass(frozen=True, slots=True)

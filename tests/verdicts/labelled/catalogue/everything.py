@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.verdicts.catalogue import (
+from tests.verdicts.labelled.catalogue import (
     balance,
     batch,
     flawed,
@@ -15,7 +15,7 @@ from tests.verdicts.catalogue import (
     startup,
     stepping,
 )
-from tests.verdicts.description import Job
+from tests.verdicts.labelled.description import Job
 
 JOBS: tuple[Job, ...] = (
     *idle.JOBS,

@@ -1,6 +1,6 @@
 """GPUs that wait for data: for cores, for a disk, or for a loader that leaves both free."""
 
-from tests.verdicts.catalogue.stock import (
+from tests.verdicts.labelled.catalogue.stock import (
     AROUND_MIN,
     HEALTHY,
     ordinary,
@@ -8,9 +8,9 @@ from tests.verdicts.catalogue.stock import (
     starved_by_cores,
     starved_by_disk,
 )
-from tests.verdicts.description import Job, Load, Piece, Steps
-from tests.verdicts.machines import G5_2XLARGE, G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE, P4D
-from tests.verdicts.truth import Fault, Strength
+from tests.verdicts.labelled.description import Job, Load, Piece, Steps
+from tests.verdicts.labelled.machines import G5_2XLARGE, G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE, P4D
+from tests.verdicts.labelled.truth import Fault, Strength
 
 FULL, FREE, DISK = "loader, cores full", "loader, cores free", "loader, disk"
 

@@ -1,14 +1,14 @@
 """Faults amid what is no fault: evaluations, saves, a restart."""
 
-from tests.verdicts.catalogue.balance import IDLE_GPU
-from tests.verdicts.catalogue.batch import FULL_PACE
-from tests.verdicts.catalogue.idle import HUNG
-from tests.verdicts.catalogue.memory import FLAT, FLAT_PERCENT
-from tests.verdicts.catalogue.stepping import EVALUATING, SAVING
-from tests.verdicts.catalogue.stock import HEALTHY, STARTING, ordinary, starved_by_cores
-from tests.verdicts.description import Flaws, Growth, Job, Load, Piece
-from tests.verdicts.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.catalogue.balance import IDLE_GPU
+from tests.verdicts.labelled.catalogue.batch import FULL_PACE
+from tests.verdicts.labelled.catalogue.idle import HUNG
+from tests.verdicts.labelled.catalogue.memory import FLAT, FLAT_PERCENT
+from tests.verdicts.labelled.catalogue.stepping import EVALUATING, SAVING
+from tests.verdicts.labelled.catalogue.stock import HEALTHY, STARTING, ordinary, starved_by_cores
+from tests.verdicts.labelled.description import Flaws, Growth, Job, Load, Piece
+from tests.verdicts.labelled.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE
+from tests.verdicts.labelled.truth import Fault
 
 GROUP = "faults amid interruptions"
 

@@ -1,9 +1,9 @@
 """Slow steps, saves of checkpoints, and evaluations."""
 
-from tests.verdicts.catalogue.stock import HEALTHY, ordinary
-from tests.verdicts.description import Job, Load, Piece, Steps
-from tests.verdicts.machines import G5_2XLARGE, G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.catalogue.stock import HEALTHY, ordinary
+from tests.verdicts.labelled.description import Job, Load, Piece, Steps
+from tests.verdicts.labelled.machines import G5_2XLARGE, G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
+from tests.verdicts.labelled.truth import Fault
 
 SAVING = Load(busy=0.0, memory=0.0, cores=6.0, io_cores=0.1, io_wait=45.0, read=2e8)
 EVALUATING = Load(busy=45.0, memory=0.35)

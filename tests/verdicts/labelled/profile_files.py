@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.verdicts.activity import NodeCounters, node_counters
-from tests.verdicts.description import Job
-from tests.verdicts.noise import Generator
-from tests.verdicts.timeline_files import write_timelines
+from tests.verdicts.labelled.activity import NodeCounters, node_counters
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.noise import Generator
+from tests.verdicts.labelled.timeline_files import write_timelines
 
 START = 1_780_272_017.0
 """When every labelled job starts: 17 s after a full minute, epoch seconds."""

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from tests.verdicts import goals
-from tests.verdicts.checks import Check
-from tests.verdicts.description import Job
-from tests.verdicts.meeting import Span, meeting
-from tests.verdicts.profile_files import START
-from tests.verdicts.reported import Episode, Finding, Reported
-from tests.verdicts.sentences import sentence_checks
-from tests.verdicts.truth import Fault, Strength
+from tests.verdicts.labelled import goals
+from tests.verdicts.labelled.checks import Check
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.meeting import Span, meeting
+from tests.verdicts.labelled.profile_files import START
+from tests.verdicts.labelled.reported import Episode, Finding, Reported
+from tests.verdicts.labelled.sentences import sentence_checks
+from tests.verdicts.labelled.truth import Fault, Strength
 
 _CLOCK = re.compile(r"(?<![\d:.])([01]?\d|2[0-3]):([0-5]\d)(?![\d.])")
 _DAY_S = 86_400.0

@@ -1,11 +1,11 @@
 """Jobs that are sampled at every interval of the profiler: what is found must not depend on it."""
 
-from tests.verdicts.catalogue.balance import IDLE_GPU
-from tests.verdicts.catalogue.batch import FULL_PACE
-from tests.verdicts.catalogue.idle import HUNG, ON_CPU
-from tests.verdicts.catalogue.memory import FLAT, FLAT_PERCENT
-from tests.verdicts.catalogue.stepping import SAVING
-from tests.verdicts.catalogue.stock import (
+from tests.verdicts.labelled.catalogue.balance import IDLE_GPU
+from tests.verdicts.labelled.catalogue.batch import FULL_PACE
+from tests.verdicts.labelled.catalogue.idle import HUNG, ON_CPU
+from tests.verdicts.labelled.catalogue.memory import FLAT, FLAT_PERCENT
+from tests.verdicts.labelled.catalogue.stepping import SAVING
+from tests.verdicts.labelled.catalogue.stock import (
     HEALTHY,
     STARTING,
     ordinary,
@@ -13,9 +13,9 @@ from tests.verdicts.catalogue.stock import (
     starved_by_cores,
     starved_by_disk,
 )
-from tests.verdicts.description import Growth, Job, Load, Piece
-from tests.verdicts.machines import G5_XLARGE, TWO_GPUS
-from tests.verdicts.truth import LOW, Fault
+from tests.verdicts.labelled.description import Growth, Job, Load, Piece
+from tests.verdicts.labelled.machines import G5_XLARGE, TWO_GPUS
+from tests.verdicts.labelled.truth import LOW, Fault
 
 INTERVALS_S = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
 MINUTES = 75.0

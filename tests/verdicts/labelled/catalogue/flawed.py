@@ -1,12 +1,12 @@
 """Samples that are missing, wrong by chance, or dated by a clock that jumps."""
 
-from tests.verdicts.catalogue.balance import IDLE_GPU
-from tests.verdicts.catalogue.batch import FULL_PACE
-from tests.verdicts.catalogue.idle import HUNG
-from tests.verdicts.catalogue.stock import HEALTHY, ordinary, starved_by_cores
-from tests.verdicts.description import Flaws, Job, Load, Piece
-from tests.verdicts.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.catalogue.balance import IDLE_GPU
+from tests.verdicts.labelled.catalogue.batch import FULL_PACE
+from tests.verdicts.labelled.catalogue.idle import HUNG
+from tests.verdicts.labelled.catalogue.stock import HEALTHY, ordinary, starved_by_cores
+from tests.verdicts.labelled.description import Flaws, Job, Load, Piece
+from tests.verdicts.labelled.machines import G5_2XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
+from tests.verdicts.labelled.truth import Fault
 
 JOBS = (
     Job(

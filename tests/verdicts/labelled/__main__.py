@@ -2,8 +2,8 @@
 
 import sys
 
-from tests.verdicts.running import figures_of
-from tests.verdicts.table import table
+from tests.verdicts.labelled.running import figures_of
+from tests.verdicts.labelled.table import table
 
 if __name__ == "__main__":
     sys.stdout.write(table(figures_of()))

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.verdicts.activity import NodeCounters, node_counters
-from tests.verdicts.catalogue.everything import JOBS, resampled
-from tests.verdicts.catalogue.stock import ordinary
-from tests.verdicts.description import Flaws, Growth, Job, Load, Piece, Steps
-from tests.verdicts.machines import G5_XLARGE, TWO_GPUS
-from tests.verdicts.profile_files import START, write_job
-from tests.verdicts.truth import KINDS, Fault
+from tests.verdicts.labelled.activity import NodeCounters, node_counters
+from tests.verdicts.labelled.catalogue.everything import JOBS, resampled
+from tests.verdicts.labelled.catalogue.stock import ordinary
+from tests.verdicts.labelled.description import Flaws, Growth, Job, Load, Piece, Steps
+from tests.verdicts.labelled.machines import G5_XLARGE, TWO_GPUS
+from tests.verdicts.labelled.profile_files import START, write_job
+from tests.verdicts.labelled.truth import KINDS, Fault
 
 FULL_PACE = 93.0
 SINGLE = [job for job in JOBS if job.faults]

@@ -6,10 +6,10 @@ import json
 import tempfile
 from pathlib import Path
 
-from tests.verdicts.description import Job
-from tests.verdicts.machines import price_table
-from tests.verdicts.profile_files import write_job
-from tests.verdicts.reported import Reported, read_report
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.machines import price_table
+from tests.verdicts.labelled.profile_files import write_job
+from tests.verdicts.labelled.reported import Reported, read_report
 from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
 
 

@@ -2,10 +2,18 @@
 
 from dataclasses import replace
 
-from tests.verdicts.catalogue.stock import ordinary, starved
-from tests.verdicts.description import Job, Load
-from tests.verdicts.machines import C5_4XLARGE, C5_18XLARGE, G5_2XLARGE, G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P4D
-from tests.verdicts.truth import BATCH, CPU, LOW, Fault
+from tests.verdicts.labelled.catalogue.stock import ordinary, starved
+from tests.verdicts.labelled.description import Job, Load
+from tests.verdicts.labelled.machines import (
+    C5_4XLARGE,
+    C5_18XLARGE,
+    G5_2XLARGE,
+    G5_12XLARGE,
+    P3_2XLARGE,
+    P3_8XLARGE,
+    P4D,
+)
+from tests.verdicts.labelled.truth import BATCH, CPU, LOW, Fault
 
 
 def _small(busy: float) -> Load:

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.verdicts import goals
-from tests.verdicts.figures import Figures, Sampling
-from tests.verdicts.scoring import JobScore
+from tests.verdicts.labelled import goals
+from tests.verdicts.labelled.figures import Figures, Sampling
+from tests.verdicts.labelled.scoring import JobScore
 
 LONGEST = 110
 

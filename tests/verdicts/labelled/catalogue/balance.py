@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.verdicts.catalogue.stock import (
+from tests.verdicts.labelled.catalogue.stock import (
     HEALTHY,
     QUIET,
     SPINNING,
@@ -11,9 +11,9 @@ from tests.verdicts.catalogue.stock import (
     starved_by_cores,
     starved_by_disk,
 )
-from tests.verdicts.description import Job, Load, Piece
-from tests.verdicts.machines import G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE, P4D
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.description import Job, Load, Piece
+from tests.verdicts.labelled.machines import G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE, P4D
+from tests.verdicts.labelled.truth import Fault
 
 IDLE_GPU = Load(busy=0.0, memory=0.0)
 STEADY = Load(spread=2.0, drift=1.0)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tests.verdicts.machines import Machine
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.machines import Machine
+from tests.verdicts.labelled.truth import Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

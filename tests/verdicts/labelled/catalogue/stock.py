@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.verdicts.description import Load, Piece
+from tests.verdicts.labelled.description import Load, Piece
 
 QUIET = Load(busy=0.0, memory=0.0, cores=3.0, received=4e4, read=4e5)
 STARTING = Load(busy=0.0, memory=0.0, cores=14.0, received=6e7, read=9e7)

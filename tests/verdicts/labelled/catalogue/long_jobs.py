@@ -1,12 +1,12 @@
 """Several faults in one job, and faults that begin late in a long one."""
 
-from tests.verdicts.catalogue.balance import IDLE_GPU
-from tests.verdicts.catalogue.idle import HUNG
-from tests.verdicts.catalogue.memory import FLAT, FLAT_PERCENT
-from tests.verdicts.catalogue.stock import HEALTHY, SPINNING, ordinary, starved_by_cores, starved_by_disk
-from tests.verdicts.description import Growth, Job, Piece
-from tests.verdicts.machines import G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
-from tests.verdicts.truth import Fault
+from tests.verdicts.labelled.catalogue.balance import IDLE_GPU
+from tests.verdicts.labelled.catalogue.idle import HUNG
+from tests.verdicts.labelled.catalogue.memory import FLAT, FLAT_PERCENT
+from tests.verdicts.labelled.catalogue.stock import HEALTHY, SPINNING, ordinary, starved_by_cores, starved_by_disk
+from tests.verdicts.labelled.description import Growth, Job, Piece
+from tests.verdicts.labelled.machines import G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
+from tests.verdicts.labelled.truth import Fault
 
 _FULL_IN_H = (100 - FLAT_PERCENT - 20) / (20 / 100) / 60
 

@@ -5,12 +5,12 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.verdicts.activity import mean_utilization
-from tests.verdicts.analysis import analyzed
-from tests.verdicts.catalogue.everything import JOBS, resampled
-from tests.verdicts.description import Job
-from tests.verdicts.figures import Figures, Sampling
-from tests.verdicts.scoring import JobScore, scored
+from tests.verdicts.labelled.activity import mean_utilization
+from tests.verdicts.labelled.analysis import analyzed
+from tests.verdicts.labelled.catalogue.everything import JOBS, resampled
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.figures import Figures, Sampling
+from tests.verdicts.labelled.scoring import JobScore, scored
 
 
 def figures_of(jobs: Sequence[Job] = JOBS) -> Figures:
