@@ -34,8 +34,13 @@ class FaultScore:
     checks: tuple[Check, ...] = ()
 
     @property
+    def shown_by(self) -> tuple[int | None, Episode | None]:
+        """The place and the episode of the finding that shows it."""
+        return self.place, self.episode
+
+    @property
     def found(self) -> bool:
-        """Whether some finding shows it."""
+        """Whether some finding shows it, by an episode that shows no graver fault of the job."""
         return self.rule is not None
 
 
@@ -75,7 +80,9 @@ class JobScore:
 def scored(job: Job, report: Reported, *, busy: float) -> JobScore:
     """Hold a report against the job's label; ``busy`` is the true mean utilization of its GPUs, percent."""
     alarms = report.alarms
-    faults = tuple(_fault_score(job, fault, report, busy) for fault in job.faults)
+    faults: list[FaultScore] = []
+    for fault in job.faults:
+        faults.append(_fault_score(job, fault, report, busy, [each.shown_by for each in faults]))
     explained = frozenset[str]().union(*(fault.label.seen_by | fault.may_stand_first for fault in job.faults))
     first = alarms[0].rule if alarms else None
     right = None
@@ -87,7 +94,7 @@ def scored(job: Job, report: Reported, *, busy: float) -> JobScore:
         health=report.health,
         first=first,
         fired=tuple(finding.rule for finding in alarms),
-        faults=faults,
+        faults=tuple(faults),
         first_is_right=right,
         unexplained=tuple(each.rule for each in alarms if faults and each.rule not in explained),
         together=tuple(_together(job, faults)),
@@ -95,23 +102,24 @@ def scored(job: Job, report: Reported, *, busy: float) -> JobScore:
 
 
 def _together(job: Job, faults: Sequence[FaultScore]) -> Iterator[Check]:
-    """Check several faults of one job: each is shown by an episode of its own, and the graver finding comes first."""
+    """Check several faults of one job: the finding of the graver comes first."""
     shown = [(label, fault) for label, fault in zip(job.faults, faults, strict=True) if fault.found]
     for (graver, first), (other, second) in combinations(shown, 2):
-        apart = (first.place, first.episode) != (second.place, second.episode)
-        yield Check("apart", f"{graver.kind} and {other.kind} apart", f"{second.rule} is both", apart)
         if graver.wasted[0] >= goals.GRAVER_COST * other.wasted[1] > 0.0:
             true, said = f"{graver.kind} before {other.kind}", f"{second.rule} before {first.rule}"
             yield Check("order", true, said, (first.place or 0) <= (second.place or 0))
 
 
-def _fault_score(job: Job, fault: Fault, report: Reported, busy: float) -> FaultScore:
+def _fault_score(
+    job: Job, fault: Fault, report: Reported, busy: float, taken: Sequence[tuple[int | None, Episode | None]]
+) -> FaultScore:
+    """Return what became of a fault; ``taken`` are the episodes that show graver ones: one verdict is not two."""
     shown = [
         (place, finding, episode)
         for place, finding in enumerate(report.alarms)
         if finding.rule in fault.label.seen_by | fault.may_stand_first
         for episode in [meeting(finding, _span(job, fault))]
-        if episode is not None
+        if episode is not None and (place, episode) not in taken
     ]
     if not shown:
         return FaultScore(fault.kind, fault.strength)
