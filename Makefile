@@ -22,7 +22,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format test bench thorough snapshot reference docs demo emulator synth deploy destroy clean
+.PHONY: help install lint format test verdicts bench thorough snapshot reference docs demo emulator synth deploy destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ test: lint  ## Run every test: unit, property, functional, infrastructure, docum
 
 thorough: install  ## Run the property tests with 10,000 examples each
 	$(PYTEST) -n $(WORKERS) -m thorough
+
+verdicts: install  ## Say how good the verdicts are on jobs with known faults, and where they fail
+	$(VENV)/python -m tests.verdicts.labelled
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf
