@@ -59,4 +59,7 @@ def localstack_environment(
         "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": "1",
         # A warm function stays warm for a minute; starting one costs its imports.
         "LAMBDA_KEEPALIVE_MS": "60000",
+        # A failed event is tried again after 1 and 2 s, not minutes; nor is one dropped at its first throttling because
+        # a minute more would make it too old.
+        "LAMBDA_RETRY_BASE_DELAY": "1",
     }

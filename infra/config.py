@@ -15,6 +15,7 @@ _PARTITION = r"aws[a-z-]*"
 _REGION = r"[a-z]{2,}(-[a-z]+)+-\d"
 _PATTERN = r"[A-Za-z0-9-]*\*[A-Za-z0-9*-]*"
 _KEY = matching(rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias")
+_MEMORY = integer(128, 10_240)
 _EMAILS = listed(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+", "addresses separated by commas")
 
 
@@ -52,6 +53,12 @@ class DeploymentConfig:
         Highest number of write request units a second that each table accepts.
     evaluator_concurrency : int
         Highest number of evaluators that the queue invokes at once.
+    look_after_concurrency : int or None
+        How many executions are reserved for looking after jobs, and how many there are at most; None reserves none.
+    evaluator_memory_mb, tick_memory_mb, look_after_memory_mb, lifecycle_memory_mb : int
+        Memory, in MiB, of `evaluate_objects`, `tick`, `look_after_job` and `job_lifecycle`.
+    plan_report_memory_mb, report_memory_mb : int
+        Memory, in MiB, of `plan_report`, and of `digest_profile` and `build_report`.
     alert_emails, operations_emails : tuple of str
         Subscribers of the rules' alerts, and of the alarms about TrainGuard itself.
     stop_switch : {"enabled", "dry-run", "disabled"}
@@ -99,6 +106,13 @@ class DeploymentConfig:
     log_retention_days: int = 30
     max_write_units: int = 2000
     evaluator_concurrency: int = 20
+    look_after_concurrency: int | None = None
+    evaluator_memory_mb: int = 1024
+    tick_memory_mb: int = 512
+    look_after_memory_mb: int = 512
+    lifecycle_memory_mb: int = 512
+    plan_report_memory_mb: int = 1024
+    report_memory_mb: int = 2048
     alert_emails: tuple[str, ...] = ()
     operations_emails: tuple[str, ...] = ()
     stop_switch: Literal["enabled", "dry-run", "disabled"] = "enabled"
@@ -195,6 +209,13 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "log_retention_days": one_of(*LOG_RETENTION_DAYS),
     "max_write_units": integer(1, 40_000),
     "evaluator_concurrency": integer(2, 1000),
+    "look_after_concurrency": integer(1, 1000),
+    "evaluator_memory_mb": _MEMORY,
+    "tick_memory_mb": _MEMORY,
+    "look_after_memory_mb": _MEMORY,
+    "lifecycle_memory_mb": _MEMORY,
+    "plan_report_memory_mb": _MEMORY,
+    "report_memory_mb": _MEMORY,
     "alert_emails": _EMAILS,
     "operations_emails": _EMAILS,
     "stop_switch": one_of(*STOP_SWITCH_VALUES),

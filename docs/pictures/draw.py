@@ -23,7 +23,7 @@ def data_flow() -> Canvas:
     evaluate = canvas.box(680, 40, 190, 52, "evaluate_objects\none parse, all rules", "function")
     node = canvas.box(680, 160, 190, 52, "NodeState\ncursor, state, outbox", "store")
     rows = canvas.box(680, 280, 190, 52, "RuleState\nwhat people read", "store")
-    tick = canvas.box(460, 220, 150, 52, "tick\nevery minute", "function")
+    tick = canvas.box(460, 220, 150, 52, "look_after_job\ntick asks, for each", "function")
     sagemaker = canvas.box(20, 160, 150, 52, "SageMaker\njob state changes", "outside")
     lifecycle = canvas.box(240, 160, 150, 52, "job_lifecycle", "function")
     jobs = canvas.box(240, 280, 150, 52, "Jobs\nsettings, status", "store")
@@ -207,14 +207,14 @@ def ownership() -> Canvas:
     """Return who writes which state."""
     canvas = Canvas(
         "Who owns which state",
-        "job_lifecycle writes Jobs; evaluate_objects writes a node's item and rows; tick writes the job's own item and"
-        " rows; the fire state machine writes columns of its own in a row.",
+        "job_lifecycle writes Jobs; evaluate_objects writes a node's item and rows; look_after_job writes the job's own"
+        " item and rows; the fire state machine writes columns of its own in a row.",
         900,
         330,
     )
     lifecycle = canvas.box(20, 30, 190, 46, "job_lifecycle\na job's events", "function")
     evaluate = canvas.box(20, 106, 190, 46, "evaluate_objects\na node's objects", "function")
-    tick = canvas.box(20, 182, 190, 46, "tick\nevery minute", "function")
+    tick = canvas.box(20, 182, 190, 46, "look_after_job\ntick asks every minute", "function")
     fire = canvas.box(20, 258, 190, 46, "fire state machine\na fire", "box")
     jobs = canvas.box(400, 30, 220, 46, "Jobs\na job: settings, status, episodes", "store")
     node = canvas.box(400, 94, 220, 46, "NodeState: algo-1#system\nversion, cursor, state, outbox", "store")

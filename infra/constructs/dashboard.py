@@ -25,7 +25,6 @@ TROUBLE = (
     "RuleErrors",
 )
 STOPS = ("StopsMade", "StopsFailed", "StopsRefused", "StopsAnnounced", "StopsInDryRun")
-LOOKED_AFTER = ("ActiveJobs", "TickFailures", "TicksUnfinished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +77,26 @@ class Dashboard(Construct):
         )
 
     def _verdicts(self) -> list[Chart]:
-        evaluate, tick = self._parts.evaluation.evaluate_objects, self._parts.evaluation.tick
+        evaluation = self._parts.evaluation
+        evaluate, tick, look = evaluation.evaluate_objects, evaluation.tick, evaluation.look_after_job
         lag = [
             product_metric("EvaluationLagSeconds", evaluate, statistic=statistic, label=statistic)
             for statistic in ("p50", "p90", "Maximum")
         ]
         return [
             Chart("Verdicts behind the clock (s)", lag, limit=LAG_LIMIT_S),
-            Chart("Jobs looked after", [product_metric(name, tick, statistic="Maximum") for name in LOOKED_AFTER]),
+            Chart(
+                "Jobs looked after",
+                [
+                    product_metric("ActiveJobs", tick, statistic="Maximum", label="active"),
+                    product_metric("TickFailures", look, label="looks that failed"),
+                    product_metric("TickFailures", tick, label="looks that were not taken"),
+                    product_metric("TicksUnfinished", tick, label="ticks without time for all"),
+                    look.function.metric(
+                        "AsyncEventsDropped", period=PERIOD, statistic="Sum", label="looks that were dropped"
+                    ),
+                ],
+            ),
         ]
 
     def _input(self) -> list[Chart]:

@@ -1,4 +1,4 @@
-"""The two functions that bring the rules' state up to date: at each doorbell, and once a minute."""
+"""The functions that bring the rules' state up to date: at each doorbell, and once a minute for each active job."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_destinations as destinations
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -24,6 +25,7 @@ DOORBELL_VISIBILITY_S = 6 * EVALUATOR_TIMEOUT_S + overlay.AWS.doorbell_window_s
 """For how long a doorbell stays hidden once received: six evaluations, as Lambda asks for, and the batch's window."""
 
 _TICK_TIMEOUT_S = 60
+_LOOK_TIMEOUT_S = 60
 _LEAST_EVENT_AGE_S = 60
 
 
@@ -36,7 +38,7 @@ class Machines:
 
 
 class Evaluation(Construct):
-    """`evaluate_objects` behind the doorbell queue, and `tick` behind a clock."""
+    """`evaluate_objects` behind the doorbell queue, `tick` behind a clock, and `look_after_job` behind `tick`."""
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class Evaluation(Construct):
         self._settings = settings
         self._machines = machines
         self.evaluate_objects = self._build_evaluate_objects(ingest.doorbells)
+        self.look_after_job = self._build_look_after_job(ingest)
         self.tick = self._build_tick(ingest)
 
     def _build_evaluate_objects(self, doorbells: sqs.Queue) -> TrainGuardFunction:
@@ -85,7 +88,7 @@ class Evaluation(Construct):
                 ],
                 environment=self._environment(doorbells),
                 timeout_s=EVALUATOR_TIMEOUT_S,
-                memory_mib=1024,
+                memory_mib=self._platform.config.evaluator_memory_mb,
             ),
         )
         lambda_.EventSourceMapping(
@@ -100,16 +103,16 @@ class Evaluation(Construct):
         )
         return evaluate
 
-    def _build_tick(self, ingest: Ingest) -> TrainGuardFunction:
-        tick = TrainGuardFunction(
+    def _build_look_after_job(self, ingest: Ingest) -> TrainGuardFunction:
+        config = self._platform.config
+        look = TrainGuardFunction(
             self,
-            "Tick",
+            "LookAfterJob",
             platform=self._platform,
             spec=FunctionSpec(
-                folder="tick",
+                folder="look_after_job",
                 statements=[
                     allow("UpdateJobs", ["dynamodb:GetItem", "dynamodb:UpdateItem"], [self._storage.jobs.table_arn]),
-                    allow("FindActiveJobs", ["dynamodb:Query"], [self._storage.active_jobs_arn]),
                     allow(
                         "SummariseNodeState",
                         ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
@@ -118,8 +121,38 @@ class Evaluation(Construct):
                     *self._evaluation_statements(ingest.doorbells),
                 ],
                 environment=self._environment(ingest.doorbells),
+                timeout_s=_LOOK_TIMEOUT_S,
+                memory_mib=config.look_after_memory_mb,
+                failures=ingest.event_dead_letters,
+                concurrency=config.look_after_concurrency,
+            ),
+        )
+        # The next tick asks for the look again. Given as an ARN: CDK would add to the role what it holds already.
+        kept = sqs.Queue.from_queue_arn(look, "Failures", ingest.event_dead_letters.queue_arn)
+        look.function.configure_async_invoke(
+            max_event_age=Duration.seconds(_LEAST_EVENT_AGE_S),
+            retry_attempts=0,
+            on_failure=destinations.SqsDestination(kept),
+        )
+        return look
+
+    def _build_tick(self, ingest: Ingest) -> TrainGuardFunction:
+        tick = TrainGuardFunction(
+            self,
+            "Tick",
+            platform=self._platform,
+            spec=FunctionSpec(
+                folder="tick",
+                statements=[
+                    allow("FindActiveJobs", ["dynamodb:Query"], [self._storage.active_jobs_arn]),
+                    allow("LookAfterJobs", ["lambda:InvokeFunction"], [self.look_after_job.function.function_arn]),
+                ],
+                environment={
+                    "JOBS_TABLE": self._storage.jobs.table_name,
+                    "LOOK_AFTER_JOB_FUNCTION": self.look_after_job.function.function_name,
+                },
                 timeout_s=_TICK_TIMEOUT_S,
-                memory_mib=512,
+                memory_mib=self._platform.config.tick_memory_mb,
                 dead_letters=ingest.event_dead_letters,
             ),
         )
@@ -142,7 +175,7 @@ class Evaluation(Construct):
         return tick
 
     def _evaluation_statements(self, doorbells: sqs.Queue) -> list[iam.PolicyStatement]:
-        """Return what both functions may do: they run the same engine."""
+        """Return what evaluators, and who looks after jobs, may both do: they run the same engine."""
         return [
             allow("PublishRuleState", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             allow("SendTasks", ["sqs:SendMessage"], [doorbells.queue_arn]),

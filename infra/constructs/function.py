@@ -99,6 +99,10 @@ class FunctionSpec:
         Limits of one invocation.
     dead_letters : aws_sqs.IQueue, optional
         Keeps an event whose every attempt failed, for functions that are invoked asynchronously.
+    failures : aws_sqs.IQueue, optional
+        In place of ``dead_letters``: keeps such an event together with why it failed.
+    concurrency : int, optional
+        Executions that are reserved for the function, and its highest number of them; none by default.
     """
 
     folder: str
@@ -107,6 +111,8 @@ class FunctionSpec:
     timeout_s: int
     memory_mib: int
     dead_letters: sqs.IQueue | None = None
+    failures: sqs.IQueue | None = None
+    concurrency: int | None = None
 
 
 class TrainGuardFunction(Construct):
@@ -152,6 +158,7 @@ class TrainGuardFunction(Construct):
             memory_size=spec.memory_mib,
             tracing=lambda_.Tracing.ACTIVE,
             dead_letter_queue=spec.dead_letters,
+            reserved_concurrent_executions=spec.concurrency,
             environment={
                 "POWERTOOLS_SERVICE_NAME": spec.folder,
                 "POWERTOOLS_METRICS_NAMESPACE": self.metrics_namespace,
@@ -172,8 +179,8 @@ class TrainGuardFunction(Construct):
     def _common_statements(self, platform: FunctionPlatform, spec: FunctionSpec) -> list[iam.PolicyStatement]:
         write_logs = ["logs:CreateLogStream", "logs:PutLogEvents"]
         statements = [allow("WriteLogs", write_logs, [self._log_group.log_group_arn]), send_traces()]
-        if spec.dead_letters:
-            statements.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [spec.dead_letters.queue_arn]))
+        if kept := spec.dead_letters or spec.failures:
+            statements.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [kept.queue_arn]))
         if platform.placement:
             statements.append(manage_network_interfaces())
         return statements

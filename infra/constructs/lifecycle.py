@@ -56,7 +56,7 @@ class Lifecycle(Construct):
                     **settings.environment(),
                 },
                 timeout_s=60,
-                memory_mib=512,
+                memory_mib=platform.config.lifecycle_memory_mb,
                 dead_letters=ingest.event_dead_letters,
             ),
         )

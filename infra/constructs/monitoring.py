@@ -63,6 +63,7 @@ class WatchedParts:
         return (
             self.evaluation.evaluate_objects,
             self.evaluation.tick,
+            self.evaluation.look_after_job,
             self.lifecycle.job_lifecycle,
             actions.decide_stop,
             actions.compose_alert,
@@ -158,7 +159,13 @@ class Monitoring(Construct):
     def _build_function_alarms(self, parts: WatchedParts) -> None:
         evaluate, tick = parts.evaluation.evaluate_objects, parts.evaluation.tick
         lifecycle = parts.lifecycle.job_lifecycle
-        for name, part in {"EvaluateObjectsFails": evaluate, "TickFails": tick, "JobLifecycleFails": lifecycle}.items():
+        failing = {
+            "EvaluateObjectsFails": evaluate,
+            "TickFails": tick,
+            "LookAfterJobFails": parts.evaluation.look_after_job,
+            "JobLifecycleFails": lifecycle,
+        }
+        for name, part in failing.items():
             self._alarm(
                 name,
                 f"Invocations of {part.service_name} end in an error: see its log",
@@ -193,25 +200,32 @@ class Monitoring(Construct):
             self._alarm(name, meaning, sum_of([of_machine(end, arn) for end in BAD_ENDS]))
 
     def _build_product_alarms(self, parts: WatchedParts) -> None:
-        evaluators = (parts.evaluation.evaluate_objects, parts.evaluation.tick)
+        tick, look = parts.evaluation.tick, parts.evaluation.look_after_job
+        evaluators = (parts.evaluation.evaluate_objects, look)
         meanings = {
             "StateConflictsExhausted": "Writers of one node kept displacing each other, and messages were given back",
             "RuleErrors": "A rule raised an error and its row says ERROR: its verdict is missing",
         }
         for name, meaning in meanings.items():
             self._alarm(name, meaning, sum_of([product_metric(name, part) for part in evaluators]))
-        evaluate, tick = evaluators
         self._alarm(
             "VerdictsLagBehind",
             f"Verdicts are more than {LAG_LIMIT_S} s behind the clock for one node in ten",
-            product_metric("EvaluationLagSeconds", evaluate, statistic="p90"),
+            product_metric("EvaluationLagSeconds", parts.evaluation.evaluate_objects, statistic="p90"),
             threshold=LAG_LIMIT_S,
             evaluation_periods=3,
         )
         self._alarm(
             "JobsAreLeftOut",
-            "The tick fails for jobs, or has no time for all of them: their summaries and silent nodes wait",
-            sum_of([product_metric(name, tick) for name in ("TickFailures", "TicksUnfinished")]),
+            "Looks at jobs fail, are not taken, or wait for more than a minute: summaries and silent nodes wait",
+            sum_of(
+                [
+                    product_metric("TickFailures", look),
+                    product_metric("TickFailures", tick),
+                    product_metric("TicksUnfinished", tick),
+                    look.function.metric("AsyncEventsDropped", period=PERIOD, statistic="Sum"),
+                ]
+            ),
             threshold=_JOBS_LEFT_OUT,
             evaluation_periods=3,
         )

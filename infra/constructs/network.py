@@ -13,7 +13,7 @@ from infra.constructs.policy import allow
 GATEWAY_SERVICES = ("s3", "dynamodb")
 """What is reached through route tables, at no cost."""
 
-INTERFACE_SERVICES = ("sqs", "states", "sagemaker.api", "ssm")
+INTERFACE_SERVICES = ("lambda", "sqs", "states", "sagemaker.api", "ssm")
 """What the functions call through interface endpoints, or a NAT gateway; Lambda itself writes their logs and traces."""
 
 _HTTPS = 443

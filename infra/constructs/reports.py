@@ -70,7 +70,7 @@ class Reports(Construct):
                 ],
                 environment=self._tables,
                 timeout_s=300,
-                memory_mib=1024,
+                memory_mib=self._platform.config.plan_report_memory_mb,
             ),
         )
 
@@ -92,7 +92,7 @@ class Reports(Construct):
                 ],
                 environment={},
                 timeout_s=900,
-                memory_mib=2048,
+                memory_mib=self._platform.config.report_memory_mb,
             ),
         )
 
@@ -113,7 +113,7 @@ class Reports(Construct):
                 ],
                 environment=self._tables,
                 timeout_s=600,
-                memory_mib=2048,
+                memory_mib=self._platform.config.report_memory_mb,
             ),
         )
 

@@ -375,6 +375,27 @@ class TaskQueue(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class JobLook:
+    """A request to look after one job.
+
+    ``at`` is the time of the tick that asks, epoch seconds, at which the look stands. In one of ``doubted_every`` ticks
+    SageMaker is asked about a job that has long been silent, or that was met without it.
+    """
+
+    job: str
+    at: float
+    doubted_every: int
+
+
+class JobLooks(Protocol):
+    """Who looks after jobs, each in an invocation of its own."""
+
+    def send(self, looks: Sequence[JobLook]) -> Mapping[str, str]:
+        """Ask for every look, whatever becomes of the others; return, by job, why one was not taken."""
+        ...
+
+
 class StopBudget(Protocol):
     """How many training jobs the deployment may stop within an hour."""
 

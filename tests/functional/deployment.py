@@ -20,8 +20,9 @@ from moto.sagemaker.models import FakeTrainingJob, sagemaker_backends
 from demo.recording import Recording
 from demo.uploads import RecordedObject
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.functional.worlds import REGION, MotoUnderTest, offline_session
+from tests.functional.worlds import LOOK_AFTER_JOB, REGION, MotoUnderTest, offline_session
 from trainguard.adapters.clients import Clients
+from trainguard.adapters.lambda_looks import payload_of
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
 from trainguard.engine.messages.sqs_messages import encode_task
 
@@ -143,7 +144,8 @@ class Deployment:
         evaluation = jobs | nodes | {"RULE_STATE_TABLE": RULE_STATE} | bucket | queue | machines | settings
         return {
             "evaluate_objects": evaluation,
-            "tick": evaluation,
+            "tick": jobs | {"LOOK_AFTER_JOB_FUNCTION": LOOK_AFTER_JOB},
+            "look_after_job": evaluation,
             "job_lifecycle": jobs | nodes | queue | bucket | fires | settings,
             "decide_stop": {
                 "STOP_SWITCH_PARAMETER": STOP_SWITCH,
@@ -171,6 +173,12 @@ class Deployment:
         # Powertools keeps a process's logger, and with it the output stream that it was made with.
         logging.Logger.manager.loggerDict.pop(name, None)
         return Function(name, load_handler(name), self._printed)
+
+    def look_after_jobs(self) -> dict[str, Answer]:
+        """Let a tick come, and each look that it asks for be made; return the looks' answers by job."""
+        self.function("tick")(event("tick"))
+        look_after_job = self.function("look_after_job")
+        return {look.job: look_after_job(json.loads(payload_of(look))) for look in self.world.asked()}
 
     def put(self, objects: Iterable[RecordedObject], *, bucket: str = BUCKET) -> None:
         """Let objects appear in S3 at their own time, which is past the HTTP layer."""

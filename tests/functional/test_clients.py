@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from trainguard.adapters.clients import Clients
+from trainguard.adapters.clients import MOST_INVOKED_AT_ONCE, Clients
+from trainguard.adapters.timing import RESERVE_MS
+from trainguard.engine.tick.tick import WAVE
 
 
 @pytest.mark.parametrize("name", ["dynamodb", "s3", "sagemaker", "sqs", "ssm", "stepfunctions", "cloudformation"])
@@ -16,6 +19,15 @@ def test_given_a_client_when_asked_for_then_it_is_one_that_retries_and_gives_up(
     assert client.meta.service_model.service_name == name
     assert (config.connect_timeout, config.read_timeout) == (2, 8)
     assert config.retries == {"mode": "standard", "total_max_attempts": 4}
+
+
+def test_given_the_client_that_invokes_functions_when_made_then_it_gives_up_within_the_time_that_a_tick_reserves(
+    clients: Clients,
+) -> None:
+    config: Any = clients.functions.meta.config
+    attempts = config.retries["total_max_attempts"]
+    assert attempts * (config.connect_timeout + config.read_timeout) < RESERVE_MS / 1_000
+    assert config.max_pool_connections == MOST_INVOKED_AT_ONCE == WAVE
 
 
 def test_given_all_adapters_when_imported_then_boto3_is_not() -> None:

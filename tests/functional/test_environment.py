@@ -10,13 +10,22 @@ from trainguard.adapters.environment import (
     DecideStopEnvironment,
     EvaluateObjectsEnvironment,
     JobLifecycleEnvironment,
+    LookAfterJobEnvironment,
     PlanReportEnvironment,
     TickEnvironment,
     load_environment,
 )
 from trainguard.errors import EnvironmentConfigError
 
-FUNCTIONS = ["evaluate_objects", "tick", "job_lifecycle", "decide_stop", "build_report", "plan_report"]
+FUNCTIONS = [
+    "evaluate_objects",
+    "tick",
+    "look_after_job",
+    "job_lifecycle",
+    "decide_stop",
+    "build_report",
+    "plan_report",
+]
 SETTINGS = {"DEFAULT_SETTINGS_PARAMETER", "SETTINGS_PATH"}
 EVALUATOR = SETTINGS | {
     "JOBS_TABLE",
@@ -33,7 +42,8 @@ EVALUATOR = SETTINGS | {
     ("kind", "variables"),
     [
         (EvaluateObjectsEnvironment, EVALUATOR),
-        (TickEnvironment, EVALUATOR),
+        (LookAfterJobEnvironment, EVALUATOR),
+        (TickEnvironment, {"JOBS_TABLE", "LOOK_AFTER_JOB_FUNCTION"}),
         (
             JobLifecycleEnvironment,
             SETTINGS | {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET", "FIRE_STATE_MACHINE_ARN"},

@@ -10,7 +10,7 @@ from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.stop_budget import MemoryStopBudget
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import PortUnavailableError, StateConflictError
-from trainguard.ports import NodeTask, TrainingJobDescription
+from trainguard.ports import JobLook, NodeTask, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
 
 KEY = StreamKey("job", "algo-1", "system")
@@ -18,6 +18,8 @@ ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)
 
 
 def _use_every_operation(world: MemoryWorld) -> None:
+    for reason in world.looks.send([JobLook("job", 60.0, 5)]).values():
+        raise PortUnavailableError("Tick", "run", reason)
     world.nodes.save(NodeRecord(KEY, outbox={"a": ENTRY}))
     world.nodes.load(KEY)
     world.nodes.mark_sent(KEY, ["a"])
@@ -65,6 +67,7 @@ def _effects(world: MemoryWorld) -> object:
         list(world.objects.list(BUCKET, "", "")),
         world.executions.started,
         world.tasks.drain(),
+        world.looks.drain(),
     )
 
 
@@ -72,7 +75,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 35
+    assert len(world.faults.calls) == len(OPERATIONS) == 36
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))

@@ -58,7 +58,7 @@ def test_given_a_canary_that_was_told_and_reported_when_looked_at_then_its_metri
 ) -> None:
     deployment.function("canary")(PLANT)
     evaluate(deployment)
-    deployment.function("tick")({})
+    deployment.look_after_jobs()
     deployment.world.update_row(JOB, RULE, TOLD)
     deployment.clients.s3.put_object(Bucket=BUCKET, Key=REPORT, Body=b"{}")
     answer = deployment.function("canary")(LOOK)

@@ -134,18 +134,20 @@ def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_
     first, second = at_the_root[:40], objects[40:]
     deployment.put([*at_the_root, *objects])
     evaluate(ringing([doorbell(each.key, at=each.appears_at) for each in first]))
-    deployment.function("tick")(event("tick"))
+    deployment.look_after_jobs()
     assert (stored(deployment).arn, stored(deployment).stop_allowed) == (f"unknown:{JOB}", False)
     deployment.create_training_job(tags=OPTED_IN | {"trainguard:LowGPUUtilization_threshold_p95": "60"})
     monkeypatch.setattr("trainguard.engine.tick.tick.DOUBTED_EVERY", 1)
-    deployment.function(way)(event("training_job_in_progress" if way == "job_lifecycle" else "tick"))
+    if way == "tick":
+        deployment.look_after_jobs()
+    else:
+        deployment.function(way)(event("training_job_in_progress"))
     job = stored(deployment)
     assert job.arn.endswith(f":training-job/{JOB}")
     assert (job.generation, job.stop_allowed, job.prefix) == (1, True, PREFIX)
     assert job.rule_settings == {"LowGPUUtilization_threshold_p95": "60"}
     deployment.function("evaluate_objects")(ringing([doorbell(each.key, at=each.appears_at) for each in second]))
-    answer = deployment.function("tick")(event("tick"))
-    assert answer.value["failed"] == {}
+    assert deployment.look_after_jobs()[JOB].value["failed"] is None
     items = deployment.world.nodes.of_job(JOB)
     assert {item.generation for item in items} == {1}
     assert {row.generation for row in deployment.world.rows.of_job(JOB)} == {1}

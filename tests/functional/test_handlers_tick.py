@@ -1,14 +1,18 @@
-"""tick as it is deployed, beside the evaluator whose states it sums up."""
+"""tick and look_after_job as they are deployed, beside the evaluator whose states the look sums up."""
 
+import json
+import re
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from moto.stepfunctions.exceptions import ValidationException
 from moto.stepfunctions.models import StepFunctionBackend
 
 from tests.functional.deployment import JOB, Deployment, doorbell, event, recorded_objects, ringing
 from tests.functional.tables import RULE_STATE
+from trainguard.adapters.lambda_looks import payload_of
 from trainguard.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
@@ -37,8 +41,10 @@ def test_given_an_evaluated_job_when_the_tick_comes_then_every_rule_has_a_row_of
     training: Deployment,
 ) -> None:
     assert rows_of_the_job(training) == {}
-    answer = training.function("tick")(event("tick"))
-    assert answer.value == {"jobs": 1, "failed": {}, "tasks": 0}
+    assert training.function("tick")(event("tick")).value == {"jobs": 1, "failed": {}}
+    (look,) = training.world.asked()
+    answer = training.function("look_after_job")(json.loads(payload_of(look)))
+    assert answer.value == {"job": JOB, "tasks": 0, "failed": None}
     assert set(rows_of_the_job(training)) == EVERY_RULE
     (own,) = (item for item in training.world.nodes.of_job(JOB) if item.key.stream == "job")
     assert own.version == 1
@@ -47,7 +53,7 @@ def test_given_an_evaluated_job_when_the_tick_comes_then_every_rule_has_a_row_of
 def test_given_an_evaluated_job_when_the_tick_comes_then_its_item_says_how_far_its_profile_goes(
     training: Deployment,
 ) -> None:
-    training.function("tick")(event("tick"))
+    training.look_after_jobs()
     furthest = max(item.watermark_s or 0.0 for item in training.world.nodes.of_job(JOB) if item.key.stream == "system")
     job = training.world.jobs.load(JOB)
     assert job is not None
@@ -56,7 +62,7 @@ def test_given_an_evaluated_job_when_the_tick_comes_then_its_item_says_how_far_i
 
 def test_given_what_the_fire_path_wrote_when_the_tick_comes_then_it_stays(training: Deployment) -> None:
     training.world.update_row(JOB, "LowGPUUtilization", {"Action": {"S": "Training job stopped."}})
-    training.function("tick")(event("tick"))
+    training.look_after_jobs()
     row = training.world.row(JOB, "LowGPUUtilization")
     assert row["Action"] == {"S": "Training job stopped."}
     assert "EvaluatedThrough" in row
@@ -65,12 +71,11 @@ def test_given_what_the_fire_path_wrote_when_the_tick_comes_then_it_stays(traini
 def test_given_a_tick_that_comes_twice_when_nothing_changed_then_the_second_writes_no_row(
     training: Deployment,
 ) -> None:
-    tick = training.function("tick")
-    tick(event("tick"))
+    training.look_after_jobs()
     keys = [{"TrainingJobName": {"S": JOB}, "RuleTarget": {"S": rule}} for rule in EVERY_RULE]
     for key in keys:
         training.clients.dynamodb.delete_item(TableName=RULE_STATE, Key=key)
-    tick(event("tick"))
+    training.look_after_jobs()
     assert rows_of_the_job(training) == {}
 
 
@@ -90,8 +95,7 @@ def test_given_a_report_that_could_not_be_started_at_the_end_when_the_tick_comes
     assert len(answer.value["batchItemFailures"]) == len(tasks["Records"])
     assert training.world.reported() == {}
 
-    answer = training.function("tick")(event("tick"))
-    assert answer.value == {"jobs": 1, "failed": {}, "tasks": 0}
+    assert training.look_after_jobs()[JOB].value == {"job": JOB, "tasks": 0, "failed": None}
     assert list(training.world.reported().values()) == [{"kind": "end", "job": JOB}]
     assert training.world.jobs.active() == []
     assert training.function("tick")(event("tick")).value["jobs"] == 0
@@ -102,12 +106,28 @@ def test_given_a_job_that_fails_when_the_tick_comes_then_it_is_named_and_the_oth
 ) -> None:
     training.world.jobs.register(JobRecord("broken", "arn:broken", "profiles", ""))
     training.world.nodes.save(NodeRecord(StreamKey("broken", "algo-1", "system"), state=b"?", codec=99))
+    answers = training.look_after_jobs()
+    assert set(answers) == {"broken", JOB}
+    broken = answers["broken"]
+    assert "Codec 99" in broken.value["failed"]
+    assert broken.metrics == {"TickFailures": 1}
+    assert broken.dimensions == {("service",)}
+    (line,) = (each for each in broken.logged if each["message"] == "tick_failures")
+    assert (line["job"], line["reason"]) == ("broken", broken.value["failed"])
+    assert set(rows_of_the_job(training)) == EVERY_RULE
+
+
+def test_given_a_job_whose_look_is_not_taken_when_the_tick_comes_then_it_is_named_and_the_others_are_looked_after(
+    training: Deployment,
+) -> None:
+    training.world.jobs.register(JobRecord("unlucky", "arn:unlucky", "profiles", ""))
+    training.world.refuse_look("unlucky")
     answer = training.function("tick")(event("tick"))
-    assert (answer.value["jobs"], set(answer.value["failed"])) == (2, {"broken"})
-    assert "Codec 99" in answer.value["failed"]["broken"]
+    assert (answer.value["jobs"], set(answer.value["failed"])) == (2, {"unlucky"})
+    assert "TooManyRequestsException" in answer.value["failed"]["unlucky"]
     assert answer.metrics == {"TickFailures": 1, "ActiveJobs": 2}
     assert answer.dimensions == {("service",)}
-    assert set(rows_of_the_job(training)) == EVERY_RULE
+    assert [look.job for look in training.world.asked()] == [JOB]
 
 
 def test_given_an_unsent_fire_that_nobody_rings_for_when_the_tick_comes_then_it_starts(training: Deployment) -> None:
@@ -115,11 +135,38 @@ def test_given_an_unsent_fire_that_nobody_rings_for_when_the_tick_comes_then_it_
     assert evaluated is not None
     entry = OutboxEntry("f1", "LowGPUUtilization", 0, "algo-1", 1_784_021_300.0, "p95 is 23 %.", 23.0, 70.0)
     training.world.nodes.save(replace(evaluated, outbox={"f1": entry}))
-    answer = training.function("tick")(event("tick"))
-    assert answer.metrics == {"FiresStarted": 1, "FiresOfRule": 1, "ActiveJobs": 1}
+    answer = training.look_after_jobs()[JOB]
+    assert answer.metrics == {"FiresStarted": 1, "FiresOfRule": 1}
     assert answer.dimensions == {("service",), ("service", "RuleName")}
     assert [given["fireId"] for given in training.world.started().values()] == ["f1"]
 
 
 def test_given_no_job_when_the_tick_comes_then_there_is_nothing_to_do(deployment: Deployment) -> None:
-    assert deployment.function("tick")(event("tick")).value == {"jobs": 0, "failed": {}, "tasks": 0}
+    assert deployment.function("tick")(event("tick")).value == {"jobs": 0, "failed": {}}
+    assert deployment.world.asked() == []
+
+
+def test_given_the_recorded_request_for_a_look_when_it_comes_then_the_job_is_looked_after(training: Deployment) -> None:
+    answer = training.function("look_after_job")(event("look_after_job"))
+    assert answer.value == {"job": JOB, "tasks": 0, "failed": None}
+
+
+def test_given_a_look_asked_for_by_hand_when_made_then_it_stands_at_the_present(training: Deployment) -> None:
+    assert training.function("look_after_job")({"job": JOB}).value == {"job": JOB, "tasks": 0, "failed": None}
+    assert set(rows_of_the_job(training)) == EVERY_RULE
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({}, "missing required field `job`"),
+        ({"job": ""}, "length >= 1"),
+        ({"job": "a", "at": "now"}, "Expected `float | null`, got `str`"),
+        ({"job": "a", "doubted_every": 0}, "`int` >= 1"),
+    ],
+)
+def test_given_an_event_that_asks_for_no_look_when_it_comes_then_the_error_names_the_field(
+    training: Deployment, given: object, fault: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match=re.escape(fault)):
+        training.function("look_after_job")(given)

@@ -10,7 +10,7 @@ from tests.support.delivery import Network
 from tests.support.large_jobs import large_job
 from tests.support.small_job import JOB, describe, uploads
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.tick.tick import Tick
+from trainguard.engine.tick.at_once import tick_at_once
 from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing
 from trainguard.records import JobRecord, NodeRecord
@@ -35,7 +35,7 @@ def small_job() -> tuple[JobRecord, list[NodeRecord], float]:
 def calls(world: MemoryWorld, now: float) -> int:
     """Return how many calls it takes to look after the world's one job."""
     timing = Timing(lambda: now, lambda _: None, lambda: True)
-    tick = Tick(services=world.services, timing=timing, families=FAMILIES)
+    tick = tick_at_once(services=world.services, timing=timing, families=FAMILIES)
     profile = cProfile.Profile()
     outcome = profile.runcall(tick.run)
     assert (outcome.jobs, outcome.failed) == (1, {})

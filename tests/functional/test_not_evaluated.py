@@ -70,7 +70,7 @@ def test_given_a_job_left_alone_when_it_ends_then_its_item_says_so_and_nothing_i
     last = recorded_objects()[-1]
     end = doorbell(f"{last.key.partition('/profiler-output/')[0]}/profiler-output/system/training_job_end.ts", at=9e8)
     assert left_alone.function("evaluate_objects")(ringing([end])).value == NOTHING_FAILED
-    left_alone.function("tick")(event("tick"))
+    left_alone.look_after_jobs()
     assert untouched(left_alone)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.functional.worlds import World
 from trainguard.errors import PortUnavailableError
-from trainguard.ports import ExecutionRecord, NodeTask
+from trainguard.ports import ExecutionRecord, JobLook, NodeTask
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -102,3 +102,23 @@ def test_given_a_task_without_a_time_and_a_hostile_name_when_sent_then_it_arrive
     task = NodeTask('j"ob\\', "algo-1 é \u2028", "framework", "close")
     world.tasks.send([task])
     assert world.drain() == [task]
+
+
+@pytest.mark.parametrize("count", [0, 1, 45])
+def test_given_any_number_of_looks_when_asked_for_then_each_arrives_as_it_is(world: World, count: int) -> None:
+    looks = [JobLook(f"job-{number}", 1_784_021_300.25 + number, 5 + number) for number in range(count)]
+    assert world.looks.send(looks) == {}
+    assert sorted(world.asked(), key=looks.index) == looks
+    assert world.asked() == []
+
+
+def test_given_looks_that_are_refused_when_asked_for_then_each_is_named_with_its_reason_and_the_others_arrive(
+    world: World,
+) -> None:
+    looks = [JobLook(f"job-{number}", 60.0, 5) for number in range(30)]
+    for job in ("job-3", "job-29"):
+        world.refuse_look(job)
+    reasons = world.looks.send(looks)
+    assert set(reasons) == {"job-3", "job-29"}
+    assert all(reason.startswith("Lambda.Invoke failed: TooManyRequestsException") for reason in reasons.values())
+    assert {look.job for look in world.asked()} == {look.job for look in looks} - {"job-3", "job-29"}

@@ -5,9 +5,12 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.session import Session, get_session
+from moto.core.botocore_stubber import MockRawResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.stepfunctions.models import stepfunctions_backends
@@ -17,6 +20,7 @@ from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.lambda_looks import LambdaJobLooks, look_of
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, DEPLOYED_DEFAULT, SETTINGS_PATH
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.adapters.s3_objects import S3ProfileObjects
@@ -27,6 +31,8 @@ from trainguard.adapters.stepfunctions import StepFunctionsExecutions, StepFunct
 from trainguard.ports import (
     ExecutionRecords,
     Executions,
+    JobLook,
+    JobLooks,
     Jobs,
     NodeStates,
     NodeTask,
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
 
 REGION = "us-east-1"
 BUCKET = "profiles"
+LOOK_AFTER_JOB = "look-after-job"
 _ROLE_ARN = "arn:aws:iam::123456789012:role/fire"
 
 
@@ -96,6 +103,11 @@ class World(Protocol):
         ...
 
     @property
+    def looks(self) -> JobLooks:
+        """Store or service of this world."""
+        ...
+
+    @property
     def settings(self) -> SettingDocuments:
         """Store or service of this world."""
         ...
@@ -130,6 +142,14 @@ class World(Protocol):
 
     def drain(self) -> list[NodeTask]:
         """Take all tasks out of the queue."""
+        ...
+
+    def asked(self) -> list[JobLook]:
+        """Take all looks that were asked for."""
+        ...
+
+    def refuse_look(self, job: str) -> None:
+        """Take no look at a job from now on."""
         ...
 
     def put_empty(self, keys: Iterable[str]) -> None:
@@ -191,12 +211,61 @@ class MemoryUnderTest(MemoryWorld):
     def drain(self) -> list[NodeTask]:
         return self.tasks.drain()
 
+    def asked(self) -> list[JobLook]:
+        return self.looks.drain()
+
+    def refuse_look(self, job: str) -> None:
+        self.looks.refuse(job)
+
     def put_empty(self, keys: Iterable[str]) -> None:
         for key in keys:
             self.objects.put(BUCKET, key, b"", "application/json")
 
     def content_type(self, key: str) -> str:
         return self.objects.content_type(BUCKET, key)
+
+
+class LambdaStandIn:
+    """Takes events for one function: moto's own Lambda needs containers.
+
+    Attributes
+    ----------
+    events : list of dict
+        Payloads of the events that were taken, in the order in which they came.
+    refused : set of str
+        Jobs whose events are answered with 429, as often as they are sent.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, object]] = []
+        self.refused: set[str] = set()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.events.clear()
+        self.refused.clear()
+
+    def answer(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
+        """Answer a request before it is sent."""
+        function = request.url.split("/functions/")[1].partition("/")[0]
+        payload = json.loads(cast("bytes", request.body))
+        if function != LOOK_AFTER_JOB or request.headers["X-Amz-Invocation-Type"] != b"Event":
+            return _answer(request, 404, "ResourceNotFoundException")
+        if payload["job"] in self.refused:
+            return _answer(request, 429, "TooManyRequestsException")
+        self.events.append(payload)
+        return _answer(request, 202)
+
+
+def _answer(request: AWSPreparedRequest, status: int, error: str = "") -> AWSResponse:
+    headers = HTTPHeaders()
+    if error:
+        headers["x-amzn-errortype"] = error
+    return AWSResponse(request.url, status, headers, MockRawResponse(b'{"Message": "ordered"}' if error else b""))
+
+
+LAMBDA = LambdaStandIn()
+"""Behind every client of `offline_session`; a `MotoUnderTest` begins with an empty one."""
 
 
 class MotoUnderTest:
@@ -226,6 +295,8 @@ class MotoUnderTest:
         self.reports = StepFunctionsExecutions(client=clients.stepfunctions, state_machine_arn=self.report_machine_arn)
         self.training_jobs = SageMakerTrainingJobs(client=clients.sagemaker)
         self.tasks = SqsTaskQueue(client=clients.sqs, queue_url=self.queue_url)
+        LAMBDA.clear()
+        self.looks = LambdaJobLooks(client=clients.functions, function=LOOK_AFTER_JOB)
         self.settings = SsmSettingDocuments(
             client=lambda: clients.ssm, default=DEFAULT_SETTINGS, path=SETTINGS_PATH.rstrip("/")
         )
@@ -320,6 +391,14 @@ class MotoUnderTest:
                 self._clients.sqs.delete_message(QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"])
         return tasks
 
+    def asked(self) -> list[JobLook]:
+        taken = [look_of(event, now=0.0) for event in LAMBDA.events]
+        LAMBDA.events.clear()
+        return taken
+
+    def refuse_look(self, job: str) -> None:
+        LAMBDA.refused.add(job)
+
     def put_empty(self, keys: Iterable[str]) -> None:
         # Past the HTTP layer: a thousand requests take seconds.
         for key in keys:
@@ -334,6 +413,7 @@ def offline_session() -> Session:
     """Return a session with credentials that open nothing; it reads the model of each service once."""
     session = get_session()
     session.set_credentials("testing", "testing")
+    session.register("before-send.lambda.Invoke", LAMBDA.answer)  # type: ignore[arg-type]  # the stub knows no answers
     return session
 
 

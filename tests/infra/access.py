@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.functional import deployment
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.worlds import LOOK_AFTER_JOB
 from tests.infra.template import Statement
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS
 
@@ -19,6 +20,7 @@ _BUCKETS = {deployment.BUCKET: "{StorageProfiles}"}
 _TABLES = {JOBS: "{StorageJobs.Arn}", NODE_STATE: "{StorageNodeState.Arn}", RULE_STATE: "{StorageRuleState.Arn}"}
 _MACHINES = {"fire": "{ActionsFire.Arn}", "report": "{ReportsReport.Arn}"}
 _QUEUES = {"doorbells": "{IngestDoorbells.Arn}"}
+_FUNCTIONS = {LOOK_AFTER_JOB: "{EvaluationLookAfterJobFunction.Arn}"}
 _PARAMETERS = {DEFAULT_SETTINGS: "{SettingsStackDefault}", deployment.STOP_SWITCH: "{ActionsStopSwitch}"}
 """What functions are told on moto, and what the template calls it."""
 
@@ -44,6 +46,8 @@ def requests(action: str, arguments: Mapping[str, Any]) -> Iterator[Request]:
             yield Request(action, _TABLES[arguments["TableName"]] + index, context)
         case "sqs":
             yield Request(action, _QUEUES[arguments["QueueUrl"].rpartition("/")[2]])
+        case "lambda":
+            yield Request(action, _FUNCTIONS[arguments["FunctionName"]])
         case "states":
             yield Request(action, _MACHINES[arguments["stateMachineArn"].rpartition(":")[2]])
         case "ssm":

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 ROLES = {
     "EvaluationEvaluateObjectsRole": "evaluate_objects",
     "EvaluationTickRole": "tick",
+    "EvaluationLookAfterJobRole": "look_after_job",
     "LifecycleJobLifecycleRole": "job_lifecycle",
     "ActionsDecideStopRole": "decide_stop",
     "ActionsComposeAlertRole": "compose_alert",
@@ -49,7 +50,8 @@ BY_MAP = {
 DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(ROLES, BY_LAMBDA),
     "EvaluationEvaluateObjectsRole": BY_LAMBDA | BY_QUEUE,
-    "EvaluationTickRole": BY_LAMBDA | MISSING_OBJECTS,
+    "EvaluationTickRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed tick with the function's role"},
+    "EvaluationLookAfterJobRole": BY_LAMBDA | MISSING_OBJECTS,
     "CanaryRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed step with the function's role"},
     "ActionsFireRole": BY_STATES,
     "ReportsReportRole": BY_STATES | BY_MAP,

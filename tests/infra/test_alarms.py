@@ -18,6 +18,7 @@ WATCHED = {
     "DoorbellsWaitTooLong": {("AWS/SQS", "ApproximateAgeOfOldestMessage")},
     "EvaluateObjectsFails": {("AWS/Lambda", "Errors")},
     "TickFails": {("AWS/Lambda", "Errors")},
+    "LookAfterJobFails": {("AWS/Lambda", "Errors")},
     "JobLifecycleFails": {("AWS/Lambda", "Errors")},
     "TickDoesNotRun": {("AWS/Lambda", "Invocations")},
     "FunctionsAreThrottled": {("AWS/Lambda", "Throttles")},
@@ -34,7 +35,11 @@ WATCHED = {
     "StateConflictsExhausted": {("TrainGuard", "StateConflictsExhausted")},
     "RuleErrors": {("TrainGuard", "RuleErrors")},
     "VerdictsLagBehind": {("TrainGuard", "EvaluationLagSeconds")},
-    "JobsAreLeftOut": {("TrainGuard", "TickFailures"), ("TrainGuard", "TicksUnfinished")},
+    "JobsAreLeftOut": {
+        ("TrainGuard", "TickFailures"),
+        ("TrainGuard", "TicksUnfinished"),
+        ("AWS/Lambda", "AsyncEventsDropped"),
+    },
     "TablesAreThrottled": {("AWS/DynamoDB", "WriteThrottleEvents"), ("AWS/DynamoDB", "ReadThrottleEvents")},
     "AlertsAreNotDelivered": {("AWS/SNS", "NumberOfNotificationsFailed")},
     "CanaryFails": {("TrainGuard", "CanaryFailed"), ("AWS/Lambda", "Errors")},
@@ -98,7 +103,7 @@ def test_given_the_products_own_metrics_when_read_then_their_dimension_is_the_fu
         dimensions = [metric["Dimensions"] for metric in metrics(alarms[name])]
         assert dimensions == [
             [{"Name": "service", "Value": "evaluate_objects"}],
-            [{"Name": "service", "Value": "tick"}],
+            [{"Name": "service", "Value": "look_after_job"}],
         ]
 
 

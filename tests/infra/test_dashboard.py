@@ -17,7 +17,7 @@ from trainguard.engine.streams.session import DELIVERY_COUNTERS
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 
 AWS_METRICS = {
-    "AWS/Lambda": {"Duration", "Errors", "Throttles", "ConcurrentExecutions", "Invocations"},
+    "AWS/Lambda": {"Duration", "Errors", "Throttles", "ConcurrentExecutions", "Invocations", "AsyncEventsDropped"},
     "AWS/SQS": {
         "ApproximateNumberOfMessagesVisible",
         "ApproximateAgeOfOldestMessage",

@@ -28,7 +28,7 @@ def test_given_the_table_of_the_context_when_read_then_it_has_every_setting_with
 
 def test_given_a_bucket_policy_that_denies_when_the_page_names_roles_then_they_are_those_that_use_the_bucket() -> None:
     section = PAGE.partition("## An existing bucket")[2].partition("\n## ")[0]
-    named = {"".join(map(str.capitalize, name.split("_"))) for name in re.findall(r"`([a-z]+_[a-z]+|tick)`", section)}
+    named = {"".join(map(str.capitalize, name.split("_"))) for name in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", section)}
     named |= {"Report"} if "the report state machine" in " ".join(section.split()) else set()
     named |= {"Canary"} if "the canary" in section else set()
     use = {role for role, held in EXPECTED.items() if any(action.startswith("s3:") for action, _ in held)}

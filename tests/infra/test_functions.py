@@ -22,7 +22,11 @@ EVALUATION = SETTINGS | {
 }
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     "EvaluationEvaluateObjectsFunction": ("evaluate_objects", EVALUATION),
-    "EvaluationTickFunction": ("tick", EVALUATION),
+    "EvaluationTickFunction": (
+        "tick",
+        {"JOBS_TABLE": "{StorageJobs}", "LOOK_AFTER_JOB_FUNCTION": "{EvaluationLookAfterJobFunction}"},
+    ),
+    "EvaluationLookAfterJobFunction": ("look_after_job", EVALUATION),
     "LifecycleJobLifecycleFunction": (
         "job_lifecycle",
         SETTINGS
@@ -104,9 +108,38 @@ def test_given_asynchronous_functions_when_read_then_each_retries_as_its_work_al
     }
     assert settings == {
         "{EvaluationTickFunction}": (0, 60),
+        "{EvaluationLookAfterJobFunction}": (0, 60),
         "{LifecycleJobLifecycleFunction}": (2, 6 * 3600),
         "{CanaryFunction}": (2, 600),
     }
+
+
+def test_given_a_look_that_dies_when_no_attempt_is_left_then_its_event_is_kept_with_the_reason(
+    template: Template,
+) -> None:
+    configs = [each.properties for each in template.of_type("AWS::Lambda::EventInvokeConfig").values()]
+    (look,) = (each for each in configs if each["FunctionName"] == "{EvaluationLookAfterJobFunction}")
+    assert look["DestinationConfig"] == {"OnFailure": {"Destination": "{IngestEventDeadLetters.Arn}"}}
+    assert "DeadLetterConfig" not in template.one("AWS::Lambda::Function", "EvaluationLookAfterJobFunction")
+
+
+def test_given_the_functions_memory_when_chosen_then_each_has_its_own_and_the_others_stay(
+    template: Template, variants: Path
+) -> None:
+    chosen = {
+        "EvaluationEvaluateObjectsFunction": 1536,
+        "EvaluationTickFunction": 256,
+        "EvaluationLookAfterJobFunction": 1769,
+        "LifecycleJobLifecycleFunction": 640,
+        "ReportsPlanReportFunction": 1200,
+        "ReportsDigestProfileFunction": 3008,
+        "ReportsBuildReportFunction": 3008,
+    }
+    default = {name: each.properties["MemorySize"] for name, each in template.of_type("AWS::Lambda::Function").items()}
+    sized = Template(variants / "sized" / "TrainGuard.template.json").of_type("AWS::Lambda::Function")
+    assert {name: each.properties["MemorySize"] for name, each in sized.items()} == default | chosen
+    reserved = {name: each.properties.get("ReservedConcurrentExecutions") for name, each in sized.items()}
+    assert reserved == dict.fromkeys(sized) | {"EvaluationLookAfterJobFunction": 20}
 
 
 def test_given_the_clock_when_read_then_it_ticks_every_minute(template: Template) -> None:

@@ -14,7 +14,7 @@ WRITES = ("kms:Decrypt", "kms:GenerateDataKey")
 THROUGH_S3 = {"StringLike": {"kms:ViaService": ["s3.{AWS::Region}.amazonaws.com*"]}}
 EXPECTED = {
     "EvaluationEvaluateObjectsRole": READS,
-    "EvaluationTickRole": READS,
+    "EvaluationLookAfterJobRole": READS,
     "CanaryRole": WRITES,
     "ReportsPlanReportRole": WRITES,
     "ReportsDigestProfileRole": WRITES,

@@ -29,9 +29,15 @@ DASHBOARD_METRICS = 2_500
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
-def template(request: pytest.FixtureRequest, variants: Path) -> Template:
+def choice(request: pytest.FixtureRequest) -> str:
+    """Return the name of each choice."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def template(choice: str, variants: Path) -> Template:
     """Return the template of each choice."""
-    (path,) = (variants / str(request.param)).glob("*.template.json")
+    (path,) = (variants / choice).glob("*.template.json")
     return Template(path)
 
 
@@ -59,11 +65,13 @@ def test_given_a_choice_when_the_roles_are_read_then_their_policies_are_short_en
 
 
 def test_given_a_new_account_when_deployed_then_its_ten_executions_and_three_gigabytes_are_enough(
-    template: Template,
+    choice: str, template: Template
 ) -> None:
     """Reserved concurrency must leave an account unreserved executions, of which a new one has none to spare."""
+    asked_for = "look_after_concurrency" in CONTEXTS[choice]
     for function in of_type(template, "AWS::Lambda::Function"):
-        assert "ReservedConcurrentExecutions" not in function.properties
+        reserves = asked_for and function.name == "EvaluationLookAfterJobFunction"
+        assert ("ReservedConcurrentExecutions" in function.properties) == reserves
         assert function.properties["MemorySize"] <= NEW_ACCOUNTS_MEMORY_MIB
         assert len(json.dumps(function.properties["Environment"]["Variables"])) <= ENVIRONMENT_BYTES
     for mapping in of_type(template, "AWS::Lambda::EventSourceMapping"):

@@ -11,6 +11,7 @@ FUNCTIONS = (
     "ActionsDecideStopFunction",
     "CanaryFunction",
     "EvaluationEvaluateObjectsFunction",
+    "EvaluationLookAfterJobFunction",
     "EvaluationTickFunction",
     "LifecycleJobLifecycleFunction",
     "ReportsBuildReportFunction",

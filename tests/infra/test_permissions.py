@@ -77,12 +77,15 @@ EXPECTED: dict[str, Grants] = {
     | grants(NODE_STATE, "dynamodb:GetItem")
     | READ_SETTINGS
     | logs_and_traces("EvaluationEvaluateObjects"),
-    "EvaluationTickRole": EVALUATE
-    | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
-    | grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
-    | READ_SETTINGS
+    "EvaluationTickRole": grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
+    | grants("{EvaluationLookAfterJobFunction.Arn}", "lambda:InvokeFunction")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | logs_and_traces("EvaluationTick"),
+    "EvaluationLookAfterJobRole": EVALUATE
+    | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
+    | READ_SETTINGS
+    | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
+    | logs_and_traces("EvaluationLookAfterJob"),
     "LifecycleJobLifecycleRole": grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
     | grants(NODE_STATE, "dynamodb:Query")
     | grants(DOORBELLS, "sqs:SendMessage")
@@ -181,7 +184,7 @@ def test_given_the_template_when_read_then_permissions_stand_nowhere_else(templa
 
 def test_given_the_functions_when_their_roles_are_compared_then_no_two_share_one(template: Template) -> None:
     functions = template.of_type("AWS::Lambda::Function").values()
-    assert len({function.properties["Role"] for function in functions}) == len(functions) == 9
+    assert len({function.properties["Role"] for function in functions}) == len(functions) == 10
 
 
 def test_given_every_allowing_statement_when_read_then_no_action_has_a_wildcard(template: Template) -> None:

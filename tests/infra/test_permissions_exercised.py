@@ -35,6 +35,7 @@ from tests.infra.access import Request, allows, requests
 from tests.infra.done_by_services import DONE_BY_SERVICES, ROLES
 from tests.infra.template import Statement, Template
 from trainguard.adapters import timing
+from trainguard.adapters.lambda_looks import payload_of
 from trainguard.engine.tick.tick import DOUBTED_EVERY, TICK_S
 from trainguard.report.stack import plan
 from trainguard.report.stack.keys import FEWEST_NODES
@@ -53,6 +54,7 @@ ACTIONS = {
     "s3:HeadObject": "s3:GetObject",
     "s3:DeleteObjects": "s3:DeleteObject",
     "sqs:SendMessageBatch": "sqs:SendMessage",
+    "lambda:Invoke": "lambda:InvokeFunction",
 }
 """Operations that IAM knows under another name."""
 
@@ -133,8 +135,14 @@ class Play:
     def a_round_of_ticks(self) -> None:
         """Let so many ticks come that each job has its turn to be asked about, whatever the time is."""
         for _ in range(DOUBTED_EVERY):
-            self("tick", event("tick"))
+            self.a_tick()
             self.later(TICK_S)
+
+    def a_tick(self) -> None:
+        """Let a tick come, and each look that it asks for be made."""
+        self("tick", event("tick"))
+        for look in self.deployment.world.asked():
+            self("look_after_job", json.loads(payload_of(look)))
 
 
 def a_whole_job(play: Play) -> None:
@@ -149,7 +157,7 @@ def a_whole_job(play: Play) -> None:
     deployment.put(objects)
     for some in (first, rest):
         play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
-        play("tick", event("tick"))
+        play.a_tick()
     fire = next(iter(deployment.world.started().values()))
     deployment.world.update_row(str(fire["job"]), str(fire["rule"]), {"FireId": {"S": str(fire["fireId"])}})
     recent = fire | {"firedAt": iso_time(time.time() - 60.0)}
@@ -167,7 +175,7 @@ def a_whole_job(play: Play) -> None:
     play("job_lifecycle", event("training_job_completed"))
     play("evaluate_objects", event("sqs_training_job_end"))
     play("evaluate_objects", deployment.tasks())
-    play("tick", event("tick"))
+    play.a_tick()
 
 
 def what_was_left_undone(play: Play) -> None:
@@ -180,7 +188,7 @@ def what_was_left_undone(play: Play) -> None:
     with play.patch.context() as broken:
         broken.setattr(StepFunctionBackend, "start_execution", _refuse)
         play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in seen]))
-    play("tick", event("tick"))
+    play.a_tick()
     deployment.set_status("Completed")
     for _ in range(2):
         play.later(700.0)

@@ -33,6 +33,15 @@ GOVCLOUD_BUS = "arn:aws-us-gov:events:us-gov-west-1:444455556666:event-bus/findi
 CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "emulator": {"emulator": "true"},
     "person": PERSON,
+    "sized": {
+        "evaluator_memory_mb": "1536",
+        "tick_memory_mb": "256",
+        "look_after_memory_mb": "1769",
+        "lifecycle_memory_mb": "640",
+        "plan_report_memory_mb": "1200",
+        "report_memory_mb": "3008",
+        "look_after_concurrency": "20",
+    },
     "second": {"stack_name": "TrainGuard-Research"},
     "without-canary": {"canary": "false"},
     "china": {"kms_key_arn": CHINA_KEY, "architecture": "x86_64", "operations_emails": "platform@example.com"},

@@ -120,7 +120,10 @@ class Stack:
 
     @contextmanager
     def function_replaced(self, folder: str, source: str) -> Iterator[None]:
-        """Let a function run ``source`` in place of its own code for the time of a ``with`` block."""
+        """Let a function run ``source`` in place of its own code for the time of a ``with`` block.
+
+        Its own code is the module ``trainguard_handler`` meanwhile.
+        """
         self._put_code(folder, source)
         try:
             yield
@@ -129,7 +132,8 @@ class Stack:
 
     def _put_code(self, folder: str, handler: str | Path) -> None:
         client, name = self.emulator.client("lambda"), self.functions[folder]
-        client.update_function_code(FunctionName=name, ZipFile=zipped({"handler.py": handler}))
+        files = {"handler.py": handler, "trainguard_handler.py": LAMBDAS / folder / "handler.py"}
+        client.update_function_code(FunctionName=name, ZipFile=zipped(files))
         until(
             lambda: client.get_function_configuration(FunctionName=name)["LastUpdateStatus"] == "Successful",
             what=f"the update of {folder}",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.localstack.emulator_kit import RUNTIME, invoke, until, zipped
+from tests.localstack.emulator_kit import RUNTIME, invoke, receive, until, zipped
 from tests.localstack.stack import EVENTS, Job, Stack, batch, doorbell
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
@@ -186,9 +186,43 @@ def test_given_an_active_job_when_the_tick_runs_then_the_rows_of_the_whole_job_a
 
         stack.invoke("tick", json.loads((EVENTS / "tick.json").read_text(encoding="utf-8")))
 
-        rows = {target: row for target, row in job.rows().items() if "#" not in target}
+        rows = until(lambda: rows_of_the_job(job), what=f"every row of {job.name}")
     assert set(rows) == {*RULE_NAMES, PROFILER_REPORT}
     assert all(row["Reason"] for row in rows.values())
+
+
+def rows_of_the_job(job: Job) -> dict[str, dict[str, Any]] | None:
+    """Return the rows of the whole job, once as many are there as there are rules, and the report's."""
+    rows = {target: row for target, row in job.rows().items() if "#" not in target}
+    return rows if len(rows) > len(RULE_NAMES) else None
+
+
+DIES = """
+import os
+from trainguard_handler import handler as own
+
+def handler(event, context):
+    if event["job"] == "kills-its-look":
+        os._exit(1)
+    return own(event, context)
+"""
+
+
+def test_given_a_job_that_kills_its_look_when_the_clock_ticks_then_it_is_named_and_the_others_are_looked_after(
+    stack: Stack,
+) -> None:
+    queue = stack.outputs["EventDeadLetterQueueUrl"]
+    with stack.function_replaced("look_after_job", DIES):
+        deadly = Job(stack, "slow_steps", "kills-its-look")
+        other = Job(stack, "slow_steps", "beside-a-deadly-job")
+        for job in (deadly, other):
+            job.upload(until_minute=0.1)
+        assert other.await_row("CPUBottleneck")["Status"] == "WAITING_FOR_DATA"
+        letter = json.loads(until(lambda: receive(stack.emulator, queue), what="a dead letter")[0]["Body"])
+        assert rows_of_the_job(deadly) is None
+    assert letter["requestPayload"]["job"] == deadly.name
+    assert letter["requestContext"]["condition"] == "RetriesExhausted"
+    assert deadly.await_row("CPUBottleneck")["Status"] == "WAITING_FOR_DATA"
 
 
 def test_given_the_clock_of_the_stack_when_a_job_runs_then_its_rows_are_written_without_being_asked(

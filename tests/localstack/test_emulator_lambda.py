@@ -155,6 +155,59 @@ def test_given_an_asynchronous_failure_when_no_retry_is_left_then_the_event_is_i
     assert message["MessageAttributes"]["ErrorMessage"]["StringValue"] == "boom"
 
 
+def test_given_an_asynchronous_failure_when_its_destination_is_a_queue_then_the_event_is_there_with_the_reason(
+    emulator: Emulator,
+) -> None:
+    url, arn = make_queue(emulator, "async-destination")
+    source = "import os\ndef handler(event, context):\n    os._exit(1)\n"
+    make_function(emulator, "async-dies", source)
+    client = emulator.client("lambda")
+    client.put_function_event_invoke_config(
+        FunctionName="async-dies",
+        MaximumRetryAttempts=0,
+        MaximumEventAgeInSeconds=60,
+        DestinationConfig={"OnFailure": {"Destination": arn}},
+    )
+
+    client.invoke(FunctionName="async-dies", InvocationType="Event", Payload=b'{"n": 1}')
+
+    kept = json.loads(until(lambda: receive(emulator, url), what="the event that failed")[0]["Body"])
+    assert kept["requestPayload"] == {"n": 1}
+    assert kept["requestContext"]["condition"] == "RetriesExhausted"
+    assert kept["responseContext"]["functionError"] == "Unhandled"
+
+
+def test_given_more_events_than_a_function_may_run_at_once_when_invoked_then_the_others_wait_and_none_is_lost(
+    emulator: Emulator,
+) -> None:
+    done_url, _ = make_queue(emulator, "bounded-done")
+    source = """
+import json, os, time, boto3
+sqs = boto3.client("sqs")
+def handler(event, context):
+    began = time.time()
+    time.sleep(0.5)
+    sqs.send_message(QueueUrl=os.environ["DONE"], MessageBody=json.dumps([event["n"], began, time.time()]))
+"""
+    make_function(emulator, "bounded", source, Environment={"Variables": {"DONE": done_url}})
+    client = emulator.client("lambda")
+    client.put_function_concurrency(FunctionName="bounded", ReservedConcurrentExecutions=2)
+    client.put_function_event_invoke_config(FunctionName="bounded", MaximumRetryAttempts=0, MaximumEventAgeInSeconds=60)
+
+    for n in range(6):
+        client.invoke(FunctionName="bounded", InvocationType="Event", Payload=json.dumps({"n": n}).encode())
+
+    done: list[list[float]] = []
+
+    def all_done() -> bool:
+        done.extend(json.loads(message["Body"]) for message in receive(emulator, done_url))
+        return len({n for n, _, _ in done}) == 6
+
+    until(all_done, what="six events")
+    assert len(done) == 6
+    assert max(sum(began <= at < ended for _, began, ended in done) for _, at, _ in done) <= 2
+
+
 def test_given_a_batch_with_one_bad_message_when_mapped_then_only_that_one_is_tried_again_and_dead_lettered(
     emulator: Emulator,
 ) -> None:

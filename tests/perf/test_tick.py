@@ -1,10 +1,11 @@
-"""What the tick costs by the number of a job's nodes: one job looked after whole, rows and save included. `make bench`.
+"""What looking after a job costs by the number of its nodes: rows and save included, on stores in memory. `make bench`.
 
-Growth and shares are ratios within one run; seconds are shown, and depend on the machine.
+Growth is a ratio within one run, and memory hardly depends on the machine; seconds are shown, and do.
 """
 
 import gc
 import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from tests.support.small_job import JOB, START, describe, uploads
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import Announced
-from trainguard.engine.tick.tick import Tick
+from trainguard.engine.tick.at_once import tick_at_once
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.system_session import SystemSession
 from trainguard.layout import ProfileRoot
@@ -35,6 +36,9 @@ MINUTES = 14
 FEW, MANY = 1_000, 4_000
 GROWTH_LIMIT = 4.5
 """Four times the nodes, and some for caches that no longer hold them."""
+
+MEMORY_LIMIT_MB = 130
+"""For 4,000 nodes, beyond the imports and the items: with those and the client library, half of 512 MiB."""
 
 LEVELS = {"algo-1": Level(30, 3, low=10), "algo-2": Level(93, 3, low=60)}
 """The GPUs of half the nodes are low, so that a rule fires on them."""
@@ -82,7 +86,7 @@ def seeds() -> tuple[JobRecord, list[NodeRecord]]:
 def looked_after(world: MemoryWorld) -> Callable[[], None]:
     """Return what looks after the job once."""
     timing = Timing(lambda: START + 60.0 * MINUTES + 120.0, lambda _: None, lambda: True)
-    tick = Tick(services=world.services, timing=timing, families=FAMILIES)
+    tick = tick_at_once(services=world.services, timing=timing, families=FAMILIES)
 
     def look() -> None:
         gc.collect()
@@ -102,6 +106,16 @@ def cpu_seconds(work: Callable[[], object], rounds: int = 5) -> float:
     return min(times)
 
 
+def memory_mb(work: Callable[[], object]) -> float:
+    """Return the most memory, in megabytes, that was allocated at once while something was done."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("streams", [("system",), ("system", "framework")])
 def test_looking_after_a_job_of_thousands_of_nodes(
     seeds: tuple[JobRecord, list[NodeRecord]], streams: tuple[str, ...]
@@ -110,6 +124,7 @@ def test_looking_after_a_job_of_thousands_of_nodes(
     job, records = seeds
     kept = [record for record in records if record.key.stream in streams]
     worlds = {nodes: large_job(job, describe(), kept, nodes) for nodes in (FEW, MANY)}
+    memory = {nodes: memory_mb(looked_after(world)) for nodes, world in worlds.items()}
     item = sum(len(record.state) for record in kept) / len(LEVELS)
     seconds = {nodes: cpu_seconds(looked_after(world)) for nodes, world in worlds.items()}
     rows = worlds[MANY].rows.of_job(JOB)
@@ -117,6 +132,8 @@ def test_looking_after_a_job_of_thousands_of_nodes(
     growth = seconds[MANY] / seconds[FEW]
     show(
         f"look after a job, {' and '.join(streams)} ({item:.0f} bytes a node): {seconds[FEW]:.2f} s for {FEW:,} nodes, "
-        f"{seconds[MANY]:.2f} s for {MANY:,}, growth {growth:.2f} (limit {GROWTH_LIMIT})"
+        f"{seconds[MANY]:.2f} s for {MANY:,}, growth {growth:.2f} (limit {GROWTH_LIMIT}); {memory[FEW]:.0f} and "
+        f"{memory[MANY]:.0f} MB (limit {MEMORY_LIMIT_MB})"
     )
     assert growth <= GROWTH_LIMIT
+    assert memory[MANY] <= min(GROWTH_LIMIT * memory[FEW], MEMORY_LIMIT_MB)

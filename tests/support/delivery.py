@@ -10,7 +10,7 @@ from trainguard.engine.family import Families
 from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.engine.messages.sqs_messages import Message, encode_task
 from trainguard.engine.streams.session import DELIVERY_COUNTERS
-from trainguard.engine.tick.tick import Tick
+from trainguard.engine.tick.at_once import tick_at_once
 from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing
 from trainguard.records import JobRecord, NodeRecord, StreamKey
@@ -41,7 +41,7 @@ class Network:
         self.world.training_jobs.set(describe())
         self.timing = Timing(now=lambda: self.now, pause=lambda _: None, has_time=lambda: True)
         self.batch, self.rival = self._evaluator(), self._evaluator()
-        self.clock = Tick(services=self.world.services, timing=self.timing, families=self.families)
+        self.clock = tick_at_once(services=self.world.services, timing=self.timing, families=self.families)
         self._sent = 0
 
     def _evaluator(self) -> BatchProcessor:

@@ -13,6 +13,7 @@ from botocore.session import Session, get_session
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sagemaker import SageMakerClient
     from mypy_boto3_sqs import SQSClient
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 2
 READ_TIMEOUT_S = 8
 MAX_ATTEMPTS = 4
+
+MOST_INVOKED_AT_ONCE = 20
+"""Functions that one process invokes at the same time."""
+
+_INVOKE_TIMEOUT_S, _INVOKE_ATTEMPTS = 3, 2
+"""An event that Lambda does not take within seconds is sent by the next tick: others wait behind it."""
 
 
 class Clients:
@@ -68,6 +75,16 @@ class Clients:
     def cloudformation(self) -> "CloudFormationClient":
         """Client that knows deployed stacks, which the command line asks for."""
         return cast("CloudFormationClient", self._create("cloudformation"))
+
+    @cached_property
+    def functions(self) -> "LambdaClient":
+        """Client that invokes functions asynchronously, many at once; it gives up sooner than the others."""
+        own = Config(
+            read_timeout=_INVOKE_TIMEOUT_S,
+            max_pool_connections=MOST_INVOKED_AT_ONCE,
+            retries={"mode": "standard", "total_max_attempts": _INVOKE_ATTEMPTS},
+        )
+        return cast("LambdaClient", self._create("lambda", own))
 
     @cached_property
     def sagemaker(self) -> "SageMakerClient":

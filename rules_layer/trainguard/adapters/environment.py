@@ -34,8 +34,16 @@ class EvaluateObjectsEnvironment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TickEnvironment(EvaluateObjectsEnvironment):
-    """Environment of ``tick``, which works with the same stores."""
+class LookAfterJobEnvironment(EvaluateObjectsEnvironment):
+    """Environment of ``look_after_job``, which works with the same stores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickEnvironment:
+    """Environment of ``tick``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    look_after_job_function: str = _variable("the name of the function that looks after one job")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ class NodeEvaluator:
         return self._attempt(job, work)
 
     def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
-        plan = self._families.plan(job)
+        plan = replace(self._families.plan(job), detailed=False)
         record = item_of(job, work.key, self._nodes)
         record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         closing = work.close or job.closing

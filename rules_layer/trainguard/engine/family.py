@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 from trainguard.engine.plan import RulePlan, plan_rules
 from trainguard.engine.streams.family_streams import FamilyStreams
 from trainguard.engine.streams.job_streams import JobState, JobStreams
+from trainguard.engine.streams.late_streams import LateStreams
 from trainguard.engine.streams.session import Session, Stream, item_name
 from trainguard.errors import ForeignKeyError
 from trainguard.layout import EndKey, ProfileRoot, check_key
@@ -212,7 +213,8 @@ class Families:
     def open(self, job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> JobStreams:
         """Decode a job's items; a stream that has ended is finished, on what was decoded.
 
-        Items of a family that this version does not have are left as they are.
+        With a plan without details each stream is decoded when it is asked for. Items of a family that this version
+        does not have are left as they are.
 
         Raises
         ------
@@ -224,14 +226,18 @@ class Families:
         families: dict[str, FamilyStreams] = {}
         for family in self:
             of_family = {key: record for key, record in held.items() if key.family == family.name}
-            streams = {key: _opened(family, record, plan) for key, record in of_family.items()}
-            families[family.name] = family.streams_of(of_family, streams)
+            families[family.name] = family.streams_of(of_family, _streams(family, of_family, plan))
         return JobStreams(
             families=families,
             records={key: record for key, record in held.items() if key.family in families},
             own=own,
             state=decode_state(item_name(own), own.codec, own.state, JobState) if own.state else JobState(),
         )
+
+
+def _streams(family: Family, records: Mapping[StreamKey, NodeRecord], plan: RulePlan) -> Mapping[StreamKey, Stream]:
+    streams = LateStreams(records, lambda key: _opened(family, records[key], plan))
+    return dict(streams) if plan.detailed else streams
 
 
 def _opened(family: Family, record: NodeRecord, plan: RulePlan) -> Stream:

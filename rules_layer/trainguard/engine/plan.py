@@ -24,7 +24,8 @@ class RulePlan:
 
     ``episodes`` holds the job's current episode number a rule; ``interval_s`` the configured sampling interval, which
     stands in until the data shows its own. ``disabled`` names the rules that do not run because only another was asked
-    for. ``prices`` stands in for the packaged price table.
+    for. ``prices`` stands in for the packaged price table. ``detailed`` says whether rules give their details, which a
+    report shows and neither a row nor an alert has.
     """
 
     by_family: Mapping[str, tuple[AnyRule, ...]]
@@ -34,6 +35,7 @@ class RulePlan:
     interval_s: float
     disabled: tuple[str, ...] = ()
     prices: PriceTable | None = None
+    detailed: bool = True
 
     @property
     def rules(self) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class Summariser:
         return self._attempt(job)
 
     def _attempt(self, job: JobRecord) -> Summary:
-        plan = self._families.plan(job)
+        plan = replace(self._families.plan(job), detailed=False)
         streams = self._families.open(job.job, plan, items_of(job, self._services.nodes))
         for record in streams.records.values():
             self._drain(record, job)

@@ -13,6 +13,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import batch_output as output
 from trainguard.rules.batch_output import BatchDetails, Usage
+from trainguard.rules.details import NodeDetails
 from trainguard.rules.paid_time import idle_share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
@@ -103,7 +104,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
     def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> RuleResult:
         """Say FIRED for a streak over two windows."""
         usage = self._usage(view, parameters)
-        details = output.details_of(view, usage)
+        details: NodeDetails = output.details_of(view, usage) if view.detailed else {}
         if not usage.judged:
             return _undecided(state, view, usage, parameters, details)
         needed = LASTING_WINDOWS * self.window_points(parameters, view.interval_s)
@@ -161,7 +162,7 @@ def _room(usage: Usage, parameters: BatchSizeParameters) -> float:
 
 
 def _undecided(
-    state: BatchSizeState, view: NodeView, usage: Usage, parameters: BatchSizeParameters, details: BatchDetails
+    state: BatchSizeState, view: NodeView, usage: Usage, parameters: BatchSizeParameters, details: NodeDetails
 ) -> RuleResult:
     patience = parameters.patience_points(view.interval_s)
     metric = usage.never_seen

@@ -17,6 +17,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import bottleneck_output as output
 from trainguard.rules.bottleneck_counts import RECENT_MINUTES, BottleneckState, Counted, Share, Tally
+from trainguard.rules.details import NodeDetails
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
@@ -128,12 +129,11 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         kept = state.kept
         whole = Share(kept.bottlenecked, kept.judged)
         recent = Share(sum(count.bottlenecked for count in kept.minutes), sum(count.judged for count in kept.minutes))
-        details = output.details_of(kept, (whole, recent), self.peak_key)
         patience = _needed(view, parameters)
         if not (kept.judged or state.open_idle.judged) and view.kept_total > (0 if view.closed else patience):
             return never_collected(self.metric, view)
         if kept.judged <= patience:
-            return warming_up(kept.judged, patience, view, details)
+            return warming_up(kept.judged, patience, view, self._details(state, view, (whole, recent)))
         covered = recent.judged * view.interval_s >= RECENT_MIN_SHARE * RECENT_MINUTES * 60.0
         recently = covered and recent.percent > parameters.threshold >= whole.percent
         measured = recent if recently else whole
@@ -151,8 +151,11 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             affected_share=whole.percent / 100.0,
             wasted_share=share_of_paid(view, lost_s) if fired else None,
             pooled=(kept.bottlenecked, kept.judged),
-            details=details,
+            details=self._details(state, view, (whole, recent)),
         )
+
+    def _details(self, state: BottleneckState, view: NodeView, shares: tuple[Share, Share]) -> NodeDetails:
+        return output.details_of(state.kept, shares, self.peak_key) if view.detailed else {}
 
 
 def _needed(view: NodeView, parameters: BottleneckParameters) -> int:

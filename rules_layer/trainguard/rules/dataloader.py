@@ -84,7 +84,7 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
             return _without_loaders(view, states)
         limits = parameters.min_threshold, parameters.max_threshold
         loads = [Load(node, view.nodes[node].cores, state, limits) for node, state in loading.items()]
-        details = {node: output.details_of(state, view.nodes[node].cores) for node, state in states.items()}
+        details = _details(view, states)
         counted = [load for load in loads if load.cores]
         if not counted:
             reason = f"the number of cores of {loads[0].node} is not known yet: it has no CPU sample."
@@ -116,9 +116,15 @@ def _states(view: JobView) -> Iterator[tuple[str, LoaderState]]:
             yield node, state
 
 
+def _details(view: JobView, states: Mapping[str, LoaderState]) -> dict[str, LoaderDetails]:
+    """Return the numbers of each node, where they are read."""
+    if not view.detailed:
+        return {}
+    return {node: output.details_of(state, view.nodes[node].cores) for node, state in states.items()}
+
+
 def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResult:
     """Say why there is nothing to judge."""
-    details = {node: output.details_of(state, view.nodes[node].cores) for node, state in states.items()}
     pipelines = {node: state for node, state in states.items() if state.prefetch is not None}
     if pipelines:
         prefetches = all(state.prefetch for state in pipelines.values())
@@ -127,7 +133,7 @@ def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResul
             "the job loads data with TensorFlow, in threads of the training process: there are no loader processes to "
             f"count; its pipeline {'prefetches' if prefetches else 'does not prefetch'}.",
             advice=None if prefetches else "End the tf.data pipeline with prefetch(tf.data.AUTOTUNE).",
-            details={node: details[node] for node in pipelines},
+            details=_details(view, pipelines),
         )
     if view.framework_seen:
         return RuleResult(

@@ -1,13 +1,14 @@
 """What a rule shows of its numbers: typed where they are made and where they are drawn, plain in JSON."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from trainguard.state.histogram import DurationHistogram
 
 D = TypeVar("D", bound="Details")
+NodeDetails: TypeAlias = "Details | Mapping[str, Any]"
 
 
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):

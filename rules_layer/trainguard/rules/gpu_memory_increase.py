@@ -111,7 +111,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             data_points=view.kept_total,
             advice=output.advice_on(worst, window_s) if fired else None,
             affected_share=state.violated / state.windows if fired else None,
-            details=output.details_of(increases, view, window, window_s),
+            details=output.details_of(increases, view, window, window_s) if view.detailed else {},
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import balance_output as output
 from trainguard.rules.balance_output import BalanceDetails, Pair
+from trainguard.rules.details import NodeDetails
 from trainguard.rules.divergence import Comparison, compare_pairs, compare_with_rest, two_point_bins
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import WAITED, ParameterHelp, span_help
@@ -107,9 +108,9 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, LoadBalancingState]):
         needed = _needed(parameters, view.interval_s)
         points = view.gpu_histogram.sum(axis=1)
         chosen = np.flatnonzero(points >= needed)
-        workloads = dict(zip(view.gpu_names, two_point_bins(view.gpu_histogram).tolist(), strict=True))
         if chosen.size <= 1:
-            return _warming_up(view, int(np.sort(points)[-2]), needed, BalanceDetails(workloads))
+            details: NodeDetails = BalanceDetails(_workloads(view)) if view.detailed else {}
+            return _warming_up(view, int(np.sort(points)[-2]), needed, details)
         names = tuple(view.gpu_names[index] for index in chosen.tolist())
         compared = compare_pairs(view.gpu_histogram[chosen])
         apart = compared.apart(parameters.threshold, MIN_GAP)
@@ -117,9 +118,12 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, LoadBalancingState]):
         lost_s = float(compared.idle_share.mean()) * view.kept_total * view.interval_s
         pair = _pair(compared, row, column, (f"{names[row]} of {view.node}", names[column]), view.node)
         result = _result(compared, apart, (row, column), pair, share_of_paid(view, lost_s) or 0.0, parameters)
+        result = replace(result, worst=names[row], data_points=view.kept_total)
+        if not view.detailed:
+            return result
         means = dict(zip(names, compared.means.tolist(), strict=True))
-        details = BalanceDetails(workloads, output.shown_distances(names, compared, apart), means)
-        return replace(result, worst=names[row], data_points=view.kept_total, details=details)
+        distances = output.shown_distances(names, compared, apart)
+        return replace(result, details=BalanceDetails(_workloads(view), distances, means))
 
 
 class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
@@ -202,7 +206,11 @@ def _wasted_share(loads: list[_Load], compared: Comparison, nodes: int) -> float
     return sum(shares) / nodes
 
 
-def _warming_up(view: NodeView, points: int, needed: int, details: BalanceDetails) -> RuleResult:
+def _workloads(view: NodeView) -> dict[str, list[int]]:
+    return dict(zip(view.gpu_names, two_point_bins(view.gpu_histogram).tolist(), strict=True))
+
+
+def _warming_up(view: NodeView, points: int, needed: int, details: NodeDetails) -> RuleResult:
     return warming_up(points, needed, view, details, output.warming_up_reason(view, points, needed))
 
 

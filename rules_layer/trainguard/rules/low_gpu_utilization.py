@@ -118,12 +118,12 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
     ) -> RuleResult:
         """Say FIRED for a streak over two windows, or for a node idle over 20 minutes."""
         usages = self._usages(view, parameters)
-        details = output.details_of(view, usages)
+        details = output.details_of(view, usages) if view.detailed else None
         if view.idle_run_s > IDLE_FINDING_S:
             return _judge_idle(view, details)
         if not any(usage.judged for usage in usages):
             points = max((usage.points for usage in usages), default=0)
-            return warming_up(points, parameters.patience_points(view.interval_s), view, details)
+            return warming_up(points, parameters.patience_points(view.interval_s), view, details or {})
         return self._judge_streaks(state, view, usages, parameters, details)
 
     def _usages(self, view: NodeView, parameters: LowGPUUtilizationParameters) -> list[Usage]:
@@ -153,7 +153,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         view: NodeView,
         usages: list[Usage],
         parameters: LowGPUUtilizationParameters,
-        details: LowGpuDetails,
+        details: LowGpuDetails | None,
     ) -> RuleResult:
         window = self.window_points(parameters, view.interval_s)
         lasting = {gpu: view.kept_total - streak.since for gpu, streak in state.streaks.items()}
@@ -181,11 +181,11 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             advice=output.advice_on(worst, view) if fired else None,
             affected_share=seen,
             wasted_share=idle_share_of_paid(view, chosen, seen or 0.0) if fired else None,
-            details=details,
+            details=details or {},
         )
 
 
-def _judge_idle(view: NodeView, details: LowGpuDetails) -> RuleResult:
+def _judge_idle(view: NodeView, details: LowGpuDetails | None) -> RuleResult:
     kind: IdleNode = "never used" if view.first_active_at is None else "idle"
     idle_share = share_of_paid(view, view.idle_run_s)
     return RuleResult(
@@ -199,5 +199,5 @@ def _judge_idle(view: NodeView, details: LowGpuDetails) -> RuleResult:
         affected_share=idle_share,
         wasted_share=idle_share,
         idle_node=kind,
-        details=msgspec.structs.replace(details, finding=kind),
+        details=msgspec.structs.replace(details, finding=kind) if details else {},
     )

@@ -6,6 +6,7 @@ out. "others" is the wall time of each process's loop, from the start of its fir
 union of its steps. And of the operators the 64 with the most time are named, the rest is "other".
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 from trainguard.records import Status
@@ -92,4 +93,5 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         del parameters
         if not state.events:
             return RuleResult(Status.WAITING_FOR_DATA, f"no framework event of {view.node} yet.")
-        return RuleResult(Status.OK, sentence_of(state, view), data_points=state.events, details=details_of(state))
+        result = RuleResult(Status.OK, sentence_of(state, view), data_points=state.events)
+        return replace(result, details=details_of(state)) if view.detailed else result

@@ -74,7 +74,7 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
             sentence_of(view.node, usage),
             data_points=state.snapshots,
             oversized=is_oversized(usage),
-            details=UsageDetails(usage),
+            details=UsageDetails(usage) if view.detailed else {},
         )
 
 

@@ -40,6 +40,8 @@ class NodeView:
         Counts of GPUUtilization over all kept points, bin = floor(value).
     closed : bool
         Whether the stream has ended.
+    detailed : bool
+        Whether anybody reads the judgement's details; where nobody does, a rule may leave them out.
     """
 
     node: str
@@ -57,11 +59,7 @@ class NodeView:
     idle_run_s: float
     gpu_histogram: IntArray
     closed: bool
-
-    @property
-    def through(self) -> float | None:
-        """Former name of ``watermark_s``, which custom rules may read."""
-        return self.watermark_s
+    detailed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +91,15 @@ class NodeMinute:
 class FrameworkView:
     """What the engine knows of a node's framework stream: its watermark and whether the stream has ended.
 
-    ``first_step_at`` is the start of the node's earliest step, epoch seconds; None before one was seen.
+    ``first_step_at`` is the start of the node's earliest step, epoch seconds; None before one was seen. ``detailed`` is
+    as in `NodeView`.
     """
 
     node: str
     watermark_s: float | None
     closed: bool
     first_step_at: float | None = None
-
-    @property
-    def through(self) -> float | None:
-        """Former name of ``watermark_s``, which custom rules may read."""
-        return self.watermark_s
+    detailed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +147,8 @@ class JobView:
         Times in which no node had samples: the job had no instances.
     step_runs : tuple of (float, float)
         The newest times in which a node had steps, first start to last end, in no order.
+    detailed : bool
+        As in `NodeView`.
     """
 
     started_at: float | None
@@ -163,3 +160,4 @@ class JobView:
     nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
     interruptions: tuple[tuple[float, float], ...] = ()
     step_runs: tuple[tuple[float, float], ...] = ()
+    detailed: bool = True

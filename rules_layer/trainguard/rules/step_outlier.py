@@ -128,7 +128,7 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepsState]):
             advice=output.advice_on(worst, state) if worst.fired else None,
             affected_share=worst.affected_share if worst.fired else None,
             wasted_share=worst.lost_share if worst.fired else None,
-            details=output.details_of(ranked, state),
+            details=output.details_of(ranked, state) if view.detailed else {},
         )
 
 

@@ -15,7 +15,7 @@ from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
 HOURS_A_MONTH = 730.0
 NOTHING_FREE = FreeTier()
 MINUTES_AN_HOUR = 60
-ALARM_METRICS = 33
+ALARM_METRICS = 36
 """Metrics that the stack's alarms read."""
 
 DASHBOARDS = 1
@@ -40,14 +40,18 @@ _OBJECTS_A_BATCH = 25
 _WINDOWS_A_MINUTE = 3
 """Windows of 20 s in which doorbells gather; batches of up to 100 are a quarter full, as five pollers share a queue."""
 
-_WAIT_S, _EVALUATE_S_A_LINE, _EVALUATOR_GIB = 0.05, 2e-6, 1.0
-_READ_WAIT_S, _DIGEST_S_A_LINE, _DIGEST_GIB = 0.08, 1.8e-6, 2.0
+_WAIT_S, _EVALUATE_S_A_LINE = 0.05, 2e-6
+_READ_WAIT_S, _DIGEST_S_A_LINE = 0.08, 1.8e-6
 _FOLDERS_LISTED, _KEYS_A_PAGE = 3, 1_000
 _LISTINGS_AN_HOUR, _MINUTES_LISTED = 72, 6
 """An evaluator lists a job's framework objects once in 50 s at most, some minutes back, for all nodes that it has."""
 
-_TICK_S, _TICK_S_A_NODE, _TICK_GIB = 0.05, 0.002, 0.5
-_LOG_BYTES_AN_INVOCATION = 1_500
+_TICK_S = 0.05
+_LOOK_WAIT_S, _LOOK_CORE_S_A_NODE = 0.1, 0.001
+_GIB_A_CORE = 1_769 / 1_024
+"""With less memory a function has a share of a core, and takes as much longer."""
+
+_LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_LOOK = 1_500, 600
 _IDLE_LOG_BYTES = 1_000
 _POLLERS = 5
 _MOST_EVALUATORS = 20
@@ -108,6 +112,19 @@ class Workload:
         """Bytes that all nodes write in an hour."""
         minute = self.lines * _BYTES_A_LINE + self.framework_objects * _BYTES_A_FRAMEWORK_OBJECT
         return self.nodes * MINUTES_AN_HOUR * minute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionMemory:
+    """The memory of functions in MiB, by their names in the deployment's context; the defaults are those there."""
+
+    evaluator_memory_mb: int = 1_024
+    tick_memory_mb: int = 512
+    look_after_memory_mb: int = 512
+    report_memory_mb: int = 2_048
+
+
+DEFAULT_MEMORY = FunctionMemory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,24 +212,27 @@ def total(lines: Sequence[CostLine]) -> float:
     return math.fsum(line.cost for line in lines)
 
 
-def estimate(workload: Workload, prices: UnitPrices, free: FreeTier = NOTHING_FREE) -> Estimate:
+def estimate(
+    workload: Workload, prices: UnitPrices, free: FreeTier = NOTHING_FREE, memory: FunctionMemory = DEFAULT_MEMORY
+) -> Estimate:
     """Multiply out what a job and its deployment use."""
     return Estimate(
         workload=workload,
-        hourly=_hourly(workload, prices),
-        at_end=_at_end(workload, prices),
+        hourly=_hourly(workload, prices, memory),
+        at_end=_at_end(workload, prices, memory),
         fire=_fire(prices),
-        idle=_idle(prices, free),
+        idle=_idle(prices, free, memory),
         busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
         profile=_profile(workload, prices),
     )
 
 
-def _hourly(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
+def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
     invocations = MINUTES_AN_HOUR * _batches_a_minute(job.objects / MINUTES_AN_HOUR)
     requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
     evaluator_s = job.objects * _WAIT_S + job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
-    tick_s = MINUTES_AN_HOUR * job.nodes * _TICK_S_A_NODE
+    looks = MINUTES_AN_HOUR * _look_gib_s(job.nodes, memory.look_after_memory_mb / 1_024)
+    logs = invocations * _LOG_BYTES_AN_INVOCATION + MINUTES_AN_HOUR * _LOG_BYTES_A_LOOK
     reads = MINUTES_AN_HOUR * job.nodes * (_state_units(job) / 4 + math.ceil(_state_units(job) / 4))
     rows = len(RULE_NAMES) + 1 + job.nodes * _rows_of_a_node(job)
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
@@ -220,17 +240,28 @@ def _hourly(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
         CostLine("EventBridge", "events of S3", job.objects, prices.event),
         CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
         CostLine("Lambda", "invocations of evaluate_objects", invocations, prices.invocation),
-        CostLine("Lambda", "GiB-s of evaluate_objects", evaluator_s * _EVALUATOR_GIB, prices.compute_gib_s),
-        CostLine("Lambda", "GiB-s that the job adds to tick", tick_s * _TICK_GIB, prices.compute_gib_s),
+        CostLine(
+            "Lambda",
+            "GiB-s of evaluate_objects",
+            evaluator_s * memory.evaluator_memory_mb / 1_024,
+            prices.compute_gib_s,
+        ),
+        CostLine("Lambda", "invocations of look_after_job", MINUTES_AN_HOUR, prices.invocation),
+        CostLine("Lambda", "GiB-s of look_after_job", looks, prices.compute_gib_s),
         CostLine("S3", "GET", job.objects, prices.object_get),
         *listed,
         CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
         CostLine("DynamoDB", "write units of RuleState", rows * _SHOWS_AN_HOUR * _ROW_UNITS, prices.write_unit),
         CostLine("DynamoDB", "write units of Jobs", MINUTES_AN_HOUR, prices.write_unit),
         CostLine("DynamoDB", "read units", reads, prices.read_unit),
-        CostLine("CloudWatch", "GB of logs", invocations * _LOG_BYTES_AN_INVOCATION / _GB, prices.log_gb),
+        CostLine("CloudWatch", "GB of logs", logs / _GB, prices.log_gb),
         CostLine("X-Ray", "traces", invocations, prices.trace),
     )
+
+
+def _look_gib_s(nodes: int, gib: float) -> float:
+    """Return what one look at a job takes: it waits for its stores, and judges each node on its share of a core."""
+    return _LOOK_WAIT_S * gib + nodes * _LOOK_CORE_S_A_NODE * max(gib, _GIB_A_CORE)
 
 
 def _listed_an_hour(job: Workload, evaluator_s: float) -> float:
@@ -264,7 +295,7 @@ def _rows_of_a_node(job: Workload) -> int:
     return len(SYSTEM_RULES) + (len(FRAMEWORK_RULES) if job.framework else 0)
 
 
-def _at_end(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
+def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
     """Return the lines of the full report."""
     objects = job.objects * job.hours
     items = job.nodes * math.ceil(job.hours / 24)
@@ -274,7 +305,12 @@ def _at_end(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
     return (
         CostLine("S3", "GET", objects + items + lists, prices.object_get),
         CostLine("S3", "LIST and PUT", pages + items + lists + len(RULE_NAMES) + 3, prices.object_put),
-        CostLine("Lambda", "GiB-s of the report's functions", digest_s * _DIGEST_GIB, prices.compute_gib_s),
+        CostLine(
+            "Lambda",
+            "GiB-s of the report's functions",
+            digest_s * memory.report_memory_mb / 1_024,
+            prices.compute_gib_s,
+        ),
         CostLine("Step Functions", "transitions", transitions, prices.transition),
     )
 
@@ -304,9 +340,9 @@ def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
     )
 
 
-def _idle(prices: UnitPrices, free: FreeTier) -> tuple[CostLine, ...]:
+def _idle(prices: UnitPrices, free: FreeTier, memory: FunctionMemory) -> tuple[CostLine, ...]:
     ticks = MINUTES_AN_HOUR * HOURS_A_MONTH
-    polls, compute = ticks * _POLLERS * _WINDOWS_A_MINUTE, ticks * _TICK_S * _TICK_GIB
+    polls, compute = ticks * _POLLERS * _WINDOWS_A_MINUTE, ticks * _TICK_S * memory.tick_memory_mb / 1_024
     return (
         CostLine(
             "CloudWatch", "metrics that alarms read", ALARM_METRICS, prices.alarm_metric_month, free.alarm_metrics

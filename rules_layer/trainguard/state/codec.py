@@ -8,6 +8,7 @@ state of a later codec is refused, so that after a rollback it lies as it is unt
 """
 
 import zlib
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -61,6 +62,16 @@ def unpack_column(column: PackedColumn) -> FloatArray:
         planes = np.frombuffer(column.data, dtype=np.uint8).reshape(8, -1)
         return np.ascontiguousarray(planes.T).view("<i8")[:, 0].astype(np.float64)
     return np.frombuffer(column.data, dtype="<f8").astype(np.float64)
+
+
+def unpack_columns(columns: Sequence[PackedColumn], points: int) -> FloatArray:
+    """Undo ``pack_column`` for columns of so many points each: float64[columns, points]."""
+    if all(column.kind == _WHOLE for column in columns):
+        # As a node's GPUs nearly always are: all at once, which is several times as fast as one after the other.
+        return unpack_column(PackedColumn(_WHOLE, b"".join(column.data for column in columns))).reshape(
+            len(columns), points
+        )
+    return np.stack([unpack_column(column) for column in columns])
 
 
 def quantise_column(values: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ samples (a node that was interrupted and came back) is no idle time: an idle run
 import msgspec
 import numpy as np
 
-from trainguard.state.codec import PackedColumn, pack_column, quantise_column, unpack_column
+from trainguard.state.codec import PackedColumn, pack_column, quantise_column, unpack_column, unpack_columns
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
 ACTIVE_PERCENT = 10.0
@@ -268,12 +268,12 @@ def _unpacked(columns: list[PackedColumn], gpus: int) -> FloatArray:
     """Columns to matrix; GPUs that appeared since it was packed are missing in its points."""
     if not columns:
         return _empty(gpus)
-    time, cpu, *devices = (unpack_column(column) for column in columns)
+    time, cpu = (unpack_column(column) for column in columns[:2])
+    devices = unpack_columns(columns[2:], len(time))
     before = len(devices) // 2
     matrix = np.full((time.size, 2 + 2 * gpus), np.nan)
     matrix[:, 0] = np.cumsum(time)
     matrix[:, 1] = cpu
-    for gpu in range(before):
-        matrix[:, 2 + gpu] = devices[gpu]
-        matrix[:, 2 + gpus + gpu] = devices[before + gpu]
+    matrix[:, 2 : 2 + before] = devices[:before].T
+    matrix[:, 2 + gpus : 2 + gpus + before] = devices[before:].T
     return matrix

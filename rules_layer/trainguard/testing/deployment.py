@@ -9,7 +9,7 @@ from trainguard.engine.family import Families
 from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.engine.messages.sqs_messages import Message, encode_task
 from trainguard.engine.plan import RulePlan, only
-from trainguard.engine.tick.tick import Tick
+from trainguard.engine.tick.at_once import tick_at_once
 from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing, TrainingJobDescription
 from trainguard.pricing.table import PriceTable
@@ -74,7 +74,7 @@ class Deployment:
         timing = Timing(now=lambda: self._now, pause=lambda _: None, has_time=lambda: True)
         families = _OneRule(self._watch, self._parameters)
         batches = BatchProcessor(services=services, timing=timing, bucket=BUCKET, families=families)
-        tick = Tick(services=services, timing=timing, families=families)
+        tick = tick_at_once(services=services, timing=timing, families=families)
         self._describe(JobStatus.IN_PROGRESS)
         *written, end = objects_of(self._job, NAME)
         objects = [*written, end] if ended else written

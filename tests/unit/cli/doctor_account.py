@@ -269,7 +269,8 @@ def _functions() -> dict[Question, Answer]:
 
 
 def _measured() -> dict[Question, Answer]:
-    values = {"Invocations": [1.0] * 14, "Errors": [0.0] * 14, "ApproximateAgeOfOldestMessage": [21.0, 700.0]}
+    lambda_values = {"Invocations": [1.0] * 14, "Errors": [0.0] * 14, "AsyncEventsDropped": []}
+    values = lambda_values | {"ApproximateAgeOfOldestMessage": [21.0, 700.0]}
 
     def data(given: Given) -> dict[str, Any]:
         (query,) = given["MetricDataQueries"]

@@ -9,7 +9,7 @@ from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import Episode
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
-from trainguard.families.profiler.correlate import add_framework, compare_minutes
+from trainguard.families.profiler.correlate import Correlation, compare_minutes
 from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
 from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.records import JobRecord, Status
@@ -84,7 +84,10 @@ def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
 def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> RuleResult:
     verdicts = {"CPUBottleneck": {"algo-1": given}}
     system, framework = streams(bottlenecked, plan())
-    add_framework(verdicts, rules, {"algo-1": system}, {"algo-1": framework})
+    correlation = Correlation(rules)
+    correlation.note_system(system, [given])
+    correlation.note_framework(framework)
+    correlation.add_to(verdicts)
     return verdicts["CPUBottleneck"]["algo-1"].result
 
 

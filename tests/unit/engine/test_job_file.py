@@ -12,7 +12,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe, uploads
 from trainguard.engine.jobs.job_description import STOP_TAG
 from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
-from trainguard.engine.tick.tick import ABANDONED_S
+from trainguard.engine.tick.job_care import ABANDONED_S
 from trainguard.errors import JobFileError
 from trainguard.records import JobStatus, RuleRow, Status
 

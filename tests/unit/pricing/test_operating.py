@@ -1,14 +1,25 @@
 """What operating TrainGuard costs: a model that adds up, and moves as the stack's work does."""
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.config import DeploymentConfig
 from trainguard.errors import PriceTableError
-from trainguard.running_costs.operating import ALARM_METRICS, HOURS_A_MONTH, Estimate, Workload, estimate, total
+from trainguard.running_costs.operating import (
+    ALARM_METRICS,
+    HOURS_A_MONTH,
+    CostLine,
+    Estimate,
+    FunctionMemory,
+    Workload,
+    estimate,
+    total,
+)
 from trainguard.running_costs.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
 
 PRICES = packaged_unit_prices().prices
@@ -80,6 +91,44 @@ def test_given_any_job_when_it_writes_more_then_it_never_costs_less(workload: Wo
     less, larger = of(**base), of(**base | {what: more})
     assert larger.an_hour > less.an_hour
     assert larger.the_profile > less.the_profile
+
+
+def test_given_functions_with_more_memory_when_estimated_then_their_own_lines_cost_more_and_no_others() -> None:
+    lines = {
+        "evaluator_memory_mb": "GiB-s of evaluate_objects",
+        "look_after_memory_mb": "GiB-s of look_after_job",
+        "report_memory_mb": "GiB-s of the report's functions",
+        "tick_memory_mb": "GiB-s of tick",
+    }
+    default = of()
+    for name, what in lines.items():
+        larger = estimate(Workload(), PRICES, memory=FunctionMemory(**{name: 4_096}))
+        pairs = zip(everything(default), everything(larger), strict=True)
+        assert {was.what for was, now in pairs if now.amount > was.amount} == {what}
+
+
+def everything(found: Estimate) -> list[CostLine]:
+    return [*found.hourly, *found.at_end, *found.fire, *found.idle, *found.busy, *found.profile]
+
+
+def test_given_the_deployments_defaults_when_compared_then_the_models_memory_is_theirs() -> None:
+    assert all(getattr(DeploymentConfig(), each.name) == each.default for each in fields(FunctionMemory))
+
+
+def test_given_the_work_of_a_look_when_a_function_has_less_than_a_core_then_it_costs_the_same_and_takes_longer() -> (
+    None
+):
+    def looks(memory_mb: int) -> float:
+        many, few = (
+            estimate(Workload(nodes=nodes), PRICES, memory=FunctionMemory(look_after_memory_mb=memory_mb)).hourly
+            for nodes in (4_001, 1)
+        )
+        of_many, of_few = (next(each for each in lines if each.what == lookers) for lines in (many, few))
+        return of_many.amount - of_few.amount
+
+    lookers = "GiB-s of look_after_job"
+    assert looks(512) == pytest.approx(looks(1_024)) == pytest.approx(looks(1_769))
+    assert looks(3_538) == pytest.approx(2 * looks(1_769))
 
 
 def test_given_a_shorter_retention_when_estimated_then_only_the_stored_profile_is_cheaper() -> None:

@@ -11,6 +11,7 @@ from trainguard.ports import (
     ByteStream,
     ExecutionRecords,
     Executions,
+    JobLooks,
     Jobs,
     NodeStates,
     ProfileObjects,
@@ -35,6 +36,7 @@ OPERATIONS = frozenset(
         ExecutionRecords,
         TrainingJobs,
         TaskQueue,
+        JobLooks,
         SettingDocuments,
         StopBudget,
     )
@@ -84,7 +86,7 @@ class Faults:
     """The switchboard that all twins of one world share; thread-safe.
 
     A call is one request that the AWS adapter would make: ``publish`` counts once a row, ``mark_sent`` once an entry,
-    ``TaskQueue.send`` once for ten tasks, ``list`` once a page.
+    ``TaskQueue.send`` once for ten tasks, ``JobLooks.send`` once a look, ``list`` once a page.
 
     Examples
     --------

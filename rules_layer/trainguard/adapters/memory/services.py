@@ -10,7 +10,7 @@ from trainguard.adapters.immutable import frozen_record
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.messages import execution_input
 from trainguard.errors import PortUnavailableError
-from trainguard.ports import ExecutionRecord, NodeTask, TrainingJobDescription
+from trainguard.ports import ExecutionRecord, JobLook, NodeTask, TrainingJobDescription
 
 TASK_BATCH_SIZE = 10
 _EXECUTION_NAME = re.compile(r"[^\s<>{}\[\]?*\"#%\\^|~`$&,;:/\x00-\x1f\x7f-\x9f]{1,80}")
@@ -108,4 +108,38 @@ class MemoryTaskQueue:
         """Take all tasks out of the queue, oldest first."""
         with self._lock:
             taken, self._tasks = self._tasks, []
+            return taken
+
+
+class MemoryJobLooks:
+    """Twin of LambdaJobLooks; a test drains it, and makes the looks or does not."""
+
+    def __init__(self, *, faults: Faults) -> None:
+        self._faults = faults
+        self._lock = threading.RLock()
+        self._looks: list[JobLook] = []
+        self._refused: set[str] = set()
+
+    def send(self, looks: Sequence[JobLook]) -> Mapping[str, str]:
+        """Take every look that no fault keeps away; return, by job, why one was not taken."""
+        reasons = {}
+        for look in looks:
+            try:
+                with self._faults.call("JobLooks.send"), self._lock:
+                    if look.job in self._refused:
+                        raise PortUnavailableError("Lambda", "Invoke", "TooManyRequestsException: ordered")
+                    self._looks.append(look)
+            except PortUnavailableError as error:
+                reasons[look.job] = str(error)
+        return reasons
+
+    def refuse(self, job: str) -> None:
+        """Take no look at this job from now on."""
+        with self._lock:
+            self._refused.add(job)
+
+    def drain(self) -> list[JobLook]:
+        """Take all looks that were asked for, oldest first."""
+        with self._lock:
+            taken, self._looks = self._looks, []
             return taken

@@ -6,7 +6,7 @@ from trainguard.adapters.memory.node_states import MemoryNodeStates
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.rule_states import MemoryRuleStates
-from trainguard.adapters.memory.services import MemoryExecutions, MemoryTaskQueue, MemoryTrainingJobs
+from trainguard.adapters.memory.services import MemoryExecutions, MemoryJobLooks, MemoryTaskQueue, MemoryTrainingJobs
 from trainguard.adapters.memory.settings import MemorySettingDocuments
 from trainguard.ports import Services
 
@@ -33,6 +33,7 @@ class MemoryWorld:
         self.reports = MemoryExecutions(faults=self.faults)
         self.training_jobs = MemoryTrainingJobs(faults=self.faults)
         self.tasks = MemoryTaskQueue(faults=self.faults)
+        self.looks = MemoryJobLooks(faults=self.faults)
         self.journal = MemoryJournal()
         self.settings = MemorySettingDocuments(faults=self.faults)
 

@@ -46,6 +46,7 @@ CHECKS: tuple[tuple[Check, Callable[[Site], Iterator[CheckResult]]], ...] = (
     (functions.DOORBELL_MAPPING, functions.check_doorbell_mapping),
     (functions.CONCURRENCY, functions.check_concurrency),
     (functions.TICK, functions.check_tick),
+    (functions.LOOKS, functions.check_looks),
     (tables.TABLES, tables.check_tables),
     (tables.EXPIRY, tables.check_expiry),
     (tables.BACKUPS, tables.check_backups),

@@ -1,4 +1,4 @@
-"""The functions: ready, allowed to run, called by the queue, and the tick once a minute."""
+"""The functions: ready, allowed to run, called by the queue, and the tick once a minute, with its looks at jobs."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ FUNCTIONS = Check("functions")
 CONCURRENCY = Check("concurrency")
 DOORBELL_MAPPING = Check("queue to function")
 TICK = Check("tick")
+LOOKS = Check("looks at jobs")
 
 _CONCURRENT_EXECUTIONS_QUOTA = "L-B99A9384"
 _SPARE = 10
@@ -106,17 +107,30 @@ def check_tick(site: Site) -> Iterator[CheckResult]:
     Metrics need one permission, which the queue's age needs too, and say it at once; a log group's last event time may
     be an hour late, and watermarks move only while a job runs.
     """
-    configuration = site.functions.get("tick")
-    if configuration is None:
+    if site.functions.get("tick") is None:
         yield TICK.fail("the stack has no function tick", "Deploy it again: `make deploy`.")
         return
+    yield grade_tick(*_recent(site, "tick", ("Invocations", "Errors")))
+
+
+def check_looks(site: Site) -> Iterator[CheckResult]:
+    """Judge by the metrics of `look_after_job` whether every job is looked after; without a job there are none."""
+    if site.functions.get("look_after_job") is None:
+        yield LOOKS.fail("the stack has no function look_after_job", "Deploy it again: `make deploy`.")
+        return
+    yield judge_looks(*_recent(site, "look_after_job", ("Invocations", "Errors", "AsyncEventsDropped")))
+
+
+def _recent(site: Site, name: str, metrics: tuple[str, ...]) -> tuple[dict[str, float], str]:
+    """Return the sums of a function's metrics in the last minutes, and the command that shows its log."""
+    configuration = site.functions[name]
     function = configuration["FunctionName"]
     counts = {
-        name: sum(metric_values(site, Metric("AWS/Lambda", name, {"FunctionName": function}, "Sum"), _TICK_WINDOW_MIN))
-        for name in ("Invocations", "Errors")
+        each: sum(metric_values(site, Metric("AWS/Lambda", each, {"FunctionName": function}, "Sum"), _TICK_WINDOW_MIN))
+        for each in metrics
     }
     log = configuration.get("LoggingConfig", {}).get("LogGroup", f"/aws/lambda/{function}")
-    yield grade_tick(counts, site.aws("logs", "tail", log, "--since", f"{_TICK_WINDOW_MIN}m"))
+    return counts, site.aws("logs", "tail", log, "--since", f"{_TICK_WINDOW_MIN}m")
 
 
 def grade_tick(counts: Mapping[str, float], log: str) -> CheckResult:
@@ -130,6 +144,19 @@ def grade_tick(counts: Mapping[str, float], log: str) -> CheckResult:
     if ran < _FEWEST_TICKS:
         return TICK.warn(found, "Is it throttled, or was it deployed just now? Its log has more.", log)
     return TICK.ok(found)
+
+
+def judge_looks(counts: Mapping[str, float], log: str) -> CheckResult:
+    """Judge the looks at jobs by how many ended in an error, or were dropped because they waited for too long."""
+    ran, failed, dropped = counts["Invocations"], counts["Errors"], counts["AsyncEventsDropped"]
+    found = (
+        f"{ran:.0f} in the last {_TICK_WINDOW_MIN} min, {failed:.0f} ended in an error, {dropped:.0f} came to nothing"
+    )
+    if failed > 0:
+        return LOOKS.fail(found, "A job is not looked after: the event dead letters name it, the log says why.", log)
+    if dropped > 0:
+        return LOOKS.warn(found, "They waited for over a minute: raise look_after_concurrency, or the account's quota.")
+    return LOOKS.ok(found)
 
 
 def _mappings(site: Site) -> "list[EventSourceMappingConfigurationTypeDef]":

@@ -46,7 +46,7 @@ class Use:
 
 USES: Mapping[str, tuple[Use, ...]] = {
     "evaluate_objects": (Use((GET,), _PROFILES), Use((GET,), _JOB_FILES), Use((LIST,))),
-    "tick": (Use((GET,), _JOB_FILES), Use((LIST,))),
+    "look_after_job": (Use((GET,), _JOB_FILES), Use((LIST,))),
     "plan_report": (Use((PUT,), _PARTS), Use((LIST,))),
     "digest_profile": (
         Use((GET,), _PROFILES),

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,8 @@ from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 UnitVerdicts = dict[str, dict[str, Verdict]]
 """Verdicts by rule and unit."""
+
+Seen = Callable[[StreamKey, Stream, Sequence[Verdict]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,20 @@ class FamilyStreams(ABC):
         """What is stored of rules, stream by stream."""
         return [stream.state.stored_rules for stream in self.streams.values()]
 
-    def unit_verdicts(self) -> UnitVerdicts:
+    def unit_verdicts(self, seen: Seen | None = None) -> UnitVerdicts:
         """Return the verdicts by rule and unit; a unit that has fallen silent counts as `liveness` says.
 
-        Each kind of stream is compared with its own kind: kinds come at different times.
+        Each kind of stream is compared with its own kind: kinds come at different times. ``seen`` is called with each
+        stream and its verdicts as soon as it is judged.
         """
-        verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
+        judged: dict[StreamKey, Sequence[Verdict]] = {}
         for key, stream in self.streams.items():
-            ahead = self.watermarks.get(key.stream)
-            for verdict in stream.verdicts(closed=self.records[key].closed):
-                verdicts[verdict.rule][key.node] = with_liveness(verdict, stream.state.watermark_s, ahead)
+            judged[key] = stream.verdicts(closed=self.records[key].closed)
+            if seen is not None:
+                seen(key, stream, judged[key])
+        verdicts: defaultdict[str, dict[str, Verdict]] = defaultdict(dict)
+        for key, of_stream in judged.items():
+            watermark_s, ahead = self.streams[key].state.watermark_s, self.watermarks.get(key.stream)
+            for verdict in of_stream:
+                verdicts[verdict.rule][key.node] = with_liveness(verdict, watermark_s, ahead)
         return dict(verdicts)

@@ -73,6 +73,7 @@ class RuleRunner(Generic[R]):
         self._states: dict[str, Any] = {}
         self._latest: dict[str, tuple[RuleResult, float]] = {}
         self._latest_closed = False
+        self._released = False
         self.due: set[str] = set()
         self.raised: list[str] = []
         for rule in rules:
@@ -101,6 +102,7 @@ class RuleRunner(Generic[R]):
 
         ``closed`` says that it is judged as a stream that has ended.
         """
+        self._check_held()
         fires: list[Fire] = []
         self._latest_closed = closed
         for rule in self._rules:
@@ -183,6 +185,7 @@ class RuleRunner(Generic[R]):
 
         What was judged in the last run, and is asked for in the same way, is not judged again.
         """
+        self._check_held()
         if closed is not self._latest_closed:
             self.forget()
         verdicts = []
@@ -202,6 +205,19 @@ class RuleRunner(Generic[R]):
         """Let the next verdicts be judged anew: what rules are shown has changed."""
         self._latest.clear()
 
+    def release(self) -> None:
+        """Give up the rules' states, and what they are stored as: nothing more is judged or stored by these slots."""
+        self._released = True
+        self._states.clear()
+        self._latest.clear()
+        for entry in self._stored.values():
+            entry.data = b""
+
+    def _check_held(self) -> None:
+        if self._released:
+            names = ", ".join(rule.name for rule in self._rules)
+            raise RuntimeError(f"the states of {names} were given up, expected no further judgement of them")
+
     def state_of(self, rule: str) -> Any:
         """Return a rule's state; RuleFailedError when it failed on this stream."""
         fault = self._stored[rule].fault
@@ -211,6 +227,7 @@ class RuleRunner(Generic[R]):
 
     def store(self) -> None:
         """Encode the rules' states back into their slots; of a rule that is not ours, as it was last observed."""
+        self._check_held()
         for rule in self._rules:
             if rule.name in self._states and not is_custom(rule):
                 self._stored[rule.name].data = msgspec.msgpack.encode(self._states[rule.name])

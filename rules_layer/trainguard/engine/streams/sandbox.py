@@ -17,6 +17,7 @@ from trainguard.errors import RuleLoadError
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.extension import is_custom
+from trainguard.rules.late_view import LateView
 from trainguard.rules.protocol import Rule
 from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
 
@@ -38,6 +39,8 @@ def _read_only(value: Any) -> Any:
         view = value.view()
         view.flags.writeable = False
         return view
+    if isinstance(value, LateView):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         named = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
         return replace(value, **{name: _read_only(each) for name, each in named.items()})

@@ -21,6 +21,7 @@ from trainguard.records import Status
 from trainguard.rules.bottleneck_counts import BottleneckState, MinuteCount
 from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
 from trainguard.rules.bottlenecks import BottleneckRule
+from trainguard.rules.extension import is_custom
 from trainguard.rules.framework_classes import CLASS_LABELS
 from trainguard.rules.framework_minutes import MINUTE_US, MinuteProfile
 from trainguard.rules.framework_time import FrameworkTimeState
@@ -36,24 +37,39 @@ Row = TypeVar("Row", ComparedClass, ComparedPhase)
 NodeVerdicts = Mapping[str, dict[str, Verdict]]
 
 
-def add_framework(
-    verdicts: NodeVerdicts,
-    plan: RulePlan,
-    system: Mapping[str, SystemStream],
-    framework: Mapping[str, FrameworkStream],
-) -> None:
-    """Add what the framework did to the details of the bottleneck rules' verdicts, by rule and node."""
-    profiled = plan.rule_of_state(FrameworkTimeState)
-    if profiled is None:
-        return
-    for rule in [each.name for each in system_rules(plan) if isinstance(each, BottleneckRule)]:
-        nodes = verdicts.get(rule, {})
-        for node, verdict in nodes.items():
-            counts = _bottleneck_minutes(rule, system.get(node))
-            profiles = _framework_minutes(profiled, framework.get(node))
-            compared = compare_minutes(counts, profiles)
+class Correlation:
+    """What the framework did in minutes with bottlenecks: taken node by node, then added to the verdicts.
+
+    Without details it is taken only where a bottleneck was found, for the advice.
+    """
+
+    def __init__(self, plan: RulePlan) -> None:
+        rules = [each for each in system_rules(plan) if isinstance(each, BottleneckRule) and not is_custom(each)]
+        self._rules = {rule.name for rule in rules}
+        self._profiled = plan.rule_of_state(FrameworkTimeState)
+        self._detailed = plan.detailed
+        self._counts: dict[str, dict[str, Sequence[MinuteCount]]] = {}
+        self._compared: dict[str, dict[str, ComparedMinutes]] = {}
+
+    def note_system(self, stream: SystemStream, verdicts: Sequence[Verdict]) -> None:
+        """Take the minutes of a node's bottlenecks, by the rules' verdicts on it."""
+        for verdict in verdicts:
+            found = self._detailed or verdict.result.status is Status.FIRED
+            if verdict.rule in self._rules and found and self._profiled is not None:
+                self._counts.setdefault(stream.node, {})[verdict.rule] = _bottleneck_minutes(verdict.rule, stream)
+
+    def note_framework(self, stream: FrameworkStream) -> None:
+        """Compare a node's minutes, once those of its bottlenecks were taken."""
+        for rule, counts in self._counts.pop(stream.node, {}).items():
+            compared = compare_minutes(counts, _framework_minutes(self._profiled, stream))
             if compared is not None:
-                nodes[node] = _with_framework(verdict, compared)
+                self._compared.setdefault(rule, {})[stream.node] = compared
+
+    def add_to(self, verdicts: NodeVerdicts) -> None:
+        """Add what was compared to the verdicts by rule and node: to their details, and advice."""
+        for rule, by_node in self._compared.items():
+            for node, compared in by_node.items():
+                verdicts[rule][node] = _with_framework(verdicts[rule][node], compared)
 
 
 def compare_minutes(counts: Sequence[MinuteCount], profiles: Sequence[MinuteProfile]) -> ComparedMinutes | None:
@@ -79,17 +95,17 @@ def compare_minutes(counts: Sequence[MinuteCount], profiles: Sequence[MinuteProf
     )
 
 
-def _bottleneck_minutes(rule: str, system: SystemStream | None) -> Sequence[MinuteCount]:
+def _bottleneck_minutes(rule: str, system: SystemStream) -> Sequence[MinuteCount]:
     try:
-        state = None if system is None else system.state_of(rule)
+        state = system.state_of(rule)
     except RuleFailedError:
         return ()
     return state.kept.minutes if isinstance(state, BottleneckState) else ()
 
 
-def _framework_minutes(rule: str, framework: FrameworkStream | None) -> Sequence[MinuteProfile]:
+def _framework_minutes(rule: str | None, framework: FrameworkStream) -> Sequence[MinuteProfile]:
     try:
-        state = None if framework is None else framework.state_of(rule)
+        state = None if rule is None else framework.state_of(rule)
     except RuleFailedError:
         return ()
     return state.minutes if isinstance(state, FrameworkTimeState) else ()
@@ -129,12 +145,11 @@ def _difference(row: ComparedClass | ComparedPhase) -> float:
 
 def _with_framework(verdict: Verdict, compared: ComparedMinutes) -> Verdict:
     result = verdict.result
-    if not isinstance(result.details, BottleneckDetails):
-        return verdict
-    advice = result.advice
+    details, advice = result.details, result.advice
     if result.status is Status.FIRED and (grown := _most_grown(compared)):
         advice = f"{advice} {grown}" if advice else grown
-    details = msgspec.structs.replace(result.details, framework=compared)
+    if isinstance(details, BottleneckDetails):
+        details = msgspec.structs.replace(details, framework=compared)
     return replace(verdict, result=replace(result, details=details, advice=advice))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.late_streams import LateStreams
 from trainguard.engine.streams.session import Session, Stream, item_name
 from trainguard.families.profiler.framework_session import FrameworkSession
 from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
@@ -75,6 +76,8 @@ class ProfilerFamily(Family):
     ) -> ProfilerStreams:
         """Return the family's streams of a job: system metrics first."""
         ordered = sorted(streams, key=lambda key: key.stream != "system")
+        if isinstance(streams, LateStreams):
+            return ProfilerStreams(records, streams.in_order(ordered))
         return ProfilerStreams(records, {key: streams[key] for key in ordered})
 
     def unit_rules(self, stream: str) -> Sequence[str]:

@@ -92,6 +92,10 @@ class FrameworkStream:
         self._joined.store()
         return self.state
 
+    def release(self) -> None:
+        """Keep what a job's verdict is made of: what joined rules have collected. Nothing more is judged or stored."""
+        self._rules.release()
+
     @property
     def due(self) -> set[str]:
         """Rules whose row changed or is five minutes old."""
@@ -132,5 +136,9 @@ class FrameworkStream:
         first_us = self.state.first_step_us
         first_step_at = None if first_us is None else first_us / MICROSECONDS
         return FrameworkView(
-            node=self.node, watermark_s=self.state.watermark_s, closed=closed, first_step_at=first_step_at
+            node=self.node,
+            watermark_s=self.state.watermark_s,
+            closed=closed,
+            first_step_at=first_step_at,
+            detailed=self._plan.detailed,
         )

@@ -1,26 +1,29 @@
 """The profiler family's streams of a job, and what its rules say of the job from them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import cast
 
 import msgspec
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules
 from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.streams.late_streams import LateStreams
 from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.sandbox import shown
+from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import Episode
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleFailedError
-from trainguard.families.profiler.correlate import add_framework
+from trainguard.families.profiler.correlate import Correlation
 from trainguard.families.profiler.framework_stream import MICROSECONDS, FrameworkStream
 from trainguard.families.profiler.interruptions import interruptions, without_steps
 from trainguard.families.profiler.kinds import job_rules, joined_rules
 from trainguard.families.profiler.system_stream import SystemStream
-from trainguard.records import FIRST_FAMILY, JOB_NODE, JobRecord, Status
+from trainguard.records import FIRST_FAMILY, JOB_NODE, JobRecord, Status, StreamKey
 from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_inputs import JobView, NodeFacts
@@ -87,8 +90,9 @@ class ProfilerStreams(FamilyStreams):
 
     def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``."""
-        by_node = self.unit_verdicts()
-        add_framework(by_node, plan, self.system, self.framework)
+        correlation = Correlation(plan)
+        by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
+        correlation.add_to(by_node)
         view, failed = self.job_view(job, plan, closed=closed)
         runner = RuleRunner(job_rules(plan), own.stored_rules, plan)
 
@@ -109,6 +113,21 @@ class ProfilerStreams(FamilyStreams):
             verdicts.append(combine(rule, parts, len(view.nodes)) if parts else _without_data(rule, job, plan))
         return FamilyVerdicts(verdicts, [_as_known(fire, of_job[fire.rule], own) for fire in fires])
 
+    def _seen(
+        self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: Stream, verdicts: Sequence[Verdict]
+    ) -> None:
+        """Take what is needed of a stream that was judged; keep no more of it where nobody reads details."""
+        if isinstance(stream, SystemStream):
+            correlation.note_system(stream, verdicts)
+        elif isinstance(stream, FrameworkStream):
+            correlation.note_framework(stream)
+        if plan.detailed or not isinstance(self.streams, LateStreams):
+            return
+        if isinstance(stream, SystemStream):
+            stream.release(cast("Callable[[], SystemStream]", self.streams.opener(key)))
+        elif isinstance(stream, FrameworkStream):
+            stream.release()
+
     def job_view(self, job: JobRecord, plan: RulePlan, *, closed: bool) -> tuple[JobView, dict[str, str]]:
         """Return what rules over the whole job are shown, and the fault of each joined rule that failed on a node."""
         nodes, failed = {}, {}
@@ -128,6 +147,7 @@ class ProfilerStreams(FamilyStreams):
             nodes=nodes,
             interruptions=without_steps(self.interruptions, steps),
             step_runs=steps,
+            detailed=plan.detailed,
         )
         return view, failed
 

@@ -1,7 +1,7 @@
 """A node's system stream: objects in order to snapshots, kept points, rule states and verdicts."""
 
 import copy
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleLoadError
 from trainguard.families.profiler.kinds import system_rules
 from trainguard.rules.extension import check_window
+from trainguard.rules.late_view import LateView
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.state.sample_window import KEPT_IDLE_S, SampleWindow, SampleWindowState
@@ -48,6 +49,7 @@ class SystemStream:
         self._kept = SampleWindow(state.kept, len(state.gpu_names))
         self._own_rules = system_rules(plan)
         self._rules = RuleRunner(self._own_rules, state.stored_rules, plan)
+        self._late: LateView | None = None
         self.unnamed_gpu_samples = 0
 
     def apply(self, samples: Samples) -> list[Fire]:
@@ -167,8 +169,20 @@ class SystemStream:
             self._rules.fail(rule, fault)
         return 0
 
+    def release(self, again: Callable[[], "SystemStream"]) -> None:
+        """Keep what a job's verdict is made of; ``again`` opens the stream anew for who reads kept points after this.
+
+        Nothing more can be judged or stored.
+        """
+        self._late = LateView(self.view(closed=False), closed=False, again=lambda: again().view(closed=False))
+        self._rules.release()
+        self._kept = SampleWindow(SampleWindowState(), 0)
+        self.state.kept.window, self.state.kept.histogram, self.state.kept.idle = [], b"", None
+
     def view(self, *, closed: bool) -> NodeView:
         """Return what rules are shown of this node."""
+        if self._late is not None:
+            return self._late.as_of(closed=closed)
         state, kept = self.state, self._kept
         return NodeView(
             node=self.node,
@@ -186,6 +200,7 @@ class SystemStream:
             idle_run_s=self._idle_run_s(),
             gpu_histogram=kept.histogram,
             closed=closed,
+            detailed=self._plan.detailed,
         )
 
     def _idle_run_s(self) -> float:

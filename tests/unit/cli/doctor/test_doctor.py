@@ -209,7 +209,7 @@ def test_given_a_question_that_is_throttled_when_examined_then_it_says_so_and_go
             "lambda",
             "GetFunctionConfiguration",
             "ResourceNotFoundException",
-            {"functions", "concurrency", "tick", "roles"},
+            {"functions", "concurrency", "tick", "looks at jobs", "roles"},
         ),
         ("events", "DescribeRule", "ResourceNotFoundException", {"EventBridge rules", "event pattern"}),
         ("dynamodb", "DescribeTable", "ResourceNotFoundException", {"tables"}),

@@ -169,6 +169,8 @@ BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
     (METRICS, metric("Invocations", []), "tick", Level.FAIL, "ran 0 times"),
     (METRICS, metric("Invocations", [1.0] * 7), "tick", Level.WARN, "ran 7 times"),
     (METRICS, metric("Errors", [1.0, 0.0]), "tick", Level.FAIL, "1 with an error"),
+    (METRICS, metric("Errors", [1.0, 0.0]), "looks at jobs", Level.FAIL, "14 in the last 15 min, 1 ended in an error"),
+    (METRICS, metric("AsyncEventsDropped", [2.0]), "looks at jobs", Level.WARN, "2 came to nothing"),
     (METRICS, metric("ApproximateAgeOfOldestMessage", [901.0]), "doorbell age", Level.FAIL, "15 min"),
     (
         DEPTHS,

@@ -184,9 +184,9 @@ def test_given_a_key_that_the_roles_may_not_use_when_examined_then_it_fails_and_
 
 def test_given_one_role_that_may_not_use_the_key_when_examined_then_it_alone_is_named(account: Account) -> None:
     account.encrypt_bucket(KEY)
-    account.change(*SIMULATE, decide("EvaluationTickRole", "kms:Decrypt"))
+    account.change(*SIMULATE, decide("EvaluationLookAfterJobRole", "kms:Decrypt"))
     (fault,) = of_check("encryption")
-    assert "with which tick may not kms:Decrypt" in fault.found
+    assert "with which look_after_job may not kms:Decrypt" in fault.found
 
 
 @pytest.mark.parametrize(
@@ -250,24 +250,30 @@ def test_given_a_key_policy_that_lets_nobody_in_when_examined_then_it_warns(acco
     account.answers["kms", "GetKeyPolicy"] = always({"Policy": json.dumps({"Statement": [nobody]})})
     (told,) = of_check("encryption")
     assert told.level is Level.WARN
-    assert "lets in neither its account nor the roles of evaluate_objects, tick, " in told.found
+    assert "lets in neither its account nor the roles of evaluate_objects, look_after_job, " in told.found
 
 
-TICK, PLAN = (f"arn:aws:iam::{ACCOUNT}:role/{name}" for name in ("Tick", "Plan"))
-ROLE_ARNS = {"tick": TICK, "plan_report": PLAN}
+LOOK, PLAN = (f"arn:aws:iam::{ACCOUNT}:role/{name}" for name in ("Look", "Plan"))
+ROLE_ARNS = {"look_after_job": LOOK, "plan_report": PLAN}
 
 
 @pytest.mark.parametrize(
     ("statements", "left_out"),
     [
-        ([], ["tick", "plan_report"]),
+        ([], [*ROLE_ARNS]),
         ({"Effect": "Allow", "Principal": {"AWS": ROOT}, "Action": "kms:*"}, []),
         ([{"Effect": "Allow", "Principal": {"AWS": [ACCOUNT]}, "Action": ["kms:Decrypt", "kms:Generate*"]}], []),
         ([{"Effect": "Allow", "Principal": "*", "Action": "*"}], []),
-        ([{"Effect": "Allow", "Principal": {"AWS": ROOT}, "Action": "kms:Describe*"}], ["tick", "plan_report"]),
-        ([{"Effect": "Allow", "Principal": {"AWS": [TICK, PLAN]}, "Action": "KMS:decrypt"}], ["plan_report"]),
-        ([{"Effect": "Deny", "Principal": {"AWS": ROOT}, "Action": "kms:*"}], ["tick", "plan_report"]),
-        ([{"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "*"}], ["tick", "plan_report"]),
+        (
+            [{"Effect": "Allow", "Principal": {"AWS": ROOT}, "Action": "kms:Describe*"}],
+            [*ROLE_ARNS],
+        ),
+        ([{"Effect": "Allow", "Principal": {"AWS": [LOOK, PLAN]}, "Action": "KMS:decrypt"}], ["plan_report"]),
+        ([{"Effect": "Deny", "Principal": {"AWS": ROOT}, "Action": "kms:*"}], [*ROLE_ARNS]),
+        (
+            [{"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "*"}],
+            [*ROLE_ARNS],
+        ),
     ],
 )
 def test_given_a_key_policy_when_judged_then_it_must_leave_the_use_to_iam_or_name_the_roles(

@@ -1,0 +1,177 @@
+"""Looks after one job: its summary, episodes that end, silent nodes, and an end of which no event came."""
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+from trainguard.engine.family import Families
+from trainguard.engine.jobs.closing import begin_close, close_task
+from trainguard.engine.jobs.job_description import is_anothers, with_description
+from trainguard.engine.jobs.job_file import KnownJobs
+from trainguard.engine.jobs.job_registry import JobRegistry
+from trainguard.engine.jobs.stale_state import clear_stale_state
+from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.summary import Summariser, missing_streams
+from trainguard.engine.tick.tick import TICK_S
+from trainguard.ports import JobLook, NodeTask, Services, Timing
+from trainguard.records import JobRecord, StreamKey
+
+SILENT_S = 300.0
+"""A node that waits this long on S3's clock waits for an object that does not come."""
+
+DESCRIBE_AFTER_S = 600.0
+"""A job whose every node is silent for this long may have ended without an event that says so."""
+
+ABANDONED_S = 86_400.0
+"""A job that SageMaker does not know, and that writes nothing for this long, has ended."""
+
+LONG_SILENT_S = 1_200.0
+"""After this long a job is asked about in fewer ticks: it may wait for its instances, or write nothing."""
+
+TOUCH_S = 60.0
+"""A job whose watermark moved by less has no news for its LastObjectAt."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookOutcome:
+    """What a look did: how many tasks it sent, and why it failed, if it did."""
+
+    tasks: int = 0
+    failed: str | None = None
+
+
+class JobCare:
+    """Looks after jobs, one at a time.
+
+    A look stands at its tick's time, whenever it is made: ticks are a minute apart, and looks may wait. Two looks at
+    one job may overlap. The job's own item is written only as it was read, so one of them reads it again; an execution
+    of a name starts once; rows, episodes, watermark and status move forward only; and tasks are safe to repeat.
+    """
+
+    def __init__(self, *, services: Services, timing: Timing, families: Families) -> None:
+        self._services = services
+        self._families = families
+        self._timing = timing
+
+    def attempt(self, look: JobLook) -> LookOutcome:
+        """Look after a job; a look that fails says why, and the next tick's repeats it."""
+        try:
+            with _no_collections():
+                return LookOutcome(self.look_after(look))
+        except Exception as error:
+            return LookOutcome(failed=f"{type(error).__name__}: {error}")
+
+    def look_after(self, look: JobLook) -> int:
+        """Look after a job; return how many tasks were sent. A job that is not active has none."""
+        timing = replace(self._timing, now=lambda: look.at)
+        return _Look(look, self._services, timing, self._families).make()
+
+
+class _Look:
+    """One look at one job."""
+
+    def __init__(self, look: JobLook, services: Services, timing: Timing, families: Families) -> None:
+        self._look = look
+        self._now = look.at
+        self._services = services
+        self._families = families
+        self._summariser = Summariser(services=services, timing=timing, families=families)
+        self._registry = JobRegistry.of(services, timing.now)
+
+    def make(self) -> int:
+        job = self._services.jobs.load(self._look.job)
+        if job is None or not job.active:
+            return 0
+        if job.generation:
+            clear_stale_state(job, self._services, self._families, now=self._now)
+        if not job.policy.evaluated:
+            return 0
+        summary = self._summariser.summarise(job)
+        self._touch(job, summary.streams.watermark_s)
+        if summary.finished:
+            return 0
+        for rule, episode in summary.assessment.ended.items():
+            self._services.jobs.raise_episode(job.job, rule, episode, generation=job.generation)
+        tasks = self._wake(job, summary.streams)
+        self._services.tasks.send(tasks)
+        return len(tasks) + self._reconcile(job, summary.streams)
+
+    def _touch(self, job: JobRecord, watermark_s: float | None) -> None:
+        """Let the job's item say how far its profile goes, at most once a minute of it."""
+        if watermark_s is not None and (job.last_object_at is None or watermark_s - job.last_object_at >= TOUCH_S):
+            self._services.jobs.touch(job.job, watermark_s)
+
+    def _wake(self, job: JobRecord, streams: JobStreams) -> Sequence[NodeTask]:
+        """Return tasks for nodes that have been silent: to close, or to apply what waits."""
+        if job.closing and missing_streams(job, streams, self._families):
+            self._begin_close(job)
+        silent = [key for key in streams.records if _is_due(self._silent_for(streams, key))]
+        if job.closing:
+            return [close_task(job, key) for key in silent if not streams.records[key].closed]
+        return [
+            NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
+            for key in silent
+            if streams.records[key].pending
+        ]
+
+    def _silent_for(self, streams: JobStreams, key: StreamKey) -> float:
+        watched = streams.state.watched.get(key.node_kind)
+        return 0.0 if watched is None else self._now - watched.since
+
+    def _reconcile(self, job: JobRecord, streams: JobStreams) -> int:
+        """Ask about a job that has gone silent: the event that says that it ended may be lost.
+
+        A job outside SageMaker that never says that it has ended has ended when it writes nothing for a day. One that
+        SageMaker has come to know meanwhile is registered anew, or closed when its profile belongs elsewhere.
+        """
+        silence = min(self._silent_for(streams, key) for key in streams.records or [streams.own.key])
+        if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
+            return 0
+        if (job.is_outside or silence >= LONG_SILENT_S) and not _is_turn(self._look):
+            return 0
+        root = job.root
+        description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(root.job)
+        if is_anothers(job, description):
+            self._begin_close(job)
+            return 1
+        known = self._registry.recognise(job, description)
+        described = with_description(known, description)
+        outside = description is None or description.is_outside
+        abandoned = outside and silence >= ABANDONED_S
+        if (described.status.is_final and described.policy.evaluated) or abandoned:
+            self._begin_close(described)
+            return 1
+        if described != known:
+            self._services.jobs.update_status(described)
+        return 0
+
+    def _begin_close(self, job: JobRecord) -> None:
+        services = self._services
+        begin_close(job, self._families, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=self._now)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Keep Python from searching for cycles: what is made of thousands of nodes lives until the look's end.
+
+    Each search goes through all of it, so that they would take a sixth of the time of a job of 4,000 nodes.
+    """
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searching:
+            gc.enable()
+
+
+def _is_turn(look: JobLook) -> bool:
+    """Whether this tick asks about the job: each tick about other ones."""
+    return (int(look.at // TICK_S) + crc32(look.job.encode())) % look.doubted_every == 0
+
+
+def _is_due(silent_s: float) -> bool:
+    """Whether a node has been silent for five minutes, or for another five: a failing task is not sent each minute."""
+    return silent_s >= SILENT_S and silent_s % SILENT_S < TICK_S
