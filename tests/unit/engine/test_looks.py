@@ -189,7 +189,7 @@ def effects(world: MemoryWorld) -> dict[str, object]:
         "alerts": world.executions.started,
         "reports": world.reports.started,
         "job": (replace(job, expires_at=None), job.expires_at is None),
-        "told": own.told,
+        "told": own.notified,
         "episodes": {rule: stored.episode for rule, stored in own.stored_rules.items()},
         "tasks": set(world.tasks.drain()),
     }
