@@ -27,7 +27,7 @@ from trainguard.report.html import numbers
 from trainguard.report.html.names import shown_name
 
 LONGEST_SENTENCE = 1_200
-STYLES = ("tokens.css", "page.css", "tables.css", "rules.css", "plots.css", "print.css")
+STYLES = ("tokens.css", "page.css", "picture.css", "tables.css", "rules.css", "plots.css", "print.css")
 _WORD_BEGINS = re.compile(r"(?<=[a-zA-Z])(?=[A-Z][a-z])")
 _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"

@@ -18,12 +18,14 @@ function makeToolbar(root, world, heatmap) {
   const actions = actionsOf(view);
   const buttons = [...root.querySelectorAll("[data-tl]")];
   const range = root.querySelector("#tl-range");
+  const resolution = root.querySelector("#tl-resolution");
   const cursor = root.querySelector("#tl-cursor");
   const node = root.querySelector("#tl-node");
   const lowest = root.querySelector("#tl-lowest");
 
   function showRangeShown([low, high]) {
     range.textContent = showRange(low, high);
+    resolution.textContent = `a value each ${showSpan(world.level.axis.bucket_s)}`;
     for (const button of buttons) {
       button.setAttribute("aria-disabled", String(!view.zoomed() && button.dataset.tl !== "in"));
     }
@@ -32,10 +34,10 @@ function makeToolbar(root, world, heatmap) {
   buttons.forEach((button) => button.addEventListener("click", actions[button.dataset.tl]));
   view.on("range", showRangeShown);
   view.on("cursor", (at) => {
-    cursor.textContent = at === null ? "\u00a0" : `at ${showDate(at).slice(5)} ${showClock(at)}`;
+    cursor.textContent = at === null ? "\u00a0" : `at ${showDay(at)} ${showClock(at)}, ${showElapsed(at - view.origin, false)}`;
   });
   node?.addEventListener("change", () => view.setNode(node.value === "" ? null : Number(node.value)));
-  if (lowest && heatmap && manyGpus(world.data)) {
+  if (lowest && heatmap && manyGpus(world.levels.whole.data)) {
     lowest.hidden = false;
     lowest.addEventListener("click", () => {
       const on = lowest.getAttribute("aria-pressed") !== "true";
@@ -43,5 +45,6 @@ function makeToolbar(root, world, heatmap) {
       heatmap.showLowest(on);
     });
   }
+  zone.onChange(() => showRangeShown(view.range()));
   showRangeShown(view.range());
 }

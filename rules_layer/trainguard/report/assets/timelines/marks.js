@@ -1,0 +1,75 @@
+// Episodes and thresholds in a line chart: a band from the onset to the end with the rule's name, and dashed lines.
+
+const BAND_OPACITY = 0.09;
+const LABEL_ROOM = 13;
+const LABEL_GAP = 8;
+
+// Episodes of the whole job, and of the node that is shown.
+function episodesShown(data, node) {
+  return data.episodes.filter(({ nodes }) => node === null || !nodes.length || nodes.includes(node));
+}
+
+function labelOn(ctx, text, x, y, theme) {
+  ctx.lineWidth = 3 * devicePixelRatio;
+  ctx.lineJoin = "round";
+  ctx.strokeStyle = theme.surface;
+  ctx.strokeText(text, x, y);
+  ctx.fillText(text, x, y);
+}
+
+function drawEpisodes(plot, episodes, theme) {
+  const { ctx, bbox } = plot;
+  const [low, high] = [plot.scales.x.min, plot.scales.x.max];
+  const at = (time) => Math.round(plot.valToPos(Math.min(Math.max(time, low), high), "x", true));
+  let free = -Infinity;
+  ctx.save();
+  ctx.font = scaledFont();
+  ctx.textAlign = "left";
+  ctx.textBaseline = "top";
+  for (const each of episodes) {
+    if (each.start > high || each.end < low) continue;
+    const [from, to] = [at(each.start), at(each.end)];
+    ctx.fillStyle = severityColour(theme, each.severity);
+    ctx.globalAlpha = BAND_OPACITY;
+    ctx.fillRect(from, bbox.top, Math.max(to - from, 1), bbox.height);
+    ctx.globalAlpha = 1;
+    if (each.start >= low) ctx.fillRect(from, bbox.top, Math.max(1, 1.5 * devicePixelRatio), bbox.height);
+    const room = bbox.left + bbox.width - from;
+    const width = ctx.measureText(each.rule).width + 4 * devicePixelRatio;
+    if (from < free || width > room) continue;
+    labelOn(ctx, each.rule, from + 4 * devicePixelRatio, bbox.top + 2 * devicePixelRatio, theme);
+    free = from + width + LABEL_GAP * devicePixelRatio;
+  }
+  ctx.restore();
+}
+
+function scaledFont() {
+  return FONT.replace("11px", `${11 * devicePixelRatio}px`);
+}
+
+// A label where no other is so near; all of them stand above the chart.
+function drawThresholds(plot, thresholds, theme) {
+  const { ctx, bbox } = plot;
+  const labelled = [];
+  ctx.save();
+  ctx.font = scaledFont();
+  ctx.textAlign = "right";
+  ctx.textBaseline = "bottom";
+  for (const { value, label } of thresholds) {
+    const y = Math.round(plot.valToPos(value, "y", true));
+    if (y < bbox.top || y > bbox.top + bbox.height) continue;
+    ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+    ctx.lineWidth = Math.max(1, 1.25 * devicePixelRatio);
+    ctx.strokeStyle = theme.text;
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.setLineDash([]);
+    if (labelled.some((other) => Math.abs(other - y) < LABEL_ROOM * devicePixelRatio)) continue;
+    ctx.fillStyle = theme.text;
+    labelOn(ctx, `${value} % ${label}`, bbox.left + bbox.width - 4 * devicePixelRatio, y - devicePixelRatio, theme);
+    labelled.push(y);
+  }
+  ctx.restore();
+}
