@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from trainguard.report.document import EpisodeEntry, FindingEntry
+from trainguard.finding import EpisodeEntry
+from trainguard.report.document import FindingEntry
 from trainguard.timeline.series import Mark
 from trainguard.timestamps import epoch_of
 

@@ -12,8 +12,11 @@ from trainguard.timeline.node_series import node_timeline
 from trainguard.timeline.series import Band, Mark, NodeTimeline, TimeAxis, TimelineDetail, Timelines
 from trainguard.timeline.series_builder import Shown
 
-MAX_PAGE_BYTES = 2_500_000
+MAX_PAGE_BYTES = 2_600_000
 """What all series of a page may take; a page of 3 MB has the rest for everything else."""
+
+GPU_BYTES, NODE_BYTES = 80, 120
+"""What a GPU and a node take beside their values, in each part that is shown."""
 
 MAX_EPISODES = 12
 FEWEST_BUCKETS = 60
@@ -46,23 +49,26 @@ def details_of(
     axis = digests[0].axis
     if axis.bucket_s >= shown.axis.bucket_s:
         return []
-    room = MAX_PAGE_BYTES - _packed_bytes(shown)
+    names = NODE_BYTES * len(digests) + GPU_BYTES * sum(len(digest.tables["gpu"].keys) for digest in digests)
+    room = MAX_PAGE_BYTES - _packed_bytes(shown) - 2 * names
     whole = _buckets(axis, shown.axis.start, shown.axis.start + shown.axis.buckets * shown.axis.bucket_s)
     for told in (banded, ()):
         if (whole.stop - whole.first) * _bytes_a_bucket(digests, told) <= room:
             return [_detail(digests, whole, told)]
-    fitting = int(room / _bytes_a_bucket(digests, ()))
-    parts = _around(shown.marks, axis, whole, fitting)
+    a_bucket = _bytes_a_bucket(digests, ())
+    overhead = math.ceil(names / a_bucket)
+    parts = _around(shown.marks, axis, whole, int(room / a_bucket) + overhead, overhead)
     return [_detail(digests, part, ()) for part in parts]
 
 
-def _around(marks: Sequence[Mark], axis: TimeAxis, whole: Shown, fitting: int) -> list[Shown]:
-    """Return the parts around the gravest episodes, ``fitting`` buckets in all; those that meet are one."""
-    graved = sorted(marks, key=lambda mark: (_rank(mark.severity), mark.at))[:MAX_EPISODES]
-    each = fitting // max(len(graved), 1)
-    if each < FEWEST_BUCKETS:
-        graved = graved[: fitting // FEWEST_BUCKETS]
-        each = FEWEST_BUCKETS
+def _around(marks: Sequence[Mark], axis: TimeAxis, whole: Shown, fitting: int, overhead: int) -> list[Shown]:
+    """Return the parts around the gravest episodes; those that meet are one.
+
+    There is room for ``fitting`` buckets in all, of which each part takes ``overhead`` for names.
+    """
+    most = min(max(fitting // (FEWEST_BUCKETS + overhead), 0), MAX_EPISODES)
+    graved = sorted(marks, key=lambda mark: (_rank(mark.severity), mark.at))[:most]
+    each = fitting // max(len(graved), 1) - overhead
     end = axis.start + whole.stop * axis.bucket_s
     parts = []
     for mark in graved:

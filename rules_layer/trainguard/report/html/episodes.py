@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainguard.report.document import EpisodeEntry, FindingEntry, Report, RuleEntry
+from trainguard.finding import EpisodeEntry
+from trainguard.report.document import FindingEntry, Report, RuleEntry
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, duration, elapsed, money, quantity
 from trainguard.report.phrasing import listed

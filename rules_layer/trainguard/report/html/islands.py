@@ -43,7 +43,7 @@ def timelines_island(
         "steps": [_steps(each, rows) for each in timelines.steps],
         "phases": [_phase(each) for each in timelines.phases],
         "episodes": [_episode(each, rows, timelines.nodes) for each in episodes],
-        "thresholds": [{"chart": each.chart, "value": each.value, "label": each.label} for each in thresholds],
+        "thresholds": [{"chart": each.chart, "value": each.value, "label": each.short} for each in thresholds],
         "detail": [{"axis": each.axis, "nodes": [_node(node) for node in each.nodes]} for each in timelines.detail],
     }
     return msgspec.json.encode(document).decode().translate(_ESCAPES)

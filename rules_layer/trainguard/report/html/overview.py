@@ -1,5 +1,6 @@
 """The top of the page: the verdict in a word, key figures, the job's phases, and the table of rules."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class RuleLine:
     @property
     def reason(self) -> str:
         """What the rule has found, else how it judges."""
-        return self.entry.reason if self.finding is None else self.finding.reason
+        return self.entry.reason if self.finding is None else reason_found(self.finding)
 
     @property
     def advice(self) -> str:
@@ -143,6 +144,7 @@ class Overview:
         return next(line for line in self.rules if line.entry is entry)
 
 
+_LAST_SEEN = re.compile(r"last seen .{1,24}? ago: (?P<found>.+) Now: .+", re.DOTALL)
 COVERAGE_AT_MOST = 600
 SHORT_UNIT = 6
 _GAPS = "gaps"
@@ -173,6 +175,12 @@ def _level(report: Report) -> Badge:
     return Badge(word.removesuffix(" yet") if report.final else word, tone)
 
 
+def reason_found(finding: FindingEntry) -> str:
+    """Return what was found, without what the rule measured when it was over: the episodes say when it was."""
+    over = _LAST_SEEN.fullmatch(finding.reason) if finding.episodes else None
+    return finding.reason if over is None else over["found"]
+
+
 def severity_badge(severity: str | None) -> Badge | None:
     """Return the badge of a severity, None for none."""
     return None if severity is None else Badge(severity, SEVERITIES.get(severity, "idle"))
@@ -188,7 +196,8 @@ def status_badge(entry: RuleEntry, *, ongoing: bool, final: bool) -> Badge:
 def _figures(report: Report) -> list[KeyFigure]:
     """Return what the job cost, how much of it was wasted, how large it was, and how long it took."""
     verdict, job, cost = report.verdict, report.job, report.cost
-    figures = [KeyFigure("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), cost.note)]
+    paid = cost.note if cost.spent is None else "of all nodes"
+    figures = [KeyFigure("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), paid)]
     lost = money(verdict.lost, cost.currency)
     wasted = "of the paid time" if verdict.lost is None else f"{lost} of the paid time"
     figures.append(KeyFigure("Wasted", share(verdict.wasted_share), wasted))

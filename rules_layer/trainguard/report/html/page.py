@@ -86,6 +86,7 @@ def environment() -> Environment:
         breakable=breakable,
         prose=prose,
         sentence=sentence,
+        tied=tied,
     )
     return made
 
@@ -113,6 +114,11 @@ def sentence(text: str) -> str:
     """Begin a sentence with a capital letter, unless it begins with a name such as gpu0 or algo-1."""
     first = text.split(" ", 1)[0].rstrip(",;:.")
     return text[:1].upper() + text[1:] if first.isascii() and first.isalpha() and first.islower() else text
+
+
+def tied(text: str) -> str:
+    """Keep a number and its percent sign on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _finalize(value: object) -> object:

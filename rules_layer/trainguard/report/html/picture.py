@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 import numpy as np
 from markupsafe import Markup
@@ -27,6 +28,7 @@ MOST_LANES = 3
 """Findings in the picture; the others are counted, and stand in the table of rules."""
 
 ROW_HEIGHT, LEAST_HEIGHT, MOST_HEIGHT = 11, 33, 112
+NAME_HEIGHT = 16
 LANE_HEIGHT = 20
 AXIS_HEIGHT = 30
 LEAST_BAR = 0.5
@@ -53,6 +55,10 @@ _TICK_STEPS_S = (
 _MOST_TICKS = 6
 
 
+Grid = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+Owners = tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A finding in the picture: its episodes as bars, and beside them where, since when, how long and what it cost."""
@@ -61,7 +67,7 @@ class Lane:
     bars: Markup
     where: str
     first: Episode
-    how_much: str
+    how_much: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,8 @@ class Picture:
         The time that it covers, ISO 8601.
     heat : Markup or None
         The GPUs; None without time lines.
+    names : Markup or None
+        The nodes beside their rows, where there are few.
     rows : str
         What a row of it is.
     axis : Markup
@@ -85,6 +93,7 @@ class Picture:
     start: str
     end: str
     heat: Markup | None
+    names: Markup | None
     rows: str
     axis: Markup
     lanes: Sequence[Lane]
@@ -109,11 +118,14 @@ def picture_of(report: Report, episodes: Mapping[str, Sequence[Episode]]) -> Pic
     if span is None or not (found or gpus):
         return None
     every = [each for finding in found for each in episodes[finding.rule]]
-    heat, rows = (None, "") if report.timelines is None or not gpus else _heat(report.timelines, span, every)
+    heat, names, rows = (
+        (None, None, "") if report.timelines is None or not gpus else _heat(report.timelines, span, every)
+    )
     return Picture(
         start=_iso(span.start),
         end=_iso(span.end),
         heat=heat,
+        names=names,
         rows=rows,
         axis=_axis(span, report.job.started_at),
         lanes=[_lane(report, finding, episodes[finding.rule], span) for finding in found[:MOST_LANES]],
@@ -136,7 +148,7 @@ def _span(report: Report) -> _Span | None:
     return _Span(epoch_of(start), epoch_of(end))
 
 
-def _heat(timelines: Timelines, span: _Span, episodes: Sequence[Episode]) -> tuple[Markup, str]:
+def _heat(timelines: Timelines, span: _Span, episodes: Sequence[Episode]) -> tuple[Markup, Markup | None, str]:
     nodes = [node for node in timelines.nodes if node.gpus]
     grid, owners, what = _grid(nodes)
     height = min(max(ROW_HEIGHT * len(owners), LEAST_HEIGHT), MOST_HEIGHT)
@@ -151,28 +163,41 @@ def _heat(timelines: Timelines, span: _Span, episodes: Sequence[Episode]) -> tup
     marks = [mark for each in episodes for mark in _outlines(each, owners, span, height)]
     said = f"Utilization of the GPUs over time, {what}; the time lines below show it large"
     drawn = element("svg", title(said), image, *marks, class_="heat-strip", width="100%", height=height, role="img")
-    return drawn, what
+    return drawn, _names(owners, height), what
 
 
-def _grid(nodes: Sequence[NodeTimeline]) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float64]], list[str], str]:
-    """Return percent by row and bucket, the node of each row, and what a row is."""
+def _names(owners: Sequence[Owners], height: float) -> Markup | None:
+    """Write the nodes beside the middle of their rows; None where there are too many."""
+    names = list(dict.fromkeys(owners))
+    if any(len(name) > 1 for name in names) or len(names) > height / NAME_HEIGHT:
+        return None
+    each = height / len(owners)
+    middles = {name: each * (owners.index(name) + owners.count(name) / 2.0) for name in names}
+    texts = [text(shown_name(name, 20), x="100%", y=y + 4, text_anchor="end") for (name,), y in middles.items()]
+    return element("svg", *texts, class_="row-names", width="100%", height=height, aria_hidden="true")
+
+
+def _grid(nodes: Sequence[NodeTimeline]) -> tuple[Grid, list[Owners], str]:
+    """Return percent by row and bucket, the nodes of each row, and what a row is."""
     values = [
         np.array([[np.nan if each is None else each for each in gpu.utilization.mean] for gpu in node.gpus])
         for node in nodes
     ]
     gpus = sum(len(held) for held in values)
     if gpus <= MOST_ROWS:
-        owners = [node.node for node, held in zip(nodes, values, strict=True) for _ in range(len(held))]
+        owners: list[Owners] = [
+            (node.node,) for node, held in zip(nodes, values, strict=True) for _ in range(len(held))
+        ]
         return np.concatenate(values), owners, "a row is a GPU" if gpus > 1 else "one GPU"
     lowest = np.array([np.fmin.reduce(held, axis=0) for held in values])
     size = math.ceil(len(lowest) / MOST_ROWS)
     rows = np.array([np.fmin.reduce(lowest[first : first + size], axis=0) for first in range(0, len(lowest), size)])
-    owners = [nodes[first].node for first in range(0, len(lowest), size)]
+    groups = [tuple(node.node for node in nodes[first : first + size]) for first in range(0, len(lowest), size)]
     what = "a row is the lowest GPU of a node" if size == 1 else f"a row is the lowest GPU of {size} nodes"
-    return rows, owners if size == 1 else [], what
+    return rows, groups, what
 
 
-def _pixels(grid: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> Pixels:
+def _pixels(grid: Grid) -> Pixels:
     """Join neighbours until there are few enough columns, and round to a shade."""
     size = math.ceil(grid.shape[1] / MOST_COLUMNS)
     edges = np.arange(0, grid.shape[1], size)
@@ -190,16 +215,17 @@ def _palette() -> list[tuple[int, int, int]]:
     return [(round(red), round(green), round(blue)) for red, green, blue in zip(*channels, strict=True)]
 
 
-def _outlines(episode: Episode, owners: Sequence[str], span: _Span, height: float) -> list[Markup]:
-    """Draw a frame around the rows of each of an episode's nodes."""
+def _outlines(episode: Episode, owners: Sequence[Owners], span: _Span, height: float) -> list[Markup]:
+    """Draw a frame around the rows of an episode's nodes, one around rows that follow one another."""
     begin, end = span.at(episode.start), span.at(episode.until)
-    width = max(end - begin, LEAST_BAR)
-    each = height / max(len(owners), 1)
+    width, each = max(end - begin, LEAST_BAR), height / len(owners)
+    nodes = set(episode.entry.nodes)
+    owned = [not nodes.isdisjoint(owner) for owner in owners]
     frames = []
-    for node in dict.fromkeys(episode.entry.nodes):
-        rows = [row for row, owner in enumerate(owners) if owner == node]
-        if rows:
-            top, tall = each * rows[0] + 1, each * len(rows) - 2
+    for is_owned, run in groupby(range(len(owners)), key=owned.__getitem__):
+        rows = list(run)
+        if is_owned:
+            top, tall = each * rows[0] + 1, max(each * len(rows) - 2, 1.0)
             frames += [
                 element("rect", x=at(begin), width=at(width), y=top, height=tall, class_=kind)
                 for kind in ("frame-dark", "frame-light")
@@ -229,12 +255,12 @@ def _lane(report: Report, finding: FindingEntry, episodes: Sequence[Episode], sp
     )
     count = len(episodes) + finding.earlier_episodes
     lasted = duration(sum(each.span_s for each in episodes))
-    parts = [f"{count} episodes, {lasted}" if count > 1 else lasted]
+    parts = [f"{count} episodes", lasted] if count > 1 else [lasted]
     if finding.cost is not None:
         parts.append(money(finding.cost.lost, report.cost.currency))
     places = list(dict.fromkeys(each.place for each in episodes))
     where = places[0] if len(places) == 1 else f"{places[0]}, and {len(places) - 1} more"
-    return Lane(finding, drawn, where, episodes[0], ", ".join(parts))
+    return Lane(finding, drawn, where, episodes[0], parts)
 
 
 def _axis(span: _Span, started_at: str | None) -> Markup:

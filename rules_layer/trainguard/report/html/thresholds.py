@@ -23,12 +23,12 @@ _NOT_JUDGED = {Status.DISABLED, Status.NOT_APPLICABLE}
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A line: in which chart, at which percentage, and whose it is; ``fired`` where one of those rules has fired."""
+    """A line: in which chart, at which percentage, and whose it is; ``short`` names one rule, a fired one first."""
 
     chart: str
     value: float
     label: str
-    fired: bool
+    short: str
 
 
 def thresholds_of(rules: Sequence[RuleEntry], fired: Sequence[str]) -> list[Threshold]:
@@ -39,10 +39,12 @@ def thresholds_of(rules: Sequence[RuleEntry], fired: Sequence[str]) -> list[Thre
         value = setting(entries[rule], parameter) if rule in entries else None
         if value is not None:
             lines.setdefault((chart, value), []).append((rule, what))
-    return [
-        Threshold(chart, value, _label(names), any(rule in fired for rule, _ in names))
-        for (chart, value), names in lines.items()
-    ]
+    return [Threshold(chart, value, _label(names), _short(names, fired)) for (chart, value), names in lines.items()]
+
+
+def _short(names: Sequence[tuple[str, str]], fired: Sequence[str]) -> str:
+    rule, what = min(names, key=lambda each: each[0] not in fired)
+    return f"{rule} {what}" if what.startswith("p") else rule
 
 
 def _label(names: Sequence[tuple[str, str]]) -> str:

@@ -192,11 +192,11 @@ def _resolution(timelines: Timelines) -> Iterator[str]:
         yield f"Zoom in, and it covers {finer:g} s.{steps}"
     else:
         held = duration(sum(each.axis.buckets * each.axis.bucket_s for each in detail))
-        yield f"Zoom in on an episode, and it covers {finer:g} s: {held} around {_stretches(detail)} are held so.{steps}"
+        yield f"Zoom in on an episode, and it covers {finer:g} s: for {held} around {_stretches(detail)}.{steps}"
 
 
 def _stretches(detail: Sequence[TimelineDetail]) -> str:
-    return "the onset of one" if len(detail) == 1 else f"the onsets, in {len(detail)} stretches,"
+    return "the onset of one" if len(detail) == 1 else f"the onsets, in {len(detail)} stretches"
 
 
 def _covers(fine: TimeAxis, whole: TimeAxis) -> bool:

@@ -17,29 +17,44 @@ function labelOn(ctx, text, x, y, theme) {
   ctx.fillText(text, x, y);
 }
 
+// Calls `act` with each episode in the range, and with where on the canvas it begins and ends.
+function eachEpisode(plot, episodes, act) {
+  const { min: low, max: high } = plot.scales.x;
+  const at = (time) => Math.round(plot.valToPos(Math.min(Math.max(time, low), high), "x", true));
+  for (const each of episodes) {
+    if (each.start <= high && each.end >= low) act(each, at(each.start), at(each.end));
+  }
+}
+
 function drawEpisodes(plot, episodes, theme) {
   const { ctx, bbox } = plot;
-  const [low, high] = [plot.scales.x.min, plot.scales.x.max];
-  const at = (time) => Math.round(plot.valToPos(Math.min(Math.max(time, low), high), "x", true));
-  let free = -Infinity;
   ctx.save();
-  ctx.font = scaledFont();
-  ctx.textAlign = "left";
-  ctx.textBaseline = "top";
-  for (const each of episodes) {
-    if (each.start > high || each.end < low) continue;
-    const [from, to] = [at(each.start), at(each.end)];
+  eachEpisode(plot, episodes, (each, from, to) => {
     ctx.fillStyle = severityColour(theme, each.severity);
     ctx.globalAlpha = BAND_OPACITY;
     ctx.fillRect(from, bbox.top, Math.max(to - from, 1), bbox.height);
     ctx.globalAlpha = 1;
-    if (each.start >= low) ctx.fillRect(from, bbox.top, Math.max(1, 1.5 * devicePixelRatio), bbox.height);
-    const room = bbox.left + bbox.width - from;
-    const width = ctx.measureText(each.rule).width + 4 * devicePixelRatio;
-    if (from < free || width > room) continue;
-    labelOn(ctx, each.rule, from + 4 * devicePixelRatio, bbox.top + 2 * devicePixelRatio, theme);
+    if (each.start >= plot.scales.x.min) ctx.fillRect(from, bbox.top, 1.5 * devicePixelRatio, bbox.height);
+  });
+  ctx.restore();
+}
+
+// The rules' names at the onsets, where they do not lie on one another.
+function nameEpisodes(plot, episodes, theme) {
+  const { ctx, bbox } = plot;
+  const inset = 4 * devicePixelRatio;
+  let free = -Infinity;
+  ctx.save();
+  ctx.font = scaledFont();
+  ctx.textAlign = "left";
+  ctx.textBaseline = "bottom";
+  eachEpisode(plot, episodes, (each, from) => {
+    const width = ctx.measureText(each.rule).width + inset;
+    if (from < free || from + width > bbox.left + bbox.width) return;
+    ctx.fillStyle = severityColour(theme, each.severity);
+    labelOn(ctx, each.rule, from + inset, bbox.top + bbox.height - inset / 2, theme);
     free = from + width + LABEL_GAP * devicePixelRatio;
-  }
+  });
   ctx.restore();
 }
 

@@ -18,14 +18,19 @@ function makeToolbar(root, world, heatmap) {
   const actions = actionsOf(view);
   const buttons = [...root.querySelectorAll("[data-tl]")];
   const range = root.querySelector("#tl-range");
-  const resolution = root.querySelector("#tl-resolution");
   const cursor = root.querySelector("#tl-cursor");
   const node = root.querySelector("#tl-node");
   const lowest = root.querySelector("#tl-lowest");
 
+  // What is under the cursor, and without one how long a bucket is.
+  function showCursor(at) {
+    const each = `a value each ${showSpan(world.level.axis.bucket_s)}`;
+    cursor.textContent = at === null ? each : `at ${showClock(at)} (${showElapsed(at - view.origin, false)})`;
+  }
+
   function showRangeShown([low, high]) {
     range.textContent = showRange(low, high);
-    resolution.textContent = `a value each ${showSpan(world.level.axis.bucket_s)}`;
+    showCursor(view.cursor());
     for (const button of buttons) {
       button.setAttribute("aria-disabled", String(!view.zoomed() && button.dataset.tl !== "in"));
     }
@@ -33,9 +38,7 @@ function makeToolbar(root, world, heatmap) {
 
   buttons.forEach((button) => button.addEventListener("click", actions[button.dataset.tl]));
   view.on("range", showRangeShown);
-  view.on("cursor", (at) => {
-    cursor.textContent = at === null ? "\u00a0" : `at ${showDay(at)} ${showClock(at)}, ${showElapsed(at - view.origin, false)}`;
-  });
+  view.on("cursor", showCursor);
   node?.addEventListener("change", () => view.setNode(node.value === "" ? null : Number(node.value)));
   if (lowest && heatmap && manyGpus(world.levels.whole.data)) {
     lowest.hidden = false;
