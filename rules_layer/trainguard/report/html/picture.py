@@ -17,6 +17,7 @@ from trainguard.report.document import FindingEntry, Report
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import duration, elapsed, money
+from trainguard.report.html.overview import SEVERITIES
 from trainguard.report.html.plots.svg import at, element, text, title
 from trainguard.report.html.png import Pixels, png_url
 from trainguard.timeline.series import NodeTimeline, Timelines
@@ -248,7 +249,7 @@ def _lane(report: Report, finding: FindingEntry, episodes: Sequence[Episode], sp
         named,
         line,
         *bars,
-        class_=f"lane-bars tone-{finding.severity}",
+        class_=f"lane-bars {SEVERITIES.get(finding.severity, 'idle')}",
         width="100%",
         height=LANE_HEIGHT,
         role="img",

@@ -150,7 +150,7 @@ function makePlot(holder, spec, lines, world, here, drawn) {
       draw: [
         (plot) => drawThresholds(plot, drawn.thresholds, theme()),
         (plot) => drawPoints(plot, lines, theme()),
-        (plot) => nameEpisodes(plot, drawn.episodes, theme()),
+        (plot) => drawOnsets(plot, drawn.episodes, theme()),
       ],
     },
   };

@@ -26,6 +26,7 @@ function eachEpisode(plot, episodes, act) {
   }
 }
 
+// The time of each episode as a band, under all that is drawn.
 function drawEpisodes(plot, episodes, theme) {
   const { ctx, bbox } = plot;
   ctx.save();
@@ -33,14 +34,12 @@ function drawEpisodes(plot, episodes, theme) {
     ctx.fillStyle = severityColour(theme, each.severity);
     ctx.globalAlpha = BAND_OPACITY;
     ctx.fillRect(from, bbox.top, Math.max(to - from, 1), bbox.height);
-    ctx.globalAlpha = 1;
-    if (each.start >= plot.scales.x.min) ctx.fillRect(from, bbox.top, 1.5 * devicePixelRatio, bbox.height);
   });
   ctx.restore();
 }
 
-// The rules' names at the onsets, where they do not lie on one another.
-function nameEpisodes(plot, episodes, theme) {
+// A line at each onset, over all that is drawn, and beside it the rule's name where it lies on no other.
+function drawOnsets(plot, episodes, theme) {
   const { ctx, bbox } = plot;
   const inset = 4 * devicePixelRatio;
   let free = -Infinity;
@@ -49,9 +48,10 @@ function nameEpisodes(plot, episodes, theme) {
   ctx.textAlign = "left";
   ctx.textBaseline = "bottom";
   eachEpisode(plot, episodes, (each, from) => {
+    ctx.fillStyle = severityColour(theme, each.severity);
+    if (each.start >= plot.scales.x.min) ctx.fillRect(from, bbox.top, Math.round(1.5 * devicePixelRatio), bbox.height);
     const width = ctx.measureText(each.rule).width + inset;
     if (from < free || from + width > bbox.left + bbox.width) return;
-    ctx.fillStyle = severityColour(theme, each.severity);
     labelOn(ctx, each.rule, from + inset, bbox.top + bbox.height - inset / 2, theme);
     free = from + width + LABEL_GAP * devicePixelRatio;
   });
@@ -74,11 +74,12 @@ function drawThresholds(plot, thresholds, theme) {
     const y = Math.round(plot.valToPos(value, "y", true));
     if (y < bbox.top || y > bbox.top + bbox.height) continue;
     ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
-    ctx.lineWidth = Math.max(1, 1.25 * devicePixelRatio);
+    ctx.lineWidth = Math.max(1, Math.round(devicePixelRatio));
     ctx.strokeStyle = theme.text;
+    const middle = y + (ctx.lineWidth % 2) / 2;
     ctx.beginPath();
-    ctx.moveTo(bbox.left, y);
-    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.moveTo(bbox.left, middle);
+    ctx.lineTo(bbox.left + bbox.width, middle);
     ctx.stroke();
     ctx.setLineDash([]);
     if (labelled.some((other) => Math.abs(other - y) < LABEL_ROOM * devicePixelRatio)) continue;

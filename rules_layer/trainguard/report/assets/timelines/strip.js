@@ -14,7 +14,7 @@ function barAcross(element, [from, to], range) {
 
 function makeEpisode(episode, range) {
   const bar = makeElement("a", "tl-episode", `${episode.where}, ${episode.lasted}`);
-  bar.classList.add(`tl-severity-${episode.severity}`);
+  if (SEVERITIES.includes(episode.severity)) bar.classList.add(`tl-severity-${episode.severity}`);
   bar.href = `#${episode.anchor}`;
   const began = `${showDate(episode.start)} ${showClock(episode.start)} ${zoneName(episode.start)}`;
   const said = `${episode.rule}, ${episode.severity}: ${episode.where}, from ${began}, ${episode.lasted}`;
