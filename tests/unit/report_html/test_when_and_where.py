@@ -4,6 +4,7 @@ import base64
 import re
 import struct
 import zlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_given_findings_when_rendered_then_the_verdict_says_where_since_when_how
 
 @pytest.mark.parametrize("sample", [bad_report, state_report, healthy_report, large_report])
 def test_given_any_report_when_rendered_then_verdict_picture_money_and_advice_are_in_the_first_section(
-    sample: type[Report],
+    sample: Callable[[], Report],
 ) -> None:
     report = sample()
     page = page_of(report)
@@ -68,13 +69,15 @@ def test_given_episodes_when_drawn_then_each_has_a_bar_at_its_time_and_a_frame_a
     assert picture is not None
     low, cpu = picture.lanes
     bars = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%"', low.bars)
-    assert [(float(x), float(width)) for x, width in bars] == [
-        (pytest.approx(100 * 600 / 3_600, abs=0.01), pytest.approx(25.0)),
-        (pytest.approx(80.0), pytest.approx(20.0)),
-    ]
+    assert [float(x) for x, _ in bars] == pytest.approx([100 * 600 / 3_600, 80.0], abs=0.01)
+    assert [float(width) for _, width in bars] == pytest.approx([25.0, 20.0])
     assert cpu.bars.count("<rect") == 1
     frames = re.findall(r'y="([\d.]+)" height="([\d.]+)" class="frame-light"', str(picture.heat))
-    assert frames == [("1", "54")] * 2, "the rows of algo-1, once for each of its episodes"
+    assert frames == [("22", "5")] * 2, "the row of gpu3, once for each of its episodes"
+    whole = replace(bad_report(), findings=[finding("LowGPUUtilization", [episode(60.0, 90.0, "algo-2")])])
+    picture = picture_of(whole, episodes_of(whole))
+    assert picture is not None
+    assert re.findall(r'y="([\d.]+)" height="([\d.]+)" class="frame-light"', str(picture.heat)) == [("57", "54")]
 
 
 def test_given_more_findings_than_lanes_when_rendered_then_the_others_are_counted() -> None:
@@ -167,12 +170,17 @@ def test_given_a_rule_that_recovered_when_rendered_then_table_and_section_tell_w
     assert "96 %" not in text
 
 
-def test_given_a_finding_that_is_over_when_its_reason_is_shown_then_it_has_no_now_and_no_ago() -> None:
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("start", [None, START - 90_000.0])
+def test_given_a_finding_that_is_over_when_its_reason_is_shown_then_it_is_of_the_episodes_alone(
+    closed: bool, start: float | None
+) -> None:
     low = RuleResult(status=Status.FIRED, reason="gpu0 is at 34 %.")
     last = LastFinding.of(low, at=START, began_at=START - 60.0)
-    over = last.with_result(RuleResult(status=Status.OK, reason="gpu0 is at 96 %."), START + 8_640.0)
+    healthy = RuleResult(status=Status.OK, reason="gpu0 is at 96 %.")
+    over = last.with_result(healthy, START + 8_640.0, start=start, closed=closed)
     found = replace(finding("LowGPUUtilization", [episode(60.0, 120.0)]), reason=over.reason)
-    assert "ago" in over.reason
+    assert "96 %" in over.reason
     assert reason_found(found) == "gpu0 is at 34 %."
     assert reason_found(replace(found, episodes=[])) == over.reason
 

@@ -144,7 +144,7 @@ class Overview:
         return next(line for line in self.rules if line.entry is entry)
 
 
-_LAST_SEEN = re.compile(r"last seen .{1,24}? ago: (?P<found>.+) Now: .+", re.DOTALL)
+_LAST_SEEN = re.compile(r"[\d-]{10} [^A-Z]{1,40} UTC: (?P<found>.+) (?:At the end|By [\d :-]+ UTC): .+", re.DOTALL)
 COVERAGE_AT_MOST = 600
 SHORT_UNIT = 6
 _GAPS = "gaps"

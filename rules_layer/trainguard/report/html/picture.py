@@ -13,6 +13,7 @@ from itertools import groupby
 import numpy as np
 from markupsafe import Markup
 
+from trainguard.finding import EpisodeEntry
 from trainguard.report.document import FindingEntry, Report
 from trainguard.report.html.episodes import Episode
 from trainguard.report.html.names import shown_name
@@ -57,7 +58,22 @@ _MOST_TICKS = 6
 
 
 Grid = np.ndarray[tuple[int, int], np.dtype[np.float64]]
-Owners = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the picture: a GPU, or the lowest one of some nodes."""
+
+    nodes: tuple[str, ...]
+    gpu: str | None = None
+
+    def is_of(self, entry: EpisodeEntry) -> bool:
+        """Whether an episode was here: on its GPUs where it names some and a row is one, else on its nodes."""
+        if self.gpu is not None and entry.gpus:
+            return f"{self.nodes[0]}/{self.gpu}" in entry.gpus or (
+                entry.node == self.nodes[0] and self.gpu in entry.gpus
+            )
+        return not set(self.nodes).isdisjoint(entry.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +167,8 @@ def _span(report: Report) -> _Span | None:
 
 def _heat(timelines: Timelines, span: _Span, episodes: Sequence[Episode]) -> tuple[Markup, Markup | None, str]:
     nodes = [node for node in timelines.nodes if node.gpus]
-    grid, owners, what = _grid(nodes)
-    height = min(max(ROW_HEIGHT * len(owners), LEAST_HEIGHT), MOST_HEIGHT)
+    grid, rows, what = _grid(nodes)
+    height = min(max(ROW_HEIGHT * len(rows), LEAST_HEIGHT), MOST_HEIGHT)
     image = element(
         "image",
         href=png_url(_pixels(grid), _palette()),
@@ -161,24 +177,25 @@ def _heat(timelines: Timelines, span: _Span, episodes: Sequence[Episode]) -> tup
         preserveAspectRatio="none",
         class_="cells",
     )
-    marks = [mark for each in episodes for mark in _outlines(each, owners, span, height)]
+    marks = [mark for each in episodes for mark in _outlines(each, rows, span, height)]
     said = f"Utilization of the GPUs over time, {what}; the time lines below show it large"
     drawn = element("svg", title(said), image, *marks, class_="heat-strip", width="100%", height=height, role="img")
-    return drawn, _names(owners, height), what
+    return drawn, _names(rows, height), what
 
 
-def _names(owners: Sequence[Owners], height: float) -> Markup | None:
+def _names(rows: Sequence[_Row], height: float) -> Markup | None:
     """Write the nodes beside the middle of their rows; None where there are too many."""
+    owners = [row.nodes for row in rows]
     names = list(dict.fromkeys(owners))
     if any(len(name) > 1 for name in names) or len(names) > height / NAME_HEIGHT:
         return None
     each = height / len(owners)
-    middles = {name: each * (owners.index(name) + owners.count(name) / 2.0) for name in names}
-    texts = [text(shown_name(name, 20), x="100%", y=y + 4, text_anchor="end") for (name,), y in middles.items()]
+    middles = {name: each * (owners.index((name,)) + owners.count((name,)) / 2.0) for (name,) in names}
+    texts = [text(shown_name(name, 20), x="100%", y=y + 4, text_anchor="end") for name, y in middles.items()]
     return element("svg", *texts, class_="row-names", width="100%", height=height, aria_hidden="true")
 
 
-def _grid(nodes: Sequence[NodeTimeline]) -> tuple[Grid, list[Owners], str]:
+def _grid(nodes: Sequence[NodeTimeline]) -> tuple[Grid, list[_Row], str]:
     """Return percent by row and bucket, the nodes of each row, and what a row is."""
     values = [
         np.array([[np.nan if each is None else each for each in gpu.utilization.mean] for gpu in node.gpus])
@@ -186,16 +203,15 @@ def _grid(nodes: Sequence[NodeTimeline]) -> tuple[Grid, list[Owners], str]:
     ]
     gpus = sum(len(held) for held in values)
     if gpus <= MOST_ROWS:
-        owners: list[Owners] = [
-            (node.node,) for node, held in zip(nodes, values, strict=True) for _ in range(len(held))
-        ]
-        return np.concatenate(values), owners, "a row is a GPU" if gpus > 1 else "one GPU"
+        rows = [_Row((node.node,), gpu.gpu) for node in nodes for gpu in node.gpus]
+        return np.concatenate(values), rows, "a row is a GPU" if gpus > 1 else "one GPU"
     lowest = np.array([np.fmin.reduce(held, axis=0) for held in values])
     size = math.ceil(len(lowest) / MOST_ROWS)
-    rows = np.array([np.fmin.reduce(lowest[first : first + size], axis=0) for first in range(0, len(lowest), size)])
-    groups = [tuple(node.node for node in nodes[first : first + size]) for first in range(0, len(lowest), size)]
+    firsts = range(0, len(lowest), size)
+    joined = np.array([np.fmin.reduce(lowest[first : first + size], axis=0) for first in firsts])
+    groups = [_Row(tuple(node.node for node in nodes[first : first + size])) for first in firsts]
     what = "a row is the lowest GPU of a node" if size == 1 else f"a row is the lowest GPU of {size} nodes"
-    return rows, groups, what
+    return joined, groups, what
 
 
 def _pixels(grid: Grid) -> Pixels:
@@ -216,17 +232,16 @@ def _palette() -> list[tuple[int, int, int]]:
     return [(round(red), round(green), round(blue)) for red, green, blue in zip(*channels, strict=True)]
 
 
-def _outlines(episode: Episode, owners: Sequence[Owners], span: _Span, height: float) -> list[Markup]:
-    """Draw a frame around the rows of an episode's nodes, one around rows that follow one another."""
+def _outlines(episode: Episode, rows: Sequence[_Row], span: _Span, height: float) -> list[Markup]:
+    """Draw a frame around an episode's rows, one around rows that follow one another."""
     begin, end = span.at(episode.start), span.at(episode.until)
-    width, each = max(end - begin, LEAST_BAR), height / len(owners)
-    nodes = set(episode.entry.nodes)
-    owned = [not nodes.isdisjoint(owner) for owner in owners]
+    width, each = max(end - begin, LEAST_BAR), height / len(rows)
+    owned = [row.is_of(episode.entry) for row in rows]
     frames = []
-    for is_owned, run in groupby(range(len(owners)), key=owned.__getitem__):
-        rows = list(run)
+    for is_owned, run in groupby(range(len(rows)), key=owned.__getitem__):
+        places = list(run)
         if is_owned:
-            top, tall = each * rows[0] + 1, max(each * len(rows) - 2, 1.0)
+            top, tall = each * places[0] + 1, max(each * len(places) - 2, 1.0)
             frames += [
                 element("rect", x=at(begin), width=at(width), y=top, height=tall, class_=kind)
                 for kind in ("frame-dark", "frame-light")
