@@ -37,7 +37,9 @@ def test_given_a_finding_when_its_episode_is_followed_then_the_time_lines_show_i
     assert shown_range(page) == "2026-06-30 20:07:00 to 20:28:00 EDT (21 min)"
     assert page.page.evaluate("document.getElementById('timelines').getBoundingClientRect().top") < 200
     page.chart("strip")
-    page.page.get_by_role("link", name=re.compile("LowGPUUtilization, critical: algo-1: gpu3, from 2026")).click()
+    page.page.get_by_role(
+        "link", name=re.compile("algo-1: gpu3, 15 min: LowGPUUtilization, critical, from 2026-06-30 20:10")
+    ).click()
     assert page.page.url.endswith("#episode-1")
     row = page.page.locator("#episode-1")
     assert page.page.evaluate("document.querySelector(':target').id") == "episode-1"

@@ -33,6 +33,14 @@ def test_given_a_reader_in_another_zone_when_opened_then_times_are_local_with_th
     assert page.page.locator(".lane-facts time").first.inner_text() == "20:10:00"
 
 
+def test_given_a_sentence_with_times_when_opened_then_they_are_in_the_zone_of_all_others(opened: Open) -> None:
+    page = opened("state")
+    reason = page.page.locator("#rule-LowGPUUtilization .reason")
+    assert reason.inner_text().startswith("2026-06-30 20:10 to 20:25 EDT: ")
+    page.page.get_by_role("button", name="UTC").click()
+    assert reason.inner_text().startswith("2026-07-01 00:10 to 00:25 UTC: ")
+
+
 def test_given_utc_is_chosen_when_read_then_every_time_is_in_utc_and_local_again_after(opened: Open) -> None:
     page = opened("bad")
     page.draw_all()

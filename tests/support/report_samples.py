@@ -100,7 +100,7 @@ def finding(
         worst=worst or None,
         nodes_affected=1,
         nodes=2,
-        reason="95 % of the last 500 points are at or below 34 % (threshold 70 %).",
+        reason="2026-07-01 00:10 to 00:25 UTC: 95 % of the last 500 points are at or below 34 % (threshold 70 %).",
         advice="Raise the batch size.",
         cost=Money(lost=18.4, spent=59.3, currency="USD", sentence="USD 18.40 of the USD 59.30 spent."),
         explained_by=None,

@@ -60,6 +60,8 @@ function zoneName(at) {
 
 const TIME_FORMS = {
   clock: showClock,
+  minute: (at) => `${showDate(at)} ${showClock(at).slice(0, 5)}`,
+  "hour-minute": (at) => showClock(at).slice(0, 5),
   moment: (at) => `${showDate(at)} ${showClock(at)}`,
   full: (at) => `${showDate(at)} ${showClock(at)} ${zoneName(at)}`,
 };

@@ -13,11 +13,12 @@ function barAcross(element, [from, to], range) {
 }
 
 function makeEpisode(episode, range) {
-  const bar = makeElement("a", "tl-episode", `${episode.where}, ${episode.lasted}`);
+  const shown = `${episode.where}, ${episode.lasted}`;
+  const bar = makeElement("a", "tl-episode", shown);
   if (SEVERITIES.includes(episode.severity)) bar.classList.add(`tl-severity-${episode.severity}`);
   bar.href = `#${episode.anchor}`;
   const began = `${showDate(episode.start)} ${showClock(episode.start)} ${zoneName(episode.start)}`;
-  const said = `${episode.rule}, ${episode.severity}: ${episode.where}, from ${began}, ${episode.lasted}`;
+  const said = `${shown}: ${episode.rule}, ${episode.severity}, from ${began}`;
   bar.title = said;
   bar.setAttribute("aria-label", said);
   return barAcross(bar, [episode.start, episode.end], range);
