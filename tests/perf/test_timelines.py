@@ -111,7 +111,8 @@ def figures(what: str, timelines: Timelines, seconds: float) -> str:
     axis = timelines.axis
     return (
         f"{what}: {axis.buckets} buckets of {axis.bucket_s:.0f} s"
-        f"{''.join(f', {each.axis.buckets} of {each.axis.bucket_s:.0f} s' for each in timelines.detail)}, built in {seconds:.2f} s, "
+        f"{''.join(f', {each.axis.buckets} of {each.axis.bucket_s:.0f} s' for each in timelines.detail)}, "
+        f"built in {seconds:.2f} s, "
         f"{packed_bytes(timelines) / 1e6:.2f} MB packed, {json:.1f} MB as JSON"
     )
 

@@ -121,7 +121,7 @@ def sentence(text: str) -> str:
 
 
 def told(text: str) -> Markup:
-    """Write a sentence so that the script can tell its times of day in another zone; a percent sign stays at its number.
+    """Write a sentence so that the script can tell its times in another zone; a percent sign stays at its number.
 
     Times are those that reports write: ``2026-07-14 10:35 to 10:52 UTC``.
     """
