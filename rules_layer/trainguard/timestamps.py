@@ -13,3 +13,9 @@ def iso_time(epoch_s: float) -> str:
     """
     moment = EPOCH + timedelta(milliseconds=round(epoch_s * 1000))
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def epoch_of(iso: str) -> float:
+    """Return the epoch seconds of what `iso_time` wrote; raises ValueError for what is no ISO 8601 time."""
+    moment = datetime.fromisoformat(iso)
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()

@@ -120,7 +120,9 @@ def test_given_a_cell_when_pointed_at_then_the_tip_names_its_row_time_and_value(
     x, y = cell(page, 11, 16, 200, 240)
     heat.hover(position={"x": x, "y": y})
     value = timelines_of(bad_report()).nodes[1].gpus[3].utilization.mean[200] or 0.0
-    assert page.page.locator(".tl-tip").inner_text() == f"algo-2/gpu3 · 00:50:00 · {round(value * 2) / 2:.1f} %"
+    assert (
+        page.page.locator(".tl-tip").inner_text() == f"algo-2/gpu3 · 20:50:00 (+0:50:00) · {round(value * 2) / 2:.1f} %"
+    )
 
 
 def test_given_a_bucket_when_pointed_at_then_every_chart_tells_its_values_there(opened: Open) -> None:

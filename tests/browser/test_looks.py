@@ -11,7 +11,9 @@ from tests.browser.pages import Opened
 
 Open = Callable[..., Opened]
 COLOURS = """() => [".tl-title", ".tl-unit", ".tl-label", ".tl-value", ".tl-range", ".tl-readout", ".tl-help",
-    ".tl-phase", ".tl-flag", ".tl-buttons button", ".tl-details summary"].map((selector) => {
+    ".tl-phase", ".tl-episode", ".tl-lane-name", ".tl-thresholds",
+    ".lane-name", ".lane-name span", ".lane-facts", ".zones button", ".ramp-key",
+    ".tl-buttons button", ".tl-details summary"].map((selector) => {
     const element = document.querySelector(selector);
     let back = element;
     while (/, 0\\)$|transparent/.test(getComputedStyle(back).backgroundColor)) back = back.parentElement;
@@ -75,7 +77,7 @@ def test_given_a_page_that_was_not_scrolled_when_printed_then_every_chart_is_on_
     assert len(widths) == 9
     assert max(widths) <= PAPER_WIDTH
     assert len(printed.pages) <= 12
-    assert len(re.findall(r"00:40(?!:)", text)) == 8, "the axis of every chart"
+    assert len(re.findall(r"20:40(?!:)", text)) == 9, "the axis of every chart, and of the picture at the head"
 
 
 def test_given_a_page_was_printed_when_seen_again_then_the_charts_are_as_they_were(opened: Open) -> None:
@@ -92,11 +94,11 @@ def test_given_only_a_keyboard_when_tabbed_through_then_all_that_can_be_used_is_
     page.draw_all()
     page.page.locator("#tl-node").focus()
     reached = []
-    for _ in range(9):
+    for _ in range(10):
         reached.append(page.page.evaluate(FOCUSED))
         page.page.keyboard.press("Tab")
     assert reached[:6] == ["tl-node", "left", "right", "in", "out", "reset"]
-    assert [each.split(" ")[0] for each in reached[6:]] == ["tl-flag", "tl-flag", "tl-heat"]
+    assert [each.split(" ")[0] for each in reached[6:9]] == ["tl-episode", "tl-episode", "tl-episode"]
     assert page.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     label = page.page.evaluate("document.activeElement.getAttribute('aria-label')")
     assert label.startswith("GPU utilization over time")

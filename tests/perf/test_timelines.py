@@ -32,10 +32,10 @@ GPUS = 16
 STEP_S = 0.4
 DIGEST_LIMIT = 0.5
 PEAK_LIMIT_BYTES = 1e9
-PART_LIMIT_BYTES = 1e6
+PART_LIMIT_BYTES = 3e6
 BUILD_LIMIT_S = 3.0
-PACKED_LIMIT_BYTES = 2.0e6
-"""A page may have 3 MB: a third of it is left to everything that is no time line."""
+PACKED_LIMIT_BYTES = 2.5e6
+"""A page may have 3 MB: a sixth of it is left to everything that is no time line."""
 
 
 class TypedLine(msgspec.Struct):
@@ -91,9 +91,10 @@ def steps_of_a_minute(minute: int, rng: np.random.Generator) -> FrameworkEvents:
 
 def packed_bytes(timelines: Timelines) -> int:
     """Return the bytes of the series in base64: one a percent, four a rate or a number of seconds."""
-    bands = [band for node in timelines.nodes for band in (node.cpu, node.io_wait, node.host_memory)]
-    bands += [band for node in timelines.nodes for gpu in node.gpus for band in (gpu.utilization, gpu.memory)]
-    total = sum(_bytes(band, 1) for band in bands) + sum(_bytes(node.network, 4) for node in timelines.nodes)
+    nodes = [*timelines.nodes, *(node for detail in timelines.detail for node in detail.nodes)]
+    bands = [band for node in nodes for band in (node.cpu, node.io_wait, node.host_memory)]
+    bands += [band for node in nodes for gpu in node.gpus for band in (gpu.utilization, gpu.memory)]
+    total = sum(_bytes(band, 1) for band in bands) + sum(_bytes(node.network, 4) for node in nodes)
     for steps in timelines.steps:
         total += 3 * 4 * len(steps.mean_s) + sum(12 + len(step.step) for step in steps.slowest)
     return total * 4 // 3
@@ -109,7 +110,9 @@ def figures(what: str, timelines: Timelines, seconds: float) -> str:
     json = len(msgspec.json.encode(timelines)) / 1e6
     axis = timelines.axis
     return (
-        f"{what}: {axis.buckets} buckets of {axis.bucket_s:.0f} s, built in {seconds:.2f} s, "
+        f"{what}: {axis.buckets} buckets of {axis.bucket_s:.0f} s"
+        f"{''.join(f', {each.axis.buckets} of {each.axis.bucket_s:.0f} s' for each in timelines.detail)}, "
+        f"built in {seconds:.2f} s, "
         f"{packed_bytes(timelines) / 1e6:.2f} MB packed, {json:.1f} MB as JSON"
     )
 

@@ -13,13 +13,13 @@ from rich.console import Console
 from tests.support.hostile_text import PHRASES, hostile, links, unseen
 from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.alert import Alert, compose_alert, publishable
-from trainguard.actions.request import AlertInput, AlertRequest, StopOutcome, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict, blocks_of
 from trainguard.cli.output.rendering import show
 from trainguard.engine.jobs.job_registry import start_notice
 from trainguard.engine.outbox.fires import with_entries
 from trainguard.engine.outbox.rows import RowContext, rule_row
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.plain_text import LONGEST_SENTENCE, terminal_json
@@ -38,7 +38,7 @@ def alert(kind: AlertKind, text: str) -> Alert:
     foreign: dict[str, Any] = dict.fromkeys(("job", "node", "reason", "advice", "cost", "fired_at", "severity"), text)
     places = {"report_uri": f"s3://profiles/{text}/report.json", "report_page": f"s3://profiles/{text}/report.html"}
     fire = AlertInput(**(FIRE | foreign | places), kind=kind, faults=[text], tuning_job=text, previous_severity=text)
-    decision = StopOutcome(True, "stop", text, FIRE["fired_at"])
+    decision = StopDecision(True, "stop", text, FIRE["fired_at"])
     return compose_alert(AlertRequest(fire, decision, StopResult(False, text)), now=0.0)
 
 
@@ -130,7 +130,7 @@ def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_o
     context = RowContext(
         "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
     )
-    row = rule_row(context, Verdict("LowGPUUtilization", result, Episode(is_open=True, times_fired=1)))
+    row = rule_row(context, Verdict("LowGPUUtilization", result, FiringHistory(is_open=True, times_fired=1)))
     entry = OutboxEntry("f", "LowGPUUtilization", 0, "algo-1", 0.0, text, None, None, advice=text)
     (stored,) = with_entries(NodeRecord(StreamKey("job", "algo-1", "system")), [entry]).outbox.values()
     for each in (row.reason, row.worst, row.advice, row.patience, stored.reason, stored.advice):

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tests.support.timeline_samples import START, make_timelines
+from tests.support.timeline_samples import START, brief, make_timelines
+from trainguard.finding import EpisodeEntry
 from trainguard.report.document import (
     FindingEntry,
     JobSummary,
@@ -21,13 +22,14 @@ from trainguard.report.document import (
 from trainguard.timeline.series import (
     Band,
     GpuTimeline,
-    Mark,
     NodeTimeline,
     Phase,
     TimeAxis,
+    TimelineDetail,
     Timelines,
     Values,
 )
+from trainguard.timestamps import iso_time
 
 HOSTILE = "</script><script>window.__hacked=1</script><img src=x onerror=window.__hacked=1>'\"&<!--\u202e"
 LONG = "n" * 10_000
@@ -84,25 +86,46 @@ def _quiet_entry(rule: str) -> RuleEntry:
     )
 
 
-def _finding(worst: str, nodes: int, reason: str) -> FindingEntry:
+def finding(
+    rule: str, episodes: Sequence[EpisodeEntry], *, severity: str = "critical", worst: str = ""
+) -> FindingEntry:
+    """Return a finding with its episodes; it goes on where the last one has no end."""
     return FindingEntry(
-        rule="LowGPUUtilization",
-        severity="critical",
+        rule=rule,
+        severity=severity,
         score=74.9,
-        ongoing=True,
+        ongoing=episodes[-1].end is None,
         affected_share=0.94,
         wasted_share=0.31,
-        worst=worst,
+        worst=worst or None,
         nodes_affected=1,
-        nodes=nodes,
-        reason=reason,
+        nodes=2,
+        reason="2026-07-01 00:10 to 00:25 UTC: 95 % of the last 500 points are at or below 34 % (threshold 70 %).",
         advice="Raise the batch size.",
-        cost=Money(lost=18.4, spent=59.3, currency="USD", sentence="USD 18.40 of the USD 59.30 spent so far."),
+        cost=Money(lost=18.4, spent=59.3, currency="USD", sentence="USD 18.40 of the USD 59.30 spent."),
         explained_by=None,
+        episodes=list(episodes),
     )
 
 
-def _job(name: str, nodes: Sequence[str], gpus: int) -> JobSummary:
+def episode(
+    start_s: float, end_s: float | None, node: str | None = None, gpus: Sequence[str] = (), *, measured: float = 34.0
+) -> EpisodeEntry:
+    """Return an episode, seconds since START, with what an hour of a node costs."""
+    lasted = 0.0 if end_s is None else end_s - start_s
+    return EpisodeEntry(
+        start=iso_time(START + start_s),
+        end=None if end_s is None else iso_time(START + end_s),
+        node=node,
+        nodes=[] if node is None else [node],
+        gpus=list(gpus),
+        measured=measured,
+        wasted_s=0.66 * lasted,
+        cost=round(0.66 * lasted / 3_600.0 * 29.65, 2),
+    )
+
+
+def _job(name: str, nodes: Sequence[str], gpus: int, hours: float) -> JobSummary:
     return JobSummary(
         name=name,
         arn=f"arn:aws:sagemaker:eu-west-1:123456789012:training-job/{name}",
@@ -111,9 +134,9 @@ def _job(name: str, nodes: Sequence[str], gpus: int) -> JobSummary:
         instance_count=len(nodes),
         gpus=gpus * len(nodes),
         started_at="2026-07-01T00:00:00.000Z",
-        ended_at="2026-07-01T01:00:00.000Z",
-        duration_s=3_600.0,
-        evaluated_through="2026-07-01T01:00:00.000Z",
+        ended_at=iso_time(START + 3_600.0 * hours),
+        duration_s=3_600.0 * hours,
+        evaluated_through=iso_time(START + 3_600.0 * hours),
         initialization=Span(
             start="2026-07-01T00:00:00.000Z", end="2026-07-01T00:01:30.000Z", duration_s=90.0, share=0.025
         ),
@@ -151,9 +174,17 @@ def make_report(
     *,
     worst: str | None = None,
     hostile: str = "",
+    hours: float = 1.0,
+    episodes: Sequence[EpisodeEntry] = (),
+    more: Sequence[FindingEntry] = (),
 ) -> Report:
-    """Build a report; LowGPUUtilization has fired on ``worst`` (``node/gpu``), without which the job is healthy."""
+    """Build a report; LowGPUUtilization has fired on ``worst`` (``node/gpu``), without which the job is healthy.
+
+    ``episodes`` are those of LowGPUUtilization, ``more`` are findings beside it.
+    """
     entries = [_quiet_entry("CPUBottleneck"), _quiet_entry("IOBottleneck")]
+    known = {each.rule for each in more}
+    entries = [replace(each, times_fired=1, status="FIRED") if each.rule in known else each for each in entries]
     fired = [] if worst is None else [_low_gpu_entry(worst, hostile)]
     return Report(
         generated_at="2026-07-01T01:02:03.000Z",
@@ -171,9 +202,15 @@ def make_report(
         ),
         summary="11 rules: 10 judged, 1 not applicable.",
         fired=[each.rule for each in fired],
-        findings=[_finding(each.worst or "", len(nodes), each.reason) for each in fired],
+        findings=[
+            *(
+                finding("LowGPUUtilization", episodes or [episode(1_800.0, None)], worst=each.worst or "")
+                for each in fired
+            ),
+            *more,
+        ],
         cost=Spending(spent=59.3, currency="USD", note="On-demand price in eu-west-1."),
-        job=_job(name, nodes, gpus),
+        job=_job(name, nodes, gpus, hours),
         coverage=_coverage(nodes),
         not_collected=[
             NotCollected(
@@ -187,17 +224,6 @@ def make_report(
     )
 
 
-def _fire(share: float, axis_s: float, node: str | None, gpu: str | None, **more: str) -> Mark:
-    return Mark(
-        at=START + share * axis_s,
-        rule=more.get("rule", "LowGPUUtilization"),
-        severity=more.get("severity", "critical"),
-        node=node,
-        gpu=gpu,
-        text=more.get("text", "95 % of the last 500 points are at or below 34 %."),
-    )
-
-
 @functools.cache
 def healthy_report() -> Report:
     """One node with 8 GPUs, one hour in buckets of 15 s; nothing fired."""
@@ -207,55 +233,59 @@ def healthy_report() -> Report:
 
 @functools.cache
 def bad_report() -> Report:
-    """Two nodes with 8 GPUs, one hour; gpu3 of the first is slow, two rules have fired."""
+    """Two nodes with 8 GPUs, one hour; gpu3 of the first is slow in two episodes, two rules have fired."""
     nodes = ["algo-1", "algo-2"]
-    marks = [
-        _fire(0.5, 3_600.0, "algo-1", "gpu3"),
-        _fire(0.505, 3_600.0, None, None, rule="CPUBottleneck", severity="medium"),
-        _fire(0.8, 3_600.0, "algo-1", "gpu3", severity="high"),
+    timelines = make_timelines(nodes=nodes, gpus=8, buckets=240, bucket_s=15.0, slow=[(0, 3)])
+    episodes = [
+        episode(600.0, 1_500.0, "algo-1", ["gpu3"]),
+        episode(2_880.0, 3_600.0, "algo-1", ["gpu3"], measured=31.0),
     ]
-    timelines = make_timelines(nodes=nodes, gpus=8, buckets=240, bucket_s=15.0, slow=[(0, 3)], marks=marks)
-    return make_report("bert-large-slow", nodes, 8, timelines, worst="algo-1/gpu3")
+    more = [finding("CPUBottleneck", [episode(1_818.0, 2_100.0, measured=61.0)], severity="medium")]
+    return make_report("bert-large-slow", nodes, 8, timelines, worst="algo-1/gpu3", episodes=episodes, more=more)
 
 
 @functools.cache
 def tiny_report() -> Report:
-    """One GPU, one minute in one bucket, and nothing else collected; its rule is not a known one."""
+    """One GPU, one minute in one bucket, and nothing else collected."""
     axis = TimeAxis(start=START, bucket_s=60.0, buckets=1)
     node = NodeTimeline(node="algo-1", gpus=[GpuTimeline(gpu="gpu0", utilization=Band(mean=[12.5]))])
-    marks = [_fire(0.5, 60.0, "algo-1", "gpu0", rule="OwnRule"), _fire(0.6, 60.0, None, None, rule="OwnRule")]
-    timelines = Timelines(axis=axis, nodes=[node], steps=[], phases=[], marks=marks)
+    timelines = Timelines(axis=axis, nodes=[node], steps=[], phases=[], marks=[])
     return make_report("tiny", ["algo-1"], 1, timelines)
 
 
 @functools.cache
 def state_report() -> Report:
     """The report from state alone: no time lines."""
-    return make_report("bert-large-slow", ["algo-1", "algo-2"], 8, None, worst="algo-1/gpu3")
+    episodes = [episode(600.0, 1_500.0, "algo-1", ["gpu3"]), episode(2_880.0, None, "algo-1", ["gpu3"])]
+    return make_report("bert-large-slow", ["algo-1", "algo-2"], 8, None, worst="algo-1/gpu3", episodes=episodes)
 
 
 @functools.cache
 def hostile_report() -> Report:
     """Names and texts that would run or hide something if they were not escaped, and one without end."""
     nodes = [HOSTILE, LONG]
-    marks = [_fire(0.5, 1_800.0, HOSTILE, "gpu0", text=HOSTILE)]
-    timelines = make_timelines(nodes=nodes, gpus=2, buckets=60, bucket_s=30.0, marks=marks)
+    timelines = make_timelines(nodes=nodes, gpus=2, buckets=60, bucket_s=30.0)
     first = timelines.nodes[0]
     named = replace(first, gpus=[replace(first.gpus[0], gpu=HOSTILE), *first.gpus[1:]])
     phases = [Phase(kind="training", label=HOSTILE, start=START, end=START + 1_800.0)]
     shown = replace(timelines, nodes=[named, timelines.nodes[1]], phases=phases, left_out=[HOSTILE])
-    return make_report(HOSTILE, nodes, 2, shown, worst=f"{HOSTILE}/gpu0", hostile=HOSTILE)
+    episodes = [episode(900.0, 1_200.0, HOSTILE, [HOSTILE, "gpu1"]), episode(1_500.0, 1_600.0, LONG)]
+    more = [finding(HOSTILE, [episode(60.0, None)], severity=HOSTILE)]
+    return make_report(
+        HOSTILE, nodes, 2, shown, worst=f"{HOSTILE}/gpu0", hostile=HOSTILE, hours=0.5, episodes=episodes, more=more
+    )
 
 
 @functools.cache
 def day_report() -> Report:
-    """24 hours of two nodes with 8 GPUs in buckets of 30 s, everything with its extremes, 8 processes a node."""
+    """24 hours of two nodes with 8 GPUs in buckets of 30 s, and of 5 s where one zooms in; 8 processes a node."""
     nodes = ["algo-1", "algo-2"]
-    marks = [_fire(share, 86_400.0, "algo-2", "gpu5") for share in (0.1, 0.4, 0.402, 0.7)]
-    timelines = make_timelines(
-        nodes=nodes, gpus=8, buckets=2_880, bucket_s=30.0, slow=[(1, 5)], marks=marks, steps_a_node=8
-    )
-    return make_report("llm-pretrain-day", nodes, 8, timelines, worst="algo-2/gpu5")
+    timelines = make_timelines(nodes=nodes, gpus=8, buckets=2_880, bucket_s=30.0, slow=[(1, 5)], steps_a_node=8)
+    fine = make_timelines(nodes=nodes, gpus=8, buckets=17_280, bucket_s=5.0, slow=[(1, 5)])
+    detail = TimelineDetail(axis=fine.axis, nodes=[brief(each) for each in fine.nodes])
+    episodes = [episode(3_600.0 * hour, 3_600.0 * (hour + 1.5), "algo-2", ["gpu5"]) for hour in (2.0, 9.0, 17.0)]
+    whole = replace(timelines, detail=[detail])
+    return make_report("llm-pretrain-day", nodes, 8, whole, worst="algo-2/gpu5", hours=24.0, episodes=episodes)
 
 
 @functools.cache
@@ -276,9 +306,13 @@ def spiky_report() -> Report:
 
 @functools.cache
 def large_report() -> Report:
-    """24 hours of 128 nodes with 8 GPUs in buckets of 5 minutes; a node and a GPU of another one are slow."""
+    """24 hours of 128 nodes with 8 GPUs in buckets of 5 minutes, and of one around two onsets; few GPUs are slow."""
     nodes = [f"algo-{i + 1}" for i in range(128)]
     slow = [(40, gpu) for gpu in range(8)] + [(90, 2)]
-    marks = [_fire(0.3, 86_400.0, "algo-41", "gpu0"), _fire(0.6, 86_400.0, "algo-91", "gpu2", severity="medium")]
-    timelines = make_timelines(nodes=nodes, gpus=8, buckets=288, bucket_s=300.0, slow=slow, banded=4, marks=marks)
-    return make_report("llm-pretrain-1024", nodes, 8, timelines, worst="algo-41/gpu0")
+    timelines = make_timelines(nodes=nodes, gpus=8, buckets=288, bucket_s=300.0, slow=slow, banded=4)
+    fine = make_timelines(nodes=nodes, gpus=8, buckets=48, bucket_s=60.0, slow=slow, banded=0)
+    axes = [replace(fine.axis, start=START + hour * 3_600.0) for hour in (6.8, 13.8)]
+    detail = [TimelineDetail(axis=axis, nodes=[brief(each) for each in fine.nodes]) for axis in axes]
+    episodes = [episode(25_200.0, 28_800.0, "algo-41"), episode(50_400.0, 54_000.0, "algo-91", ["gpu2"])]
+    whole = replace(timelines, detail=detail)
+    return make_report("llm-pretrain-1024", nodes, 8, whole, worst="algo-41/gpu0", hours=24.0, episodes=episodes)

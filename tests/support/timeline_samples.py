@@ -132,6 +132,14 @@ def without_extremes(node: NodeTimeline) -> NodeTimeline:
     return replace(node, gpus=gpus)
 
 
+def brief(node: NodeTimeline) -> NodeTimeline:
+    """Return a node as a detail has it: means alone, but for the busiest core."""
+    bare = without_extremes(node)
+    host = None if node.host_memory is None else Band(mean=node.host_memory.mean)
+    network = None if node.network is None else Band(mean=node.network.mean)
+    return replace(bare, host_memory=host, network=network)
+
+
 def with_gap(node: NodeTimeline, start: int, end: int) -> NodeTimeline:
     def cut(band: Band) -> Band:
         gap: Values = [None] * (end - start)

@@ -76,6 +76,7 @@ def build_report(
     judged = evaluate_job(job, families.plan(job) if plan is None else plan, records, families)
     scope: Scope = "full" if digests else "state"
     verdict = verdict_of(judged)
+    findings = [_finding(finding, judged.account.nodes) for finding in judged.findings]
     report = Report(
         generated_at=iso_time(now),
         scope=scope,
@@ -83,21 +84,23 @@ def build_report(
         healthy=verdict.level == "healthy",
         verdict=verdict,
         summary=sentence(judged.verdicts, judged.findings),
-        fired=[each.rule for each in judged.verdicts if each.episode.times_fired],
-        findings=[_finding(finding, judged.account.nodes) for finding in judged.findings],
+        fired=[each.rule for each in judged.verdicts if each.history.times_fired],
+        findings=findings,
         cost=_spending(judged),
         job=job_summary(judged),
         coverage=coverage(judged),
         not_collected=not_collected(judged, scope, missing),
         rules=rule_entries(judged),
-        timelines=_timelines(judged, digests, missing) if digests else None,
+        timelines=_timelines(judged, findings, digests, missing) if digests else None,
     )
     return BuiltReport(report, managed_files(judged.verdicts, judged.plan))
 
 
-def _timelines(judged: EvaluatedJob, digests: Sequence[NodeDigest], missing: Sequence[str]) -> Timelines:
-    built = build_timelines(digests, marks=marks(judged), started_at=judged.started_at, ended_at=judged.ended_at)
-    return msgspec.structs.replace(built, left_out=[*missing, *unmarked(judged), *built.left_out])
+def _timelines(
+    judged: EvaluatedJob, findings: Sequence[FindingEntry], digests: Sequence[NodeDigest], missing: Sequence[str]
+) -> Timelines:
+    built = build_timelines(digests, marks=marks(findings), started_at=judged.started_at, ended_at=judged.ended_at)
+    return msgspec.structs.replace(built, left_out=[*missing, *unmarked(findings), *built.left_out])
 
 
 def _finding(finding: Finding, all_nodes: int) -> FindingEntry:
@@ -116,6 +119,9 @@ def _finding(finding: Finding, all_nodes: int) -> FindingEntry:
         advice=finding.advice,
         cost=None if finding.cost is None else _money(finding.cost),
         explained_by=finding.explained_by,
+        explained_share=round(finding.explained_share, 4),
+        episodes=[episode.entry for episode in finding.episodes],
+        earlier_episodes=finding.earlier_episodes,
     )
 
 

@@ -20,10 +20,13 @@ from trainguard.report.document import Level
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import gpu_use, share_between_steps
-from trainguard.report.phrasing import listed
+from trainguard.report.phrasing import listed, show_money
+from trainguard.report.unexplained import unexplained
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_percent
+
+NAMED_EPISODES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +43,40 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: Finding | None) -> Heal
         return _with_findings(judged, rules, root)
     if not rules.judged:
         return Health("unknown", f"{_nothing_to_say(judged, rules)}.")
-    use = _use(judged)
+    use, left = _use(judged), unexplained(judged)
     missing = rules.in_words(ended=judged.ended)
     if not rules.complete:
         found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
-        return Health("unknown", f"{found}; {use}." if use else f"{found}.")
+        parts = [found, *([use] if use else []), *([left.sentence] if left else [])]
+        return Health("unknown", f"{'; '.join(parts)}.")
     why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
     others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply{why})" if rules.not_applicable else ""
     found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
+    if left is not None:
+        said = [f"{_idle(judged)}: {found} nothing wrong{others}", *([use] if use else []), left.sentence]
+        return Health("attention", f"{'; '.join(said)}.")
     healthy = f"This job {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
     return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
 
 
 def _with_findings(judged: EvaluatedJob, rules: Judged, root: Finding) -> Health:
-    group = group_of(root, judged.findings)
+    """Name the findings that nothing explains, the gravest first, and what no finding accounts for."""
+    group, left = group_of(root, judged.findings), unexplained(judged)
     level, opening = _opening(judged, root, group)
-    said = f"{opening} {_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
+    named = f"{_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
     others = other_roots(root, judged.findings)
-    if others:
-        said += f"; also found: {listed([f'{each.rule} ({_marked(each, judged)})' for each in others])}"
-    return Health(level, f"{'; '.join([said, *rules.faults, *_too_late(judged, rules, root)])}.")
+    also = [f"also found: {listed([f'{each.rule} ({_marked(each, judged)})' for each in others])}"] if others else []
+    if left is None:
+        said = [f"{opening} {named}", *also]
+    elif 100.0 * left.share > root.score:
+        said = [f"{_idle(judged)}: {left.sentence}", f"besides, {named}", *also]
+    else:
+        said = [f"{opening} {named}", *also, left.sentence]
+    return Health(level, f"{'; '.join([*said, *rules.faults, *_too_late(judged, rules, root)])}.")
+
+
+def _idle(judged: EvaluatedJob) -> str:
+    return f"This job {'was' if judged.ended else 'is'} idle in part without a reason"
 
 
 def _too_late(judged: EvaluatedJob, rules: Judged, root: Finding) -> list[str]:
@@ -99,7 +116,7 @@ def _quiet_reasons(judged: EvaluatedJob) -> dict[str, tuple[int, int]]:
     counts = {}
     for verdict in judged.verdicts:
         spec = spec_of(verdict.rule)
-        if verdict.episode.times_fired or LOW_GPUS not in spec.explains or not isinstance(spec.clause, str):
+        if verdict.history.times_fired or LOW_GPUS not in spec.explains or not isinstance(spec.clause, str):
             continue
         parts = [*judged.by_node.get(verdict.rule, {}).values()] or [verdict]
         pooled = [each.result.pooled for each in parts if each.result.pooled is not None]
@@ -112,7 +129,21 @@ def _marked(finding: Finding, judged: EvaluatedJob) -> str:
     affected, of = finding.nodes
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
     over = ", over before the end" if judged.ended else ", over now"
-    return f"{finding.severity.value}{where}{'' if finding.ongoing else over}"
+    parts = [f"{finding.severity.value}{where}{'' if finding.ongoing else over}", *_when(finding)]
+    lost = [episode for episode in finding.unexplained if episode.cost is not None]
+    if lost:
+        parts.append(show_money(sum(each.cost or 0.0 for each in lost), lost[0].currency or ""))
+    return ", ".join(parts)
+
+
+def _when(finding: Finding) -> list[str]:
+    """Say when and where a finding stands for itself: of many episodes the newest, and how many there were."""
+    episodes = finding.unexplained
+    if not episodes:
+        return []
+    of = len(episodes) + (finding.earlier_episodes if len(episodes) == len(finding.episodes) else 0)
+    shown = listed([episode.sentence for episode in episodes[-NAMED_EPISODES:]])
+    return [shown if of <= NAMED_EPISODES else f"{of:,} times, last {shown}"]
 
 
 def _nothing_to_say(judged: EvaluatedJob, rules: Judged) -> str:

@@ -1,6 +1,11 @@
-"""The axis of a job's time lines: equal buckets of a length that people read, few enough for a report."""
+"""The axes of a job's time lines: equal buckets of a length that people read.
+
+A profile is digested on a fine axis. A report shows the whole job on a coarser one, of which each bucket joins whole
+buckets of the fine one, and parts of the job on the fine one.
+"""
 
 import math
+from collections.abc import Sequence
 
 from trainguard.timeline.series import TimeAxis
 
@@ -12,6 +17,12 @@ MAX_CELLS = 520_000
 
 NODE_CELLS = 6
 """What a node's CPU, I/O wait, memory and network take beside its GPUs."""
+
+FINER = 6
+"""A digest has at most so many times the buckets that a report shows of the whole job."""
+
+FINER_CELLS = 5
+"""And so many times the cells: a node's table takes 32 bytes a cell and series."""
 
 SAMPLES_A_BUCKET = 2
 
@@ -25,28 +36,59 @@ BUCKETS_S = (
 
 
 def axis_for(start: float, end: float, gpus: int, nodes: int = 1, *, interval_s: float = 0.5) -> TimeAxis:
-    """Return the axis of a job that ran from ``start`` to ``end``.
+    """Return the axis to digest a job on that ran from ``start`` to ``end``.
 
-    The finest of BUCKETS_S that keeps within MAX_BUCKETS and MAX_CELLS is taken, or as many days as it needs.
+    A report shows the whole job on `shown_axis` of it. Its buckets are the finest that divide those and keep within
+    FINER and FINER_CELLS.
 
     Parameters
     ----------
     start, end : float
-        Epoch seconds; the bucket in which ``end`` lies is the last one.
+        Epoch seconds; the bucket of the shown axis in which ``end`` lies is the last one.
     gpus, nodes : int
         How many the job has, all together.
     interval_s : float
         Between the samples of one device; a bucket holds two of them, so that a grid that drifts leaves none empty.
     """
-    limit = max(1, min(MAX_BUCKETS, MAX_CELLS // (max(gpus, 0) + NODE_CELLS * max(nodes, 1))))
-    end = max(start, end)
-    for bucket_s in (each for each in BUCKETS_S if each >= SAMPLES_A_BUCKET * interval_s):
+    limit, end = _most_buckets(gpus, nodes), max(start, end)
+    lengths = [each for each in BUCKETS_S if each >= SAMPLES_A_BUCKET * interval_s]
+    for bucket_s in lengths:
         axis = _axis(start, end, bucket_s)
         if axis.buckets <= limit:
-            return axis
+            return _finer(axis, lengths, gpus, nodes)
     days = max(2, math.ceil((end - start) / _DAY_S / limit))
     while (axis := _axis(start, end, days * _DAY_S)).buckets > limit > 1:
         days += max(1, days // limit)
+    return axis
+
+
+def shown_axis(axis: TimeAxis, gpus: int, nodes: int = 1) -> TimeAxis:
+    """Return the axis on which a report shows all of a job that was digested on ``axis``.
+
+    The finest of BUCKETS_S that keeps within MAX_BUCKETS and MAX_CELLS and joins whole buckets of ``axis``, which is
+    ``axis`` itself where it keeps within them.
+    """
+    limit, end = _most_buckets(gpus, nodes), axis.start + (axis.buckets - 0.5) * axis.bucket_s
+    if axis.buckets <= limit:
+        return axis
+    for bucket_s in (each for each in BUCKETS_S if each % axis.bucket_s == 0.0):
+        shown = _axis(axis.start, end, bucket_s)
+        if shown.buckets <= limit:
+            return shown
+    return axis
+
+
+def _most_buckets(gpus: int, nodes: int) -> int:
+    return max(1, min(MAX_BUCKETS, MAX_CELLS // (max(gpus, 0) + NODE_CELLS * max(nodes, 1))))
+
+
+def _finer(axis: TimeAxis, lengths: Sequence[int], gpus: int, nodes: int) -> TimeAxis:
+    """Cut the buckets of ``axis`` into as short ones as a digest has room for."""
+    most = min(FINER * MAX_BUCKETS, FINER_CELLS * MAX_CELLS // (max(gpus, 0) + NODE_CELLS * max(nodes, 1)))
+    for bucket_s in lengths:
+        parts, rest = divmod(int(axis.bucket_s), bucket_s)
+        if rest == 0 and parts * axis.buckets <= most:
+            return TimeAxis(start=axis.start, bucket_s=float(bucket_s), buckets=parts * axis.buckets)
     return axis
 
 

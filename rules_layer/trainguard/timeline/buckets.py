@@ -108,6 +108,16 @@ class BucketTable:
         """Return the row of a series; None when it has no place."""
         return self._rows.get(key)
 
+    def joined(self, edges: IntArray) -> "BucketTable":
+        """Return the table with neighbours joined: ``edges``, int64[B], are the first buckets of the B new ones."""
+        table = BucketTable(edges.size, self._limit)
+        table.keys, table._rows, table.refused = list(self.keys), dict(self._rows), self.refused
+        table.counts = np.add.reduceat(self.counts, edges, axis=1)
+        table.totals = np.minimum(np.add.reduceat(self.totals, edges, axis=1), MOST_SUMMED)
+        table.lows = np.minimum.reduceat(self.lows, edges, axis=1)
+        table.highs = np.maximum.reduceat(self.highs, edges, axis=1)
+        return table
+
     def stored(self) -> StoredTable:
         """Return the table as bytes."""
         lows = np.where(self.counts > 0, self.lows, 0)

@@ -3,11 +3,16 @@
 import re
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from trainguard.errors import TimelinePartError
+from trainguard.timeline.axis import shown_axis
+from trainguard.timeline.detail import details_of
 from trainguard.timeline.digest import NodeDigest
+from trainguard.timeline.node_series import node_timeline
 from trainguard.timeline.phases import phases_of
-from trainguard.timeline.series import Band, GpuTimeline, Mark, NodeTimeline, TimeAxis, Timelines
-from trainguard.timeline.series_builder import Shown, one_or_none, overall_means, percents, rate_of_all, used_buckets
+from trainguard.timeline.series import Mark, TimeAxis, Timelines
+from trainguard.timeline.series_builder import Shown, overall_means, used_buckets
 from trainguard.timeline.step_series import step_timelines
 
 GPUS_WITH_BANDS = 32
@@ -20,14 +25,15 @@ def build_timelines(
 ) -> Timelines:
     """Return what a report shows over time.
 
-    Empty buckets at both ends are left out, but for those between the job's start and end.
+    Empty buckets at both ends are left out, but for those between the job's start and end. What the digests hold in
+    finer buckets than the whole job is shown in goes into ``detail``, as far as there is room.
 
     Parameters
     ----------
     digests : sequence of NodeDigest
         At least one, on one axis; several of a node are merged.
     marks : sequence of Mark
-        Shown as they are.
+        Shown as they are; where the job is too large to be shown finely, what is around them is.
     started_at, ended_at : float or None
         The job's, epoch seconds.
 
@@ -36,8 +42,10 @@ def build_timelines(
     TimelinePartError
         When there is no digest, or their axes differ.
     """
-    nodes = merged(digests)
-    whole = nodes[0].axis
+    fine = merged(digests)
+    gpus = sum(len(node.tables["gpu"].keys) for node in fine)
+    whole = shown_axis(fine[0].axis, gpus, len(fine))
+    nodes = [node.joined(whole) for node in fine]
     shown = _shown(nodes, [time for time in (started_at, ended_at) if time is not None])
     banded = _least_busy(nodes)
     steps, steps_left_out = step_timelines(nodes, shown)
@@ -45,14 +53,15 @@ def build_timelines(
     left_out = [*_thinned(nodes, banded), *steps_left_out, *_not_shown(nodes)]
     if phase_s > whole.bucket_s:
         left_out.append(f"Phases are told apart by stretches of {phase_s:.0f} s: there are more than can be shown.")
-    return Timelines(
+    built = Timelines(
         axis=shown.axis(whole),
-        nodes=[_node(node, shown, banded) for node in nodes],
+        nodes=[node_timeline(node, shown, banded) for node in nodes],
         steps=steps,
         phases=phases,
         marks=list(marks),
         left_out=left_out,
     )
+    return msgspec.structs.replace(built, detail=details_of(fine, built, banded))
 
 
 def merged(digests: Iterable[NodeDigest]) -> list[NodeDigest]:
@@ -95,39 +104,6 @@ def _least_busy(nodes: Sequence[NodeDigest]) -> set[tuple[str, str]]:
             for mean, (number, gpu, _) in zip(overall, table.keys, strict=True)
         ]
     return {(node, gpu) for *_, node, gpu in sorted(means)[:GPUS_WITH_BANDS]}
-
-
-def _node(digest: NodeDigest, shown: Shown, banded: set[tuple[str, str]]) -> NodeTimeline:
-    tables = digest.tables
-
-    def cores(kind: str) -> Band | None:
-        return one_or_none(tables[kind], lambda row: percents(tables[kind], row, shown, low=False, high=True))
-
-    memory = tables["host_memory"]
-    return NodeTimeline(
-        node=digest.node,
-        gpus=_gpus(digest, shown, banded),
-        cpu=cores("cpu"),
-        io_wait=cores("io_wait"),
-        host_memory=one_or_none(memory, lambda row: percents(memory, row, shown, low=True, high=True)),
-        network=rate_of_all(tables["network"], shown),
-    )
-
-
-def _gpus(digest: NodeDigest, shown: Shown, banded: set[tuple[str, str]]) -> list[GpuTimeline]:
-    utilization, memory = digest.tables["gpu"], digest.tables["gpu_memory"]
-    gpus = []
-    for row, key in enumerate(utilization.keys):
-        has_band = (digest.node, key[1]) in banded
-        memory_row = memory.row_of(key)
-        gpus.append(
-            GpuTimeline(
-                gpu=key[1],
-                utilization=percents(utilization, row, shown, low=has_band, high=has_band),
-                memory=None if memory_row is None else percents(memory, memory_row, shown, low=has_band, high=has_band),
-            )
-        )
-    return gpus
 
 
 def _thinned(nodes: Sequence[NodeDigest], banded: set[tuple[str, str]]) -> list[str]:

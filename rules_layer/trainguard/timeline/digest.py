@@ -11,7 +11,7 @@ from trainguard.errors import TimelinePartError
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.snapshots import FloatArray, IntArray
 from trainguard.telemetry.system import MAX_SERIES, Samples, Series, series_order
-from trainguard.timeline.axis import MAX_BUCKETS
+from trainguard.timeline.axis import FINER, MAX_BUCKETS
 from trainguard.timeline.buckets import BucketTable, Key, StoredTable
 from trainguard.timeline.series import TimeAxis
 from trainguard.timeline.steps import StepDigest, StoredSteps
@@ -21,6 +21,9 @@ HUNDREDTHS = 100
 
 MAX_RATE = 10**12
 """A terabyte a second, beyond every device; a higher rate counts as this."""
+
+MOST_BUCKETS = FINER * MAX_BUCKETS
+"""No axis of a digest is longer."""
 
 _LIMITS = MAX_SERIES | {"cpu": 1, "io_wait": 1}
 """Series of each kind; cores are one, of which the mean and the busiest is shown."""
@@ -46,7 +49,7 @@ class NodeDigest:
     ----------
     node : str
     axis : TimeAxis
-        At most MAX_BUCKETS long.
+        At most MOST_BUCKETS long.
 
     Attributes
     ----------
@@ -103,6 +106,17 @@ class NodeDigest:
         self.steps.merge(other.steps)
         self.outside += other.outside
 
+    def joined(self, axis: TimeAxis) -> "NodeDigest":
+        """Return the digest on an ``axis`` of which each bucket joins whole buckets of this one's."""
+        if axis == self.axis:
+            return self
+        starts = axis.start + np.arange(axis.buckets) * axis.bucket_s
+        edges = np.maximum(np.rint((starts - self.axis.start) / self.axis.bucket_s), 0.0).astype(np.int64)
+        joined = NodeDigest(self.node, axis)
+        joined.tables = {kind: table.joined(edges) for kind, table in self.tables.items()}
+        joined.steps, joined.outside = self.steps.joined(axis, edges), self.outside
+        return joined
+
     def encode(self) -> bytes:
         """Return the digest as bytes; equal digests give equal bytes."""
         tables = {kind: table.stored() for kind, table in self.tables.items() if table.keys}
@@ -139,8 +153,8 @@ def decode_digest(data: bytes, part: str = "") -> NodeDigest:
 
 def _restored(stored: _StoredDigest) -> NodeDigest:
     axis = stored.axis
-    if not (1 <= axis.buckets <= MAX_BUCKETS and 1.0 <= axis.bucket_s < math.inf and math.isfinite(axis.start)):
-        raise ValueError(f"{axis.buckets} buckets of {axis.bucket_s} s, expected 1 to {MAX_BUCKETS} of 1 s or more")
+    if not (1 <= axis.buckets <= MOST_BUCKETS and 1.0 <= axis.bucket_s < math.inf and math.isfinite(axis.start)):
+        raise ValueError(f"{axis.buckets} buckets of {axis.bucket_s} s, expected 1 to {MOST_BUCKETS} of 1 s or more")
     digest = NodeDigest(stored.node, axis)
     digest.outside = stored.outside
     digest.steps = StepDigest.restored(stored.steps, axis)

@@ -103,9 +103,13 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """A fire: when (epoch seconds), of which rule, and where; ``node`` and ``gpu`` None stand for the whole job."""
+    """An episode of a rule: since when, until when, and where; ``node`` and ``gpu`` None stand for the whole job.
+
+    ``at`` and ``end`` are epoch seconds; ``end`` is None while it goes on.
+    """
 
     at: float
+    end: float | None = None
     rule: str
     severity: str | None = None
     node: str | None = None
@@ -113,10 +117,18 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
+class TimelineDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the job's time in finer buckets: all nodes, most quantities as means alone."""
+
+    axis: TimeAxis
+    nodes: list[NodeTimeline]
+
+
 class Timelines(msgspec.Struct, frozen=True, kw_only=True):
     """Everything over time that a report shows.
 
-    ``left_out`` says in sentences what was thinned or left out so that a report stays small.
+    ``left_out`` says in sentences what was thinned or left out so that a report stays small. ``detail`` holds parts
+    of the job's time in finer buckets, in order of time: all of it where there is room, else what is around episodes.
     """
 
     axis: TimeAxis
@@ -125,3 +137,4 @@ class Timelines(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[Phase]
     marks: list[Mark]
     left_out: list[str] = msgspec.field(default_factory=list)
+    detail: list[TimelineDetail] = msgspec.field(default_factory=list)

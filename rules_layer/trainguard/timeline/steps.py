@@ -89,6 +89,12 @@ class StepDigest:
         self._drop_refused()
         self.outside += other.outside
 
+    def joined(self, axis: TimeAxis, edges: IntArray) -> "StepDigest":
+        """Return the steps on an ``axis`` whose buckets join some of this one's; see `BucketTable.joined`."""
+        steps = StepDigest(axis)
+        steps.table, steps.extents, steps.outside = self.table.joined(edges), self.extents, self.outside
+        return steps
+
     def stored(self) -> StoredSteps:
         """Return the steps as bytes."""
         return StoredSteps(self.outside, self.table.stored(), [self.extents[key] for key in self.table.keys])

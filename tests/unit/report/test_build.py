@@ -50,25 +50,25 @@ def test_given_a_job_when_built_then_it_says_what_the_profiler_report_s_row_says
     row = report_verdict(verdicts, findings, evaluation.plan)
     report = judged.state().report
     assert report.summary == row.result.reason
-    assert report.fired == [each.rule for each in verdicts if each.episode.times_fired]
+    assert report.fired == [each.rule for each in verdicts if each.history.times_fired]
     assert [each.rule for each in report.rules][: len(findings)] == [each.rule for each in findings]
     assert {each.rule for each in report.rules} == {each.rule for each in verdicts}
     assert (report.final, report.healthy, report.job.gpus) == (True, False, 4)
     assert report.rules[0].changed == ["window", "patience"]
 
 
-def test_given_fires_when_built_with_time_lines_then_they_are_marked_when_and_where_they_began(
+def test_given_findings_when_built_with_time_lines_then_their_episodes_are_marked_when_and_where_they_were(
     judged: JudgedProfile,
 ) -> None:
     report = judged.full().report
     assert report.timelines is not None
-    entries = {each.rule: each for each in report.rules}
+    findings = {each.rule: each for each in report.findings}
     marks = {(mark.rule, mark.node): mark for mark in report.timelines.marks}
     assert {rule for rule, _ in marks} == set(report.fired)
     low = marks["LowGPUUtilization", "algo-1"]
-    assert iso_time(low.at) == entries["LowGPUUtilization"].fired_at
+    episode = findings["LowGPUUtilization"].episodes[-1]
+    assert (iso_time(low.at), episode.nodes) == (episode.start, ["algo-1"])
     assert START < low.at < START + 60 * MINUTES
-    assert low.gpu in {"gpu0", "gpu1"}
     assert ("LowGPUUtilization", "algo-2") not in marks
 
 

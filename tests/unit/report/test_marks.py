@@ -1,67 +1,77 @@
-"""Fires on the time lines: where and when the last episode of each node and rule began."""
+"""Marks on the time lines: every episode of every finding, from its onset on, where it was."""
 
-from dataclasses import replace
-from typing import Any
+import pytest
 
-from tests.support.judged_jobs import Node, judged_job
-from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.episodes import Episode
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.finding import EpisodeEntry
 from trainguard.report.annotations import MAX_MARKS, TEXT_LENGTH, marks, unmarked
-from trainguard.timeline.series import Mark
+from trainguard.report.document import FindingEntry
+from trainguard.timestamps import iso_time
+
+START = 1_795_248_000.0
 
 
-def at(time: float, verdict: Verdict, **said: Any) -> Verdict:
-    episode = Episode(times_fired=2, fired_at=time)
-    return replace(verdict, episode=episode, result=replace(verdict.result, **said))
+def episode(start: float, end: float | None = None, node: str | None = None, *gpus: str) -> EpisodeEntry:
+    ends = None if end is None else iso_time(START + end)
+    return EpisodeEntry(start=iso_time(START + start), end=ends, node=node, gpus=list(gpus))
 
 
-def test_given_fires_on_nodes_when_marked_then_each_node_has_its_own_and_its_gpu() -> None:
-    low = {
-        "algo-1": at(30.0, fired("LowGPUUtilization"), worst="gpu1"),
-        "algo-2": at(20.0, over("LowGPUUtilization"), worst="gpu9"),
-        "algo-3": quiet("LowGPUUtilization"),
-    }
-    judged = judged_job(
-        fired("LowGPUUtilization", wasted=0.6),
-        nodes=[Node(gpus=2), Node(name="algo-2", gpus=2), Node(name="algo-3", gpus=2)],
-        by_node={"LowGPUUtilization": low},
+def finding(rule: str, *episodes: EpisodeEntry, earlier: int = 0, reason: str = "It is low.") -> FindingEntry:
+    return FindingEntry(
+        rule=rule,
+        severity="high",
+        score=40.0,
+        ongoing=False,
+        affected_share=None,
+        wasted_share=None,
+        worst=None,
+        nodes_affected=1,
+        nodes=1,
+        reason=reason,
+        advice=None,
+        cost=None,
+        explained_by=None,
+        episodes=list(episodes),
+        earlier_episodes=earlier,
     )
-    shared: dict[str, Any] = {"rule": "LowGPUUtilization", "severity": "critical"}
-    assert marks(judged) == [
-        Mark(at=20.0, node="algo-2", gpu=None, text="LowGPUUtilization is fine again.", **shared),
-        Mark(at=30.0, node="algo-1", gpu="gpu1", text="LowGPUUtilization fired.", **shared),
+
+
+def test_given_episodes_when_marked_then_each_is_from_its_onset_to_its_end_in_order_of_time() -> None:
+    low = finding("LowGPUUtilization", episode(60.0, 90.0, "algo-2", "gpu3"), episode(300.0, None, "algo-2"))
+    cpu = finding("CPUBottleneck", episode(120.0, 130.0))
+    shown = [
+        (mark.at - START, mark.end and mark.end - START, mark.rule, mark.node, mark.gpu) for mark in marks([low, cpu])
     ]
-    assert unmarked(judged) == []
-
-
-def test_given_a_fire_of_the_whole_job_when_marked_then_it_is_of_the_node_that_it_names_or_of_none() -> None:
-    judged = judged_job(fired("Dataloader", worst="algo-1"), fired("MaxInitializationTime", wasted=0.2))
-    for rule, time in (("Dataloader", 50.0), ("MaxInitializationTime", 40.0)):
-        judged.streams.state.stored_rules[rule] = StoredRule(episode=Episode(times_fired=1, fired_at=time))
-    judged.streams.state.stored_rules["LoadBalancing"] = StoredRule()
-    assert [(mark.at, mark.rule, mark.node) for mark in marks(judged)] == [
-        (40.0, "MaxInitializationTime", None),
-        (50.0, "Dataloader", "algo-1"),
+    assert shown == [
+        (60.0, 90.0, "LowGPUUtilization", "algo-2", "gpu3"),
+        (120.0, 130.0, "CPUBottleneck", None, None),
+        (300.0, None, "LowGPUUtilization", "algo-2", None),
     ]
+    assert unmarked([low, cpu]) == []
 
 
-def test_given_more_fires_than_can_be_marked_when_marked_then_every_rule_keeps_its_first_and_the_rest_is_counted() -> (
-    None
-):
-    nodes = {f"algo-{n}": at(float(n), fired("CPUBottleneck")) for n in range(1, MAX_MARKS + 11)}
-    late = {"algo-1": at(9_999.0, fired("StepOutlier"))}
-    judged = judged_job(
-        fired("CPUBottleneck"), fired("StepOutlier"), by_node={"CPUBottleneck": nodes, "StepOutlier": late}
-    )
-    found = marks(judged)
+@pytest.mark.parametrize("gpus", [("gpu0", "gpu1"), ()])
+def test_given_several_gpus_or_none_when_marked_then_the_mark_is_of_the_node(gpus: tuple[str, ...]) -> None:
+    (mark,) = marks([finding("LowGPUUtilization", episode(1.0, 2.0, "algo-1", *gpus))])
+    assert (mark.node, mark.gpu) == ("algo-1", None)
+
+
+def test_given_more_episodes_than_can_be_marked_when_marked_then_every_finding_keeps_its_newest() -> None:
+    many = finding("LowGPUUtilization", *(episode(float(at)) for at in range(MAX_MARKS)))
+    few = finding("CPUBottleneck", episode(1e6), episode(2e6))
+    found = marks([many, few])
     assert len(found) == MAX_MARKS
-    assert (found[0].at, found[-1].rule) == (1.0, "StepOutlier")
-    assert unmarked(judged) == [f"11 of {MAX_MARKS + 11} fires are not marked."]
+    assert [mark.at - START for mark in found if mark.rule == "CPUBottleneck"] == [1e6, 2e6]
+    assert max(mark.at - START for mark in found if mark.rule == "LowGPUUtilization") == MAX_MARKS - 1.0
+    assert unmarked([many, few]) == ["2 of 258 episodes are not marked: of each finding, the newest are."]
+
+
+def test_given_earlier_episodes_when_marked_then_it_is_said_that_they_are_not() -> None:
+    assert unmarked([finding("A", episode(1.0), earlier=4)]) == [
+        "4 of 5 episodes are not marked: of each finding, the newest are."
+    ]
 
 
 def test_given_a_long_reason_when_marked_then_the_mark_s_text_is_short() -> None:
-    node = {"algo-1": at(1.0, fired("CPUBottleneck"), reason="x" * 10_000)}
-    (mark,) = marks(judged_job(fired("CPUBottleneck"), by_node={"CPUBottleneck": node}))
+    (mark,) = marks([finding("CPUBottleneck", episode(1.0), reason="x" * 1_000)])
     assert len(mark.text) == TEXT_LENGTH
+    assert mark.text.endswith("x…")

@@ -8,9 +8,10 @@ from itertools import pairwise
 APART = frozenset({"td", "th", "dt", "dd", "p", "div", "li", "caption", "summary", "h2", "h3", "span", "table", "br"})
 """What begins with a space between its text and the text before."""
 
-VOID = frozenset({"meta", "link", "br", "wbr", "img", "input", "hr", "use", "path", "line", "rect", "circle"})
+VOID = frozenset({"meta", "link", "br", "wbr", "img", "input", "hr", "use", "path", "line", "rect", "circle", "image"})
 FOREIGN = ("iframe", "object", "embed", "base", "form", "img", "foreignobject")
 NAMED = ("h1", "h2", "h3", "caption", "summary", "a")
+OWN = ("#", "data:image/svg+xml,", "data:image/png;base64,")
 URLS = frozenset({"href", "src", "xlink:href", "action", "formaction", "poster", "data", "srcset"})
 
 
@@ -128,7 +129,7 @@ def _foreign_code(read: PageRead) -> list[str]:
         for name, value in element.attributes.items():
             if name.startswith("on") or name == "style":
                 faults.append(f"<{element.tag}> has the attribute {name}")
-            if name in URLS and not value.startswith(("#", "data:image/svg+xml,")):
+            if name in URLS and not value.startswith(OWN):
                 faults.append(f"<{element.tag}> points to {value[:60]!r}")
     faults.extend(f"a <{each.tag}>" for each in read.of(*FOREIGN))
     scripts = [each for each in read.of("script") if each.attributes.get("type") != "application/json"]

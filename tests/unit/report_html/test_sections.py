@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.report_html.markup import Element, PageRead, faults_of, read_page
-from tests.unit.report_html.reports import box, entry, fired, low_gpu, report
+from tests.unit.report_html.reports import box, entry, finding, fired, low_gpu, report
 from trainguard.report.document import Report, RuleEntry
 from trainguard.report.html.numbers import NOTHING
 from trainguard.report.html.numbers import share as write_share
@@ -330,9 +330,17 @@ def _with_numbers(value: Any, number: float) -> Any:
     return number if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def test_given_a_rule_that_has_fired_and_is_over_when_rendered_then_its_badge_says_so() -> None:
-    text = section(rendered(fired("CPUBottleneck", status="OK", times_fired=2)), "CPUBottleneck")
-    assert "fired, over" in text
+@pytest.mark.parametrize(
+    ("final", "ongoing", "told"), [(False, False, "fired, over"), (False, True, "fired"), (True, False, "fired")]
+)
+def test_given_a_rule_that_has_fired_when_rendered_then_its_badge_says_whether_that_is_over_while_the_job_runs(
+    final: bool, ongoing: bool, told: str
+) -> None:
+    found = finding("CPUBottleneck", ongoing=ongoing)
+    page = render_report(report(fired("CPUBottleneck", status="OK"), findings=[found], final=final))
+    badges = [each.text.strip() for each in read_page(page).of("span") if "badge" in each.attributes.get("class", "")]
+    assert told in badges
+    assert ("fired, over" in badges) is (told == "fired, over")
 
 
 def test_given_nodes_of_which_a_rule_tells_nothing_when_rendered_then_the_others_are_drawn_and_no_code_is_shown() -> (

@@ -9,6 +9,7 @@ import trainguard.report.html.timelines as section
 
 ROOT = Path(__file__).parents[3]
 ASSETS = Path(section.__file__).parent.parent / "assets"
+SCRIPTS = [path for folder in ("page", "timelines") for path in (ASSETS / folder).glob("*.js")]
 RELEASED = ROOT / "node_modules" / "uplot"
 
 
@@ -21,7 +22,7 @@ def test_given_the_inlined_library_when_compared_then_it_is_the_file_of_the_lock
 
 def test_given_the_script_when_inlined_then_nothing_in_it_ends_its_element_or_loads_anything() -> None:
     script = section.timelines_script()
-    own = "".join(path.read_text() for path in (ASSETS / "timelines").glob("*.js"))
+    own = "".join(path.read_text() for path in SCRIPTS)
     for text in ("</script", "<!--"):
         assert text not in script.lower()
     for text in ("innerHTML", "eval(", "fetch(", "XMLHttpRequest", "http:", "https:", "import(", "document.write"):
@@ -30,7 +31,8 @@ def test_given_the_script_when_inlined_then_nothing_in_it_ends_its_element_or_lo
 
 def test_given_the_folder_of_scripts_when_inlined_then_none_is_missing() -> None:
     script = section.timelines_script()
-    assert all(path.read_text() in script for path in (ASSETS / "timelines").glob("*.js"))
+    assert all(path.read_text() in script for path in SCRIPTS)
+    assert len(SCRIPTS) > 15
 
 
 def test_given_the_style_when_inlined_then_it_loads_nothing() -> None:

@@ -1,19 +1,23 @@
 """What the template of time lines is given."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from tests.support.report_samples import HOSTILE, bad_report, healthy_report, hostile_report, large_report
+from tests.support.report_samples import HOSTILE, bad_report, day_report, finding, hostile_report, large_report
 from tests.support.timeline_samples import START, make_timelines
+from trainguard.finding import EpisodeEntry
 from trainguard.report.document import Report
 from trainguard.report.html.islands import ISLAND
 from trainguard.report.html.packing import unpack_floats, unpack_percents
-from trainguard.report.html.timeline_text import fallback_path, fires_shown
+from trainguard.report.html.render import report_timelines
+from trainguard.report.html.timeline_text import fallback_path
 from trainguard.report.html.timelines import TimelinesContext, timelines_context
-from trainguard.timeline.series import Band, GpuTimeline, Mark, NodeTimeline, TimeAxis, Timelines
+from trainguard.timeline.series import Band, GpuTimeline, NodeTimeline, TimeAxis, Timelines
+from trainguard.timestamps import iso_time
 
 
 def timelines_of(report: Report) -> Timelines:
@@ -21,8 +25,10 @@ def timelines_of(report: Report) -> Timelines:
     return report.timelines
 
 
-def island_of(timelines: Timelines) -> dict[str, Any]:
-    decoded: dict[str, Any] = json.loads(timelines_context(timelines).data[ISLAND])
+def island_of(report: Report) -> dict[str, Any]:
+    context = report_timelines(report)
+    assert context is not None
+    decoded: dict[str, Any] = json.loads(context.data[ISLAND])
     return decoded
 
 
@@ -32,8 +38,9 @@ def kinds(context: TimelinesContext) -> list[str]:
 
 def test_given_time_lines_when_packed_then_every_series_can_be_read_again() -> None:
     timelines = timelines_of(bad_report())
-    island = island_of(timelines)
+    island = island_of(bad_report())
     assert island["axis"] == {"start": START, "bucket_s": 15.0, "buckets": 240}
+    assert island["origin"] == START
     for node, packed in zip(timelines.nodes, island["nodes"], strict=True):
         assert packed["name"] == node.node
         for gpu, shown in zip(node.gpus, packed["gpus"], strict=True):
@@ -45,21 +52,47 @@ def test_given_time_lines_when_packed_then_every_series_can_be_read_again() -> N
         assert unpack_floats(packed["network"]["mean"]) == pytest.approx(node.network.mean, rel=1e-6)
 
 
-def test_given_fires_when_packed_then_they_stand_on_the_rows_of_their_node_and_gpu() -> None:
-    marks = island_of(timelines_of(bad_report()))["marks"]
-    assert [(each["node"], each["gpu"], each["where"]) for each in marks] == [
-        (0, 3, "algo-1/gpu3"),
-        (None, None, "all nodes"),
-        (0, 3, "algo-1/gpu3"),
+def test_given_finer_buckets_when_packed_then_they_are_told_with_their_own_axis() -> None:
+    (detail,) = island_of(day_report())["detail"]
+    assert detail["axis"] == {"start": START, "bucket_s": 5.0, "buckets": 17_280}
+    assert len(unpack_percents(detail["nodes"][1]["gpus"][5]["utilization"]["mean"])) == 17_280
+    assert island_of(bad_report())["detail"] == []
+
+
+def test_given_episodes_when_packed_then_they_begin_at_the_onset_and_stand_on_the_rows_of_their_node_and_gpus() -> None:
+    episodes = island_of(bad_report())["episodes"]
+    assert [(each["rule"], each["start"] - START, each["end"] - START) for each in episodes] == [
+        ("LowGPUUtilization", 600.0, 1_500.0),
+        ("CPUBottleneck", 1_818.0, 2_100.0),
+        ("LowGPUUtilization", 2_880.0, 3_600.0),
     ]
-    assert {each["anchor"] for each in marks} == {"rule-LowGPUUtilization", "rule-CPUBottleneck"}
+    assert [(each["nodes"], each["gpus"], each["where"]) for each in episodes] == [
+        ([0], [[0, 3]], "algo-1: gpu3"),
+        ([], [], "whole job"),
+        ([0], [[0, 3]], "algo-1: gpu3"),
+    ]
+    assert [each["anchor"] for each in episodes] == ["episode-1", "episode-3", "episode-2"]
 
 
-def test_given_a_fire_of_an_unknown_rule_when_packed_then_it_leads_nowhere() -> None:
-    timelines = replace(timelines_of(healthy_report()), marks=[Mark(at=START, rule="x y", node="algo-9")])
-    (mark,) = island_of(timelines)["marks"]
-    assert (mark["anchor"], mark["node"], mark["where"]) == (None, None, "algo-9")
-    assert timelines_context(timelines).fires[0].anchor is None
+def test_given_gpus_of_several_nodes_when_packed_then_each_stands_on_its_own_row_and_unknown_ones_on_none() -> None:
+    entry = EpisodeEntry(
+        start=iso_time(START),
+        end=None,
+        node=None,
+        nodes=["algo-1", "algo-2", "gone"],
+        gpus=["algo-2/gpu1", "gone/gpu0"],
+    )
+    shown = replace(bad_report(), findings=[finding("LowGPUUtilization", [entry])])
+    (episode,) = island_of(shown)["episodes"]
+    assert (episode["nodes"], episode["gpus"]) == ([0, 1], [[1, 1]])
+    assert episode["end"] == START + 3_600.0
+
+
+def test_given_thresholds_when_packed_then_each_has_its_chart_and_names_the_rule_that_fired() -> None:
+    assert island_of(bad_report())["thresholds"] == [
+        {"chart": "utilization", "value": 70.0, "label": "LowGPUUtilization p95"},
+        {"chart": "utilization", "value": 10.0, "label": "LowGPUUtilization p5"},
+    ]
 
 
 def test_given_names_with_markup_when_packed_then_the_text_cannot_end_its_element() -> None:
@@ -108,10 +141,32 @@ def test_given_a_thousand_gpus_when_prepared_then_the_page_has_one_row_a_node() 
     assert len(context.fallback) < 6_000
 
 
-def test_given_fires_when_written_out_then_their_times_are_in_utc_and_in_order() -> None:
-    marks = [Mark(at=START + 1_800.9, rule="B"), Mark(at=START, rule="A", node="algo-1", gpu="gpu1", severity="high")]
-    shown = fires_shown(marks)
-    assert [(each.at, each.rule, each.place, each.severity) for each in shown] == [
-        ("2026-07-01 00:00:00", "A", "algo-1/gpu1", "high"),
-        ("2026-07-01 00:30:00", "B", "all nodes", "\N{EN DASH}"),
-    ]
+@pytest.mark.parametrize(
+    ("sample", "told"),
+    [
+        (bad_report, ("A value covers 15 s over the whole job.",)),
+        (
+            day_report,
+            (
+                "A value covers 30 s over the whole job.",
+                "Zoom in, and it covers 5 s. Step durations stay as they are.",
+            ),
+        ),
+        (
+            large_report,
+            (
+                "A value covers 300 s over the whole job.",
+                (
+                    "Zoom in on an episode, and it covers 60 s: for 96 min around the onsets, in 2 stretches. "
+                    "Step durations stay as they are."
+                ),
+            ),
+        ),
+    ],
+)
+def test_given_a_report_when_prepared_then_it_says_how_fine_its_values_are(
+    sample: Callable[[], Report], told: tuple[str, ...]
+) -> None:
+    context = report_timelines(sample())
+    assert context is not None
+    assert context.resolution == told

@@ -2,7 +2,16 @@
 
 import pytest
 
-from trainguard.timeline.axis import BUCKETS_S, MAX_BUCKETS, MAX_CELLS, NODE_CELLS, axis_for
+from trainguard.timeline.axis import (
+    BUCKETS_S,
+    FINER,
+    FINER_CELLS,
+    MAX_BUCKETS,
+    MAX_CELLS,
+    NODE_CELLS,
+    axis_for,
+    shown_axis,
+)
 
 START = 1_795_248_017.25
 HOUR_S, DAY_S = 3_600.0, 86_400.0
@@ -23,14 +32,47 @@ HOUR_S, DAY_S = 3_600.0, 86_400.0
 def test_given_a_job_when_its_axis_is_chosen_then_a_bucket_is_as_fine_as_there_is_room(
     hours: float, gpus: int, nodes: int, bucket_s: int
 ) -> None:
-    axis = axis_for(START, START + hours * HOUR_S, gpus, nodes)
+    axis = shown_axis(axis_for(START, START + hours * HOUR_S, gpus, nodes), gpus, nodes)
     assert axis.bucket_s == bucket_s
     assert axis.buckets <= MAX_BUCKETS
     assert axis.buckets * (gpus + NODE_CELLS * nodes) <= MAX_CELLS
 
 
+@pytest.mark.parametrize(
+    ("hours", "gpus", "nodes", "bucket_s"),
+    [
+        (0.5, 8, 1, 1),
+        (1.0, 8, 1, 1),
+        (6.0, 16, 2, 2),
+        (24.0, 16, 2, 5),
+        (24.0, 1_024, 128, 60),
+        (72.0, 1_024, 128, 300),
+    ],
+)
+def test_given_a_job_when_it_is_digested_then_in_buckets_that_divide_those_shown_and_are_no_more_than_there_is_room_for(
+    hours: float, gpus: int, nodes: int, bucket_s: int
+) -> None:
+    axis = axis_for(START, START + hours * HOUR_S, gpus, nodes)
+    shown = shown_axis(axis, gpus, nodes)
+    assert axis.bucket_s == bucket_s
+    assert (shown.start, shown.bucket_s % axis.bucket_s) == (axis.start, 0.0)
+    assert shown.buckets * shown.bucket_s == axis.buckets * axis.bucket_s
+    assert axis.buckets <= FINER * MAX_BUCKETS
+    assert axis.buckets * (gpus + NODE_CELLS * nodes) <= FINER_CELLS * MAX_CELLS
+
+
+def test_given_more_gpus_than_were_expected_when_the_job_is_shown_then_its_buckets_join_those_of_the_digest() -> None:
+    axis = axis_for(START, START + 6 * HOUR_S, 8)
+    shown = shown_axis(axis, 1_024, 128)
+    assert shown.buckets * (1_024 + NODE_CELLS * 128) <= MAX_CELLS
+    assert (shown.bucket_s % axis.bucket_s, shown.start % shown.bucket_s) == (0.0, 0.0)
+    assert shown.start <= axis.start
+    end = axis.start + axis.buckets * axis.bucket_s
+    assert shown.start + shown.buckets * shown.bucket_s >= end
+
+
 def test_given_an_axis_when_looked_at_then_it_begins_on_the_grid_and_holds_both_ends() -> None:
-    axis = axis_for(START, START + HOUR_S, 8)
+    axis = shown_axis(axis_for(START, START + HOUR_S, 8), 8)
     assert axis.start % axis.bucket_s == 0
     assert axis.start <= START < axis.start + axis.bucket_s
     last = axis.start + (axis.buckets - 1) * axis.bucket_s

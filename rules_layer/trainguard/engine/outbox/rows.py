@@ -1,7 +1,7 @@
 """From a verdict to the row that a person reads."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -9,6 +9,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.verdicts.findings import Finding, finding_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.finding import Episode
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.pricing.cost import Account
 from trainguard.records import RuleRow, Status
@@ -41,12 +42,13 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
     While an episode of firing is open the row stays FIRED, also between two evaluations at which the condition holds:
     a row must not flap under the reader's eyes.
     """
-    result, episode = verdict.result, verdict.episode
+    result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
     status, reason = shown_status(verdict), result.reason
-    if finding is None and (episode.times_fired or status is Status.FIRED):
+    if finding is None and (history.times_fired or status is Status.FIRED):
         finding = finding_of(verdict, context.account)
     wasted_percent = None if finding is None else _wasted_percent(finding, context.account)
+    episodes = () if finding is None else tuple(_of_node(each, context.node) for each in finding.episodes)
     if status is not Status.FIRED:
         finding = None
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
@@ -69,15 +71,22 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         affected_percent=None if finding is None else finding.affected_percent,
         cost_lost=None if finding is None or finding.cost is None else str(finding.cost),
         wasted_percent=wasted_percent,
-        violations=episode.violations,
-        times_fired=episode.times_fired,
+        violations=history.violations,
+        times_fired=history.times_fired,
         evaluated_through=context.watermark_s,
-        fired_at=episode.fired_at,
+        fired_at=history.fired_at,
         counters=unused,
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,
         generation=context.generation,
+        episodes=episodes,
+        earlier_episodes=verdict.earlier_episodes,
     )
+
+
+def _of_node(episode: Episode, node: str | None) -> Episode:
+    """Return an episode of a node's own verdict with its node."""
+    return (episode if node is None else replace(episode, nodes=(node,))).plain
 
 
 def _plain(text: str | None, longest: int) -> str | None:

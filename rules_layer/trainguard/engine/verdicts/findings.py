@@ -1,16 +1,19 @@
 """What was found on a job, the gravest first, and causes before their symptoms.
 
-Low GPUs are what most faults look like. A rule that names the reason comes before one that only names the look: where
-both fire, the strongest rule that explains a symptom takes over its score, and the symptom follows it.
+Low GPUs are what most faults look like. A rule that names the reason comes before one that only names the look, for the
+time in which both were there: it takes over as much of the symptom's score as it explains. A symptom of which every
+episode is explained follows its cause; else it stands for what is left of it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainguard.engine.verdicts.severity import score_of, severity_of
+from trainguard.engine.verdicts.overlap import left_of, shared_share
+from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.pricing.cost import Account, Bill, Cost
+from trainguard.finding import Episode
+from trainguard.pricing.cost import HOUR_S, Account, Bill, Cost
 from trainguard.records import Severity, Status
 from trainguard.rules.registry import SPECS, spec_of
 from trainguard.rules.rule_result import IdleNode
@@ -27,13 +30,23 @@ SURE_FROM = 1.0 / 3.0
 """A rule that says how sure it is explains a symptom only from here on."""
 
 
+MOSTLY = 0.75
+"""A symptom is explained when causes account for so much of its time; else it stands for what is left."""
+
+OVER_WEIGHT = 0.25
+"""How much of its score a finding that is over keeps for its place while the job runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A rule that has fired on a job.
 
     ``ongoing`` says whether its episode is still open; ``nodes`` are how many nodes it was found on and how many were
     judged; ``wasted_nodes`` is how many nodes' whole time it cost; ``confidence`` is as in the rule's judgement,
-    as is ``idle_node``; ``explained_by`` is the rule that names the reason for it.
+    as is ``idle_node``; ``explained_by`` is the rule that names the reason for it, ``explained_share`` the share, 0 to
+    1, of its time for which some rule does. ``episodes`` are the newest times at which its condition held, oldest
+    first, with what each cost, ``unexplained`` those of them that no rule explains; ``earlier_episodes`` counts those
+    before them.
     """
 
     rule: str
@@ -51,6 +64,10 @@ class Finding:
     confidence: float | None = None
     idle_node: IdleNode | None = None
     explained_by: str | None = None
+    explained_share: float = 0.0
+    unexplained: tuple[Episode, ...] = ()
+    episodes: tuple[Episode, ...] = ()
+    earlier_episodes: int = 0
 
     @property
     def symptom(self) -> Symptom | None:
@@ -69,49 +86,172 @@ class Finding:
 
 
 def finding_of(verdict: Verdict, account: Account) -> Finding:
-    """Return what a verdict that has fired means by itself; ``account`` is of the nodes that the verdict is of."""
-    result, reach = verdict.result, verdict.over_nodes
-    affected = verdict.affected_share
-    score = score_of(wasted_share=result.wasted_share, affected_share=affected, reach=reach)
-    wasted = reach.wasted_nodes
-    bill = None if wasted is None else account.bill()
+    """Return what a verdict that has fired means by itself; ``account`` is of the nodes that the verdict is of.
+
+    What it wasted is what the rule says of now, and no less than its episodes add up to.
+    """
+    result, reach, affected = verdict.result, verdict.over_nodes, verdict.affected_share
+    paid_s = _paid_s(account)
+    wasted_share, wasted_nodes = wasted_share_of(verdict, paid_s), _wasted_nodes(verdict, paid_s)
+    score = score_of_verdict(verdict, account.watermark_s, wasted_share=wasted_share)
+    bill = None if wasted_nodes is None else account.bill()
+    priced = bill if isinstance(bill, Bill) else None
     return Finding(
         rule=verdict.rule,
         severity=severity_of(score),
         score=score,
         ongoing=shown_status(verdict) is Status.FIRED,
         affected_share=affected,
-        wasted_share=result.wasted_share,
+        wasted_share=wasted_share,
         worst=result.worst,
         nodes=(reach.affected, reach.nodes),
         reason=result.reason,
         advice=result.advice,
-        wasted_nodes=wasted,
+        wasted_nodes=wasted_nodes,
         confidence=result.confidence,
         idle_node=result.idle_node,
-        cost=bill.lost(wasted) if isinstance(bill, Bill) and wasted is not None else None,
+        cost=priced.lost(wasted_nodes) if priced is not None and wasted_nodes is not None else None,
+        episodes=tuple(_priced(episode, priced) for episode in verdict.episodes),
+        earlier_episodes=verdict.earlier_episodes,
     )
 
 
+def _paid_s(account: Account) -> float:
+    """Return for how many seconds each node was paid for; 0 where that is not known."""
+    if account.started_at is None or account.watermark_s is None:
+        return 0.0
+    return account.watermark_s - account.started_at
+
+
+def _wasted_nodes(verdict: Verdict, paid_s: float) -> float | None:
+    """Return how many nodes' whole time a verdict wasted, by the same token."""
+    reach = verdict.over_nodes
+    known = [each.wasted_s for each in verdict.episodes if each.wasted_s is not None]
+    if not known or paid_s <= 0.0:
+        return reach.wasted_nodes
+    return max(min(sum(known) / paid_s, float(reach.nodes or 1)), reach.wasted_nodes or 0.0)
+
+
+def _priced(episode: Episode, bill: Bill | None) -> Episode:
+    if bill is None or episode.wasted_s is None:
+        return episode
+    return replace(episode, cost=bill.hourly * episode.wasted_s / HOUR_S, currency=bill.currency)
+
+
 def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding]:
-    """Return the findings of a job's verdicts: those that go on first, then by score, causes before symptoms."""
-    found = {each.rule: finding_of(each, account) for each in verdicts if each.episode.times_fired}
-    causes = _causes(found)
+    """Return the findings of a job's verdicts, the gravest first, causes before their symptoms.
+
+    While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more.
+    """
+    found = {each.rule: finding_of(each, account) for each in verdicts if each.history.times_fired}
+    explained = {rule: _explanation(finding, found, account.watermark_s) for rule, finding in found.items()}
+    causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
-    scores = {rule: max(found[each].score for each in found if rule in chains[each]) for rule in found}
-    ranked = [
-        replace(finding, score=scores[rule], severity=severity_of(scores[rule]), explained_by=causes[rule])
-        for rule, finding in found.items()
-    ]
-    return sorted(ranked, key=lambda each: (not each.ongoing, -each.score, len(chains[each.rule])))
+    running = not any(each.ended for each in verdicts)
 
+    def place(finding: Finding) -> tuple[float, int]:
+        weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
+        return -weight * finding.score, len(chains[finding.rule])
 
-def _causes(found: Mapping[str, Finding]) -> dict[str, str | None]:
-    """Return by rule the rule that explains it; none in a circle, as rules of somebody else's may say."""
-    causes: dict[str, str | None] = dict.fromkeys(found)
+    ranked = []
     for rule, finding in found.items():
-        cause = _cause_of(finding, found)
-        if cause is not None and rule not in _chain(cause, causes):
+        score = _score(finding, found, chains, explained)
+        ranked.append(
+            replace(
+                finding,
+                score=score,
+                severity=severity_of(score),
+                explained_by=causes[rule],
+                explained_share=explained[rule].share,
+                unexplained=explained[rule].left if causes[rule] is None else (),
+            )
+        )
+    return sorted(ranked, key=place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Explanation:
+    """Which findings can be the reason for one, by rule, each with the share, 0 to 1, of its time; and what is left.
+
+    ``share`` is that of all of them together, ``left`` are the episodes for which there is no reason.
+    """
+
+    by_rule: Mapping[str, float]
+    share: float
+    left: tuple[Episode, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a reason for every episode."""
+        return bool(self.by_rule) and not self.left
+
+
+def _score(
+    finding: Finding,
+    found: Mapping[str, Finding],
+    chains: Mapping[str, Sequence[str]],
+    explained: Mapping[str, _Explanation],
+) -> float:
+    """Return a finding's score: its own, that of a symptom that it explains, or its part of one that has several."""
+    rule, of = finding.rule, explained[finding.rule]
+    own = finding.score if of.whole else finding.score * (1.0 - of.share)
+    of_symptoms = [found[each].score for each in found if rule in chains[each] and each != rule]
+    partly = [
+        found[each].score * of_each.by_rule[rule]
+        for each, of_each in explained.items()
+        if rule in of_each.by_rule and not of_each.whole
+    ]
+    return max([own, *of_symptoms, *partly])
+
+
+def _explanation(symptom: Finding, found: Mapping[str, Finding], until: float | None) -> _Explanation:
+    """Return what explains a symptom.
+
+    A finding that is not sure explains nothing; it is itself explained by what it would else explain.
+    """
+    look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
+    rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
+    shares = {rule: _share(found[rule], symptom, until) for rule in rules if rule in found and rule != symptom.rule}
+    shares = {rule: share for rule, share in shares.items() if share}
+    causes = [found[rule] for rule in shares]
+    if not symptom.episodes or not all(cause.episodes for cause in causes):
+        return _Explanation(shares, max(shares.values(), default=0.0), () if shares else symptom.episodes)
+    episodes, end = [cause.episodes for cause in causes], _until(until, symptom, *causes)
+    share = shared_share(symptom.episodes, episodes, end)
+    return _Explanation(shares, share, tuple(_part(*each) for each in left_of(symptom.episodes, episodes, end)))
+
+
+def _part(episode: Episode, share: float) -> Episode:
+    """Return an episode with a share, 0 to 1, of what it cost."""
+    wasted_s = None if episode.wasted_s is None else share * episode.wasted_s
+    return replace(episode, wasted_s=wasted_s, cost=None if episode.cost is None else share * episode.cost)
+
+
+def _share(cause: Finding, symptom: Finding, until: float | None) -> float:
+    """Return the share of a symptom's time for which a cause can be the reason; 1 where their times are not known."""
+    if not cause.episodes or not symptom.episodes:
+        return 1.0 if _explains(cause, symptom, 1.0) and (cause.ongoing or not symptom.ongoing) else 0.0
+    share = shared_share(symptom.episodes, [cause.episodes], _until(until, cause, symptom))
+    return share if share and _explains(cause, symptom, share) else 0.0
+
+
+def _until(until: float | None, *findings: Finding) -> float:
+    """Return where episodes end that go on: at the watermark, or at the last time that one of them names."""
+    marks = [mark for each in findings for episode in each.episodes for mark in (episode.start, episode.end)]
+    return max([mark for mark in (until, *marks) if mark is not None])
+
+
+def _causes(found: Mapping[str, Finding], explained: Mapping[str, _Explanation]) -> dict[str, str | None]:
+    """Return by rule the rule that explains most of it; none in a circle, as rules of somebody else's may say.
+
+    A symptom with an episode for which there is no reason has no rule that explains it: it stands for itself.
+    """
+    causes: dict[str, str | None] = dict.fromkeys(found)
+    for rule, of in explained.items():
+        if not of.whole:
+            continue
+        cause = max(of.by_rule, key=lambda each: found[each].score * of.by_rule[each])
+        if rule not in _chain(cause, causes):
             causes[rule] = cause
     return causes
 
@@ -124,21 +264,12 @@ def _chain(rule: str, causes: Mapping[str, str | None]) -> list[str]:
     return chain
 
 
-def _cause_of(symptom: Finding, found: Mapping[str, Finding]) -> str | None:
-    """Return the strongest finding that explains a symptom; None when nothing does.
-
-    A finding that is not sure explains nothing; it is itself explained by what it would else explain.
-    """
-    look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
-    rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
-    causes = [found[rule] for rule in rules if rule in found and _explains(found[rule], symptom)]
-    return max(causes, key=lambda cause: cause.score).rule if causes else None
-
-
-def _explains(cause: Finding, symptom: Finding) -> bool:
-    if not cause.is_sure or (symptom.ongoing and not cause.ongoing):
+def _explains(cause: Finding, symptom: Finding, share: float) -> bool:
+    """Whether a cause is sure, and loses enough to account for a ``share``, 0 to 1, of what a symptom loses."""
+    if not cause.is_sure:
         return False
     if symptom.idle_node or cause.wasted_share is None or symptom.wasted_share is None:
         return True
-    of_nodes = (cause.wasted_nodes or 0.0) >= EXPLAINED_SHARE * (symptom.wasted_nodes or math.inf)
-    return of_nodes or cause.wasted_share >= EXPLAINED_SHARE * symptom.wasted_share
+    least = EXPLAINED_SHARE * share
+    of_nodes = (cause.wasted_nodes or 0.0) >= least * (symptom.wasted_nodes or math.inf)
+    return of_nodes or cause.wasted_share >= least * symptom.wasted_share

@@ -5,27 +5,46 @@ from typing import Any
 
 import msgspec
 
+from trainguard.report.html.episodes import Episode
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.packing import pack_floats, pack_percents
-from trainguard.rules.registry import RULE_NAMES
-from trainguard.timeline.series import Band, GpuTimeline, Mark, NodeTimeline, Phase, StepTimeline, Timelines, Values
+from trainguard.report.html.thresholds import Threshold
+from trainguard.timeline.series import Band, GpuTimeline, NodeTimeline, Phase, StepTimeline, Timelines, Values
 
 ISLAND = "timelines-data"
-LONGEST_TEXT = 300
 
 # JSON needs none of these outside of strings, and every reader of JSON takes the escapes.
 _ESCAPES = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"})
 
 
-def timelines_island(timelines: Timelines) -> str:
-    """Give the JSON text; it holds no ``<``, so nothing in it can end the element that it stands in."""
+def timelines_island(
+    timelines: Timelines,
+    *,
+    started_at: float | None = None,
+    episodes: Sequence[Episode] = (),
+    thresholds: Sequence[Threshold] = (),
+) -> str:
+    """Give the JSON text; it holds no ``<``, so nothing in it can end the element that it stands in.
+
+    Parameters
+    ----------
+    timelines : Timelines
+    started_at : float or None
+        The job's start, epoch seconds, which time is counted from; else the axis's.
+    episodes : sequence of Episode
+        In order of time.
+    thresholds : sequence of Threshold
+    """
     rows = {each.node: index for index, each in enumerate(timelines.nodes)}
     document = {
         "axis": timelines.axis,
+        "origin": timelines.axis.start if started_at is None else started_at,
         "nodes": [_node(each) for each in timelines.nodes],
         "steps": [_steps(each, rows) for each in timelines.steps],
         "phases": [_phase(each) for each in timelines.phases],
-        "marks": [_mark(each, rows, timelines.nodes) for each in timelines.marks],
+        "episodes": [_episode(each, rows, timelines.nodes) for each in episodes],
+        "thresholds": [{"chart": each.chart, "value": each.value, "label": each.short} for each in thresholds],
+        "detail": [{"axis": each.axis, "nodes": [_node(node) for node in each.nodes]} for each in timelines.detail],
     }
     return msgspec.json.encode(document).decode().translate(_ESCAPES)
 
@@ -83,28 +102,27 @@ def _phase(phase: Phase) -> dict[str, Any]:
     return {"kind": phase.kind, "label": shown_name(phase.label), "start": phase.start, "end": phase.end}
 
 
-def _mark(mark: Mark, rows: Mapping[str, int], nodes: Sequence[NodeTimeline]) -> dict[str, Any]:
-    node = rows.get(mark.node or "")
-    gpus = [] if node is None else [each.gpu for each in nodes[node].gpus]
+def _episode(episode: Episode, rows: Mapping[str, int], nodes: Sequence[NodeTimeline]) -> dict[str, Any]:
+    """Give an episode with the places of its nodes, and of the GPUs that it names as pairs of both."""
+    entry = episode.entry
+    held = [rows[node] for node in entry.nodes if node in rows]
     return {
-        "at": mark.at,
-        "rule": shown_name(mark.rule),
-        "anchor": mark_anchor(mark),
-        "severity": mark.severity,
-        "node": node,
-        "gpu": gpus.index(mark.gpu) if mark.gpu in gpus else None,
-        "where": mark_place(mark),
-        "text": shown_name(mark.text, LONGEST_TEXT),
+        "anchor": episode.anchor,
+        "rule": shown_name(episode.finding.rule),
+        "severity": episode.finding.severity,
+        "start": episode.start,
+        "end": episode.until,
+        "nodes": held,
+        "gpus": [place for gpu in entry.gpus if (place := _gpu_place(gpu, entry.node, rows, nodes)) is not None],
+        "where": episode.place,
+        "lasted": episode.lasted,
     }
 
 
-def mark_anchor(mark: Mark) -> str | None:
-    """Return the id of what the page says of the rule; None of a rule that is not known."""
-    return f"rule-{mark.rule}" if mark.rule in RULE_NAMES else None
-
-
-def mark_place(mark: Mark) -> str:
-    """Where a rule fired: ``all nodes``, ``algo-1`` or ``algo-1/gpu3``."""
-    if mark.node is None:
-        return "all nodes"
-    return shown_name(mark.node) if mark.gpu is None else f"{shown_name(mark.node)}/{shown_name(mark.gpu)}"
+def _gpu_place(
+    name: str, node: str | None, rows: Mapping[str, int], nodes: Sequence[NodeTimeline]
+) -> tuple[int, int] | None:
+    owner, _, gpu = (node, "", name) if node is not None else name.rpartition("/")
+    row = rows.get(owner)
+    names = [] if row is None else [each.gpu for each in nodes[row].gpus]
+    return None if row is None or gpu not in names else (row, names.index(gpu))

@@ -93,3 +93,14 @@ def moment(iso: str | None) -> str:
     except ValueError:
         return iso
     return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def elapsed(value: float | None) -> str:
+    """Write a time since the job's start as a clock does: ``+2:05:10``, ``+1 d 3:05:10``, ``-0:00:30``."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    whole = round(abs(value))
+    days, rest = divmod(whole, round(DAY_S))
+    clock = f"{rest // 3_600}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    sign = "-" if value < 0.0 and whole else "+"
+    return f"{sign}{days} d {clock}" if days else f"{sign}{clock}"

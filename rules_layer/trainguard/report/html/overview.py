@@ -1,5 +1,6 @@
 """The top of the page: the verdict in a word, key figures, the job's phases, and the table of rules."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from markupsafe import Markup
 
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.records import Severity, Status
-from trainguard.report.document import JobSummary, NodeCoverage, Parameter, Report, RuleEntry, Span
+from trainguard.report.document import FindingEntry, JobSummary, NodeCoverage, Parameter, Report, RuleEntry, Span
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count, duration, money, share
 from trainguard.report.html.plots.strips import parts_of_whole
@@ -66,7 +67,11 @@ class KeyFigure:
 
 @dataclass(frozen=True, slots=True)
 class RuleLine:
-    """A rule as the table shows it; ``anchor`` is where its section is, or the line's own when it has none."""
+    """A rule as the table shows it; ``anchor`` is where its section is, or the line's own when it has none.
+
+    What a rule has found is told by its finding, here as everywhere on the page: ``measured`` is the worst value of its
+    episodes, and of a rule that has found nothing what it measured last.
+    """
 
     entry: RuleEntry
     status: Badge
@@ -74,6 +79,26 @@ class RuleLine:
     anchor: str
     has_section: bool
     parameters: Sequence[tuple[str, str, bool]]
+    finding: FindingEntry | None
+    measured: float | None
+
+    @property
+    def reason(self) -> str:
+        """What the rule has found, else how it judges."""
+        return self.entry.reason if self.finding is None else reason_found(self.finding)
+
+    @property
+    def advice(self) -> str:
+        """What to do, else how it judges."""
+        said = self.entry.recommendation if self.finding is None else self.finding.advice or self.entry.recommendation
+        return self.reason if said is None else said
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes there were."""
+        if self.finding is None or not self.finding.episodes:
+            return self.entry.times_fired
+        return len(self.finding.episodes) + self.finding.earlier_episodes
 
     @property
     def threshold_unit(self) -> str | None:
@@ -119,6 +144,7 @@ class Overview:
         return next(line for line in self.rules if line.entry is entry)
 
 
+_LAST_SEEN = re.compile(r"[\d-]{10} [^A-Z]{1,40} UTC: (?P<found>.+) (?:At the end|By [\d :-]+ UTC): .+", re.DOTALL)
 COVERAGE_AT_MOST = 600
 SHORT_UNIT = 6
 _GAPS = "gaps"
@@ -128,12 +154,16 @@ def overview_of(report: Report, sections: Sequence[Section]) -> Overview:
     """Prepare the top of the page."""
     spans = [(title, span) for field, title, _ in PHASES if (span := getattr(report.job, field)) is not None]
     anchors = {id(section.entry): section.anchor for section in sections}
+    findings = {finding.rule: finding for finding in report.findings}
     return Overview(
         level=_level(report),
         figures=_figures(report),
         phases=_phase_bar(report.job),
         spans=spans,
-        rules=[_rule(entry, anchors.get(id(entry)), place) for place, entry in enumerate(report.rules)],
+        rules=[
+            _rule(entry, findings.get(entry.rule), anchors.get(id(entry)), place, final=report.final)
+            for place, entry in enumerate(report.rules)
+        ],
         coverage=[_coverage(entry) for entry in _ordered(report.coverage)[:COVERAGE_AT_MOST]],
         coverage_left_out=max(len(report.coverage) - COVERAGE_AT_MOST, 0),
     )
@@ -145,25 +175,32 @@ def _level(report: Report) -> Badge:
     return Badge(word.removesuffix(" yet") if report.final else word, tone)
 
 
+def reason_found(finding: FindingEntry) -> str:
+    """Return what was found, without what the rule measured when it was over: the episodes say when it was."""
+    over = _LAST_SEEN.fullmatch(finding.reason) if finding.episodes else None
+    return finding.reason if over is None else over["found"]
+
+
 def severity_badge(severity: str | None) -> Badge | None:
     """Return the badge of a severity, None for none."""
     return None if severity is None else Badge(severity, SEVERITIES.get(severity, "idle"))
 
 
-def status_badge(entry: RuleEntry) -> Badge:
-    """Return the badge of a rule's status; one that fired and is over says so."""
-    if entry.status not in {Status.FIRED, Status.ERROR} and has_fired(entry):
-        return Badge("fired, over", "warn")
+def status_badge(entry: RuleEntry, *, ongoing: bool, final: bool) -> Badge:
+    """Return the badge of a rule's status; while the job runs, one that has fired says whether that is over."""
+    if entry.status != Status.ERROR and has_fired(entry):
+        return Badge("fired", "bad") if ongoing or final else Badge("fired, over", "warn")
     return Badge(*STATUSES.get(entry.status, (shown_name(entry.status.lower(), 24), "idle")))
 
 
 def _figures(report: Report) -> list[KeyFigure]:
     """Return what the job cost, how much of it was wasted, how large it was, and how long it took."""
     verdict, job, cost = report.verdict, report.job, report.cost
-    figures = [KeyFigure("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), cost.note)]
+    paid = cost.note if cost.spent is None else "of all nodes"
+    figures = [KeyFigure("Cost so far" if not report.final else "Cost", money(cost.spent, cost.currency), paid)]
     lost = money(verdict.lost, cost.currency)
-    wasted = "" if verdict.lost is None else f"{lost}, "
-    figures.append(KeyFigure("Wasted", share(verdict.wasted_share), f"{wasted}by the finding above"))
+    wasted = "of the paid time" if verdict.lost is None else f"{lost} of the paid time"
+    figures.append(KeyFigure("Wasted", share(verdict.wasted_share), wasted))
     nodes = "" if job.instance_count is None else f"{count(job.instance_count)} \N{MULTIPLICATION SIGN} "
     figures.append(
         KeyFigure("GPUs", count(job.gpus), f"{nodes}{shown_name(job.instance_type or 'instance type unknown')}")
@@ -184,19 +221,31 @@ def _phase_bar(job: JobSummary) -> Markup | None:
     return parts_of_whole(parts, said=f"The job's time: {said}")
 
 
-def _rule(entry: RuleEntry, anchor: str | None, place: int) -> RuleLine:
+def _rule(entry: RuleEntry, finding: FindingEntry | None, anchor: str | None, place: int, *, final: bool) -> RuleLine:
     changed = set(entry.changed)
     set_ones = [item for item in entry.parameters.items() if item[1] is not None]
     told = [item for item in set_ones if item[0] not in UNSHOWN or item[0] in changed]
     ordered = sorted(told, key=lambda item: item[0] not in changed)
     return RuleLine(
         entry=entry,
-        status=status_badge(entry),
-        severity=severity_badge(entry.severity),
+        status=status_badge(entry, ongoing=_is_ongoing(entry, finding), final=final),
+        severity=severity_badge(entry.severity if finding is None else finding.severity),
         anchor=anchor or anchor_of(entry.rule, place),
         has_section=anchor is not None,
         parameters=[(name, _setting(entry.rule, name, value), name in changed) for name, value in ordered],
+        finding=finding,
+        measured=entry.measured if finding is None else _worst(entry, finding),
     )
+
+
+def _is_ongoing(entry: RuleEntry, finding: FindingEntry | None) -> bool:
+    return entry.status == Status.FIRED if finding is None else finding.ongoing
+
+
+def _worst(entry: RuleEntry, finding: FindingEntry) -> float | None:
+    """Return what the episodes measured furthest from the threshold; what the rule measured last where none says."""
+    measured = [each.measured for each in finding.episodes if each.measured is not None]
+    return max(measured, key=lambda value: abs(value - (entry.threshold or 0.0)), default=entry.measured)
 
 
 def _setting(rule: str, name: str, value: Parameter) -> str:

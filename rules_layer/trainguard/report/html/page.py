@@ -27,8 +27,12 @@ from trainguard.report.html import numbers
 from trainguard.report.html.names import shown_name
 
 LONGEST_SENTENCE = 1_200
-STYLES = ("tokens.css", "page.css", "tables.css", "rules.css", "plots.css", "print.css")
+STYLES = ("tokens.css", "page.css", "picture.css", "tables.css", "rules.css", "plots.css", "print.css")
 _WORD_BEGINS = re.compile(r"(?<=[a-zA-Z])(?=[A-Z][a-z])")
+_TIMES = re.compile(
+    r"(?:(?P<since_day>\d{4}-\d\d-\d\d) (?P<since>\d\d:\d\d) to (?:(?P<later_day>\d{4}-\d\d-\d\d) )?"
+    r"|(?P<day>\d{4}-\d\d-\d\d) )(?P<at>\d\d:\d\d) UTC\b"
+)
 _HERE = Path(__file__).parent
 _ASSETS = _HERE.parent / "assets"
 _WRITTEN = ("count", "duration", "moment", "money", "number", "percent", "quantity", "seconds", "share")
@@ -86,6 +90,7 @@ def environment() -> Environment:
         breakable=breakable,
         prose=prose,
         sentence=sentence,
+        told=told,
     )
     return made
 
@@ -113,6 +118,33 @@ def sentence(text: str) -> str:
     """Begin a sentence with a capital letter, unless it begins with a name such as gpu0 or algo-1."""
     first = text.split(" ", 1)[0].rstrip(",;:.")
     return text[:1].upper() + text[1:] if first.isascii() and first.isalpha() and first.islower() else text
+
+
+def told(text: str) -> Markup:
+    """Write a sentence so that the script can tell its times in another zone; a percent sign stays at its number.
+
+    Times are those that reports write: ``2026-07-14 10:35 to 10:52 UTC``.
+    """
+    shown = shown_name(text, LONGEST_SENTENCE).replace(" %", "\N{NO-BREAK SPACE}%")
+    parts, done = [], 0
+    for found in _TIMES.finditer(shown):
+        parts += [escape(shown[done : found.start()]), _times(found)]
+        done = found.end()
+    return Markup("").join([*parts, escape(shown[done:])])
+
+
+def _times(found: re.Match[str]) -> Markup:
+    """Write a time, or a time and the one up to which it goes; the zone once."""
+    since = Markup("")
+    if found["since"]:
+        since = Markup('<time datetime="{0}T{1}Z" data-form="minute">{0} {1}</time> to ').format(
+            found["since_day"], found["since"]
+        )
+    own = found["day"] or found["later_day"]
+    day, form = (own, "minute") if own else (found["since_day"], "hour-minute")
+    shown = f"{own} {found['at']}" if own else found["at"]
+    until = Markup('<time datetime="{}T{}Z" data-form="{}">{}</time> ').format(day, found["at"], form, shown)
+    return Markup('{}{}<span data-zone-name="short">UTC</span>').format(since, until)
 
 
 def _finalize(value: object) -> object:

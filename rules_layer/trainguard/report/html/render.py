@@ -1,10 +1,15 @@
 """``report.html`` of a report."""
 
 from trainguard.report.document import Report
+from trainguard.report.html.episodes import all_of, episodes_of
 from trainguard.report.html.overview import overview_of
 from trainguard.report.html.page import render_page
+from trainguard.report.html.picture import picture_of
+from trainguard.report.html.scripts import joined_script
 from trainguard.report.html.sections.build import sections_of
-from trainguard.report.html.timelines import timelines_context
+from trainguard.report.html.thresholds import thresholds_of
+from trainguard.report.html.timelines import TimelinesContext, timelines_context
+from trainguard.timestamps import epoch_of
 
 
 def render_report(report: Report) -> str:
@@ -16,13 +21,29 @@ def render_report(report: Report) -> str:
         Its texts may hold anything; they are shown, not run.
     """
     sections = sections_of(report)
-    timelines = None if report.timelines is None else timelines_context(report.timelines)
+    episodes = episodes_of(report)
+    timelines = report_timelines(report)
     return render_page(
         "report.html.j2",
         styles="" if timelines is None else timelines.styles,
-        script="" if timelines is None else timelines.scripts,
+        script=joined_script() if timelines is None else timelines.scripts,
         report=report,
         overview=overview_of(report, sections),
+        picture=picture_of(report, episodes),
+        episodes=episodes,
         sections=sections,
         timelines=timelines,
+    )
+
+
+def report_timelines(report: Report) -> TimelinesContext | None:
+    """Prepare the section of time lines; None of a report without them."""
+    if report.timelines is None:
+        return None
+    started_at = report.job.started_at
+    return timelines_context(
+        report.timelines,
+        started_at=None if started_at is None else epoch_of(started_at),
+        episodes=all_of(episodes_of(report)),
+        thresholds=thresholds_of(report.rules, [finding.rule for finding in report.findings]),
     )

@@ -1,4 +1,4 @@
-"""What time lines say in text: a row of numbers a node, the fires, and a line that needs no script."""
+"""What time lines say in text: a row of numbers a node, and a line that needs no script."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from trainguard.report.html.islands import LONGEST_TEXT, mark_anchor, mark_place
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, percent, rate
-from trainguard.timeline.series import Band, Mark, NodeTimeline, Timelines, Values
+from trainguard.timeline.series import Band, NodeTimeline, Timelines, Values
 
 FALLBACK_WIDTH = 1_000
 FALLBACK_HEIGHT = 100
@@ -39,18 +38,6 @@ class Numbers:
 
     columns: tuple[str, ...]
     rows: tuple[NodeNumbers, ...]
-
-
-@dataclass(frozen=True)
-class FireShown:
-    """A fire as a row of the table of fires."""
-
-    at: str
-    rule: str
-    anchor: str | None
-    severity: str
-    place: str
-    text: str
 
 
 def show_moment(at: float) -> str:
@@ -89,21 +76,6 @@ def _cell(quantity: Quantity, bands: Sequence[Band | None]) -> str:
 
 def _present(series: Sequence[Values]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array([each for values in series for each in values if each is not None], np.float64)
-
-
-def fires_shown(marks: Sequence[Mark]) -> tuple[FireShown, ...]:
-    """Write the fires out, in order of time."""
-    return tuple(
-        FireShown(
-            at=show_moment(each.at),
-            rule=shown_name(each.rule),
-            anchor=mark_anchor(each),
-            severity=each.severity or NOTHING,
-            place=mark_place(each),
-            text=shown_name(each.text, LONGEST_TEXT),
-        )
-        for each in sorted(marks, key=lambda mark: mark.at)
-    )
 
 
 def fallback_path(nodes: Sequence[NodeTimeline]) -> str:

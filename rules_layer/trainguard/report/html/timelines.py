@@ -6,31 +6,28 @@ islands itself. ``scripts`` and ``styles`` belong into the page's one script, at
 
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from trainguard.report.html.episodes import Episode
 from trainguard.report.html.islands import ISLAND, timelines_island
 from trainguard.report.html.names import shown_name
-from trainguard.report.html.timeline_text import (
-    FireShown,
-    Numbers,
-    fallback_path,
-    fires_shown,
-    node_numbers,
-    show_moment,
-)
-from trainguard.timeline.series import NodeTimeline, Phase, TimeAxis, Timelines
+from trainguard.report.html.numbers import duration
+from trainguard.report.html.scripts import joined_script, read_asset
+from trainguard.report.html.thresholds import Threshold
+from trainguard.report.html.timeline_text import Numbers, fallback_path, node_numbers
+from trainguard.timeline.series import NodeTimeline, Phase, TimeAxis, TimelineDetail, Timelines
 
-_ASSETS = Path(__file__).parent.parent / "assets"
 _SCRIPTS = (
     "data.js",
     "format.js",
+    "levels.js",
     "theme.js",
     "view.js",
     "series.js",
     "detail.js",
     "legend.js",
+    "marks.js",
     "lines.js",
     "ramp.js",
     "rows.js",
@@ -38,6 +35,7 @@ _SCRIPTS = (
     "heatmap.js",
     "strip.js",
     "toolbar.js",
+    "links.js",
     "keys.js",
     "print.js",
     "main.js",
@@ -49,12 +47,16 @@ _ROWS_A_HEIGHT = (("s", 8), ("m", 16), ("l", 64))
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart that the script draws: its name there, its title and unit, and whether its legend has two rows."""
+    """A chart that the script draws: its name there, its title and unit, and whether its legend has two rows.
+
+    ``thresholds`` are the lines that it has.
+    """
 
     kind: str
     title: str
     unit: str
     tall: bool = False
+    thresholds: tuple[Threshold, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,12 @@ class TimelinesContext:
         Names as shown; their places are the values of the node selector.
     gpus : int
         How many rows the heat map has; ``heat_height`` is the class of its height.
-    covers : str
-        From when to when, and how long a bucket is.
+    resolution : tuple of str
+        Sentences on how long a bucket is, of the whole job and where a shorter one is held.
     phases : tuple of str
         The kinds of phases that there are, in order of time.
+    rules : tuple of str
+        The rules that have episodes: each has a lane.
     fallback : str
         Path of the mean utilization over all GPUs, empty where there are none.
     """
@@ -88,9 +92,9 @@ class TimelinesContext:
     nodes: tuple[str, ...]
     gpus: int
     heat_height: str
-    covers: str
+    resolution: tuple[str, ...]
     phases: tuple[str, ...]
-    fires: tuple[FireShown, ...]
+    rules: tuple[str, ...]
     numbers: Numbers
     left_out: tuple[str, ...]
     fallback: str
@@ -107,20 +111,31 @@ CHARTS = (
 )
 
 
-def timelines_context(timelines: Timelines) -> TimelinesContext:
-    """Prepare ``timelines`` for the page; of what was not collected there is no chart and no column."""
+def timelines_context(
+    timelines: Timelines,
+    *,
+    started_at: float | None = None,
+    episodes: Sequence[Episode] = (),
+    thresholds: Sequence[Threshold] = (),
+) -> TimelinesContext:
+    """Prepare ``timelines`` for the page; of what was not collected there is no chart and no column.
+
+    Parameters are those of `timelines_island`.
+    """
     gpus = sum(len(each.gpus) for each in timelines.nodes)
     return TimelinesContext(
         scripts=timelines_script(),
         styles=timelines_style(),
-        data={ISLAND: timelines_island(timelines)},
-        charts=tuple(_with_legend(each, timelines) for each in CHARTS if _has(each.kind, timelines)),
+        data={
+            ISLAND: timelines_island(timelines, started_at=started_at, episodes=episodes, thresholds=thresholds),
+        },
+        charts=tuple(_prepared(each, timelines, thresholds) for each in CHARTS if _has(each.kind, timelines)),
         nodes=tuple(shown_name(each.node) for each in timelines.nodes),
         gpus=gpus,
         heat_height=next((each for each, rows in _ROWS_A_HEIGHT if gpus <= rows), "xl"),
-        covers=_covers(timelines.axis),
+        resolution=tuple(_resolution(timelines)),
         phases=_phase_kinds(timelines.phases),
-        fires=fires_shown(timelines.marks),
+        rules=tuple(dict.fromkeys(each.finding.rule for each in episodes)),
         numbers=node_numbers(timelines),
         left_out=tuple(timelines.left_out),
         fallback=fallback_path(timelines.nodes),
@@ -129,20 +144,14 @@ def timelines_context(timelines: Timelines) -> TimelinesContext:
 
 @functools.cache
 def timelines_script() -> str:
-    """Give uPlot, then the section's files in one strict function, so that no name of theirs is global."""
-    library = _read("uplot/uPlot.iife.min.js")
-    files = "\n".join(_read(f"timelines/{each}") for each in _SCRIPTS)
-    return f'{library}\n(() => {{\n"use strict";\n{files}\n}})();\n'
+    """Give uPlot, then the page's own files and the section's in one function, so that no name of theirs is global."""
+    return f"{read_asset('uplot/uPlot.iife.min.js')}\n{joined_script(f'timelines/{each}' for each in _SCRIPTS)}"
 
 
 @functools.cache
 def timelines_style() -> str:
     """Give the style of uPlot, then the section's own."""
-    return "\n".join(_read(each) for each in _STYLES)
-
-
-def _read(file: str) -> str:
-    return (_ASSETS / file).read_text(encoding="utf-8")
+    return "\n".join(read_asset(each) for each in _STYLES)
 
 
 def _has(kind: str, timelines: Timelines) -> bool:
@@ -159,20 +168,40 @@ def _has_band(kind: str, node: NodeTimeline) -> bool:
     return getattr(node, kind) is not None
 
 
-def _with_legend(chart: Chart, timelines: Timelines) -> Chart:
-    """Reserve the legend's room for the view of the job, and for that of each node."""
+def _prepared(chart: Chart, timelines: Timelines, thresholds: Sequence[Threshold]) -> Chart:
+    """Give a chart its thresholds, and reserve the legend's room for the view of the job and of each node."""
     if chart.kind in ("utilization", "memory"):
         own = max(len(each.gpus) for each in timelines.nodes)
     elif chart.kind == "steps":
         own = max(Counter(each.node for each in timelines.steps).values())
     else:
         own = 2
-    return replace(chart, tall=max(own, len(timelines.nodes)) > LINES_A_ROW)
+    lines = tuple(each for each in thresholds if each.chart == chart.kind)
+    return replace(chart, tall=max(own, len(timelines.nodes)) > LINES_A_ROW, thresholds=lines)
 
 
-def _covers(axis: TimeAxis) -> str:
-    end = axis.start + axis.buckets * axis.bucket_s
-    return f"{show_moment(axis.start)} to {show_moment(end)} UTC, a value each {axis.bucket_s:g} s"
+def _resolution(timelines: Timelines) -> Iterator[str]:
+    """Say how long a bucket is, and of which time the page holds shorter ones."""
+    axis, detail = timelines.axis, timelines.detail
+    yield f"A value covers {axis.bucket_s:g} s over the whole job."
+    if not detail:
+        return
+    finer = detail[0].axis.bucket_s
+    steps = " Step durations stay as they are." if timelines.steps else ""
+    if len(detail) == 1 and _covers(detail[0].axis, axis):
+        yield f"Zoom in, and it covers {finer:g} s.{steps}"
+    else:
+        held = duration(sum(each.axis.buckets * each.axis.bucket_s for each in detail))
+        yield f"Zoom in on an episode, and it covers {finer:g} s: for {held} around {_stretches(detail)}.{steps}"
+
+
+def _stretches(detail: Sequence[TimelineDetail]) -> str:
+    return "the onset of one" if len(detail) == 1 else f"the onsets, in {len(detail)} stretches"
+
+
+def _covers(fine: TimeAxis, whole: TimeAxis) -> bool:
+    end, fine_end = (each.start + each.buckets * each.bucket_s for each in (whole, fine))
+    return fine.start <= whole.start + whole.bucket_s and fine_end >= end - whole.bucket_s
 
 
 def _phase_kinds(phases: Sequence[Phase]) -> tuple[str, ...]:

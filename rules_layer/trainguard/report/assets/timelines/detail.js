@@ -5,8 +5,9 @@ const PIXELS_A_POINT = 4;
 
 // The buckets that are shown, from the first to behind the last.
 function bucketsShown({ axis, view }) {
-  const [from, to] = view.range().map((at) => Math.round((at - axis.start) / axis.bucket_s));
-  return [from, Math.max(to, from + 1)];
+  const places = view.range().map((at) => Math.round((at - axis.start) / axis.bucket_s));
+  const [from, to] = places.map((place) => Math.min(Math.max(place, 0), axis.buckets));
+  return [Math.min(from, axis.buckets - 1), Math.max(to, from + 1)];
 }
 
 // How many buckets are one point on so many pixels.

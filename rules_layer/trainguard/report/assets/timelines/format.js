@@ -1,6 +1,7 @@
-// Numbers and times as people read them; all times are UTC.
+// Numbers and times as people read them.
 
 const RATE_UNITS = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"];
+const TICK_GAP = 92;
 const NOTHING = "–";
 const TICK_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600,
@@ -39,18 +40,6 @@ function tickSeconds(value) {
   return value < 1 ? `${Number((value * 1000).toPrecision(4))} ms` : `${Number(value.toPrecision(4))} s`;
 }
 
-function isoTime(at) {
-  return new Date(at * 1000).toISOString();
-}
-
-function showDate(at) {
-  return isoTime(at).slice(0, 10);
-}
-
-function showClock(at) {
-  return isoTime(at).slice(11, 19);
-}
-
 function showSpan(seconds) {
   if (seconds < 120) return `${Math.round(seconds)} s`;
   if (seconds < 7200) return `${decimals(seconds / 60, seconds < 600 ? 1 : 0)} min`;
@@ -60,24 +49,34 @@ function showSpan(seconds) {
 
 function showRange(low, high) {
   const end = showDate(low) === showDate(high) ? showClock(high) : `${showDate(high)} ${showClock(high)}`;
-  return `${showDate(low)} ${showClock(low)} – ${end} UTC (${showSpan(high - low)})`;
+  return `${showDate(low)} ${showClock(low)} – ${end} ${zoneName(high)} (${showSpan(high - low)})`;
 }
 
-// Round times between `low` and `high`, at least `gap` pixels apart on `width` pixels.
+// Time since the job's start: hours and minutes, days before them and seconds after them where they are needed.
+function showElapsed(seconds, short) {
+  const whole = Math.round(Math.abs(seconds) / (short ? 60 : 1)) * (short ? 60 : 1);
+  const two = (value) => String(Math.floor(value)).padStart(2, "0");
+  const days = Math.floor(whole / 86400);
+  const clock = `${Math.floor((whole % 86400) / 3600)}:${two((whole % 3600) / 60)}${short ? "" : `:${two(whole % 60)}`}`;
+  return `${seconds < 0 && whole ? "−" : "+"}${days ? `${days} d ` : ""}${clock}`;
+}
+
+// Round times of day between `low` and `high`, at least `gap` pixels apart on `width` pixels.
 function timeTicks(low, high, width, gap) {
   const wanted = ((high - low) * gap) / Math.max(width, 1);
   const step = TICK_STEPS.find((each) => each >= wanted) ?? Math.ceil(wanted / 604800) * 604800;
+  const ahead = zone.offset(low);
   const ticks = [];
-  for (let at = Math.ceil(low / step) * step; at <= high; at += step) ticks.push(at);
+  for (let at = Math.ceil((low + ahead) / step) * step - ahead; at <= high; at += step) ticks.push(at);
   return ticks;
 }
 
-// The first tick and the first of a day carry the date, on a line of its own; at the right end there is no room.
-function tickLabels(ticks) {
+// The time of day, and below it the time since the start; the first tick and the first of a day carry the date.
+function tickLabels(ticks, origin) {
   const short = ticks.every((at) => at % 60 === 0);
   return ticks.map((at, i) => {
-    const clock = isoTime(at).slice(11, short ? 16 : 19);
-    const dated = i === 0 || (i < ticks.length - 1 && showDate(at) !== showDate(ticks[i - 1]));
-    return dated ? `${clock}\n${showDate(at)}` : clock;
+    const clock = showClock(at).slice(0, short ? 5 : 8);
+    const dated = i === 0 || showDate(at) !== showDate(ticks[i - 1]);
+    return `${dated ? `${showDay(at)} ` : ""}${clock}\n${showElapsed(at - origin, short)}`;
   });
 }

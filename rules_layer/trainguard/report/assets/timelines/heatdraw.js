@@ -1,9 +1,9 @@
-// How the heat map is drawn: cells, gaps between rows, names, times, and fires on the rows that they are of.
+// How the heat map is drawn: cells, gaps between rows, names, times, and frames around the rows of an episode.
 
 const HEAT_TOP = 4;
 const HEAT_BOTTOM = 36;
 const HATCH = 6;
-const LEAST_MARK = 9;
+const LEAST_FRAME = 3;
 
 function hatchPattern(ctx, theme) {
   const tile = makeCanvas(HATCH, HATCH);
@@ -103,32 +103,41 @@ function fitted(ctx, text, width) {
   return `${kept}…`;
 }
 
-function drawTicks(ctx, area, range, theme) {
-  const ticks = timeTicks(range[0], range[1], area.width, 76);
+function drawTicks(ctx, area, range, theme, origin) {
+  const ticks = timeTicks(range[0], range[1], area.width, TICK_GAP);
   ctx.fillStyle = theme.muted;
   ctx.textAlign = "center";
   ctx.textBaseline = "top";
-  tickLabels(ticks).forEach((label, i) => {
+  tickLabels(ticks, origin).forEach((label, i) => {
     const x = area.left + ((ticks[i] - range[0]) / (range[1] - range[0])) * area.width;
     label.split("\n").forEach((line, row) => ctx.fillText(line, x, area.top + area.height + 6 + 14 * row));
   });
 }
 
-// A light line with a dark rim is seen on every colour of the ramp.
-function drawHeatMarks(ctx, rows, area, range, data) {
+// Rows that follow one another have one frame; light with a dark rim, it is seen on every colour of the ramp.
+function drawFrames(ctx, rows, area, range, episodes) {
   const height = area.height / rows.length;
-  rows.forEach((row, i) => {
-    for (const mark of marksOfRow(row, data.marks)) {
-      if (mark.at < range[0] || mark.at > range[1]) continue;
-      const x = area.left + ((mark.at - range[0]) / (range[1] - range[0])) * area.width;
-      const tall = Math.max(height, LEAST_MARK);
-      const top = area.top + (i + 0.5) * height - tall / 2;
-      ctx.fillStyle = "#111";
-      ctx.fillRect(x - 2, top, 4, tall);
-      ctx.fillStyle = "#fff";
-      ctx.fillRect(x - 1, top, 2, tall);
+  const place = (at) => area.left + ((Math.min(Math.max(at, range[0]), range[1]) - range[0]) / (range[1] - range[0])) * area.width;
+  for (const episode of episodes) {
+    if (episode.start > range[1] || episode.end < range[0]) continue;
+    const [left, right] = [place(episode.start), place(episode.end)];
+    const owned = rows.map((row) => isOfEpisode(row, episode));
+    for (let i = 0; i < rows.length; i += 1) {
+      if (!owned[i] || owned[i - 1]) continue;
+      const ends = owned.indexOf(false, i);
+      const count = (ends < 0 ? rows.length : ends) - i;
+      frame(ctx, [left, area.top + i * height, Math.max(right - left, LEAST_FRAME), count * height]);
     }
-  });
+  }
+}
+
+function frame(ctx, [left, top, width, height]) {
+  const inset = Math.min(1.5, height / 4);
+  for (const [colour, line] of [["#111", 3], ["#fff", 1.25]]) {
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = line;
+    ctx.strokeRect(left, top + inset, width, Math.max(height - 2 * inset, 1));
+  }
 }
 
 // The cells' place on a canvas of that size.
@@ -155,7 +164,7 @@ function paintHeat(canvas, rows, world, [width, height], ratio) {
   ctx.drawImage(stretched(image, Math.round(area.height * ratio)), area.left, area.top, area.width, area.height);
   drawGaps(ctx, rows, area, theme);
   drawLabels(ctx, rows, area, theme, data);
-  drawTicks(ctx, area, view.range(), theme);
-  drawHeatMarks(ctx, rows, area, view.range(), data);
+  drawTicks(ctx, area, view.range(), theme, view.origin);
+  drawFrames(ctx, rows, area, view.range(), data.episodes);
   return area;
 }

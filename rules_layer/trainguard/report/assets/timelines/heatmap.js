@@ -1,12 +1,13 @@
 // Utilization of every GPU over time as colours, a row a GPU: what it shows, and what it says under the pointer.
 
-function sayCell(row, bucket, world) {
-  const { axis, data, view } = world;
+function sayCell(row, bucket, { axis, data }) {
   const value = row.values[bucket];
-  const fires = marksOfRow(row, data.marks).filter((mark) => view.bucketOf(mark.at) === bucket);
+  const at = axis.start + bucket * axis.bucket_s;
+  const inside = ({ start, end }) => start < at + axis.bucket_s && end >= at;
+  const episodes = data.episodes.filter((each) => inside(each) && isOfEpisode(row, each));
   const what = value === MISSING ? "no data" : showPercent(value / 2);
-  const fired = fires.length ? ` · fired: ${fires.map((mark) => mark.rule).join(", ")}` : "";
-  return `${row.title} · ${showClock(axis.start + bucket * axis.bucket_s)} · ${what}${fired}`;
+  const rules = episodes.length ? ` · ${[...new Set(episodes.map((each) => each.rule))].join(", ")}` : "";
+  return `${row.title} · ${showClock(at)} (${showElapsed(at - data.origin, false)}) · ${what}${rules}`;
 }
 
 function placeTip(tip, holder, x, y, area) {
@@ -30,10 +31,11 @@ function heatParts(holder) {
 }
 
 function makeHeatmap(figure, world) {
-  const { data, view } = world;
+  const { view } = world;
   const holder = figure.querySelector(".tl-heat");
   const readout = figure.querySelector(".tl-readout");
   const { canvas, over, cursor, select, tip } = heatParts(holder);
+  let here = levelOf(world, "heat");
   let rows = [];
   let area = heatArea(0, 0);
   let row = null;
@@ -43,7 +45,7 @@ function makeHeatmap(figure, world) {
   function paint() {
     const size = [printed ?? holder.clientWidth, holder.clientHeight];
     const ratio = printed === null ? devicePixelRatio : Math.max(2, devicePixelRatio);
-    area = paintHeat(canvas, rows, world, size, ratio);
+    area = paintHeat(canvas, rows, { ...here, theme: world.theme }, size, ratio);
     over.style.width = `${area.width}px`;
   }
 
@@ -52,14 +54,15 @@ function makeHeatmap(figure, world) {
   const rowAt = (y) => Math.min(Math.max(Math.floor((y / area.height) * rows.length), 0), rows.length - 1);
 
   function say(at) {
-    const bucket = at === null ? null : view.bucketOf(at);
-    return row === null || bucket === null ? "\u00a0" : sayCell(rows[row], bucket, world);
+    const bucket = at === null ? null : bucketAt(here.axis, at);
+    return row === null || bucket === null ? "\u00a0" : sayCell(rows[row], bucket, here);
   }
 
   const chart = {
     draw: () => {
-      rows = heatRows(data, view.node(), lowest);
-      row = null;
+      here = levelOf(world, "heat");
+      rows = heatRows(here.data, view.node(), lowest);
+      row = row !== null && row < rows.length ? row : null;
       paint();
     },
     range: paint,

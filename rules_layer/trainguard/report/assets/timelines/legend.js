@@ -11,7 +11,7 @@ function makeElement(tag, className, text = "") {
 function makeItem(line, colour, actions) {
   const item = makeElement("button", "tl-item");
   item.type = "button";
-  item.setAttribute("aria-pressed", "true");
+  item.setAttribute("aria-pressed", String(!line.hidden));
   const swatch = makeElement("i", "tl-line");
   swatch.style.setProperty("--tl-colour", colour);
   const value = makeElement("span", "tl-value", NOTHING);

@@ -1,4 +1,5 @@
-// A line chart on uPlot: the lines of a node or of the job, their shade, the fires, and the slowest steps as points.
+// A line chart on uPlot: the lines of a node or of the job, their shade, episodes, thresholds, and the slowest steps as
+// points.
 
 const PLOT_HEIGHT = 176;
 const LEAST_WIDTH = 200;
@@ -7,29 +8,6 @@ const RIGHT = 26;
 const POINT_RADIUS = 3.5;
 const POINT_REACH = 8;
 const POINT_SPACE = 14;
-
-// Fires of the whole job, and of the node that is shown.
-function marksShown(data, node) {
-  return data.marks.filter((mark) => node === null || mark.node === null || mark.node === node);
-}
-
-function drawMarks(plot, marks, theme) {
-  const { ctx, bbox } = plot;
-  const [low, high] = [plot.scales.x.min, plot.scales.x.max];
-  ctx.save();
-  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-  ctx.lineWidth = Math.max(1, devicePixelRatio);
-  for (const mark of marks) {
-    if (mark.at < low || mark.at > high) continue;
-    const x = Math.round(plot.valToPos(mark.at, "x", true));
-    ctx.strokeStyle = severityColour(theme, mark.severity);
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, bbox.top + bbox.height);
-    ctx.stroke();
-  }
-  ctx.restore();
-}
 
 function drawPoints(plot, lines, theme) {
   const { ctx, bbox } = plot;
@@ -95,7 +73,7 @@ function highestMean(lines, world) {
   return highest;
 }
 
-function axesOf(spec, theme) {
+function axesOf(spec, theme, origin) {
   const stroke = () => theme().muted;
   const rule = { stroke: () => theme().grid, width: 1 };
   return [
@@ -106,8 +84,8 @@ function axesOf(spec, theme) {
       gap: 4,
       grid: rule,
       ticks: { ...rule, size: 4 },
-      splits: (plot, _, low, high) => timeTicks(low, high, plot.bbox.width / devicePixelRatio, 76),
-      values: (_, splits) => tickLabels(splits),
+      splits: (plot, _, low, high) => timeTicks(low, high, plot.bbox.width / devicePixelRatio, TICK_GAP),
+      values: (_, splits) => tickLabels(splits, origin),
     },
     {
       stroke,
@@ -129,6 +107,7 @@ function seriesOf(spec, lines, theme) {
     width: 1.5,
     spanGaps: spec.spans === true,
     dash: i < SERIES_COLOURS ? undefined : [5, 3],
+    show: !line.hidden,
     points: { show: (plot) => isolated(plot, i + 1) },
   }));
   const edge = { stroke: "transparent", width: 0, points: { show: false }, spanGaps: spec.spans === true };
@@ -145,10 +124,10 @@ function widthOf(holder) {
   return Math.max(holder.clientWidth, LEAST_WIDTH);
 }
 
-function makePlot(holder, spec, lines, world, marks, data) {
+function makePlot(holder, spec, lines, world, here, drawn) {
   const { view } = world;
   const theme = () => world.theme;
-  const yRange = (_, low, high) => [0, spec.top(topOf(spec, lines, world, high))];
+  const yRange = (_, low, high) => [0, spec.top(topOf(spec, lines, here, high))];
   const options = {
     width: widthOf(holder),
     height: PLOT_HEIGHT,
@@ -162,15 +141,20 @@ function makePlot(holder, spec, lines, world, marks, data) {
     },
     focus: { alpha: 0.25 },
     scales: { x: { time: false, range: () => view.range() }, y: { range: yRange } },
-    axes: axesOf(spec, theme),
+    axes: axesOf(spec, theme, view.origin),
     series: seriesOf(spec, lines, theme),
     bands: [{ series: [lines.length + 2, lines.length + 1], fill: () => theme().shade }],
     hooks: {
       setSelect: [(plot) => selected(plot, view)],
-      draw: [(plot) => drawMarks(plot, marks, theme()), (plot) => drawPoints(plot, lines, theme())],
+      drawClear: [(plot) => drawEpisodes(plot, drawn.episodes, theme())],
+      draw: [
+        (plot) => drawThresholds(plot, drawn.thresholds, theme()),
+        (plot) => drawPoints(plot, lines, theme()),
+        (plot) => drawOnsets(plot, drawn.episodes, theme()),
+      ],
     },
   };
-  return new uPlot(options, data, holder);
+  return new uPlot(options, drawn.data, holder);
 }
 
 function selected(plot, view) {
@@ -202,11 +186,13 @@ function makeLineChart(figure, kind, world) {
   let lines = [];
   let detail = null;
   let legend = null;
+  let here = null;
+  const hidden = new Set();
 
   function showValues(at) {
-    const bucket = at === null ? null : world.view.bucketOf(at);
+    const bucket = at === null ? null : bucketAt(here.axis, at);
     note.textContent = said;
-    if (bucket === null) return legend.show("mean", rangeMeans(lines, world), spec.show);
+    if (bucket === null) return legend.show("mean", rangeMeans(lines, here), spec.show);
     const slow = stepAt(plot, lines, at);
     note.textContent = slow ? `step ${slow[1]} took ${spec.show(slow[2])}` : said;
     return legend.show(detail.heading(), detail.valuesAt(bucket), spec.show);
@@ -220,6 +206,8 @@ function makeLineChart(figure, kind, world) {
 
   function toggle(index, shown) {
     lines[index].hidden = !shown;
+    if (shown) hidden.delete(lines[index].label);
+    else hidden.add(lines[index].label);
     plot.setSeries(index + 1, { show: shown }, false);
     plot.setData(detail.data(), false);
     plot.redraw(true);
@@ -227,12 +215,17 @@ function makeLineChart(figure, kind, world) {
 
   chart.draw = () => {
     plot?.destroy();
+    here = levelOf(world, kind);
     const node = world.view.node();
-    const chosen = chartLines(world.data, kind, node);
-    lines = chosen.lines.map((line) => ({ ...line }));
+    const chosen = chartLines(here.data, kind, node);
+    lines = chosen.lines.map((line) => ({ ...line, hidden: hidden.has(line.label) }));
     said = lines.length ? chosen.note : "nothing was collected here";
-    detail = makeDetail(world, lines, widthOf(holder) - GUTTER - RIGHT);
-    plot = makePlot(holder, spec, lines, world, marksShown(world.data, node), detail.data());
+    detail = makeDetail(here, lines, widthOf(holder) - GUTTER - RIGHT);
+    plot = makePlot(holder, spec, lines, world, here, {
+      data: detail.data(),
+      episodes: episodesShown(here.data, node),
+      thresholds: here.data.thresholds.filter((each) => each.chart === kind),
+    });
     followPointer(plot, chart, world.view);
     legend = makeLegend(figure.querySelector(".tl-legend"), lines, {
       toggle,

@@ -15,8 +15,9 @@ function makeCharts(root, world) {
 
 function start(root) {
   const data = readIsland("timelines-data");
-  const view = makeView(data.axis);
-  const world = { data, axis: data.axis, view, theme: readTheme(root) };
+  const levels = makeLevels(data);
+  const view = makeView(levels);
+  const world = { levels, level: levels.whole, view, theme: readTheme(root) };
   const charts = makeCharts(root, world);
   const drawn = new Set();
 
@@ -34,9 +35,15 @@ function start(root) {
     each((chart) => chart.repaint());
   };
 
-  view.on("range", (range) => each((chart) => chart.range(range)));
+  view.on("range", (range) => {
+    const before = world.level;
+    world.level = levels.of(range);
+    each((chart) => (world.level === before ? chart.range(range) : chart.draw()));
+  });
   view.on("cursor", (at, source) => each((chart) => chart.cursor(at, source)));
   view.on("node", () => each((chart) => chart.draw()));
+  zone.onChange(() => each((chart) => chart.draw()));
+  listenToLinks(data, view);
   watchNearness(charts, draw);
   watchWidth(root, resizeAll);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaintAll);

@@ -57,8 +57,9 @@ function heatRows(data, node, lowest) {
   return manyGpus(data) ? nodeRows(data, lowest) : data.nodes.flatMap((_, i) => gpuRows(data, i));
 }
 
-function marksOfRow(row, marks) {
-  const nodes = row.nodes ?? [row.node];
-  const isOfGpu = (mark) => mark.gpu === null || row.gpu === null || mark.gpu === row.gpu;
-  return marks.filter((mark) => mark.node !== null && nodes.includes(mark.node) && isOfGpu(mark));
+// Whether a row is of an episode: of its GPUs where it names some, else of its nodes.
+function isOfEpisode(row, { nodes, gpus }) {
+  const own = row.nodes ?? [row.node];
+  if (gpus.length && row.gpu !== null) return gpus.some(([node, gpu]) => own.includes(node) && gpu === row.gpu);
+  return nodes.some((node) => own.includes(node));
 }

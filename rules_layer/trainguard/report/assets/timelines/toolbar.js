@@ -22,8 +22,15 @@ function makeToolbar(root, world, heatmap) {
   const node = root.querySelector("#tl-node");
   const lowest = root.querySelector("#tl-lowest");
 
+  // What is under the cursor, and without one how long a bucket is.
+  function showCursor(at) {
+    const each = `a value each ${showSpan(world.level.axis.bucket_s)}`;
+    cursor.textContent = at === null ? each : `at ${showClock(at)} (${showElapsed(at - view.origin, false)})`;
+  }
+
   function showRangeShown([low, high]) {
     range.textContent = showRange(low, high);
+    showCursor(view.cursor());
     for (const button of buttons) {
       button.setAttribute("aria-disabled", String(!view.zoomed() && button.dataset.tl !== "in"));
     }
@@ -31,11 +38,9 @@ function makeToolbar(root, world, heatmap) {
 
   buttons.forEach((button) => button.addEventListener("click", actions[button.dataset.tl]));
   view.on("range", showRangeShown);
-  view.on("cursor", (at) => {
-    cursor.textContent = at === null ? "\u00a0" : `at ${showDate(at).slice(5)} ${showClock(at)}`;
-  });
+  view.on("cursor", showCursor);
   node?.addEventListener("change", () => view.setNode(node.value === "" ? null : Number(node.value)));
-  if (lowest && heatmap && manyGpus(world.data)) {
+  if (lowest && heatmap && manyGpus(world.levels.whole.data)) {
     lowest.hidden = false;
     lowest.addEventListener("click", () => {
       const on = lowest.getAttribute("aria-pressed") !== "true";
@@ -43,5 +48,6 @@ function makeToolbar(root, world, heatmap) {
       heatmap.showLowest(on);
     });
   }
+  zone.onChange(() => showRangeShown(view.range()));
   showRangeShown(view.range());
 }

@@ -1,10 +1,8 @@
 // What all charts share: the range of time that is shown, the cursor, and the node that is looked at.
 
-const LEAST_BUCKETS = 5;
-
-function makeView(axis) {
-  const full = [axis.start, axis.start + axis.buckets * axis.bucket_s];
-  const least = Math.min(full[1] - full[0], LEAST_BUCKETS * axis.bucket_s);
+function makeView(levels) {
+  const { axis, data } = levels.whole;
+  const full = [axis.start, endOf(axis)];
   const listeners = { range: [], cursor: [], node: [] };
   let range = full;
   let cursor = null;
@@ -14,7 +12,7 @@ function makeView(axis) {
 
   // Keeps the range inside the job's time, and no shorter than some buckets.
   function setRange(low, high) {
-    const span = Math.min(Math.max(high - low, least), full[1] - full[0]);
+    const span = Math.min(Math.max(high - low, levels.least((low + high) / 2)), full[1] - full[0]);
     const start = Math.min(Math.max((low + high - span) / 2, full[0]), full[1] - span);
     if (start === range[0] && start + span === range[1]) return;
     range = [start, start + span];
@@ -23,6 +21,7 @@ function makeView(axis) {
 
   return {
     full,
+    origin: data.origin,
     on: (what, listener) => listeners[what].push(listener),
     range: () => range,
     cursor: () => cursor,
@@ -44,9 +43,10 @@ function makeView(axis) {
       tell("cursor", at, source);
     },
     moveCursor: (buckets) => {
+      const { axis: shown } = levels.of(range);
       const from = cursor ?? (range[0] + range[1]) / 2;
-      const index = Math.floor((from - axis.start) / axis.bucket_s) + buckets;
-      const at = axis.start + (Math.min(Math.max(index, 0), axis.buckets - 1) + 0.5) * axis.bucket_s;
+      const index = Math.floor((from - shown.start) / shown.bucket_s) + buckets;
+      const at = shown.start + (Math.min(Math.max(index, 0), shown.buckets - 1) + 0.5) * shown.bucket_s;
       if (at < range[0] || at > range[1]) setRange(at - (range[1] - range[0]) / 2, at + (range[1] - range[0]) / 2);
       cursor = at;
       tell("cursor", at, null);
@@ -54,10 +54,6 @@ function makeView(axis) {
     setNode: (index) => {
       node = index;
       tell("node", index);
-    },
-    bucketOf: (at) => {
-      const index = Math.floor((at - axis.start) / axis.bucket_s);
-      return index >= 0 && index < axis.buckets ? index : null;
     },
   };
 }

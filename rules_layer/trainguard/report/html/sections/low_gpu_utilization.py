@@ -29,9 +29,9 @@ def blocks(entry: RuleEntry) -> list[Block]:
         Column("GPU"),
         plot_column("Utilization", PERCENT, " %", limits),
         Column("Median", "number"),
-        Column("p95 newest", "number"),
-        Column("p5 newest", "number"),
-        Column("Judged as"),
+        Column("Newest p95", "number"),
+        Column("Newest p5", "number"),
+        Column("Newest window"),
     ]
     rows = [_row(node, gpu, usage, picked, limits) for node, held in picked.full for gpu, usage in held.gpus.items()]
     shown: list[Block] = []
@@ -41,7 +41,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     rest = [
         (shown_name(node), str(len(held.gpus)), percent(_least_busy(held)), _kinds(held)) for node, held in picked.rest
     ]
-    least_busy = [Column("Node"), Column("GPUs", "number"), Column("Lowest p95", "number"), Column("Judged as")]
+    least_busy = [Column("Node"), Column("GPUs", "number"), Column("Lowest p95", "number"), Column("Newest window")]
     return [*shown, *folded_rest("Utilization of GPUs", least_busy, rest)]
 
 

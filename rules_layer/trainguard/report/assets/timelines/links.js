@@ -1,0 +1,17 @@
+// Links of the page to an episode: they lead to the time lines, zoomed to it.
+
+const AROUND = 0.2;
+const LEAST_AROUND_S = 30;
+
+function zoomTo(view, { start, end }) {
+  const room = Math.max(AROUND * (end - start), LEAST_AROUND_S);
+  view.setRange(start - room, end + room);
+}
+
+function listenToLinks(data, view) {
+  const byAnchor = new Map(data.episodes.map((each) => [each.anchor, each]));
+  for (const link of document.querySelectorAll("[data-episode]")) {
+    const episode = byAnchor.get(link.dataset.episode);
+    if (episode) link.addEventListener("click", () => zoomTo(view, episode));
+  }
+}

@@ -1,0 +1,136 @@
+"""The episodes of the findings as the page shows them: each with an anchor, its place on the time lines, and words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trainguard.finding import EpisodeEntry
+from trainguard.report.document import FindingEntry, Report, RuleEntry
+from trainguard.report.html.names import shown_name
+from trainguard.report.html.numbers import NOTHING, duration, elapsed, money, quantity
+from trainguard.report.phrasing import listed
+from trainguard.timestamps import epoch_of
+
+MOST_NAMED = 4
+"""Nodes, and GPUs of different nodes, that are named; what is more is counted."""
+
+_NUMBERED = re.compile(r"(?P<name>.*?)(?P<number>\d+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """An episode on the page.
+
+    Attributes
+    ----------
+    anchor : str
+        Id of its row.
+    finding : FindingEntry
+    entry : EpisodeEntry
+    start, until : float
+        Epoch seconds; ``until`` is its end, or of one that goes on how far the job was judged.
+    into : str
+        How long after the job's start it began.
+    lasted, place, measured, cost : str
+        As they are written.
+    """
+
+    anchor: str
+    finding: FindingEntry
+    entry: EpisodeEntry
+    start: float
+    until: float
+    into: str
+    lasted: str
+    place: str
+    measured: str
+    cost: str
+
+    @property
+    def span_s(self) -> float:
+        """How long it lasted, seconds."""
+        return max(self.until - self.start, 0.0)
+
+
+def episodes_of(report: Report) -> dict[str, list[Episode]]:
+    """Return the episodes of each finding by its rule, in the report's order of findings."""
+    rules = {entry.rule: entry for entry in report.rules}
+    job = report.job
+    number = 0
+    shown: dict[str, list[Episode]] = {}
+    for finding in report.findings:
+        shown[finding.rule] = []
+        for entry in finding.episodes:
+            number += 1
+            start = epoch_of(entry.start)
+            last = entry.end or job.ended_at or job.evaluated_through or report.generated_at
+            until = max(epoch_of(last), start)
+            shown[finding.rule].append(
+                Episode(
+                    anchor=f"episode-{number}",
+                    finding=finding,
+                    entry=entry,
+                    start=start,
+                    until=until,
+                    into=NOTHING if job.started_at is None else elapsed(start - epoch_of(job.started_at)),
+                    lasted=duration(until - start),
+                    place=place_of(entry),
+                    measured=_measured(entry, rules.get(finding.rule)),
+                    cost=_cost(entry, report.cost.currency),
+                )
+            )
+    return shown
+
+
+def place_of(entry: EpisodeEntry) -> str:
+    """Where an episode was: ``all nodes``, ``algo-2``, ``algo-2: gpu0 to gpu3``."""
+    if not entry.nodes and not entry.gpus:
+        return "whole job"
+    if entry.node is not None:
+        gpus = runs([gpu.rpartition("/")[2] for gpu in entry.gpus])
+        return f"{shown_name(entry.node)}: {gpus}" if gpus else shown_name(entry.node)
+    by_node: dict[str, list[str]] = {node: [] for node in entry.nodes}
+    for each in entry.gpus:
+        node, _, gpu = each.rpartition("/")
+        by_node.setdefault(node, []).append(gpu)
+    named = [f"{shown_name(node)}: {runs(gpus)}" if gpus else shown_name(node) for node, gpus in by_node.items()]
+    if len(named) > MOST_NAMED:
+        named = [shown_name(node) for node in by_node]
+    return listed(named, MOST_NAMED)
+
+
+def runs(names: Sequence[str]) -> str:
+    """Join names of which some are numbered on: ``gpu0 to gpu3, gpu6``."""
+    parts: list[tuple[str, str]] = []
+    for name in names:
+        if parts and _follows(parts[-1][1], name):
+            parts[-1] = (parts[-1][0], name)
+        else:
+            parts.append((name, name))
+    written = []
+    for first, last in parts:
+        joint = " to " if not _follows(first, last) else ", "
+        written.append(shown_name(first) if first == last else f"{shown_name(first)}{joint}{shown_name(last)}")
+    return ", ".join(written)
+
+
+def _follows(before: str, after: str) -> bool:
+    one, two = _NUMBERED.fullmatch(before), _NUMBERED.fullmatch(after)
+    if one is None or two is None or one["name"] != two["name"]:
+        return False
+    return int(two["number"]) - int(one["number"]) == 1
+
+
+def _measured(entry: EpisodeEntry, rule: RuleEntry | None) -> str:
+    return NOTHING if entry.measured is None else quantity(entry.measured, None if rule is None else rule.unit)
+
+
+def _cost(entry: EpisodeEntry, currency: str | None) -> str:
+    if entry.cost is not None:
+        return money(entry.cost, currency)
+    return NOTHING if entry.wasted_s is None else f"{duration(entry.wasted_s)} of a node"
+
+
+def all_of(episodes: Mapping[str, Sequence[Episode]]) -> list[Episode]:
+    """Return the episodes of all findings, in order of time."""
+    return sorted((each for held in episodes.values() for each in held), key=lambda each: each.start)

@@ -1,0 +1,145 @@
+"""Parts of a job's time in finer buckets than the whole job is shown in: all of it where a page has room for it.
+
+Where it has not, the gravest episodes share the room; an episode that is longer than its share is shown from its
+onset on.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+
+from trainguard.timeline.digest import NodeDigest
+from trainguard.timeline.node_series import node_timeline
+from trainguard.timeline.series import Band, Mark, NodeTimeline, TimeAxis, TimelineDetail, Timelines
+from trainguard.timeline.series_builder import Shown
+
+MAX_PAGE_BYTES = 2_600_000
+"""What all series of a page may take; a page of 3 MB has the rest for everything else."""
+
+GPU_BYTES, NODE_BYTES = 80, 120
+"""What a GPU and a node take beside their values, in each part that is shown."""
+
+MAX_EPISODES = 12
+FEWEST_BUCKETS = 60
+"""A shorter part is no use: what is around it is shown as it is."""
+
+BEFORE, AFTER = 0.25, 0.1
+"""What is shown before an episode and after it, as a share of its length."""
+
+LEAST_AROUND_S = 120.0
+_PERCENT_BYTES, _FLOAT_BYTES = 4 / 3, 16 / 3
+"""A value as base64 on the page: of a percentage one byte, of anything else four."""
+
+_RANKS = ("critical", "high", "medium", "low")
+
+
+def details_of(
+    digests: Sequence[NodeDigest], shown: Timelines, banded: Collection[tuple[str, str]]
+) -> list[TimelineDetail]:
+    """Return the parts to show finely, in order of time; none where ``shown`` is as fine as the digests are.
+
+    Parameters
+    ----------
+    digests : sequence of NodeDigest
+        Of all nodes on one axis.
+    shown : Timelines
+        What is shown of the whole job; the episodes are its marks.
+    banded : collection of (str, str)
+        The GPUs, as (node, GPU), of which the lowest and the highest utilization is told where there is room for it.
+    """
+    axis = digests[0].axis
+    if axis.bucket_s >= shown.axis.bucket_s:
+        return []
+    names = NODE_BYTES * len(digests) + GPU_BYTES * sum(len(digest.tables["gpu"].keys) for digest in digests)
+    room = MAX_PAGE_BYTES - _packed_bytes(shown) - 2 * names
+    whole = _buckets(axis, shown.axis.start, shown.axis.start + shown.axis.buckets * shown.axis.bucket_s)
+    for told in (banded, ()):
+        if (whole.stop - whole.first) * _bytes_a_bucket(digests, told) <= room:
+            return [_detail(digests, whole, told)]
+    a_bucket = _bytes_a_bucket(digests, ())
+    overhead = math.ceil(names / a_bucket)
+    parts = _around(shown.marks, axis, whole, int(room / a_bucket) + overhead, overhead)
+    return [_detail(digests, part, ()) for part in parts]
+
+
+def _around(marks: Sequence[Mark], axis: TimeAxis, whole: Shown, fitting: int, overhead: int) -> list[Shown]:
+    """Return the parts around the gravest episodes; those that meet are one.
+
+    There is room for ``fitting`` buckets in all, of which each part takes ``overhead`` for names.
+    """
+    most = min(max(fitting // (FEWEST_BUCKETS + overhead), 0), MAX_EPISODES)
+    graved = sorted(marks, key=lambda mark: (_rank(mark.severity), mark.at))[:most]
+    each = fitting // max(len(graved), 1) - overhead
+    end = axis.start + whole.stop * axis.bucket_s
+    parts = []
+    for mark in graved:
+        length = max((end if mark.end is None else mark.end) - mark.at, 0.0)
+        before, after = (max(share * length, LEAST_AROUND_S) for share in (BEFORE, AFTER))
+        before = min(before, 0.25 * each * axis.bucket_s)
+        wanted = _buckets(axis, mark.at - before, mark.at + length + after)
+        first = max(wanted.first, whole.first)
+        parts.append(Shown(first, min(wanted.stop, first + each, whole.stop)))
+    return list(_joined(sorted((part for part in parts if part.stop > part.first), key=lambda part: part.first)))
+
+
+def _joined(parts: Sequence[Shown]) -> Iterator[Shown]:
+    if not parts:
+        return
+    first, stop = parts[0].first, parts[0].stop
+    for part in parts[1:]:
+        if part.first > stop:
+            yield Shown(first, stop)
+            first = part.first
+        stop = max(stop, part.stop)
+    yield Shown(first, stop)
+
+
+def _buckets(axis: TimeAxis, start: float, end: float) -> Shown:
+    """Return the buckets of an axis that hold the time from ``start`` to ``end``."""
+    first = math.floor((start - axis.start) / axis.bucket_s + 1e-9)
+    stop = math.ceil((end - axis.start) / axis.bucket_s - 1e-9)
+    first = min(max(first, 0), axis.buckets - 1)
+    return Shown(first, min(max(stop, first + 1), axis.buckets))
+
+
+def _detail(digests: Sequence[NodeDigest], part: Shown, banded: Collection[tuple[str, str]]) -> TimelineDetail:
+    return TimelineDetail(
+        axis=part.axis(digests[0].axis),
+        nodes=[node_timeline(digest, part, banded, brief=True) for digest in digests],
+    )
+
+
+def _rank(severity: str | None) -> int:
+    return _RANKS.index(severity) if severity in _RANKS else len(_RANKS)
+
+
+def _bytes_a_bucket(digests: Sequence[NodeDigest], banded: Collection[tuple[str, str]]) -> float:
+    """Return what a bucket of a detail takes on the page."""
+    percents, floats = 2 * len(banded), 0
+    for digest in digests:
+        tables = digest.tables
+        percents += len(tables["gpu"].keys) + len(tables["gpu_memory"].keys) + len(tables["host_memory"].keys)
+        percents += 2 * (len(tables["cpu"].keys) + len(tables["io_wait"].keys))
+        floats += 1 if tables["network"].keys else 0
+    return max(_PERCENT_BYTES * percents + _FLOAT_BYTES * floats, _PERCENT_BYTES)
+
+
+def _packed_bytes(timelines: Timelines) -> float:
+    """Return what the series take on the page."""
+    nodes = sum(_node_bytes(node) for node in timelines.nodes)
+    steps = sum(3 * _FLOAT_BYTES * len(each.mean_s) + 40 * len(each.slowest) for each in timelines.steps)
+    return nodes + steps
+
+
+def _node_bytes(node: NodeTimeline) -> float:
+    bands = [
+        node.cpu,
+        node.io_wait,
+        node.host_memory,
+        *(band for gpu in node.gpus for band in (gpu.utilization, gpu.memory)),
+    ]
+    return _band_bytes(bands, _PERCENT_BYTES) + _band_bytes([node.network], _FLOAT_BYTES)
+
+
+def _band_bytes(bands: Sequence[Band | None], each: float) -> float:
+    lines = [line for band in bands if band is not None for line in (band.mean, band.low, band.high)]
+    return each * sum(len(line) for line in lines if line is not None)

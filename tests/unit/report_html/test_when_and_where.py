@@ -1,0 +1,258 @@
+"""When and where: the picture at the head, the episodes of each finding, and one number for each thing."""
+
+import base64
+import re
+import struct
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from tests.support.report_samples import (
+    bad_report,
+    episode,
+    finding,
+    healthy_report,
+    large_report,
+    make_report,
+    state_report,
+)
+from tests.support.timeline_samples import START
+from tests.unit.report_html import reports
+from tests.unit.report_html.markup import PageRead, faults_of, read_page
+from trainguard.engine.streams.last_finding import LastFinding
+from trainguard.finding import EpisodeEntry
+from trainguard.records import Status
+from trainguard.report.document import Report
+from trainguard.report.html.episodes import episodes_of, place_of, runs
+from trainguard.report.html.numbers import elapsed
+from trainguard.report.html.overview import reason_found
+from trainguard.report.html.picture import picture_of
+from trainguard.report.html.png import png_url
+from trainguard.report.html.render import render_report
+from trainguard.report.html.thresholds import thresholds_of
+from trainguard.rules.rule_result import RuleResult
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def page_of(report: Report) -> PageRead:
+    return read_page(render_report(report))
+
+
+def test_given_findings_when_rendered_then_the_verdict_says_where_since_when_how_long_and_for_how_much() -> None:
+    verdict = words(page_of(bad_report()).by_id["verdict"].text)
+    assert "LowGPUUtilization algo-1: gpu3" in verdict
+    assert "from 00:10:00 (+0:10:00) 2 episodes, 27 min, USD 18.40" in verdict
+    assert "CPUBottleneck whole job from 00:30:18 (+0:30:18) 282 s, USD 18.40" in verdict
+
+
+@pytest.mark.parametrize("sample", [bad_report, state_report, healthy_report, large_report])
+def test_given_any_report_when_rendered_then_verdict_picture_money_and_advice_are_in_the_first_section(
+    sample: Callable[[], Report],
+) -> None:
+    report = sample()
+    page = page_of(report)
+    first = page.of("section")[0]
+    assert first.attributes["id"] == "verdict"
+    for text in (report.verdict.health, report.verdict.change, report.verdict.cost, "Duration"):
+        assert text in words(first.text)
+    assert page.classes["picture"] == 1
+
+
+def test_given_episodes_when_drawn_then_each_has_a_bar_at_its_time_and_a_frame_around_its_nodes_rows() -> None:
+    picture = picture_of(bad_report(), episodes_of(bad_report()))
+    assert picture is not None
+    low, cpu = picture.lanes
+    bars = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%"', low.bars)
+    assert [float(x) for x, _ in bars] == pytest.approx([100 * 600 / 3_600, 80.0], abs=0.01)
+    assert [float(width) for _, width in bars] == pytest.approx([25.0, 20.0])
+    assert cpu.bars.count("<rect") == 1
+    frames = re.findall(r'y="([\d.]+)" height="([\d.]+)" class="frame-light"', str(picture.heat))
+    assert frames == [("22", "5")] * 2, "the row of gpu3, once for each of its episodes"
+    whole = replace(bad_report(), findings=[finding("LowGPUUtilization", [episode(60.0, 90.0, "algo-2")])])
+    picture = picture_of(whole, episodes_of(whole))
+    assert picture is not None
+    assert re.findall(r'y="([\d.]+)" height="([\d.]+)" class="frame-light"', str(picture.heat)) == [("57", "54")]
+
+
+def test_given_more_findings_than_lanes_when_rendered_then_the_others_are_counted() -> None:
+    more = [finding(f"Rule{number}", [episode(60.0, 120.0)]) for number in range(5)]
+    text = words(page_of(replace(bad_report(), findings=more)).by_id["verdict"].text)
+    assert "2 more findings" in text
+
+
+def test_given_cells_when_drawn_then_the_picture_holds_their_shades_and_nothing_where_nothing_was_collected() -> None:
+    picture = picture_of(bad_report(), {})
+    assert picture is not None
+    (data,) = re.findall(r"base64,([A-Za-z0-9+/=]+)", str(picture.heat))
+    body = base64.b64decode(data)
+    columns, rows = struct.unpack(">II", body[16:24])
+    assert (columns, rows) == (240, 16)
+    pixels = decoded(body, rows, columns)
+    timelines = bad_report().timelines
+    assert timelines is not None
+    gpus = [gpu for node in timelines.nodes for gpu in node.gpus]
+    for row, bucket in ((0, 100), (3, 60), (15, 200)):
+        assert pixels[row, bucket] == pytest.approx(gpus[row].utilization.mean[bucket], abs=0.51)
+    assert pixels[12, 120] == 101
+
+
+def decoded(body: bytes, rows: int, columns: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    start = body.index(b"IDAT")
+    (length,) = struct.unpack(">I", body[start - 4 : start])
+    lines = np.frombuffer(zlib.decompress(body[start + 4 : start + 4 + length]), np.uint8)
+    return lines.reshape(rows, columns + 1)[:, 1:]
+
+
+def test_given_pixels_when_written_then_every_chunk_of_the_png_has_its_checksum() -> None:
+    url = png_url(np.array([[0, 1, 9]], np.uint8), [(1, 2, 3), (4, 5, 6)])
+    body = base64.b64decode(url.removeprefix("data:image/png;base64,"))
+    assert decoded(body, 1, 3).tolist() == [[0, 1, 2]]
+    at, names = 8, []
+    while at < len(body):
+        (length,) = struct.unpack(">I", body[at : at + 4])
+        name, held = body[at + 4 : at + 8], body[at + 4 : at + 8 + length]
+        (checksum,) = struct.unpack(">I", body[at + 8 + length : at + 12 + length])
+        assert zlib.crc32(held) == checksum
+        names.append(name.decode())
+        at += 12 + length
+    assert names == ["IHDR", "PLTE", "tRNS", "IDAT", "IEND"]
+
+
+def test_given_many_nodes_when_drawn_then_a_row_is_the_lowest_gpu_of_some_nodes_and_a_slow_one_is_framed() -> None:
+    picture = picture_of(large_report(), episodes_of(large_report()))
+    assert picture is not None
+    assert picture.rows == "a row is the lowest GPU of 2 nodes"
+    assert str(picture.heat).count("frame-light") == 2
+
+
+def test_given_a_finding_when_rendered_then_its_section_lists_every_episode_and_leads_to_the_time_lines() -> None:
+    page = page_of(bad_report())
+    row = words(page.by_id["episode-2"].text)
+    assert row == (
+        "2026-07-01 00:48:00 +0:48:00 12 min algo-1: gpu3 31 % USD 3.91 Show the episode of +0:48:00 on the time lines"
+    )
+    links = [each.attributes for each in page.of("a") if "data-episode" in each.attributes]
+    assert [(each["href"], each["data-episode"]) for each in links] == [
+        ("#timelines", "episode-1"),
+        ("#timelines", "episode-2"),
+        ("#timelines", "episode-3"),
+    ]
+
+
+def test_given_an_episode_that_goes_on_when_rendered_then_it_lasts_to_the_newest_data_or_to_the_end() -> None:
+    running = words(page_of(replace(state_report(), final=False)).by_id["episode-2"].text)
+    assert "12 min, to the newest data" in running
+    assert "12 min, to the end" in words(page_of(replace(state_report(), final=True)).by_id["episode-2"].text)
+
+
+def test_given_earlier_episodes_when_rendered_then_the_list_says_how_many_there_were() -> None:
+    found = replace(finding("LowGPUUtilization", [episode(60.0, 120.0, "algo-1")]), earlier_episodes=7)
+    page = page_of(replace(bad_report(), findings=[found]))
+    assert "the newest 1 of 8 episodes" in words(page.by_id["rule-LowGPUUtilization"].text)
+    assert "8 episodes" in words(page.by_id["verdict"].text)
+    row = next(each for each in page.within("table", "tr") if "LowGPUUtilization" in each.text)
+    assert " 8 " in f" {words(row.text)} "
+
+
+def test_given_a_rule_that_recovered_when_rendered_then_table_and_section_tell_what_was_found_and_not_what_is_now() -> (
+    None
+):
+    now = reports.fired("LowGPUUtilization", status="OK", measured=96.0, reason="all is well: 96 %.")
+    found = finding("LowGPUUtilization", [episode(60.0, 120.0, "algo-1", measured=34.0)])
+    text = words(page_of(reports.report(now, findings=[found], final=True)).text)
+    assert "34 %" in text
+    assert "96 %" not in text
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("start", [None, START - 90_000.0])
+def test_given_a_finding_that_is_over_when_its_reason_is_shown_then_it_is_of_the_episodes_alone(
+    closed: bool, start: float | None
+) -> None:
+    low = RuleResult(status=Status.FIRED, reason="gpu0 is at 34 %.")
+    last = LastFinding.of(low, at=START, began_at=START - 60.0)
+    healthy = RuleResult(status=Status.OK, reason="gpu0 is at 96 %.")
+    over = last.with_result(healthy, START + 8_640.0, start=start, closed=closed)
+    found = replace(finding("LowGPUUtilization", [episode(60.0, 120.0)]), reason=over.reason)
+    assert "96 %" in over.reason
+    assert reason_found(found) == "gpu0 is at 34 %."
+    assert reason_found(replace(found, episodes=[])) == over.reason
+
+
+def test_given_a_finished_job_when_rendered_then_nothing_on_its_page_is_now_or_ago() -> None:
+    text = page_of(bad_report()).by_id["content"].text
+    assert re.search(r"\b(now|ago|so far)\b", text, re.IGNORECASE) is None
+
+
+def test_given_times_when_rendered_then_each_is_machine_readable_and_says_utc() -> None:
+    page = page_of(bad_report())
+    times = page.of("time")
+    assert len(times) > 8
+    assert {each.attributes["datetime"][-1] for each in times} == {"Z"}
+    assert "made 2026-07-01 01:02:03 UTC" in words(page.of("header")[0].text)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["gpu0", "gpu1", "gpu2", "gpu3", "gpu6"], "gpu0 to gpu3, gpu6"),
+        (["gpu0", "gpu1"], "gpu0, gpu1"),
+        (["gpu9", "gpu10", "gpu11"], "gpu9 to gpu11"),
+        (["x", "y"], "x, y"),
+        ([], ""),
+    ],
+)
+def test_given_gpus_when_named_then_those_that_follow_one_another_are_a_run(names: list[str], told: str) -> None:
+    assert runs(names) == told
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "told"),
+    [
+        ([], [], "whole job"),
+        (["algo-1"], [], "algo-1"),
+        (["algo-1"], ["gpu0", "gpu1", "gpu2"], "algo-1: gpu0 to gpu2"),
+        (["algo-1", "algo-2"], ["algo-1/gpu0", "algo-2/gpu3"], "algo-1: gpu0 and algo-2: gpu3"),
+        ([f"algo-{each}" for each in range(9)], [], "algo-0, algo-1, algo-2 and 6 more"),
+    ],
+)
+def test_given_an_episode_when_placed_then_nodes_and_gpus_are_named(
+    nodes: list[str], gpus: list[str], told: str
+) -> None:
+    node = nodes[0] if len(nodes) == 1 else None
+    assert place_of(EpisodeEntry(start="", end=None, node=node, nodes=nodes, gpus=gpus)) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.0, "+0:00:00"), (7_510.4, "+2:05:10"), (97_510.0, "+1 d 3:05:10"), (-30.0, "-0:00:30"), (None, "\N{EN DASH}")],
+)
+def test_given_a_time_since_the_start_when_written_then_it_reads_like_a_clock(seconds: float | None, told: str) -> None:
+    assert elapsed(seconds) == told
+
+
+def test_given_rules_when_their_thresholds_are_drawn_then_equal_ones_are_one_line_and_idle_rules_have_none() -> None:
+    rules = [
+        reports.entry("LowGPUUtilization", parameters={"threshold_p95": 70.0, "threshold_p5": 10.0}),
+        reports.entry("CPUBottleneck", parameters={"gpu_threshold": 10.0, "cpu_threshold": 90.0}),
+        reports.entry("IOBottleneck", status="DISABLED", parameters={"io_threshold": 50.0}),
+    ]
+    lines = [(each.chart, each.value, each.label, each.short) for each in thresholds_of(rules, ["CPUBottleneck"])]
+    assert lines == [
+        ("utilization", 70.0, "LowGPUUtilization: p95", "LowGPUUtilization p95"),
+        ("utilization", 10.0, "LowGPUUtilization: p5; CPUBottleneck: a GPU waits", "CPUBottleneck"),
+        ("cpu", 90.0, "CPUBottleneck: a core is busy", "CPUBottleneck"),
+    ]
+
+
+def test_given_nothing_is_known_of_a_jobs_time_when_rendered_then_there_is_no_picture() -> None:
+    made = make_report("x", ["algo-1"], 1, None, worst="algo-1/gpu0")
+    unknown = replace(made, job=replace(made.job, started_at=None, ended_at=None, evaluated_through=None))
+    assert faults_of(render_report(unknown)) == []
+    assert page_of(unknown).classes["picture"] == 0
