@@ -190,7 +190,7 @@ def effects(world: MemoryWorld) -> dict[str, object]:
         "reports": world.reports.started,
         "job": (replace(job, expires_at=None), job.expires_at is None),
         "told": own.notified,
-        "episodes": {rule: stored.episode for rule, stored in own.stored_rules.items()},
+        "episodes": {rule: stored.history for rule, stored in own.stored_rules.items()},
         "tasks": set(world.tasks.drain()),
     }
 

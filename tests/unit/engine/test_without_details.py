@@ -57,7 +57,7 @@ def test_given_any_job_when_judged_without_details_then_all_else_is_the_same(ite
     assert bare(verdicts) == bare(expected)
     assert brief_fires == [replace(each, result=fire.result) for each, fire in zip(fires, brief_fires, strict=True)]
     assert account_of(*brief) == account_of(*whole)
-    for name in ("through", "nodes", "counters", "last_fault"):
+    for name in ("watermark_s", "nodes", "counters", "last_fault"):
         assert getattr(brief[2], name) == getattr(whole[2], name)
 
 
