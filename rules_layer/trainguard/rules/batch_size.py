@@ -22,18 +22,21 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.warm_up import never_collected, warming_up
-from trainguard.rules.windowing import LASTING_WINDOWS, WindowedRule, WindowParameters, sampled_enough
+from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
 
 
 class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
-    """Thresholds in percent; ``window`` and ``patience`` in points, or in seconds as ``window_s``, ``patience_s``."""
+    """Thresholds in percent; ``window_s`` and ``patience_s`` in seconds, or ``window`` and ``patience`` in points."""
+
+    default_window_s: ClassVar[float | None] = 250.0
+    default_patience_s: ClassVar[float | None] = 50.0
 
     cpu_threshold_p95: Percent = 70.0
     gpu_threshold_p95: Percent = 70.0
     gpu_memory_threshold_p95: Percent = 70.0
-    patience: NonNegativeInt = 100
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
-    window: WindowPoints = 500
+    window: WindowPoints | None = None
     window_s: Positive | None = None
 
     @property
@@ -59,7 +62,7 @@ SPEC = RuleSpec(
         **WINDOW_HELP,
         **PATIENCE_HELP,
     },
-    shipped_defaults={"patience": 1_000},
+    shipped_defaults={"patience_s": 500.0},
     managed_parameters=("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
     inputs=SYSTEM,
     metrics=("CPU", "GPU memory"),
@@ -106,7 +109,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         details = output.details_of(view, usage)
         if not usage.judged:
             return _undecided(state, view, usage, parameters, details)
-        needed = LASTING_WINDOWS * self.window_points(parameters, view.interval_s)
+        needed = self.lasting_points(parameters, view.interval_s)
         lasting = 0 if state.since is None else view.kept_total - state.since
         fired = _is_low(usage, parameters) and lasting >= needed
         busiest = int(np.argmax(usage.gpu))

@@ -36,14 +36,14 @@ MIN_JUDGED_S = 600.0
 
 
 class BottleneckParameters(PatienceParameters, frozen=True, kw_only=True):
-    """Thresholds in percent; ``patience`` in points, or in seconds by ``patience_s``.
+    """Thresholds in percent; ``patience_s`` in seconds, or ``patience`` in points.
 
     ``gpu_fraction`` is the fraction of the ever-active GPUs that must be below ``gpu_threshold``.
     """
 
     threshold: Percent = 50.0
     gpu_threshold: Percent
-    patience: NonNegativeInt
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
     gpu_fraction: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
 

@@ -15,7 +15,7 @@ from trainguard.rules.bottlenecks import (
     BottleneckRule,
 )
 from trainguard.rules.parameter_help import ParameterHelp
-from trainguard.rules.protocol import NonNegativeInt, Percent
+from trainguard.rules.protocol import Percent
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_percent
@@ -25,9 +25,10 @@ from trainguard.telemetry.snapshots import FloatArray, Snapshots
 class CPUBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
     """``cpu_threshold`` is in percent of a core."""
 
+    default_patience_s: ClassVar[float | None] = 50.0
+
     cpu_threshold: Percent = 90.0
     gpu_threshold: Percent = 10.0
-    patience: NonNegativeInt = 100
 
 
 SPEC = RuleSpec(
@@ -41,7 +42,7 @@ SPEC = RuleSpec(
     ),
     measures=(BOTTLENECKED_SHARE,),
     parameters={**BOTTLENECK_HELP, "cpu_threshold": ParameterHelp("%", "a core above it is busy")},
-    shipped_defaults={"patience": 1_000},
+    shipped_defaults={"patience_s": 500.0},
     managed_parameters=("threshold", "cpu_threshold", "gpu_threshold", "patience"),
     inputs=SYSTEM,
     metrics=("CPU",),

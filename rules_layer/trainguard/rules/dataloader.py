@@ -30,9 +30,12 @@ BUCKET_S = 1.0
 class DataloaderParameters(PatienceParameters, frozen=True, kw_only=True):
     """Thresholds in percent of the node's cores; ``patience`` in seconds with loader events, as is ``patience_s``."""
 
+    default_patience_s: ClassVar[float | None] = 10.0
+    default_points: ClassVar[int] = 1
+
     min_threshold: Positive = 70.0
     max_threshold: Positive = 200.0
-    patience: NonNegativeInt = 10
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
 
 

@@ -39,12 +39,15 @@ LOADED_PERCENT = 20.0
 
 
 class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):
-    """``increase`` in percentage points; ``window``, ``patience`` in points, or in seconds by their ``_s`` forms."""
+    """``increase`` in percentage points; ``window_s``, ``patience_s`` in seconds, or without ``_s`` in points."""
+
+    default_window_s: ClassVar[float | None] = 250.0
+    default_patience_s: ClassVar[float | None] = 50.0
 
     increase: Percent = 10.0
-    patience: NonNegativeInt = 100
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
-    window: WindowPoints = 500
+    window: WindowPoints | None = None
     window_s: Positive | None = None
 
 
@@ -64,7 +67,7 @@ SPEC = RuleSpec(
         **WINDOW_HELP,
         **PATIENCE_HELP,
     },
-    shipped_defaults={"increase": 5.0, "patience": 1_000, "window": 10},
+    shipped_defaults={"increase": 5.0, "patience_s": 500.0, "window_s": 5.0},
     managed_parameters=("increase", "patience", "window"),
     inputs=SYSTEM,
     metrics=("GPU memory",),

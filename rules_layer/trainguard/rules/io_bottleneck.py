@@ -15,7 +15,7 @@ from trainguard.rules.bottlenecks import (
     BottleneckRule,
 )
 from trainguard.rules.parameter_help import ParameterHelp
-from trainguard.rules.protocol import NonNegativeInt, Percent
+from trainguard.rules.protocol import Percent
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_percent
@@ -25,9 +25,10 @@ from trainguard.telemetry.snapshots import FloatArray, Snapshots
 class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
     """``io_threshold`` is in percent of a core's time."""
 
+    default_patience_s: ClassVar[float | None] = 500.0
+
     io_threshold: Percent = 50.0
     gpu_threshold: Percent = 70.0
-    patience: NonNegativeInt = 1_000
 
 
 SPEC = RuleSpec(

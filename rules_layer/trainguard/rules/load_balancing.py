@@ -40,10 +40,12 @@ CLEAR_AFTER_S = 5_400.0
 
 
 class LoadBalancingParameters(PatienceParameters, frozen=True, kw_only=True):
-    """``threshold`` is a Jensen-Shannon distance, at most 0.8326; ``patience`` in points, ``patience_s`` in seconds."""
+    """``threshold`` is a Jensen-Shannon distance, at most 0.8326; ``patience_s`` in seconds, ``patience`` in points."""
+
+    default_patience_s: ClassVar[float | None] = 5.0
 
     threshold: Percent = 0.5
-    patience: NonNegativeInt = 10
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
 
 
@@ -59,7 +61,7 @@ SPEC = RuleSpec(
         "threshold": ParameterHelp("Jensen-Shannon distance", "two workloads further apart are unbalanced"),
         **span_help("patience", WAITED, ("points, at least 500 are waited for", "seconds")),
     },
-    shipped_defaults={"threshold": 0.2, "patience": 1_000},
+    shipped_defaults={"threshold": 0.2, "patience_s": 500.0},
     managed_parameters=("threshold", "patience"),
     inputs=SYSTEM,
     explains=(LOW_GPUS,),

@@ -22,20 +22,23 @@ from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.warm_up import warming_up
-from trainguard.rules.windowing import LASTING_WINDOWS, WindowedRule, WindowParameters, sampled_enough
+from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
 
 IDLE_FINDING_S = 1_200.0
 """A node that is idle for longer is a finding of its own; up to here it is start-up, a pause or the tail."""
 
 
 class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
-    """Thresholds in percent; ``window`` and ``patience`` in points, or in seconds as ``window_s``, ``patience_s``."""
+    """Thresholds in percent; ``window_s`` and ``patience_s`` in seconds, or ``window`` and ``patience`` in points."""
+
+    default_window_s: ClassVar[float | None] = 250.0
+    default_patience_s: ClassVar[float | None] = 500.0
 
     threshold_p95: Percent = 70.0
     threshold_p5: Percent = 10.0
-    window: WindowPoints = 500
+    window: WindowPoints | None = None
     window_s: Positive | None = None
-    patience: NonNegativeInt = 1_000
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
 
 
@@ -158,13 +161,14 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         window = self.window_points(parameters, view.interval_s)
         lasting = {gpu: view.kept_total - streak.since for gpu, streak in state.streaks.items()}
         judged = [usage for usage in usages if usage.judged]
-        fired = [usage for usage in judged if lasting.get(usage.gpu, 0) >= LASTING_WINDOWS * window]
+        needed = self.lasting_points(parameters, view.interval_s)
+        fired = [usage for usage in judged if lasting.get(usage.gpu, 0) >= needed]
         low = [usage for usage in judged if usage.kind is not None]
         worst = min(fired or low or judged, key=lambda usage: (usage.p95, usage.p5))
         thresholds = parameters.threshold_p95, parameters.threshold_p5
         sentence = output.sentence_of(worst, view, min(window, len(view.kept_times)), thresholds)
         if worst.gpu in lasting:
-            sentence += output.lasting_of(lasting[worst.gpu], view, None if fired else LASTING_WINDOWS * window)
+            sentence += output.lasting_of(lasting[worst.gpu], view, None if fired else needed)
         if len(fired) > 1:
             sentence += f"; {len(fired)} GPUs of {view.node} are low"
         fluctuating = worst.kind == "fluctuating"
