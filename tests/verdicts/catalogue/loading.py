@@ -1,0 +1,251 @@
+"""GPUs that wait for data: for cores, for a disk, or for a loader that leaves both free."""
+
+from tests.verdicts.catalogue.stock import (
+    AROUND_MIN,
+    HEALTHY,
+    ordinary,
+    starved,
+    starved_by_cores,
+    starved_by_disk,
+)
+from tests.verdicts.description import Job, Load, Piece, Steps
+from tests.verdicts.machines import G5_2XLARGE, G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE, P4D
+from tests.verdicts.truth import Fault, Strength
+
+FULL, FREE, DISK = "loader, cores full", "loader, cores free", "loader, disk"
+
+
+def _throughout(kind: str, wait: float, minutes: float, *, strength: Strength = "strong", nodes: int = 1) -> Fault:
+    """Return a fault that costs ``wait`` of the training of a whole job."""
+    wasted = wait * (minutes - AROUND_MIN) * nodes
+    return Fault(kind=kind, strength=strength, onset_min=2, wasted_min=wasted)
+
+
+STARVED = (
+    Job(
+        name="loader-full-65",
+        group=FULL,
+        about="The GPU waits 65 % of the time for a loader that fills all cores.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(60, starved_by_cores(0.65, cycle_s=2)),
+        faults=(_throughout(FULL, 0.65, 60),),
+    ),
+    Job(
+        name="loader-full-35-4-gpus",
+        group=FULL,
+        about="Four GPUs wait 35 % of the time; nine cores of ten are full.",
+        machine=P3_8XLARGE,
+        minutes=90,
+        interval_s=1.0,
+        pieces=ordinary(90, starved_by_cores(0.35, cycle_s=4, full=0.9)),
+        faults=(_throughout(FULL, 0.35, 90, strength="medium"),),
+    ),
+    Job(
+        name="loader-full-60-8-gpus",
+        group=FULL,
+        about="Eight GPUs wait 60 % of the time; four cores of five are full.",
+        machine=P4D,
+        minutes=60,
+        interval_s=5.0,
+        pieces=ordinary(60, starved_by_cores(0.6, cycle_s=6, full=0.8)),
+        faults=(_throughout(FULL, 0.6, 60),),
+    ),
+    Job(
+        name="loader-one-core-full-60",
+        group=FULL,
+        about="One loader process fills one core of eight; the GPU waits 60 % of the time.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(60, starved_by_cores(0.6, full=0.1)),
+        faults=(_throughout(FULL, 0.6, 60),),
+    ),
+    Job(
+        name="loader-full-from-minute-60",
+        group=FULL,
+        about="From minute 60 on the samples cost more to decode: 60 % waiting, all cores full.",
+        machine=G5_2XLARGE,
+        minutes=120,
+        interval_s=1.0,
+        pieces=ordinary(120, HEALTHY, Piece(load=starved_by_cores(0.6), start_min=60)),
+        faults=(Fault(kind=FULL, onset_min=60, end_min=119, wasted_min=0.6 * 59),),
+    ),
+    Job(
+        name="loader-full-45-min-recovers",
+        group=FULL,
+        about="From minute 30 to 75 of 120 the GPU waits 70 % of the time; all cores full.",
+        machine=G5_2XLARGE,
+        minutes=120,
+        interval_s=1.0,
+        pieces=ordinary(120, HEALTHY, Piece(load=starved_by_cores(0.7), start_min=30, end_min=75)),
+        faults=(Fault(kind=FULL, strength="medium", onset_min=30, end_min=75, wasted_min=0.7 * 45),),
+    ),
+    Job(
+        name="loader-free-60",
+        group=FREE,
+        about="The GPU waits 60 % of the time in stretches of 3 s; the cores are free.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(60, starved(0.6, cycle_s=5)),
+        faults=(_throughout(FREE, 0.6, 60),),
+    ),
+    Job(
+        name="loader-free-35-4-gpus",
+        group=FREE,
+        about="Four GPUs wait 35 % of the time in stretches of 4 s; the cores are free.",
+        machine=P3_8XLARGE,
+        minutes=90,
+        interval_s=1.0,
+        pieces=ordinary(90, starved(0.35, cycle_s=10)),
+        faults=(_throughout(FREE, 0.35, 90, strength="medium"),),
+    ),
+    Job(
+        name="loader-free-one-worker",
+        group=FREE,
+        about="One data loader process of its own time: 0.9 s a fetch, 0.6 s a step; framework metrics say so.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(60, starved(0.6, cycle_s=1.5)),
+        steps=Steps(step_s=0.6, gap_s=0.0, workers=1, fetch_s=0.9),
+        faults=(_throughout(FREE, 0.6, 60),),
+    ),
+    Job(
+        name="loader-disk-60",
+        group=DISK,
+        about="The GPU waits 60 % of the time; half of the cores wait for the disk.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(60, starved_by_disk(0.6)),
+        faults=(_throughout(DISK, 0.6, 60),),
+    ),
+    Job(
+        name="loader-disk-35-4-gpus",
+        group=DISK,
+        about="Four GPUs wait 35 % of the time; a quarter of the cores waits for the disk.",
+        machine=P3_8XLARGE,
+        minutes=90,
+        interval_s=1.0,
+        pieces=ordinary(90, starved_by_disk(0.35, cycle_s=4, waiting=0.25)),
+        faults=(_throughout(DISK, 0.35, 90, strength="medium"),),
+    ),
+    Job(
+        name="loader-disk-55-4-nodes",
+        group=DISK,
+        about="A shared volume is too slow for four nodes: they wait 55 % of the time.",
+        machine=P3_2XLARGE,
+        minutes=60,
+        interval_s=1.0,
+        nodes=4,
+        pieces=ordinary(60, starved_by_disk(0.55, cycle_s=4)),
+        faults=(_throughout(DISK, 0.55, 60, nodes=4),),
+    ),
+)
+
+AVERAGED = (
+    Job(
+        name="means-cpu-65-at-5-s",
+        group="counters that average",
+        about="Means over 5 s: GPUs at 33 %, all cores full.",
+        machine=G5_12XLARGE,
+        minutes=90,
+        interval_s=5.0,
+        averaging=True,
+        pieces=ordinary(90, starved_by_cores(0.65, cycle_s=2.5)),
+        faults=(_throughout(FULL, 0.65, 90),),
+    ),
+    Job(
+        name="means-cpu-40-at-10-s",
+        group="counters that average",
+        about="Means over 10 s: GPUs at 56 %, nine cores of ten full.",
+        machine=P3_8XLARGE,
+        minutes=120,
+        interval_s=10.0,
+        averaging=True,
+        pieces=ordinary(120, starved_by_cores(0.4, cycle_s=2, full=0.9)),
+        faults=(_throughout(FULL, 0.4, 120, strength="medium"),),
+    ),
+    Job(
+        name="means-cpu-60-at-30-s",
+        group="counters that average",
+        about="Means over 30 s: eight GPUs at 37 %, all cores full.",
+        machine=P3_16XLARGE,
+        minutes=120,
+        interval_s=30.0,
+        averaging=True,
+        pieces=ordinary(120, starved_by_cores(0.6)),
+        faults=(_throughout(FULL, 0.6, 120),),
+    ),
+    Job(
+        name="means-cpu-60-at-60-s",
+        group="counters that average",
+        about="Means over a minute: the GPU at 37 %, all cores full.",
+        machine=G5_2XLARGE,
+        minutes=120,
+        interval_s=60.0,
+        averaging=True,
+        pieces=ordinary(120, starved_by_cores(0.6)),
+        faults=(_throughout(FULL, 0.6, 120),),
+    ),
+    Job(
+        name="means-disk-60-at-5-s",
+        group="counters that average",
+        about="Means over 5 s: the GPU at 37 %, half of the cores wait for the disk.",
+        machine=G5_2XLARGE,
+        minutes=90,
+        interval_s=5.0,
+        averaging=True,
+        pieces=ordinary(90, starved_by_disk(0.6, cycle_s=2)),
+        faults=(_throughout(DISK, 0.6, 90),),
+    ),
+    Job(
+        name="means-disk-40-at-60-s",
+        group="counters that average",
+        about="Means over a minute: four GPUs at 56 %, a third of the cores waits for the disk.",
+        machine=P3_8XLARGE,
+        minutes=150,
+        interval_s=60.0,
+        averaging=True,
+        pieces=ordinary(150, starved_by_disk(0.4, waiting=0.33)),
+        faults=(_throughout(DISK, 0.4, 150, strength="medium"),),
+    ),
+    Job(
+        name="means-busy-at-60-s",
+        group="counters that average",
+        about="Means over a minute of a healthy job with busy cores.",
+        machine=P3_8XLARGE,
+        minutes=150,
+        interval_s=60.0,
+        averaging=True,
+        pieces=ordinary(150, Load(busy=91, cores=55)),
+    ),
+)
+
+NEAR_MISSES = (
+    Job(
+        name="cores-full-gpu-busy",
+        group=FULL,
+        about="The loader fills nine cores of ten and keeps up: the GPU is 96 % busy.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(60, Load(busy=96, spread=1.5, cores=50, full_cores=0.9)),
+    ),
+    Job(
+        name="disk-waits-gpu-busy",
+        group=DISK,
+        about="A third of the cores waits for the disk ahead of time: the GPU is 94 % busy.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(60, Load(busy=94, spread=2, io_cores=0.33, read=9e7)),
+    ),
+    Job(
+        name="cores-full-6-percent-waits",
+        group=FULL,
+        about="All cores full; the GPU waits 6 % of the time.",
+        machine=P3_8XLARGE,
+        minutes=60,
+        interval_s=1.0,
+        pieces=ordinary(60, starved_by_cores(0.06, cycle_s=5)),
+    ),
+)
+
+JOBS = STARVED + AVERAGED + NEAR_MISSES
