@@ -119,7 +119,8 @@ class NodeFacts:
         Logical cores: distinct names with CPUUtilization; 0 when none was seen.
     framework : FrameworkView or None
     collected : mapping of str to msgspec.Struct
-        What the joined rules have collected from the framework events, by rule.
+        What the joined rules have collected from the framework events, by rule; and the node's state of each rule that
+        is completed by one over the job.
     """
 
     node: str
