@@ -29,12 +29,12 @@ SURE = 4.0
 
 
 class Block(msgspec.Struct, array_like=True):
-    """Ten minutes of a node: their number since the epoch, and of each GPU points, sum and sum of squares (percent)."""
+    """Ten minutes of a node: their number since the epoch, points and sum (percent) of each GPU, all squares' sum."""
 
     number: int
     points: list[int]
     sums: list[int]
-    squares: list[int]
+    squares: int = 0
 
 
 class BalanceWindow(msgspec.Struct, array_like=True):
@@ -56,17 +56,11 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         for number in np.unique(numbers).tolist():
             values = utilization[numbers == number]
             if not self.blocks or self.blocks[-1].number < number:
-                self.blocks.append(Block(number, [], [], []))
+                self.blocks.append(Block(number, [], []))
             block = self.blocks[-1]
-            found = (
-                np.count_nonzero(~np.isnan(values), axis=0),
-                np.rint(np.nansum(values, axis=0)),
-                np.rint(np.nansum(values**2, axis=0)),
-            )
-            block.points, block.sums, block.squares = (
-                _added(before, more.astype(np.int64))
-                for before, more in zip((block.points, block.sums, block.squares), found, strict=True)
-            )
+            block.points = _added(block.points, np.count_nonzero(~np.isnan(values), axis=0).astype(np.int64))
+            block.sums = _added(block.sums, np.rint(np.nansum(values, axis=0)).astype(np.int64))
+            block.squares += round(float(np.nansum(values**2)))
         if self.blocks:
             self.blocks = [each for each in self.blocks if each.number > self.blocks[-1].number - BLOCKS]
 
@@ -75,20 +69,25 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         gpus = len(self.blocks[-1].points) if self.blocks else 0
         columns = [
             np.array([_added(getattr(each, name), np.zeros(gpus, dtype=np.int64)) for each in self.blocks])
-            for name in ("points", "sums", "squares")
+            for name in ("points", "sums")
         ]
-        points, sums, squares = (column.reshape(len(self.blocks), gpus).astype(np.float64) for column in columns)
-        return Gaps.of([each.number for each in self.blocks], points, sums, squares, interval_s)
+        points, sums = (column.reshape(len(self.blocks), gpus).astype(np.float64) for column in columns)
+        return Gaps.of([each.number for each in self.blocks], points, sums, self.variance, interval_s)
 
-    def pooled(self) -> dict[int, tuple[int, int, int, int]]:
-        """Return by block the points of all GPUs, their sum, their sum of squares, and the number of GPUs."""
+    @property
+    def variance(self) -> float:
+        """Variance of a GPU's points about its own mean, over all GPUs, percent squared."""
+        points, within = sum(sum(each.points) for each in self.blocks), float(sum(each.squares for each in self.blocks))
+        for gpu in range(max((len(each.points) for each in self.blocks), default=0)):
+            columns = [each for each in self.blocks if gpu < len(each.points)]
+            number, total = sum(each.points[gpu] for each in columns), sum(each.sums[gpu] for each in columns)
+            within -= total**2 / number if number else 0.0
+        return max(within, 0.0) / points if points else 0.0
+
+    def pooled(self) -> dict[int, tuple[int, int, int]]:
+        """Return by block the points of all GPUs, their sum, and the number of GPUs."""
         return {
-            each.number: (
-                sum(each.points),
-                sum(each.sums),
-                sum(each.squares),
-                sum(points > 0 for points in each.points),
-            )
+            each.number: (sum(each.points), sum(each.sums), sum(points > 0 for points in each.points))
             for each in self.blocks
         }
 
@@ -113,10 +112,11 @@ def gaps_across(windows: Sequence[BalanceWindow], interval_s: float) -> "Gaps":
     nodes = [window.pooled() for window in windows]
     newest = max((max(node, default=0) for node in nodes), default=0)
     numbers = [number for number in range(newest - BLOCKS + 1, newest + 1) if any(number in node for node in nodes)]
-    table = np.array([[node.get(number, (0, 0, 0, 0)) for node in nodes] for number in numbers], dtype=np.float64)
-    table = table.reshape(-1, len(nodes), 4)
-    gpus = np.maximum(table[:, :, 3], 1.0)
-    return Gaps.of(numbers, *(table[:, :, place] / gpus for place in range(3)), interval_s)
+    table = np.array([[node.get(number, (0, 0, 0)) for node in nodes] for number in numbers], dtype=np.float64)
+    table = table.reshape(len(numbers), len(nodes), 3)
+    gpus = np.maximum(table[:, :, 2], 1.0)
+    variance = max((window.variance for window in windows), default=0.0)
+    return Gaps.of(numbers, table[:, :, 0] / gpus, table[:, :, 1] / gpus, variance, interval_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,9 @@ class Gaps:
 
     @classmethod
     def of(
-        cls, numbers: Sequence[int], points: FloatArray, sums: FloatArray, squares: FloatArray, interval_s: float
+        cls, numbers: Sequence[int], points: FloatArray, sums: FloatArray, variance: float, interval_s: float
     ) -> "Gaps":
-        """Look at blocks: points, sums and sums of squares, float64[B, N]."""
+        """Look at blocks: points and sums, float64[B, N]; ``variance`` is that of one side's points."""
         total = points.sum(axis=0)
         judged: BoolArray = total >= max(MIN_WINDOW_POINTS, MIN_WINDOW_S / interval_s)
         means = _over(sums.sum(axis=0), total)
@@ -160,7 +160,7 @@ class Gaps:
         if np.count_nonzero(judged) < 2:
             return cls(total, means, judged, nobody, 0, None, reaches=False)
         busiest = int(np.nanargmax(np.where(judged, means, -1.0)))
-        errors = np.maximum(_over(squares.sum(axis=0), total) - means**2, 0.0) / np.maximum(total, 1.0)
+        errors = variance / np.maximum(total, 1.0)
         gaps = means[busiest] - means
         by_block = _over(sums, points)
         behind = np.nan_to_num(by_block[:, [busiest]] - by_block, nan=-1.0) >= WIDE_GAP / 2.0

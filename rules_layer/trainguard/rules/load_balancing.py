@@ -106,7 +106,7 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
     def observe(self, state: BalanceWindow, minute: NodeMinute, parameters: LoadBalancingParameters) -> None:
         """Add the kept points to the window."""
         view = minute.view
-        if minute.fresh and len(view.gpu_names) > 1:
+        if minute.fresh:
             fresh = slice(len(view.kept_times) - minute.fresh, None)
             state.add(view.kept_times[fresh], view.kept_gpu_utilization[fresh])
             if view.kept_total >= parameters.patience_points(view.interval_s):
