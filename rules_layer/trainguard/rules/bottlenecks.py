@@ -100,6 +100,8 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     def observe(self, state: BottleneckState, minute: NodeMinute, parameters: P) -> None:
         """Count the snapshots that have CPU and GPU samples, start-up left out; an idle run waits for its end."""
         snapshots, view = minute.snapshots, minute.view
+        if minute.started_anew:
+            state.kept, state.open_idle = Tally(), Tally()
         ever_active = {gpu for gpu, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if ever}
         columns = [index for index, gpu in enumerate(snapshots.gpu_names) if gpu in ever_active]
         if not columns:

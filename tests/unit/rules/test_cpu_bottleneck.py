@@ -42,7 +42,7 @@ def test_given_a_gpu_that_waits_for_a_hot_core_when_that_is_most_of_the_time_the
 @pytest.mark.parametrize(("more_hits", "status"), [(0, Status.OK), (1, Status.FIRED)])
 def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(more_hits: int, status: Status) -> None:
     gpu = np.tile([BUSY, 0.0, 0.0, BUSY], 30)
-    gpu[3 : 3 + more_hits] = 0.0
+    gpu[63 : 63 + more_hits] = 0.0
 
     result = judge(series(gpu, cpu=HOT, interval_s=60.0), closed=False)
 
@@ -58,7 +58,7 @@ def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(
 def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck(
     utilization: float, cpu: float, hits: int
 ) -> None:
-    phases = node((1.0, BUSY, COOL), (10.0, utilization, cpu), (1.0, BUSY, COOL), interval_s=60.0)
+    phases = node((3.0, BUSY, COOL), (10.0, utilization, cpu), (1.0, BUSY, COOL), interval_s=60.0)
 
     assert judge(phases).last.plain_details["bottlenecked"] == hits
 

@@ -212,8 +212,8 @@ def test_given_a_rise_within_patience_when_judged_then_it_is_left_out() -> None:
     assert play(memory, GPUMemoryIncreaseParameters(window=20, patience=0)).fired_at != []
 
 
-def test_given_60_s_sampling_when_warming_up_then_seconds_are_recommended() -> None:
-    result = play(np.full(30, 50.0), DEFAULTS, interval_s=60.0)
+def test_given_points_at_60_s_when_warming_up_then_seconds_are_recommended() -> None:
+    result = play(np.full(30, 50.0), GPUMemoryIncreaseParameters(patience=100, window=500), interval_s=60.0)
 
     assert "about 26.2 h left at a sampling interval of 60 s: better give patience_s and window_s" in result.last.reason
 

@@ -59,7 +59,7 @@ def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(
 
 
 def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_patience() -> None:
-    result = judge(node((1_002.0, BUSY, 0.0), interval_s=60.0), closed=False)
+    result = judge(node((1_002.0, BUSY, 0.0), interval_s=60.0), IOBottleneckParameters(patience=1_000), closed=False)
 
     assert result.statuses[998:1_001] == (Status.WARMING_UP, Status.WARMING_UP, Status.OK)
     assert result.results[999].patience == "1000/1000"
