@@ -40,7 +40,7 @@ def _unused_min(job: Job, fault: Fault) -> float:
     for node in fault.nodes or range(1, job.nodes + 1):
         counters = node_counters(job, node)
         within = (counters.at_s >= begin) & (counters.at_s < end)
-        gpus = counters.gpus[np.ix_(within, list(fault.gpus or range(job.machine.gpus)))]
+        gpus = counters.gpus[within][:, np.array(fault.gpus or range(job.machine.gpus))]
         share = gpus.shape[1] / job.machine.gpus
         unused += share * (1.0 - min(1.0, float(gpus.mean()) / FULL_PACE)) * (end - begin) / 60.0
     return unused
