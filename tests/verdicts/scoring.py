@@ -58,6 +58,14 @@ class JobScore:
     together: tuple[Check, ...]
 
     @property
+    def is_right(self) -> bool:
+        """Whether nothing is wrong with what the report says."""
+        if not self.faults:
+            return not self.fired
+        found = all(fault.found for fault in self.faults) and self.first_is_right is True
+        return found and not self.unexplained and all(check.holds for check in self.checks)
+
+    @property
     def checks(self) -> tuple[Check, ...]:
         """All that was checked of its findings."""
         return (*(check for fault in self.faults for check in fault.checks), *self.together)

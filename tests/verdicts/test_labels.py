@@ -79,7 +79,7 @@ def test_a_leak_fails_when_its_label_says() -> None:
                 continue
             gpu = fault.gpus[0] if fault.gpus else 0
             counters = node_counters(job, 1)
-            training = (counters.at_s > 60.0 * fault.onset_min) & (counters.at_s < 60.0 * (job.minutes - 1))
+            training = (counters.at_s > 60.0 * fault.onset_min) & (counters.gpus[:, gpu] > 75.0)
             memory, at_h = counters.memory[training, gpu], counters.at_s[training] / 3600.0
             slope, level = np.polyfit(at_h, memory, 1)
             left_h = (100.0 - (slope * job.minutes / 60.0 + level)) / slope
