@@ -174,6 +174,23 @@ def test_memory_grows_as_described(shape: str, middle: float) -> None:
     assert memory[:170, 1].mean() - memory[:170, 0].mean() == pytest.approx(0.0, abs=2.0)
 
 
+def test_stairs_are_level() -> None:
+    growth = Growth(points=40.0, start_min=0.0, end_min=40.0, shape="stairs", stairs=2)
+    job = _small(minutes=40, pieces=(Piece(load=Load(memory=0.2)),), growth=(growth,))
+    memory = node_counters(job, 1).memory
+    assert memory[1000:1180].mean() - memory[20:200].mean() == pytest.approx(0.0, abs=1.5)
+    assert memory[1220:1400].mean() - memory[1000:1180].mean() == pytest.approx(20.0, abs=1.5)
+
+
+def test_averaging_counters_are_smooth_and_others_show_the_moment() -> None:
+    waiting = (Piece(load=Load(wait=0.5, cycle_s=2.0)),)
+    smooth = node_counters(_small(minutes=30, pieces=waiting, interval_s=10.0, averaging=True), 1).gpus
+    momentary = node_counters(_small(minutes=30, pieces=waiting, interval_s=10.0), 1).gpus
+    assert float(smooth.std()) < 8.0
+    assert float(momentary.std()) > 30.0
+    assert float(smooth.mean()) == pytest.approx(46.0, abs=4.0)
+
+
 def test_full_cores_and_disk_waits_are_where_they_are_described() -> None:
     job = _small(machine=G5_XLARGE, pieces=(Piece(load=Load(full_cores=0.5, io_cores=0.25)),))
     counters = node_counters(job, 1)

@@ -129,6 +129,8 @@ def test_the_planted_node_and_gpu_are_to_be_named() -> None:
     assert _wrong(_score(_finding(episodes=[_episode(40, 100, **named)]), job=job)) == set()
     assert _wrong(_score(_finding(episodes=[_episode(40, 100)]), job=job)) == {"node", "gpu"}
     assert _wrong(_score(_finding(worst="gpu1", reason="gpu1 on algo-2 is idle."), job=job)) == set()
+    compared = _finding(worst="gpu1", reason="gpu1 on algo-2 is idle, gpu0 on algo-1 is not.")
+    assert _wrong(_score(compared, job=job)) == set()
     assert _wrong(_score(_finding(worst="gpu0", reason="gpu0 on algo-1 is idle."), job=job)) == {"node", "gpu"}
 
 
@@ -156,6 +158,13 @@ def test_the_graver_job_of_a_pair_is_to_have_the_higher_score() -> None:
     figures = Figures([grave, light], [])
     assert figures.out_of_order == [(grave, light)]
     assert Figures([grave, replace(light, faults=(replace(light.faults[0], score=20.0),))], []).out_of_order == []
+
+
+def test_jobs_that_lose_nearly_as_much_are_no_pair() -> None:
+    less = replace(JOB, name="less", faults=(replace(HANG, wasted_min=40),))
+    little, least = (replace(JOB, name=f"{lost}", faults=(replace(HANG, wasted_min=lost),)) for lost in (12, 4))
+    for graver, lighter in ((JOB, less), (little, least)):
+        assert Figures([_score(_finding(), job=graver), _score(_finding(), job=lighter)], []).pairs == []
 
 
 def test_a_leak_that_fails_sooner_is_graver() -> None:
@@ -192,6 +201,8 @@ def test_a_leak_that_ends_the_job_soon_is_graver_than_a_small_loss() -> None:
     small = replace(JOB, faults=(replace(HANG, wasted_min=8),))
     soon, loss = _score(_finding("GPUMemoryIncrease", score=5.0), job=leak), _score(_finding(score=8.0), job=small)
     assert Figures([soon, loss], []).out_of_order == [(soon, loss)]
+    large = _score(_finding(score=50.0))
+    assert Figures([soon, large], []).pairs == []
 
 
 def test_a_sampling_is_lost_with_another_main_finding() -> None:
@@ -199,6 +210,10 @@ def test_a_sampling_is_lost_with_another_main_finding() -> None:
     assert not Sampling(5.0, described, described).lost
     assert Sampling(5.0, _score(), described).lost
     assert Sampling(5.0, _score(_finding("CPUBottleneck")), described).lost
+    small = replace(JOB, faults=(replace(HANG, kind="small batch"),))
+    batch, low = (_score(_finding(rule), job=small) for rule in ("BatchSize", "LowGPUUtilization"))
+    assert not Sampling(5.0, batch, batch).lost
+    assert Sampling(5.0, low, batch).lost
     healthy = replace(JOB, faults=())
     assert Sampling(5.0, _score(_finding(), job=healthy), _score(job=healthy)).lost
     assert not Sampling(5.0, _score(job=healthy), _score(job=healthy)).lost
