@@ -22,7 +22,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format test bench thorough snapshot reference docs demo emulator synth deploy destroy clean
+.PHONY: help install lint format test verdicts bench thorough snapshot reference docs demo emulator synth deploy destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,10 +53,13 @@ format: install  ## Repair style and format where that is safe
 	$(VENV)/ruff format .
 
 test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not verdicts"
 
 thorough: install  ## Run the property tests with 10,000 examples each
 	$(PYTEST) -n $(WORKERS) -m thorough
+
+verdicts: install  ## Say how good the verdicts are on jobs with known faults, and where they fail
+	$(VENV)/python -m tests.verdicts
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf

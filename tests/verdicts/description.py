@@ -1,0 +1,167 @@
+"""How a training job is described: what each GPU and core does over time, what it writes, and what is wrong with it.
+
+A description says what happens. `truth` says what a good engineer would call it; the two meet in a `Job`.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tests.verdicts.machines import Machine
+from tests.verdicts.truth import Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a node does over a stretch of time.
+
+    Attributes
+    ----------
+    busy : float
+        GPU utilization while the GPU computes, percent; ``busy_to`` is where it has moved at the stretch's end.
+    wait : float
+        Share, 0 to 1, of each cycle of about ``cycle_s`` seconds in which the GPUs wait, at ``idle`` percent.
+    spread, drift : float
+        Standard deviations of the noise from sample to sample, and of the noise over minutes; points.
+    memory : float
+        GPU memory counter as a share of utilization.
+    cores, process : float
+        Mean load of an ordinary core, and of the core on which a GPU's process runs, percent.
+    full_cores, io_cores : float
+        Shares of the cores that are full all the time, and that wait for a disk ``io_wait`` percent of their time.
+    received, read : float
+        Bytes a second from the network and from disks.
+    """
+
+    busy: float = 93.0
+    busy_to: float | None = None
+    wait: float = 0.0
+    cycle_s: float = 3.0
+    idle: float = 0.5
+    spread: float = 3.0
+    drift: float = 1.5
+    memory: float = 0.5
+    cores: float = 28.0
+    process: float = 68.0
+    full_cores: float = 0.0
+    io_cores: float = 0.0
+    io_wait: float = 75.0
+    received: float = 3e5
+    read: float = 8e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A load over a stretch of the job, minutes since its start; later pieces replace earlier ones.
+
+    ``nodes`` (from 1) and ``gpus`` (from 0) limit it; a piece limited to GPUs leaves the cores alone. With
+    ``every_min`` it comes back, each time for ``for_min``.
+    """
+
+    load: Load
+    start_min: float = 0.0
+    end_min: float | None = None
+    nodes: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
+    every_min: float | None = None
+    for_min: float = 0.0
+
+    def spans(self, minutes: float) -> Iterator[tuple[float, float]]:
+        """Yield the stretches in seconds since the job's start."""
+        end = minutes if self.end_min is None else self.end_min
+        if self.every_min is None:
+            yield 60.0 * self.start_min, 60.0 * end
+            return
+        at = self.start_min
+        while at < end:
+            yield 60.0 * at, 60.0 * min(end, at + self.for_min)
+            at += self.every_min
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What is added to GPUs' memory counter: ``points`` in all, from ``start_min`` to ``end_min``.
+
+    ``line`` adds them evenly, ``stairs`` in ``stairs`` equal jumps, ``plateau`` ever more slowly, so that nothing is
+    added over the last two thirds of the stretch.
+    """
+
+    points: float
+    start_min: float
+    end_min: float
+    shape: Literal["line", "stairs", "plateau"] = "line"
+    stairs: int = 1
+    nodes: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Framework events: training steps of ``step_s`` with ``gap_s`` between them, from ``first_min`` on.
+
+    Every ``slow_every``-th step takes ``slow_s`` while the GPUs wait. With ``workers`` each step begins with a fetch of
+    ``fetch_s`` from as many data loader processes.
+    """
+
+    first_min: float = 2.0
+    step_s: float = 0.6
+    gap_s: float = 0.02
+    slow_every: int = 0
+    slow_s: float = 0.0
+    workers: int = 0
+    fetch_s: float = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaws:
+    """What is wrong with the samples themselves.
+
+    ``missing`` is the share of snapshots that were never written, ``zeros`` the share of GPU readings that are 0 by
+    chance, ``clock_jump`` (minute, seconds) sets the clock, ``gaps`` are stretches in minutes without any sample.
+    """
+
+    missing: float = 0.0
+    zeros: float = 0.0
+    clock_jump: tuple[float, float] | None = None
+    gaps: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A labelled job; without ``faults`` it is healthy.
+
+    ``averaging`` counters show the mean since the last sample, others what a GPU did just now. ``late_nodes`` are nodes
+    that begin to write so many minutes after the job's start. A job with ``every_interval`` is also sampled at each of
+    the profiler's intervals.
+    """
+
+    name: str
+    group: str
+    about: str
+    machine: Machine
+    minutes: float
+    pieces: tuple[Piece, ...]
+    interval_s: float = 0.5
+    nodes: int = 1
+    growth: tuple[Growth, ...] = ()
+    steps: Steps | None = None
+    averaging: bool = False
+    late_nodes: tuple[tuple[int, float], ...] = ()
+    flaws: Flaws = field(default_factory=Flaws)
+    faults: tuple[Fault, ...] = ()
+    every_interval: bool = False
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything random in it."""
+        return zlib.crc32(self.name.encode())
+
+    @property
+    def paid_min(self) -> float:
+        """Minutes paid for, all nodes together."""
+        return self.minutes * self.nodes
+
+    def usd(self, instance_minutes: float) -> float:
+        """Return what so many minutes of one instance cost."""
+        return instance_minutes / 60.0 * self.machine.usd_per_hour

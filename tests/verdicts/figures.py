@@ -1,0 +1,120 @@
+"""The figures over all labelled jobs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from tests.verdicts import goals
+from tests.verdicts.scoring import JobScore
+from tests.verdicts.truth import Strength
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many of so many."""
+
+    count: int
+    of: int
+
+    @property
+    def share(self) -> float:
+        """The share; of nothing it is 0."""
+        return self.count / self.of if self.of else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.count} of {self.of} ({100.0 * self.share:.1f} %)"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A job sampled at another interval, and the main finding of the job as it is described."""
+
+    every_s: float
+    score: JobScore
+    described: JobScore
+
+    @property
+    def lost(self) -> bool:
+        """Whether the main finding is another: none, one that may not stand first, or not the described job's."""
+        if not self.score.job.faults:
+            return bool(self.score.fired)
+        right = self.score.first in self.score.job.faults[0].may_stand_first
+        changed = bool(self.described.first_is_right) and self.score.first != self.described.first
+        return not right or changed
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The verdicts of a set of labelled jobs."""
+
+    jobs: Sequence[JobScore]
+    samplings: Sequence[Sampling]
+
+    def found(self, strength: Strength) -> Share:
+        """Return how many faults of a strength some finding shows."""
+        faults = [fault for job in self.jobs for fault in job.faults if fault.strength == strength]
+        return Share(sum(fault.found for fault in faults), len(faults))
+
+    @property
+    def healthy_fires(self) -> Share:
+        """How many healthy jobs have a fire."""
+        healthy = [job for job in self.jobs if not job.faults]
+        return Share(sum(bool(job.fired) for job in healthy), len(healthy))
+
+    @property
+    def called_healthy(self) -> Share:
+        """How many healthy jobs the report calls healthy."""
+        healthy = [job for job in self.jobs if not job.faults]
+        return Share(sum(job.level == "healthy" for job in healthy), len(healthy))
+
+    @property
+    def planted_first(self) -> Share:
+        """In how many jobs whose gravest fault was found it stands first."""
+        judged = [job.first_is_right for job in self.jobs if job.first_is_right is not None]
+        return Share(sum(judged), len(judged))
+
+    @property
+    def pairs(self) -> list[tuple[JobScore, JobScore]]:
+        """The pairs of jobs, the graver first, whose order everyone agrees on."""
+        single = [job for job in self.jobs if len(job.faults) == 1 and job.faults[0].found]
+        return [(one, other) for one, other in permutations(single, 2) if _graver(one, other)]
+
+    @property
+    def out_of_order(self) -> list[tuple[JobScore, JobScore]]:
+        """The pairs in which the graver job has the lower score."""
+        return [(one, other) for one, other in self.pairs if (one.faults[0].score or 0) < (other.faults[0].score or 0)]
+
+    @property
+    def lost(self) -> Share:
+        """How many samplings give another main finding."""
+        return Share(sum(sampling.lost for sampling in self.samplings), len(self.samplings))
+
+    @property
+    def unexplained(self) -> int:
+        """How many findings beside planted faults nothing explains."""
+        return sum(len(job.unexplained) for job in self.jobs)
+
+    def true_sentences(self, what: str | None = None) -> Share:
+        """Return how many checks of sentences hold, all or those of one thing."""
+        checks = [check for job in self.jobs for check in job.checks if what in (None, check.what)]
+        return Share(sum(check.holds for check in checks), len(checks))
+
+    @property
+    def checked(self) -> list[str]:
+        """What is checked in sentences."""
+        return sorted({check.what for job in self.jobs for check in job.checks})
+
+
+def _graver(one: JobScore, other: JobScore) -> bool:
+    """Return whether everyone agrees that the one job's fault is graver than the other's."""
+    first, second = one.job.faults[0], other.job.faults[0]
+    if first.fails_in_h is not None and second.fails_in_h is not None:
+        return goals.GRAVER_BY * first.fails_in_h <= second.fails_in_h
+    if first.fails_in_h is not None:
+        soon, small = first.fails_in_h <= goals.FAILS_SOON_H, second.wasted[1] <= goals.SMALL_LOSS * other.job.paid_min
+        return soon and small and one.job.usd(one.job.paid_min) >= other.job.usd(second.wasted[1])
+    if second.fails_in_h is not None:
+        return False
+    least, most = first.wasted[0] / one.job.paid_min, second.wasted[1] / other.job.paid_min
+    money = one.job.usd(first.wasted[0]) >= other.job.usd(second.wasted[1])
+    return money and least >= goals.GRAVER_BY * most and least - most >= goals.GRAVER_BY_SHARE

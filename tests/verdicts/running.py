@@ -1,0 +1,48 @@
+"""All labelled jobs through the product, over all cores."""
+
+import multiprocessing
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.verdicts.activity import mean_utilization
+from tests.verdicts.analysis import analyzed
+from tests.verdicts.catalogue.everything import JOBS, resampled
+from tests.verdicts.description import Job
+from tests.verdicts.figures import Figures, Sampling
+from tests.verdicts.scoring import JobScore, scored
+
+
+def figures_of(jobs: Sequence[Job] = JOBS) -> Figures:
+    """Write, analyze and score the jobs, those of every interval at each of them."""
+    samplings = [(every_s, number, again) for number, job in enumerate(jobs) for every_s, again in resampled(job)]
+    work = [*jobs, *(again for _, _, again in samplings)]
+    order = sorted(range(len(work)), key=lambda index: -_size(work[index]))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(_cores()), mp_context=context, initializer=_take_one_core) as pool:
+        done = dict(zip(order, pool.map(score, [work[index] for index in order]), strict=True))
+    scores = [done[index] for index in range(len(jobs))]
+    again = [
+        Sampling(every_s, done[len(jobs) + place], scores[number])
+        for place, (every_s, number, _) in enumerate(samplings)
+    ]
+    return Figures(scores, again)
+
+
+def score(job: Job) -> JobScore:
+    """Return one job's score."""
+    return scored(job, analyzed(job), busy=mean_utilization(job))
+
+
+def _size(job: Job) -> float:
+    return job.minutes / job.interval_s * job.nodes * (2 * job.machine.cores + 2 * job.machine.gpus + 8)
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def _take_one_core() -> None:
+    """Keep this process to one core: the analysis then starts no processes of its own."""
+    cores = _cores()
+    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})

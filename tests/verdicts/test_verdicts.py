@@ -1,0 +1,44 @@
+"""The verdicts on the labelled jobs reach their goals."""
+
+import pytest
+
+from tests.verdicts import goals
+from tests.verdicts.figures import Figures
+from tests.verdicts.running import figures_of
+from tests.verdicts.table import table
+
+pytestmark = pytest.mark.verdicts
+
+
+@pytest.fixture(scope="module")
+def figures() -> Figures:
+    return figures_of()
+
+
+def test_every_planted_fault_is_found(figures: Figures) -> None:
+    assert figures.found("strong").share >= goals.FOUND, table(figures)
+    assert figures.found("medium").share >= goals.FOUND, table(figures)
+
+
+def test_healthy_jobs_have_no_fire(figures: Figures) -> None:
+    assert figures.healthy_fires.share <= goals.HEALTHY_FIRES, table(figures)
+
+
+def test_the_planted_cause_stands_first(figures: Figures) -> None:
+    assert figures.planted_first.share >= goals.PLANTED_FIRST, table(figures)
+
+
+def test_the_graver_of_two_jobs_has_the_higher_score(figures: Figures) -> None:
+    assert len(figures.out_of_order) <= goals.OUT_OF_ORDER, table(figures)
+
+
+def test_the_main_finding_does_not_depend_on_the_interval(figures: Figures) -> None:
+    assert figures.lost.count <= goals.LOST_BY_INTERVAL, table(figures)
+
+
+def test_what_a_finding_says_is_true(figures: Figures) -> None:
+    assert figures.true_sentences().share >= goals.TRUE_SENTENCES, table(figures)
+
+
+def test_nothing_is_found_beside_what_was_planted(figures: Figures) -> None:
+    assert figures.unexplained <= goals.UNEXPLAINED, table(figures)
