@@ -131,8 +131,9 @@ class Flaws:
 class Job:
     """A labelled job; without ``faults`` it is healthy.
 
-    ``averaging`` counters show the mean since the last sample, others what a GPU did just now. A job with
-    ``every_interval`` is also sampled at each of the profiler's intervals.
+    ``averaging`` counters show the mean since the last sample, others what a GPU did just now. ``late_nodes`` are nodes
+    that begin to write so many minutes after the job's start. A job with ``every_interval`` is also sampled at each of
+    the profiler's intervals.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Job:
     growth: tuple[Growth, ...] = ()
     steps: Steps | None = None
     averaging: bool = False
+    late_nodes: tuple[tuple[int, float], ...] = ()
     flaws: Flaws = field(default_factory=Flaws)
     faults: tuple[Fault, ...] = ()
     every_interval: bool = False

@@ -110,7 +110,10 @@ def _graver(one: JobScore, other: JobScore) -> bool:
     first, second = one.job.faults[0], other.job.faults[0]
     if first.fails_in_h is not None and second.fails_in_h is not None:
         return goals.GRAVER_BY * first.fails_in_h <= second.fails_in_h
-    if first.fails_in_h is not None or second.fails_in_h is not None:
+    if first.fails_in_h is not None:
+        soon, small = first.fails_in_h <= goals.FAILS_SOON_H, second.wasted[1] <= goals.SMALL_LOSS * other.job.paid_min
+        return soon and small and one.job.usd(one.job.paid_min) >= other.job.usd(second.wasted[1])
+    if second.fails_in_h is not None:
         return False
     least, most = first.wasted[0] / one.job.paid_min, second.wasted[1] / other.job.paid_min
     money = one.job.usd(first.wasted[0]) >= other.job.usd(second.wasted[1])

@@ -33,5 +33,9 @@ GRAVER_BY = 2.0
 GRAVER_BY_SHARE = 0.15
 """and how much more of the paid time."""
 
+FAILS_SOON_H = 1.0
+SMALL_LOSS = 0.10
+"""A fault that ends the job within so many hours is graver than one that costs at most this share of the paid time."""
+
 GRAVER_COST = 1.5
 """How many times as much a fault must have cost as another of the same job to come before it."""

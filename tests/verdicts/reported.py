@@ -43,11 +43,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A report: its findings, the gravest first, and its verdict."""
+    """A report: its findings, the gravest first, and its verdict; ``lost`` is the verdict's loss in money, if any."""
 
     level: str
     health: str
     change: str
+    lost: float | None
     findings: tuple[Finding, ...]
 
     @property
@@ -64,6 +65,7 @@ def read_report(document: Document) -> Reported:
         level=verdict["level"],
         health=verdict["health"],
         change=verdict["change"],
+        lost=_lost(verdict["lost"]),
         findings=tuple(_finding(entry, rules[entry["rule"]]) for entry in document["findings"]),
     )
 

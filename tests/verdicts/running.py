@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.verdicts.activity import mean_utilization
 from tests.verdicts.analysis import analyzed
 from tests.verdicts.catalogue.everything import JOBS, resampled
 from tests.verdicts.description import Job
@@ -30,7 +31,7 @@ def figures_of(jobs: Sequence[Job] = JOBS) -> Figures:
 
 def score(job: Job) -> JobScore:
     """Return one job's score."""
-    return scored(job, analyzed(job))
+    return scored(job, analyzed(job), busy=mean_utilization(job))
 
 
 def _size(job: Job) -> float:

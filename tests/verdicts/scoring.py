@@ -6,23 +6,15 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tests.verdicts import goals
+from tests.verdicts.checks import Check
 from tests.verdicts.description import Job
 from tests.verdicts.profile_files import START
 from tests.verdicts.reported import Episode, Finding, Reported
+from tests.verdicts.sentences import sentence_checks
 from tests.verdicts.truth import Fault, Strength
 
 _CLOCK = re.compile(r"(?<![\d:.])([01]?\d|2[0-3]):([0-5]\d)(?![\d.])")
 _DAY_S = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that a finding says of a fault: what, what is true, what was said, and whether they agree."""
-
-    what: str
-    true: str
-    said: str
-    holds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +58,23 @@ class JobScore:
     together: tuple[Check, ...]
 
     @property
+    def is_right(self) -> bool:
+        """Whether nothing is wrong with what the report says."""
+        if not self.faults:
+            return not self.fired
+        found = all(fault.found for fault in self.faults) and self.first_is_right is True
+        return found and not self.unexplained and all(check.holds for check in self.checks)
+
+    @property
     def checks(self) -> tuple[Check, ...]:
         """All that was checked of its findings."""
         return (*(check for fault in self.faults for check in fault.checks), *self.together)
 
 
-def scored(job: Job, report: Reported) -> JobScore:
-    """Hold a report against the job's label."""
+def scored(job: Job, report: Reported, *, busy: float) -> JobScore:
+    """Hold a report against the job's label; ``busy`` is the true mean utilization of its GPUs, percent."""
     alarms = report.alarms
-    faults = tuple(_fault_score(job, fault, report) for fault in job.faults)
+    faults = tuple(_fault_score(job, fault, report, busy) for fault in job.faults)
     explained = frozenset[str]().union(*(fault.label.seen_by | fault.may_stand_first for fault in job.faults))
     first = alarms[0].rule if alarms else None
     right = None
@@ -104,7 +104,7 @@ def _together(job: Job, faults: Sequence[FaultScore]) -> Iterator[Check]:
             yield Check("order", true, said, (first.place or 0) <= (second.place or 0))
 
 
-def _fault_score(job: Job, fault: Fault, report: Reported) -> FaultScore:
+def _fault_score(job: Job, fault: Fault, report: Reported, busy: float) -> FaultScore:
     shown = [
         (place, finding, episode)
         for place, finding in enumerate(report.alarms)
@@ -116,9 +116,12 @@ def _fault_score(job: Job, fault: Fault, report: Reported) -> FaultScore:
         return FaultScore(fault.kind, fault.strength)
     causes = [each for each in shown if each[1].rule in fault.may_stand_first]
     place, finding, episode = (causes or shown)[0]
-    checks = (*_times(job, fault, finding, episode), *_places(fault, episode), *_costs(job, fault, episode))
-    words = _words(fault, finding, report) if len(job.faults) == 1 else ()
-    return FaultScore(fault.kind, fault.strength, finding.rule, place, finding.score, episode, checks=(*checks, *words))
+    checks = [*_times(job, fault, finding, episode), *_places(fault, episode)]
+    checks += _cost("cost", job, fault, episode.lost)
+    if len(job.faults) == 1:
+        checks += _cost("job's cost", job, fault, report.lost)
+        checks += sentence_checks(job, fault, finding, report, busy=busy)
+    return FaultScore(fault.kind, fault.strength, finding.rule, place, finding.score, episode, tuple(checks))
 
 
 def _span(job: Job, fault: Fault) -> tuple[float, float]:
@@ -188,32 +191,11 @@ def _places(fault: Fault, episode: Episode) -> list[Check]:
     return checks
 
 
-def _costs(job: Job, fault: Fault, episode: Episode) -> list[Check]:
+def _cost(what: str, job: Job, fault: Fault, lost: float | None) -> list[Check]:
     least, most = (job.usd(minutes) for minutes in fault.wasted)
     if most == 0.0:
         return []
-    said = "nothing" if episode.lost is None else f"USD {episode.lost:.2f}"
+    said = "nothing" if lost is None else f"USD {lost:.2f}"
     share = goals.COST_WITHIN
-    holds = episode.lost is not None and (1.0 - share) * least <= episode.lost <= (1.0 + share) * most
-    return [Check("cost", f"USD {least:.2f} to {most:.2f}" if least < most else f"USD {most:.2f}", said, holds)]
-
-
-def _words(fault: Fault, finding: Finding, report: Reported) -> list[Check]:
-    """Check the advice and the sentences of a job with this one fault."""
-    label = fault.label
-    advice = f"{finding.advice} {report.change}"
-    sentences = f"{finding.reason} {report.health}"
-    return [
-        Check("advice", label.remedy, advice, _says(label.remedy, finding.advice)),
-        _silent("misadvice", label.misadvice, advice),
-        _silent("claim", label.untrue, sentences),
-    ]
-
-
-def _silent(what: str, pattern: str, text: str) -> Check:
-    found = re.search(pattern, text, re.IGNORECASE)
-    return Check(what, "not said", found.group() if found else "not said", found is None)
-
-
-def _says(pattern: str, text: str) -> bool:
-    return re.search(pattern, text, re.IGNORECASE) is not None
+    holds = lost is not None and (1.0 - share) * least <= lost <= (1.0 + share) * most
+    return [Check(what, f"USD {least:.2f} to {most:.2f}" if least < most else f"USD {most:.2f}", said, holds)]

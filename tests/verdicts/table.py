@@ -1,5 +1,6 @@
-"""The figures as a table, and a line for each job that is not judged as it should be."""
+"""The figures as a table, the classes of jobs, and a line for each job that is not judged as it should be."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.verdicts import goals
@@ -10,8 +11,8 @@ LONGEST = 110
 
 
 def table(figures: Figures) -> str:
-    """Return the figures beside their goals, and the failures by job."""
-    return "\n".join([*_rows(figures), "", *_failures(figures), ""])
+    """Return the figures beside their goals, how many jobs of each class are right in all, and the failures by job."""
+    return "\n".join([*_rows(figures), "", *_classes(figures), "", *_failures(figures), ""])
 
 
 def _rows(figures: Figures) -> Iterator[str]:
@@ -30,6 +31,14 @@ def _rows(figures: Figures) -> Iterator[str]:
         yield _row(f"  {what}", figures.true_sentences(what), "")
     yield _row("findings that nothing explains", figures.unexplained, goals.UNEXPLAINED)
     yield _row("healthy jobs called healthy", figures.called_healthy, "")
+
+
+def _classes(figures: Figures) -> Iterator[str]:
+    yield "class, and how many of its jobs are right in everything that is said of them"
+    jobs = Counter(score.job.group for score in figures.jobs)
+    right = Counter(score.job.group for score in figures.jobs if score.is_right)
+    for group, count in jobs.items():
+        yield _row(f"  {group}", f"{right[group]} of {count}", "")
 
 
 def _row(name: str, figure: object, goal: object) -> str:

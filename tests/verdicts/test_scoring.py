@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.verdicts.catalogue.stock import HEALTHY, QUIET, ordinary
-from tests.verdicts.description import Job, Piece
+from tests.verdicts.description import Growth, Job, Piece
 from tests.verdicts.figures import Figures, Sampling
 from tests.verdicts.machines import TWO_GPUS
 from tests.verdicts.profile_files import START
@@ -25,6 +25,7 @@ JOB = Job(
     pieces=ordinary(120, HEALTHY, Piece(load=QUIET, start_min=40, end_min=100)),
     faults=(HANG,),
 )
+LEAKING = replace(JOB, growth=(Growth(points=50, start_min=20, end_min=120),))
 ADVICE = "Check whether the job hangs."
 
 
@@ -45,9 +46,14 @@ def _finding(rule: str = "LowGPUUtilization", **said: Any) -> dict[str, Any]:
     }
 
 
-def _report(*findings: dict[str, Any], fired_at: float = 42.0) -> dict[str, Any]:
+def _report(*findings: dict[str, Any], fired_at: float = 42.0, health: str = "") -> dict[str, Any]:
     return {
-        "verdict": {"level": "unhealthy" if findings else "healthy", "health": "", "change": ADVICE},
+        "verdict": {
+            "level": "unhealthy" if findings else "healthy",
+            "health": health,
+            "change": ADVICE,
+            "lost": 3.0,
+        },
         "findings": list(findings),
         "rules": [{"rule": finding["rule"], "fired_at": _iso(fired_at)} for finding in findings],
     }
@@ -57,8 +63,8 @@ def _episode(start: float, end: float, **said: Any) -> dict[str, Any]:
     return {"start": _iso(start), "end": START + 60.0 * end, "node": "algo-1", "gpus": ["gpu0"], "cost": 3.0, **said}
 
 
-def _score(*findings: dict[str, Any], job: Job = JOB, fired_at: float = 42.0) -> JobScore:
-    return scored(job, read_report(_report(*findings, fired_at=fired_at)))
+def _score(*findings: dict[str, Any], job: Job = JOB, fired_at: float = 42.0, health: str = "") -> JobScore:
+    return scored(job, read_report(_report(*findings, fired_at=fired_at, health=health)), busy=45.0)
 
 
 def _wrong(score: JobScore) -> set[str]:
@@ -69,7 +75,8 @@ def test_a_true_finding_holds_in_every_check() -> None:
     score = _score(_finding(episodes=[_episode(40, 100)]))
     assert score.faults[0].found
     assert score.first_is_right
-    assert {check.what for check in score.checks} == {"start", "end", "cost", "advice", "misadvice", "claim"}
+    costs = {"cost", "job's cost"}
+    assert {check.what for check in score.checks} == {"start", "end", "advice", "misadvice", "claim"} | costs
     assert _wrong(score) == set()
 
 
@@ -85,6 +92,10 @@ def test_a_true_finding_holds_in_every_check() -> None:
         ({"episodes": [_episode(40, 100)], "reason": "no GPU of algo-1 was ever used: never used."}, {"claim"}),
         ({"episodes": [_episode(40, 100)], "reason": "idle from 00:41 to 01:40."}, set()),
         ({"episodes": [_episode(40, 100)], "reason": "idle from 03:41 on."}, {"clock"}),
+        ({"reason": "idle for 58 min."}, set()),
+        ({"reason": "idle for 1.9 h."}, {"lasted"}),
+        ({"reason": "last seen 20.3 min ago: idle."}, set()),
+        ({"reason": "last seen 2.3 min ago: idle."}, {"ago"}),
         ({}, set()),
         ({"cost": None}, {"cost"}),
     ],
@@ -118,6 +129,8 @@ def test_the_planted_node_and_gpu_are_to_be_named() -> None:
     assert _wrong(_score(_finding(episodes=[_episode(40, 100, **named)]), job=job)) == set()
     assert _wrong(_score(_finding(episodes=[_episode(40, 100)]), job=job)) == {"node", "gpu"}
     assert _wrong(_score(_finding(worst="gpu1", reason="gpu1 on algo-2 is idle."), job=job)) == set()
+    compared = _finding(worst="gpu1", reason="gpu1 on algo-2 is idle, gpu0 on algo-1 is not.")
+    assert _wrong(_score(compared, job=job)) == set()
     assert _wrong(_score(_finding(worst="gpu0", reason="gpu0 on algo-1 is idle."), job=job)) == {"node", "gpu"}
 
 
@@ -147,13 +160,49 @@ def test_the_graver_job_of_a_pair_is_to_have_the_higher_score() -> None:
     assert Figures([grave, replace(light, faults=(replace(light.faults[0], score=20.0),))], []).out_of_order == []
 
 
+def test_jobs_that_lose_nearly_as_much_are_no_pair() -> None:
+    less = replace(JOB, name="less", faults=(replace(HANG, wasted_min=40),))
+    little, least = (replace(JOB, name=f"{lost}", faults=(replace(HANG, wasted_min=lost),)) for lost in (12, 4))
+    for graver, lighter in ((JOB, less), (little, least)):
+        assert Figures([_score(_finding(), job=graver), _score(_finding(), job=lighter)], []).pairs == []
+
+
 def test_a_leak_that_fails_sooner_is_graver() -> None:
     def leak(hours: float, score: float) -> JobScore:
         fault = Fault(kind="leak", onset_min=10, fails_in_h=hours)
-        return _score(_finding("GPUMemoryIncrease", score=score), job=replace(JOB, faults=(fault,)))
+        return _score(_finding("GPUMemoryIncrease", score=score), job=replace(LEAKING, faults=(fault,)))
 
     soon, late = leak(0.5, 10.0), leak(4.0, 12.0)
     assert Figures([soon, late], []).out_of_order == [(soon, late)]
+
+
+def test_the_numbers_of_a_leak_are_held_against_its_growth() -> None:
+    fault = Fault(kind="leak", onset_min=10, fails_in_h=1.5)
+    job = replace(LEAKING, faults=(fault,))
+
+    def said(advice: str) -> set[str]:
+        return _wrong(
+            _score(
+                _finding("GPUMemoryIncrease", reason="memory grows.", advice=advice, cost=None), job=job, fired_at=12
+            )
+        )
+
+    assert said("memory grows by 28 percentage points an hour: 100 % in 80 min") == set()
+    assert said("memory grows by 60 percentage points an hour: 100 % in 20 min") == {"growth", "full in"}
+
+
+def test_the_busy_share_of_the_verdict_is_held_against_the_truth() -> None:
+    assert _wrong(_score(_finding(), health="its GPU was 46 % busy on average")) == set()
+    assert _wrong(_score(_finding(), health="its GPU was 92 % busy on average")) == {"busy"}
+
+
+def test_a_leak_that_ends_the_job_soon_is_graver_than_a_small_loss() -> None:
+    leak = replace(LEAKING, faults=(Fault(kind="leak", onset_min=10, fails_in_h=0.5),))
+    small = replace(JOB, faults=(replace(HANG, wasted_min=8),))
+    soon, loss = _score(_finding("GPUMemoryIncrease", score=5.0), job=leak), _score(_finding(score=8.0), job=small)
+    assert Figures([soon, loss], []).out_of_order == [(soon, loss)]
+    large = _score(_finding(score=50.0))
+    assert Figures([soon, large], []).pairs == []
 
 
 def test_a_sampling_is_lost_with_another_main_finding() -> None:
@@ -161,6 +210,10 @@ def test_a_sampling_is_lost_with_another_main_finding() -> None:
     assert not Sampling(5.0, described, described).lost
     assert Sampling(5.0, _score(), described).lost
     assert Sampling(5.0, _score(_finding("CPUBottleneck")), described).lost
+    small = replace(JOB, faults=(replace(HANG, kind="small batch"),))
+    batch, low = (_score(_finding(rule), job=small) for rule in ("BatchSize", "LowGPUUtilization"))
+    assert not Sampling(5.0, batch, batch).lost
+    assert Sampling(5.0, low, batch).lost
     healthy = replace(JOB, faults=())
     assert Sampling(5.0, _score(_finding(), job=healthy), _score(job=healthy)).lost
     assert not Sampling(5.0, _score(job=healthy), _score(job=healthy)).lost

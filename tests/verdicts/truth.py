@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Strength = Literal["strong", "medium"]
+"""Strong: anyone sees it in the profile, or most of the time or the whole job is at stake. Medium: it takes a look."""
 
 CPU = "CPUBottleneck"
 IO = "IOBottleneck"

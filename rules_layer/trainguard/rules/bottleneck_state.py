@@ -50,6 +50,11 @@ class BottleneckState(msgspec.Struct, array_like=True):
     bad_through: int | None = None
     checked: int = 0
 
+    def start_anew(self) -> None:
+        """Forget what was counted: the node's work begins now, what was before belongs to its start-up."""
+        self.kept, self.open_idle, self.idle_since, self.pauses = Tally(), Tally(), None, []
+        self.bad_since = self.bad_through = None
+
     def used(self, minute: NodeMinute) -> tuple[str, ...]:
         """Return the GPUs that work on the node: once active, and not idle for long while others were."""
         view = minute.view

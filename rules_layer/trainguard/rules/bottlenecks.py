@@ -122,6 +122,8 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
 
     def observe(self, state: BottleneckState, minute: NodeMinute, parameters: P) -> None:
         """Count the snapshots that have CPU and GPU samples, start-up left out; an idle run waits for its end."""
+        if minute.started_anew:
+            state.start_anew()
         snapshots = minute.snapshots
         used = state.used(minute)
         columns = [index for index, gpu in enumerate(snapshots.gpu_names) if gpu in used]

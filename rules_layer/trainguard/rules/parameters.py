@@ -183,9 +183,10 @@ def _values(
     """Return a rule's arguments, and what is wrong with each that was given and cannot be used."""
     values, faults = dict(defaults), []
     for parameter in given:
-        values.pop(f"{parameter}_s", None)  # points that are given replace default seconds
         try:
             values[parameter] = _value(rule, parameters_type, given, parameter)
+            if values[parameter] is not None:
+                values.pop(f"{parameter}_s", None)  # points that are given replace default seconds
         except RuleConfigError as fault:
             faults.append(fault)
     return values, faults

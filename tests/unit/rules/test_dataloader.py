@@ -305,7 +305,7 @@ def test_given_more_training_processes_than_there_is_room_for_when_stored_then_t
 
 
 def busy_at(level: float) -> NodeView:
-    (minute,) = node_minutes(series(np.full((100, 2), [level, 0.0]), interval_s=0.5), closed=False)
+    (minute,) = node_minutes(series(np.full((120, 2), [level, 0.0]), interval_s=0.5), closed=False)
     return minute.view
 
 

@@ -122,6 +122,23 @@ JOBS = (
         pieces=ordinary(60, starved(0.06, cycle_s=10, cores=28)),
     ),
     Job(
+        name="idle-8-percent",
+        group="busy and noisy",
+        about="GPU idle 8 % of the time, half a second at a time.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(60, starved(0.08, cycle_s=6, cores=28)),
+    ),
+    Job(
+        name="idle-6-percent-at-60-s",
+        group="busy and noisy",
+        about="One reading a minute for ten hours, 6 % of them idle.",
+        machine=G5_2XLARGE,
+        minutes=600,
+        interval_s=60.0,
+        pieces=ordinary(600, starved(0.06, cycle_s=10, cores=28)),
+    ),
+    Job(
         name="idle-6-percent-4-gpus",
         group="busy and noisy",
         about="Four GPUs idle 6 % of the time, a second or two at a time.",

@@ -11,6 +11,7 @@ from tests.verdicts.catalogue import (
     loading,
     long_jobs,
     memory,
+    mixed,
     startup,
     stepping,
 )
@@ -25,6 +26,7 @@ JOBS: tuple[Job, ...] = (
     *startup.JOBS,
     *stepping.JOBS,
     *long_jobs.JOBS,
+    *mixed.JOBS,
     *flawed.JOBS,
     *intervals.JOBS,
 )

@@ -2,11 +2,13 @@
 
 from tests.verdicts.catalogue.balance import IDLE_GPU
 from tests.verdicts.catalogue.idle import HUNG
-from tests.verdicts.catalogue.memory import FLAT
+from tests.verdicts.catalogue.memory import FLAT, FLAT_PERCENT
 from tests.verdicts.catalogue.stock import HEALTHY, SPINNING, ordinary, starved_by_cores, starved_by_disk
 from tests.verdicts.description import Growth, Job, Piece
 from tests.verdicts.machines import G5_12XLARGE, P3_2XLARGE, P3_8XLARGE, P3_16XLARGE
 from tests.verdicts.truth import Fault
+
+_FULL_IN_H = (100 - FLAT_PERCENT - 20) / (20 / 100) / 60
 
 SEVERAL = (
     Job(
@@ -42,11 +44,11 @@ SEVERAL = (
             Piece(load=starved_by_disk(0.6), start_min=20, end_min=110),
             Piece(load=HUNG, start_min=140, end_min=170),
         ),
-        growth=(Growth(points=40, start_min=200, end_min=300),),
+        growth=(Growth(points=20, start_min=200, end_min=300),),
         faults=(
             Fault(kind="loader, disk", onset_min=20, end_min=110, wasted_min=54),
             Fault(kind="hang", strength="medium", onset_min=140, end_min=170, wasted_min=30),
-            Fault(kind="leak", onset_min=200, fails_in_h=1.1),
+            Fault(kind="leak", strength="medium", onset_min=200, fails_in_h=_FULL_IN_H),
         ),
     ),
     Job(

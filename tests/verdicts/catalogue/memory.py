@@ -96,6 +96,16 @@ NEAR_MISSES = (
         growth=(Growth(points=25, start_min=2, end_min=90, shape="plateau"),),
     ),
     Job(
+        name="memory-levels-off-in-the-middle",
+        group="memory, healthy",
+        about="A second cache fills from minute 60 on: 30 points in 20 minutes, and then flat for two hours.",
+        machine=P3_8XLARGE,
+        minutes=200,
+        interval_s=2.0,
+        pieces=ordinary(200, FLAT),
+        growth=(Growth(points=30, start_min=60, end_min=120, shape="plateau"),),
+    ),
+    Job(
         name="memory-fills-15-min",
         group="memory, healthy",
         about="An allocator fills its pool for 15 minutes, 14 points, and then no more.",

@@ -60,6 +60,26 @@ JOBS = (
         steps=Steps(first_min=12),
     ),
     Job(
+        name="first-step-at-minute-18",
+        group="slow initialization",
+        about="The first step comes after 18 minutes of four hours.",
+        machine=G5_2XLARGE,
+        minutes=240,
+        interval_s=2.0,
+        pieces=ordinary(240, HEALTHY, start_min=18),
+        steps=Steps(first_min=18),
+    ),
+    Job(
+        name="compiles-six-times",
+        group="start-up, healthy",
+        about="Six compilations of 40 s, a minute apart, for as many shapes of input.",
+        machine=G5_2XLARGE,
+        minutes=60,
+        pieces=ordinary(
+            60, HEALTHY, Piece(load=COMPILING, start_min=2.1, end_min=12.2, every_min=100 / 60, for_min=40 / 60)
+        ),
+    ),
+    Job(
         name="compiles-9-min",
         group="start-up, healthy",
         about="The GPU is touched for 3 s, then 9 minutes of compilation on hot cores, then 48 healthy minutes.",

@@ -128,6 +128,15 @@ PAUSES = (
         pieces=ordinary(90, HEALTHY, Piece(load=Load(busy=60, memory=0.35), start_min=15, every_min=15, for_min=4)),
     ),
     Job(
+        name="evaluates-10-min-at-the-end",
+        group="evaluations",
+        about="The last ten minutes of 100 are an evaluation at 50 % of the GPU.",
+        machine=G5_2XLARGE,
+        minutes=100,
+        interval_s=1.0,
+        pieces=ordinary(100, HEALTHY, Piece(load=Load(busy=50, memory=0.35), start_min=89, end_min=99)),
+    ),
+    Job(
         name="evaluates-90-s-every-25",
         group="evaluations",
         about="Every 25 minutes samples are drawn for 90 s at 12 % of the GPU.",

@@ -14,8 +14,8 @@ from trainguard.errors import RuleConfigError, RuleLoadError
 from trainguard.families.profiler.kinds import system_rules
 from trainguard.rules.extension import check_window
 from trainguard.rules.protocol import AnySystemRule
-from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.state.sample_window import KEPT_IDLE_S, SampleWindow, SampleWindowState
+from trainguard.rules.rule_inputs import IdleTime, NodeMinute, NodeView
+from trainguard.state.sample_window import SampleWindow, SampleWindowState
 from trainguard.telemetry.assemble import OpenSnapshot, assemble, complete, estimate_interval_s, extend_gpu_names
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
@@ -81,15 +81,22 @@ class SystemStream:
 
     def _fold(self, snapshots: Snapshots, *, closed: bool) -> list[Fire]:
         self._kept.note_gaps(snapshots.times, since=self.state.watermark_s, interval_s=self._interval_s)
-        active, started = self._kept.extend(
-            snapshots, capacity=self._capacity(), longest_s=max(KEPT_IDLE_S, 3.0 * self._interval_s)
-        )
+        active, started = self._kept.extend(snapshots, capacity=self._capacity(), interval_s=self._interval_s)
+        if closed:
+            self._kept.settle()
         if len(snapshots):
             self.state.watermark_s = max(float(snapshots.times[-1]), self.state.watermark_s or 0.0)
         if self.state.watermark_s is None:
             return []
         view = self.view(closed=closed)
-        minute = NodeMinute(snapshots=snapshots, active=active, started=started, fresh=self._kept.fresh, view=view)
+        minute = NodeMinute(
+            snapshots=snapshots,
+            active=active,
+            started=started,
+            fresh=self._kept.fresh,
+            view=view,
+            started_anew=self._kept.started_anew,
+        )
         fires = self._rules.run(
             lambda rule, rule_state, parameters: rule.observe(rule_state, shown(rule, minute), parameters),
             lambda rule, rule_state, parameters: rule.judge(rule_state, shown(rule, view), parameters),
@@ -186,12 +193,27 @@ class SystemStream:
             idle_run_s=self._idle_run_s(),
             gpu_histogram=kept.histogram,
             closed=closed,
+            idle_time=self._idle_time(),
         )
 
     def _idle_run_s(self) -> float:
         kept, watermark_s = self.state.kept, self.state.watermark_s
         if watermark_s is None:
             return 0.0
-        if kept.first_active_at is None:
-            return 0.0 if kept.observed_since is None else watermark_s - kept.observed_since
-        return 0.0 if kept.idle is None else watermark_s - kept.idle.since
+        if kept.idle is not None:
+            return watermark_s - kept.idle.since
+        at_work = kept.first_active_at is not None or self._kept.working_since is not None
+        return 0.0 if at_work or kept.observed_since is None else watermark_s - kept.observed_since
+
+    def _idle_time(self) -> IdleTime:
+        kept, watermark_s = self.state.kept, self.state.watermark_s
+        use, idle = kept.recent_use, kept.idle_time
+        since = use.quiet_since
+        return IdleTime(
+            samples=idle.samples,
+            paused=idle.paused,
+            breaks_s=idle.breaks_s,
+            breaks=tuple(idle.breaks),
+            quiet_s=0.0 if since is None or watermark_s is None else watermark_s - since,
+            highest_mean=use.highest_mean,
+        )

@@ -1,0 +1,78 @@
+"""When a node's GPUs do nothing, or next to nothing: never used, stopped, or nearly idle on average."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import IdleNode
+
+IDLE_FINDING_S = 1_200.0
+"""A node that is idle for so long is a finding of its own; up to here it is start-up, a pause or the tail."""
+
+ENDED_IDLE_S = 600.0
+"""Of a job that has ended without any work, less is enough: nothing can follow its start-up any more."""
+
+CHANCE = 0.001
+"""A run of idle snapshots that the node's other snapshots make this likely is chance, and no sign that it stopped."""
+
+ONE_RUN = 0.8
+"""Of the time in which a node was nearly idle, so much in one run of idle snapshots is silence after the last work."""
+
+Look = Literal["unused", "silent", "quiet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Idleness:
+    """How a node idles: for ``seconds``, longer than is ``allowed_s``.
+
+    ``look`` is "unused" where no GPU was ever active, "silent" where none has been since the last work, and "quiet"
+    where they are nearly idle on average.
+    """
+
+    look: Look
+    seconds: float
+    allowed_s: float
+    at_start: bool
+
+    @property
+    def kind(self) -> IdleNode:
+        """What the finding is called: a node that has done no work since its start was never used."""
+        return "never used" if self.at_start else "idle"
+
+
+def idleness_of(view: NodeView) -> Idleness | None:
+    """Say how a node idles; None where it works, or has not idled for long enough."""
+    at_start = view.first_active_at is None
+    silent_s = view.idle_run_s if at_start or not _plausible_by_chance(view) else 0.0
+    quiet_s = view.idle_time.quiet_s
+    if max(silent_s, quiet_s) <= 0.0:
+        return None
+    silent = silent_s >= ONE_RUN * quiet_s
+    # A snapshot stands for the time until the next one.
+    seconds = (silent_s if silent else quiet_s) + view.interval_s
+    lifelong = view.closed and view.first_sample_at is not None and seconds >= _life_s(view)
+    allowed_s = ENDED_IDLE_S if lifelong else IDLE_FINDING_S
+    if seconds < allowed_s:
+        return None
+    if at_start and not view.ever_active.any():
+        return Idleness("unused", seconds, allowed_s, at_start)
+    look: Look = "silent" if silent and not at_start else "quiet"
+    return Idleness(look, seconds, allowed_s, at_start)
+
+
+def _life_s(view: NodeView) -> float:
+    first, last = view.first_sample_at or 0.0, view.watermark_s or 0.0
+    return last - first + view.interval_s
+
+
+def _plausible_by_chance(view: NodeView) -> bool:
+    """Tell whether a node that is idle in as many snapshots as this one would show such a run by chance.
+
+    Each snapshot is taken as independent of the others, as single readings of a counter a minute are.
+    """
+    idle, seen = view.idle_time.samples, view.kept_total + view.idle_time.paused
+    share = (idle + 1.0) / (seen + 2.0)
+    return bool(view.idle_run_s / view.interval_s * math.log(min(share, 1.0 - np.finfo(float).eps)) > math.log(CHANCE))
