@@ -16,8 +16,9 @@ HUNDREDTHS = 100.0
 class MinuteCount(msgspec.Struct, array_like=True):
     """Judged snapshots of one minute of event time (epoch minutes).
 
-    What follows the counts are sums over the judged snapshots, in hundredths: ``gpu`` of the GPUs' mean utilization,
-    ``level`` and ``peak`` of the cores' two measures, ``gpus`` of the number of GPUs. ``lost`` is as in a Tally.
+    What follows the counts are rounded sums over the judged snapshots: ``gpu`` of the GPUs' mean utilization,
+    ``level`` and ``peak`` of the cores' two measures, and ``lost`` of what the low GPUs left undone in the bottlenecks,
+    percent. ``gpus`` is how many GPUs there were.
     """
 
     minute: int
@@ -31,17 +32,18 @@ class MinuteCount(msgspec.Struct, array_like=True):
 
     def add(self, later: "MinuteCount") -> None:
         """Add what other snapshots of the same minute count."""
-        for name in self.__struct_fields__[1:]:
+        for name in ("judged", "bottlenecked", "gpu", "level", "peak", "lost"):
             setattr(self, name, getattr(self, name) + getattr(later, name))
+        self.gpus = max(self.gpus, later.gpus)
 
     def mean(self, total: int) -> float:
         """Return the mean of one of the sums; 0 of none."""
-        return total / HUNDREDTHS / self.judged if self.judged else 0.0
+        return total / self.judged if self.judged else 0.0
 
     @property
     def undone(self) -> int:
-        """What the GPUs left undone, in the unit of ``lost``."""
-        return round(100.0 * HUNDREDTHS) * self.judged - self.gpu
+        """What the GPUs left undone, in hundredths of a percent of them, summed over snapshots."""
+        return round(HUNDREDTHS) * (100 * self.judged - self.gpu)
 
 
 IsSlow = Callable[[MinuteCount], bool]
@@ -61,7 +63,7 @@ class Tally(msgspec.Struct, array_like=True):
 
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
     over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
-    left undone in them. ``level`` is the cores' first measure, summed over the bottlenecks in hundredths, and ``low``
+    left undone in them. ``level`` is the cores' first measure, summed over the bottlenecks, and ``low``
     in how many of them each GPU was low.
     """
 
@@ -179,7 +181,7 @@ class Counted:
             minutes=self._minutes(times, chosen, hit),
             newest=[Bottleneck(*row) for row in zip(*columns, strict=True)],
             lost=int(self.lost[hit].sum()),
-            level=_hundredths(self.cores.level[hit]),
+            level=_sum(self.cores.level[hit]),
             low={gpu: points for gpu, points in by_gpu.items() if points},
         )
 
@@ -194,15 +196,15 @@ class Counted:
                     minute=number,
                     judged=count,
                     bottlenecked=int(np.count_nonzero(rows & hit)),
-                    gpu=_hundredths(self.gpu[rows]),
-                    level=_hundredths(self.cores.level[rows]),
-                    peak=_hundredths(self.cores.peak[rows]),
-                    gpus=round(HUNDREDTHS) * len(self.gpus) * count,
-                    lost=int(self.lost[rows & hit].sum()),
+                    gpu=_sum(self.gpu[rows]),
+                    level=_sum(self.cores.level[rows]),
+                    peak=_sum(self.cores.peak[rows]),
+                    gpus=len(self.gpus),
+                    lost=round(int(self.lost[rows & hit].sum()) / HUNDREDTHS),
                 )
             )
         return minutes
 
 
-def _hundredths(values: FloatArray) -> int:
-    return int(np.rint(HUNDREDTHS * np.nansum(values)))
+def _sum(values: FloatArray) -> int:
+    return int(np.rint(np.nansum(values)))

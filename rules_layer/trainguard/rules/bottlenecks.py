@@ -170,7 +170,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         )
         if above and found is None:
             reason += output.too_little(measured.wasted, ALARMING_WASTE)
-        level = kept.level / 100.0 / kept.bottlenecked if evidence is points and kept.bottlenecked else _level(slow)
+        level = kept.level / kept.bottlenecked if evidence is points and kept.bottlenecked else _level(slow)
         return RuleResult(
             Status.FIRED if found else Status.OK,
             reason,
@@ -208,7 +208,7 @@ def _points(kept: Tally) -> _Evidence:
     judged, hits, lost = (
         sum(getattr(count, name) for count in kept.minutes) for name in ("judged", "bottlenecked", "lost")
     )
-    return _Evidence(Share(kept.bottlenecked, kept.judged, kept.lost), Share(hits, judged, lost))
+    return _Evidence(Share(kept.bottlenecked, kept.judged, kept.lost), Share(hits, judged, 100 * lost))
 
 
 def _minutes(kept: Tally, slow: list[MinuteCount]) -> _Evidence:
@@ -219,7 +219,7 @@ def _minutes(kept: Tally, slow: list[MinuteCount]) -> _Evidence:
 
 def _level(slow: list[MinuteCount]) -> float:
     judged = sum(count.judged for count in slow)
-    return sum(count.level for count in slow) / 100.0 / judged if judged else 0.0
+    return sum(count.level for count in slow) / judged if judged else 0.0
 
 
 def _limits(parameters: BottleneckParameters) -> tuple[float, float, float]:
