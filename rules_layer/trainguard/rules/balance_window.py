@@ -104,7 +104,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
             self.since = gaps.since
             points = fresh if self.seen else max(fresh, int(gaps.points.max()))
         self.seen = min(self.seen + points, self.judged)
-        self.lost += round(1e4 * points * float(gaps.behind.mean()))
+        self.lost += round(1e4 * points * gaps.lost)
 
 
 def gaps_across(windows: Sequence[BalanceWindow], interval_s: float) -> "Gaps":
@@ -181,6 +181,11 @@ class Gaps:
         most = float(means.max())
         share: FloatArray = 1.0 - means / most if most > 0.0 else np.zeros(means.size)
         return share
+
+    @property
+    def lost(self) -> float:
+        """Share, 0 to 1, of all judged sides that those which stay behind have lost."""
+        return float(self.behind[self.apart[self.judged]].sum()) / max(int(np.count_nonzero(self.judged)), 1)
 
     @property
     def worst(self) -> int:

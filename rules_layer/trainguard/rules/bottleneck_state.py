@@ -23,8 +23,6 @@ UNUSED_S = 600.0
 QUIET_MINUTES = 10
 """A bottleneck that was not seen for longer has begun anew when it is seen again."""
 
-BAD_SHARE = 0.5
-
 
 class Pause(msgspec.Struct, array_like=True):
     """A pause: the epoch minute of its end, and what it counts; nothing once it was counted."""
@@ -71,8 +69,20 @@ class BottleneckState(msgspec.Struct, array_like=True):
             if not idle:
                 del self.unused[gpu]
 
-    def add(self, minute: NodeMinute, counted: Counted, judged: BoolArray, is_slow: IsSlow) -> None:
-        """Count the judged snapshots of one minute: what is active, and idle runs as they end."""
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether no bottleneck was seen of late: what is over does not go on to fire."""
+        if self.bad_through is None or not self.kept.minutes:
+            return True
+        return self.kept.minutes[-1].minute > self.bad_through + QUIET_MINUTES
+
+    def add(
+        self, minute: NodeMinute, counted: Counted, judged: BoolArray, *, is_slow: IsSlow, threshold: float
+    ) -> None:
+        """Count the judged snapshots of one minute: what is active, and idle runs as they end.
+
+        A minute is bad when it is slow, or when more than ``threshold`` percent of it were bottlenecks.
+        """
         times, chosen = minute.snapshots.times, judged.copy()
         longest_s = max(PAUSE_S, 2.0 * minute.view.interval_s)
         active_rows = np.flatnonzero(minute.active)
@@ -96,7 +106,7 @@ class BottleneckState(msgspec.Struct, array_like=True):
         self.kept.absorb(counted.tally(times, chosen & (rows >= first) & (rows <= last)), is_slow)
         self.open_idle = counted.tally(times, judged & (rows > last))
         self.idle_since = float(times[last + 1]) if last + 1 < times.size else None
-        self._note_bad(is_slow)
+        self._note_bad(is_slow, threshold)
 
     def _end_pause(self, tally: Tally, ended_at: float, is_slow: IsSlow) -> None:
         """Count a pause and those before it once they recur; else hold it."""
@@ -111,14 +121,13 @@ class BottleneckState(msgspec.Struct, array_like=True):
                 each.tally = Tally()
         self.pauses = [*recent, pause][-(RECURRENCES - 1) :]
 
-    def _note_bad(self, is_slow: IsSlow) -> None:
-        """Take note of since when minutes have been bad, of those that are complete."""
-        minutes = self.kept.minutes[:-1]
-        for count in minutes:
-            if count.minute <= self.checked:
+    def _note_bad(self, is_slow: IsSlow, threshold: float) -> None:
+        """Take note of since when and up to when minutes have been bad; the newest is looked at while it grows."""
+        for count in self.kept.minutes:
+            if count.minute < self.checked:
                 continue
             self.checked = count.minute
-            if count.bottlenecked <= BAD_SHARE * count.judged and not is_slow(count):
+            if 100.0 * count.bottlenecked <= threshold * count.judged and not is_slow(count):
                 continue
             if self.bad_through is None or count.minute > self.bad_through + QUIET_MINUTES:
                 self.bad_since = count.minute

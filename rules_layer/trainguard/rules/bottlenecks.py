@@ -38,8 +38,11 @@ RECENT_MIN_SHARE = 0.5
 MIN_JUDGED_S = 600.0
 """A running job is judged on more points than these; compilation that follows the first touch of a GPU is no fault."""
 
-SLOW_GPUS = 70.0
-"""In a slow minute the GPUs' mean is below it, percent."""
+SLOW_GPUS = 80.0
+"""In a slow minute the GPUs' mean is below it, percent: what alarms, and 5 % that any job leaves undone."""
+
+WAITED_SHARE = 0.5
+"""A minute is slow, too, where so much of what the GPUs left undone was left in bottlenecked points."""
 
 FULL_NODE = 80.0
 """Cores whose mean is as high, percent, are all full: the rest is what the system itself needs."""
@@ -107,8 +110,10 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         """Return what to do about it, as the beginning of a sentence; ``level`` is that in the bottlenecks."""
 
     def is_slow(self, count: MinuteCount, parameters: P) -> bool:
-        """Say whether in a minute the GPUs worked slowly beside cores at their limit."""
-        return count.judged > 0 and count.mean(count.gpu) < SLOW_GPUS and self.at_limit(count, parameters)
+        """Say whether in a minute the GPUs worked slowly beside cores at their limit, or waited for them."""
+        if not count.judged or count.mean(count.gpu) >= SLOW_GPUS:
+            return False
+        return 100.0 * count.lost >= WAITED_SHARE * count.undone or self.at_limit(count, parameters)
 
     def clear_after_s(self, parameters: P, interval_s: float) -> float:
         """Three recent windows, so that a share that hovers about the threshold stays one episode."""
@@ -134,7 +139,13 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         limits = Limits(self.limit(parameters), parameters.gpu_threshold, parameters.gpu_fraction, used)
         judged = ~np.isnan(cores.highest) & ~np.isnan(utilization).all(axis=1) & minute.started
         counted = Counted.of(utilization, cores, limits)
-        state.add(minute, counted, judged, lambda count: self.is_slow(count, parameters))
+        state.add(
+            minute,
+            counted,
+            judged,
+            is_slow=lambda count: self.is_slow(count, parameters),
+            threshold=parameters.threshold,
+        )
 
     def judge_samples(self, state: BottleneckState, view: NodeView, parameters: P) -> RuleResult:
         """Say FIRED when the share of bottlenecks exceeds the threshold, over the whole job or the last 30 minutes.
@@ -158,7 +169,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             for share in (evidence.whole, evidence.recent)
             if share is evidence.whole or covered
         ]
-        above = [each for each in shares if each[1].percent > parameters.threshold]
+        above = [each for each in shares if each[1].percent > parameters.threshold and not state.has_lapsed]
         found = next((each for each in above if each[1].wasted >= ALARMING_WASTE), None)
         evidence, measured, recently = found or next(iter(above), shares[0])
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s

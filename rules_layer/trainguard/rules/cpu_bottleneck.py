@@ -41,7 +41,7 @@ SPEC = RuleSpec(
     fires_when="the GPUs wait for busy cores in most of the points, or work slowly beside full ones",
     condition=(
         "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
-        "while a core is above {cpu_threshold} %, or the GPUs' mean over the minute is below 70 % while cores are "
+        "while a core is above {cpu_threshold} %, or the GPUs' mean over the minute is below 80 % while cores are "
         "full, over the whole job or the last 30 min"
     ),
     measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
@@ -87,7 +87,9 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         """Say how busy the cores were."""
         if level >= FULL_NODE:
             return f"all cores were full, {show_percent(level)} on average"
-        return f"{show_number(peak)} cores were full, more than the GPUs' own processes fill"
+        if peak >= 1.5:
+            return f"{show_number(peak)} cores were full on average"
+        return "a core was full"
 
     def remedy(self, level: float) -> str:
         """Feed the GPUs from free cores where there are some, else do less on each."""

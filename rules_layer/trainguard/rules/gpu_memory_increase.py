@@ -112,7 +112,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             reason = output.warming_up_reason(view, patience, window)
             return warming_up(view.kept_total, patience + JUMP_WINDOWS * window, view, {}, reason)
         fired = [increase for increase in increases if increase.kind is not None]
-        window_s = window * view.interval_s
+        window_s = window * view.interval_s * _stretch(view)
         worst = max(fired or increases, key=lambda increase: _gravity(increase, window_s))
         strongest = state.strongest if worst.kind == "jump" and not worst.is_ramp else None
         reason = output.sentence_of(worst, view, window_s, parameters.increase)
@@ -148,9 +148,15 @@ def _onset(worst: Increase, state: MemoryState, view: NodeView, window_s: float)
         return state.jumped_at
     if view.watermark_s is None or view.first_active_at is None:
         return None
-    begun, kept_s = view.first_active_at, view.kept_total * view.interval_s
-    rising_s = worst.rise.windows * window_s + worst.growth.pending * window_s
-    return max(begun, view.watermark_s - rising_s * max((view.watermark_s - begun) / kept_s, 1.0))
+    rising_s = (worst.rise.windows + worst.growth.pending) * window_s
+    return max(view.first_active_at, view.watermark_s - rising_s)
+
+
+def _stretch(view: NodeView) -> float:
+    """Return how much longer than its kept points the node's time is: pauses are no points, and pass all the same."""
+    if view.watermark_s is None or view.first_active_at is None or not view.kept_total:
+        return 1.0
+    return max((view.watermark_s - view.first_active_at + view.interval_s) / (view.kept_total * view.interval_s), 1.0)
 
 
 def _note_samples(state: MemoryState, minute: NodeMinute) -> None:

@@ -44,7 +44,7 @@ SPEC = RuleSpec(
     condition=(
         "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
         "while a core waits for I/O more than {io_threshold} % of its time, or the GPUs' mean over the minute is below "
-        "70 % while cores wait so, over the whole job or the last 30 min"
+        "80 % while cores wait so, over the whole job or the last 30 min"
     ),
     measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
     parameters={

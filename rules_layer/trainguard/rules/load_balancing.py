@@ -133,7 +133,9 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         compared = compare_pairs(view.gpu_histogram[chosen]) if chosen.size > 1 else None
         apart = None if compared is None else compared.apart(parameters.threshold, MIN_GAP)
         lost_s = 0.0 if compared is None else float(compared.idle_share.mean()) * view.kept_total * view.interval_s
-        wasted = share_of_paid(view, max(lost_s, state.lost / 1e4 * view.interval_s)) or 0.0
+        if state.seen:
+            lost_s = state.lost / 1e4 * view.interval_s
+        wasted = share_of_paid(view, lost_s) or 0.0
         details = BalanceDetails(workloads)
         if compared is not None and apart is not None:
             means = dict(zip(names, compared.means.tolist(), strict=True))

@@ -98,7 +98,7 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
             if trained_s > UNSEEN_STEP_GRACE_S:
                 return _without_steps(trained_s)
         starts = _starts(view, view.started_at)
-        judged = (_since(_judge_start(start, view, parameters), start, parameters) for start in starts)
+        judged = (_since(_judge_start(start, view, parameters), start) for start in starts)
         return max(judged, key=_gravity)
 
 
@@ -163,11 +163,9 @@ def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTime
     return _judge_first_step(start.step_at - start.at, elapsed_s, parameters, start.name)
 
 
-def _since(result: RuleResult, start: _Start, parameters: MaxInitializationTimeParameters) -> RuleResult:
-    """Say that the first step has been late since the threshold."""
-    if result.status is not Status.FIRED:
-        return result
-    return replace(result, onset=start.at + parameters.threshold * 60.0)
+def _since(result: RuleResult, start: _Start) -> RuleResult:
+    """Say that the job has initialized since its start."""
+    return replace(result, onset=start.at) if result.status is Status.FIRED else result
 
 
 def _gravity(result: RuleResult) -> tuple[int, float]:

@@ -26,8 +26,8 @@ RAMP_FLOORS = 4
 BEGUN = 0.1
 """A rise has begun where a level has left the lowest by this share of it."""
 
-STILL_RISES = 1.0 / 6.0
-"""The newest third of a rise must have this share of it, half of what a steady one has: else it has levelled off."""
+STILL_RISES = 0.25
+"""The newest third of a rise must have this share of it; a steady one has a third: else it levels off."""
 
 UNEXPLAINED = 0.5
 """At full load a rise must be this share of what it is as measured: else most of it is that of the GPU's load."""
@@ -306,7 +306,7 @@ def increases_of(state: MemoryState, increase: float) -> list[Increase]:
         load = growth.load / TENTHS / 100.0 if growth.full is not None else 1.0
 
         def is_risen(points: float, points_at_full: float, load: float = load) -> bool:
-            return points > increase and points_at_full * load >= UNEXPLAINED * points
+            return bool(points > increase and points_at_full * load >= UNEXPLAINED * points)
 
         kind: Kind | None = None
         points, windows = found.jump, JUMP_WINDOWS
@@ -342,7 +342,7 @@ def _trends(levels: list[Levels]) -> dict[int, tuple[float, float]]:
     A rise is never more than the newest floor is above the lowest: the median slope of what began or ended on the way
     goes beyond, and what has fallen back grows no more.
     """
-    found = {}
+    found: dict[int, tuple[float, float]] = {}
     for length in range(MIN_FLOORS, MAX_FLOORS + 1):
         chosen = [index for index, each in enumerate(levels) if len(each.floors) == length]
         if chosen:

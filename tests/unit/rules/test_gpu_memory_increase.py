@@ -130,7 +130,7 @@ def test_given_a_trend_when_it_fires_then_the_advice_has_its_rate_and_when_it_re
 
 
 def test_given_a_leak_that_began_and_ended_on_the_way_when_it_fires_then_it_rose_by_what_its_floor_did() -> None:
-    result = play(windows(*[20] * 4, *range(20, 80, 4), *[80] * 4))
+    result = play(windows(*[20] * 4, *range(20, 80, 4), *[80] * 2))
 
     assert result.kinds() == {"trend"}
     assert result.last.measured == 60.0
