@@ -23,6 +23,9 @@ UNUSED_S = 600.0
 QUIET_MINUTES = 10
 """A bottleneck that was not seen for longer has begun anew when it is seen again."""
 
+LAPSED_MINUTES = 3
+"""One that was not seen for longer does not hold now."""
+
 
 class Pause(msgspec.Struct, array_like=True):
     """A pause: the epoch minute of its end, and what it counts; nothing once it was counted."""
@@ -74,7 +77,7 @@ class BottleneckState(msgspec.Struct, array_like=True):
         """Whether no bottleneck was seen of late: what is over does not go on to fire."""
         if self.bad_through is None or not self.kept.minutes:
             return True
-        return self.kept.minutes[-1].minute > self.bad_through + QUIET_MINUTES
+        return self.kept.minutes[-1].minute > self.bad_through + LAPSED_MINUTES
 
     def add(
         self, minute: NodeMinute, counted: Counted, judged: BoolArray, *, is_slow: IsSlow, threshold: float

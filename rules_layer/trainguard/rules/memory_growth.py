@@ -55,6 +55,11 @@ class Levels(msgspec.Struct, array_like=True):
     pending: int = 0
     earlier_floor: int | None = None
 
+    @property
+    def all_floors(self) -> list[int]:
+        """The floors, that of the pending windows included."""
+        return [*self.floors, *([self.lowest] if self.pending else [])]
+
     def add(self, mean: float, floor: float) -> None:
         """Add one window, by its mean and its floor in percent."""
         if len(self.floors) == MAX_FLOORS:
@@ -231,11 +236,8 @@ class Increase:
 
     def hourly(self, window_s: float) -> float:
         """Return percentage points an hour of training, of windows of so many seconds."""
-        points, windows = self.rise.points, self.rise.windows
-        if self.is_ramp:
-            first, *_, last = self.growth.floors[-RAMP_FLOORS:]
-            points, windows = (last - first) / TENTHS, (RAMP_FLOORS - 1) * self.growth.stride
-        return points / (max(windows, 1) * window_s / 3_600.0)
+        rise = Rise(self.growth.floors[-RAMP_FLOORS:], self.growth.stride) if self.is_ramp else self.rise
+        return rise.slope / (window_s / 3_600.0)
 
     def time_left_s(self, window_s: float) -> float | None:
         """Return in how many seconds of training the activity is at 100 %, if it goes on so; None for a jump."""
@@ -253,14 +255,20 @@ class Rise:
     stride: int
 
     @classmethod
-    def of(cls, growth: Levels) -> "Rise":
+    def of(cls, levels: list[int], stride: int) -> "Rise":
         """Return the levels since the last one that had not left the lowest yet."""
-        levels = [*growth.floors, *([growth.lowest] if growth.pending else [])]
         if len(levels) < 2:
-            return cls(levels, growth.stride)
+            return cls(levels, stride)
         lowest, span = min(levels), levels[-1] - min(levels)
         begin = max(index for index, level in enumerate(levels) if level <= lowest + BEGUN * max(span, 0))
-        return cls(levels[begin:], growth.stride)
+        return cls(levels[begin:], stride)
+
+    @property
+    def slope(self) -> float:
+        """Percentage points a window: the median slope, which single levels do not move."""
+        if len(self.levels) < 2:
+            return 0.0
+        return float(theil_sen_slope(np.array([self.levels], dtype=np.float64))[0]) / TENTHS / self.stride
 
     @property
     def points(self) -> float:
@@ -313,12 +321,13 @@ def increases_of(state: MemoryState, increase: float) -> list[Increase]:
         recent = (len(growth.floors) - MAX_FLOORS // 2) * growth.stride + growth.pending
         if is_risen(found.jump, at_full.jump):
             kind = "jump"
-        elif found.rise.goes_on and found.z > TREND_Z and is_risen(found.trend, at_full.trend):
+        elif at_full.rise.goes_on and found.z > TREND_Z and is_risen(found.trend, at_full.trend):
             kind, points, windows = "trend", found.trend, (len(growth.floors) - 1) * growth.stride
-        elif found.rise.goes_on and is_risen(found.late, at_full.late):
+        elif at_full.rise.goes_on and is_risen(found.late, at_full.late):
             kind, points, windows = "late", found.late, recent
         z = found.z if kind == "trend" else None
-        increases.append(Increase(gpu, growth, kind, points, windows, z, found.rise))
+        rising = growth.levels.all_floors[-len(at_full.rise.levels) :]
+        increases.append(Increase(gpu, growth, kind, points, windows, z, Rise(rising, growth.stride)))
     return increases
 
 
@@ -330,7 +339,7 @@ def _found(levels: list[Levels]) -> list[_Found]:
             z=trends.get(index, (0.0, 0.0))[0],
             trend=trends.get(index, (0.0, 0.0))[1],
             late=-math.inf if each.earlier_floor is None else (each.floor - each.earlier_floor) / TENTHS,
-            rise=Rise.of(each),
+            rise=Rise.of(each.all_floors, each.stride),
         )
         for index, each in enumerate(levels)
     ]

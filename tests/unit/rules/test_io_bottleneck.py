@@ -51,7 +51,7 @@ def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck
 @pytest.mark.parametrize(("hits", "status"), [(500, Status.OK), (501, Status.FIRED)])
 def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(hits: int, status: Status) -> None:
     wait = np.zeros(1_000)
-    wait[:hits] = READING
+    wait[1_000 - hits :] = READING
 
     result = judge(series(np.full(1_000, 60.0), io_wait=wait, interval_s=1.0), IOBottleneckParameters(patience=999))
 
