@@ -8,6 +8,7 @@ import numpy as np
 
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import IdleNode
+from trainguard.state.idle_evidence import QUIET_PERCENT
 
 IDLE_FINDING_S = 1_200.0
 """A node that is idle for so long is a finding of its own; up to here it is start-up, a pause or the tail."""
@@ -47,7 +48,8 @@ def idleness_of(view: NodeView) -> Idleness | None:
     """Say how a node idles; None where it works, or has not idled for long enough."""
     at_start = view.first_active_at is None
     silent_s = view.idle_run_s if at_start or not _plausible_by_chance(view) else 0.0
-    quiet_s = view.idle_time.quiet_s
+    resumed = not view.closed and view.idle_time.newest_mean >= QUIET_PERCENT
+    quiet_s = 0.0 if resumed else view.idle_time.quiet_s
     if max(silent_s, quiet_s) <= 0.0:
         return None
     silent = silent_s >= ONE_RUN * quiet_s

@@ -216,4 +216,5 @@ class SystemStream:
             breaks=tuple(idle.breaks),
             quiet_s=0.0 if since is None or watermark_s is None else watermark_s - since,
             highest_mean=use.highest_mean,
+            newest_mean=use.newest_mean,
         )
