@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from trainguard.rules.details import Details
-from trainguard.rules.low_gpu_idle import Idleness, Look
+from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, Look
 from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
 from trainguard.rules.quantiles import counted_boxes
 from trainguard.rules.rule_inputs import NodeView
@@ -168,7 +168,7 @@ def idle_sentence(idleness: Idleness, view: NodeView) -> str:
             f"{show_percent(view.idle_time.highest_mean)} on average"
         ),
     }[idleness.look]
-    return f"{FINDINGS[idleness.look]}: {reason} (allowed {show_duration(idleness.allowed_s)})."
+    return f"{FINDINGS[idleness.look]}: {reason} (allowed {show_duration(IDLE_FINDING_S)})."
 
 
 def idle_advice(idleness: Idleness, view: NodeView) -> str:
@@ -184,7 +184,8 @@ def idle_advice(idleness: Idleness, view: NodeView) -> str:
 def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
     node = "a node" if result.worst is None else result.worst.partition("/")[0]
-    if result.idle_node is not None and result.measure == QUIET_MEAN:
+    # What is over is retold by its sentence, without its measure.
+    if result.idle_node is not None and f"{FINDINGS['quiet']}: " in result.reason:
         return f"the GPUs of {node} were nearly idle"
     if result.measure == PAUSED:
         return f"the GPUs of {node} paused too often, or for too long"

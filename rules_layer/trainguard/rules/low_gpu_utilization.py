@@ -14,7 +14,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import low_gpu_output as output
 from trainguard.rules.chance import poisson_quantile
-from trainguard.rules.low_gpu_idle import Idleness, idleness_of
+from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, idleness_of
 from trainguard.rules.low_gpu_output import QUIET_MEAN, Kind, LowGpuDetails, Usage
 from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
 from trainguard.rules.paid_time import share_of_paid
@@ -329,7 +329,7 @@ def _judge_idle(view: NodeView, idleness: Idleness, details: LowGpuDetails) -> R
         Status.FIRED,
         output.idle_sentence(idleness, view),
         measured=view.idle_time.highest_mean if quiet else idleness.seconds / 60.0,
-        threshold=QUIET_PERCENT if quiet else idleness.allowed_s / 60.0,
+        threshold=QUIET_PERCENT if quiet else IDLE_FINDING_S / 60.0,
         measure=QUIET_MEAN if quiet else IDLE_TIME,
         data_points=view.kept_total,
         advice=output.idle_advice(idleness, view),
