@@ -92,7 +92,7 @@ def delivered(objects: Sequence[Upload]) -> dict[str, object]:
     for upload in sorted(objects, key=lambda each: each.at):
         network.run_until(upload.at, batch_s=0.0)
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
     network.run_until(objects[-1].at + 600.0, batch_s=0.0)
     return {name: value for name, value in final_state(network.world).items() if name.endswith(STREAMS)}
 

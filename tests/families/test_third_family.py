@@ -47,7 +47,7 @@ def network(*beats: Upload) -> Network:
 
 def arrive(met: Network, upload: Upload) -> None:
     met.put(upload)
-    met.stream_messages(upload, upload.at + 1.0)
+    met.announce(upload, upload.at + 1.0)
     met.run_until(upload.at + 2.0, batch_s=0.0)
 
 
@@ -95,7 +95,7 @@ def test_given_objects_out_of_order_or_lost_when_applied_then_the_state_is_the_s
     for upload in beats:
         shuffled.put(upload)
     for place, upload in enumerate([beats[0], beats[3], beats[1], beats[5], beats[4]]):  # nobody announces the third
-        shuffled.stream_messages(upload, beats[-1].at + place)
+        shuffled.announce(upload, beats[-1].at + place)
     shuffled.run_until(beats[-1].at + 60.0, batch_s=0.0)
     key = StreamKey(JOB, "worker-0", "pulse")
     assert shuffled.node(key).state == in_order.node(key).state

@@ -26,7 +26,7 @@ def small_job() -> tuple[JobRecord, list[NodeRecord], float]:
     network = Network()
     for upload in uploads():
         network.put(upload)
-        network.stream_messages(upload, upload.at + 1.0)
+        network.announce(upload, upload.at + 1.0)
     network.run_until(uploads()[-1].at + 10.0, batch_s=20.0)
     records = [record for record in network.world.nodes.of_job(JOB) if not record.key.is_own]
     return network.job(), [replace(record, closed=False) for record in records], network.now

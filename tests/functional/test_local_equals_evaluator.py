@@ -47,7 +47,7 @@ def delivered(uploads: list[Upload], tags: dict[str, str]) -> Network:
             network.tick()
             next_tick += 60.0
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=1.0)
     network.run_until(next_tick, batch_s=1.0)
     network.tick()

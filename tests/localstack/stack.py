@@ -152,7 +152,7 @@ class Stack:
                 kept = {name: each[name] for name in ("RawMessageDelivery", "FilterPolicy") if name in each}
                 sns.subscribe(TopicArn=topic, Protocol=each["Protocol"], Endpoint=each["Endpoint"], Attributes=kept)
 
-    def stream_messages(self, body: str) -> None:
+    def announce(self, body: str) -> None:
         """Put a message into the doorbell queue."""
         self.emulator.client("sqs").send_message(QueueUrl=self.outputs["DoorbellQueueUrl"], MessageBody=body)
 

@@ -108,7 +108,7 @@ def test_given_doorbells_that_ring_again_when_the_rule_has_fired_then_nothing_ha
     bodies = [doorbell(stack.deployment.bucket, key) for key in keys]
 
     for body in bodies:
-        stack.stream_messages(body)
+        stack.announce(body)
     replayed = stack.invoke("evaluate_objects", batch(bodies, deliveries=2))
     stack.await_quiet()
 
@@ -134,7 +134,7 @@ def test_given_messages_of_strangers_when_they_come_with_ours_then_ours_is_appli
 
     answer = stack.invoke("evaluate_objects", batch([*strangers, *(doorbell(bucket, key) for key in keys)]))
     for stranger in strangers:
-        stack.stream_messages(stranger)
+        stack.announce(stranger)
     stack.await_quiet()
 
     assert answer == {"batchItemFailures": []}

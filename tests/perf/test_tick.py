@@ -72,7 +72,7 @@ def seeds() -> tuple[JobRecord, list[NodeRecord]]:
     network = Network()
     for upload in uploads(low=False)[:-1]:
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=1.0)
     job = replace(network.job(), rule_settings={"LowGPUUtilization_patience": "100"})
     framework = [each for each in network.world.nodes.of_job(JOB) if each.key.stream == "framework"]

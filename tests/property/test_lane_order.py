@@ -74,10 +74,10 @@ def test_given_messages_as_late_as_may_be_or_lost_when_applied_then_in_order_of_
     keys: Any, data: Any
 ) -> None:
     delay = st.one_of(st.just(0.5), st.floats(0, 119), st.floats(119, 2_000), st.none())
-    job_messages = [(at + late, key) for at, key in keys if (late := data.draw(delay)) is not None]
+    announced = [(at + late, key) for at, key in keys if (late := data.draw(delay)) is not None]
     engine = PartitionOrder()
     applied: list[str] = []
-    for now, key in sorted(job_messages):
+    for now, key in sorted(announced):
         engine.announce(key, parsed_key(key))
         stored = [each for at, each in keys if at <= now]
         if data.draw(st.integers(0, 4)) == 0:

@@ -17,7 +17,7 @@ def deliver(network: Network, chosen: Sequence[Upload], *, until: float | None =
         if upload.key.endswith("training_job_end.ts"):
             network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
         network.put(upload)
-        network.stream_messages(upload, max(upload.at, network.now))
+        network.announce(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
     network.run_until(until or chosen[-1].at + 1_000.0, batch_s=0.0)
 

@@ -52,8 +52,8 @@ class Network:
         self.world.objects.now = upload.at
         self.world.objects.put(BUCKET, upload.key, upload.body, "application/json")
 
-    def stream_messages(self, upload: Upload, at: float) -> None:
-        """Let the object's doorbell arrive at ``at``."""
+    def announce(self, upload: Upload, at: float) -> None:
+        """Let the message about the object arrive at ``at``."""
         self.send(doorbell(upload), at)
 
     def send(self, body: str, at: float, deliveries: int = 1) -> None:

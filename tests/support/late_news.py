@@ -34,7 +34,7 @@ def arrive(network: Network, chosen: list[Upload]) -> None:
     """Let objects appear and ring, each at its time."""
     for upload in chosen:
         network.put(upload)
-        network.stream_messages(upload, max(upload.at, network.now))
+        network.announce(upload, max(upload.at, network.now))
         network.run_until(max(upload.at, network.now), batch_s=0.0)
 
 

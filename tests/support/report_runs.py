@@ -109,7 +109,7 @@ def finished_world() -> MemoryWorld:
         if upload is end:
             network.world.training_jobs.set(replace(describe(status=JobStatus.COMPLETED), ended_at=end.at))
         network.put(upload)
-        network.stream_messages(upload, max(upload.at, network.now))
+        network.announce(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=20.0)
     network.run_until(network.now + 1_000.0, batch_s=5.0)
     assert not network.job().active

@@ -103,11 +103,9 @@ def play(trial: Trial) -> Network:
     network, objects = Network(), uploads_of(trial.shape)
     end = objects[-1].at
     happenings: list[tuple[float, int, Any]] = [(upload.at, 0, upload) for upload in objects]
-    job_messages = [
-        (upload.at + delay, 1, upload) for upload, delay in zip(objects, trial.delays, strict=True) if delay
-    ]
-    job_messages += [(objects[index].at + BOUND_S + delay, 1, objects[index]) for index, delay in trial.repeats]
-    happenings += job_messages
+    announced = [(upload.at + delay, 1, upload) for upload, delay in zip(objects, trial.delays, strict=True) if delay]
+    announced += [(objects[index].at + BOUND_S + delay, 1, objects[index]) for index, delay in trial.repeats]
+    happenings += announced
     happenings += [(START + 60.0 * minute, 2, None) for minute in trial.ticks]
     happenings += [(START + 60.0 * MINUTES * share, 3, calls) for share, calls in trial.crashes]
     happenings += [(START + 60.0 * MINUTES * race.at, 4, race) for race in trial.races]
@@ -116,7 +114,7 @@ def play(trial: Trial) -> Network:
         if kind == 0:
             network.put(what)
         elif kind == 1:
-            network.stream_messages(what, at)
+            network.announce(what, at)
         elif kind == 2:
             network.tick()
         elif kind == 3:

@@ -8,12 +8,10 @@ import numpy as np
 
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import IdleNode
+from trainguard.state.idle_evidence import QUIET_PERCENT
 
 IDLE_FINDING_S = 1_200.0
 """A node that is idle for so long is a finding of its own; up to here it is start-up, a pause or the tail."""
-
-ENDED_IDLE_S = 600.0
-"""Of a job that has ended without any work, less is enough: nothing can follow its start-up any more."""
 
 CHANCE = 0.001
 """A run of idle snapshots that the node's other snapshots make this likely is chance, and no sign that it stopped."""
@@ -26,7 +24,7 @@ Look = Literal["unused", "silent", "quiet"]
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """How a node idles: for ``seconds``, longer than is ``allowed_s``.
+    """How a node idles, and for how many ``seconds``.
 
     ``look`` is "unused" where no GPU was ever active, "silent" where none has been since the last work, and "quiet"
     where they are nearly idle on average.
@@ -34,7 +32,6 @@ class Idleness:
 
     look: Look
     seconds: float
-    allowed_s: float
     at_start: bool
 
     @property
@@ -47,25 +44,19 @@ def idleness_of(view: NodeView) -> Idleness | None:
     """Say how a node idles; None where it works, or has not idled for long enough."""
     at_start = view.first_active_at is None
     silent_s = view.idle_run_s if at_start or not _plausible_by_chance(view) else 0.0
-    quiet_s = view.idle_time.quiet_s
+    resumed = not view.closed and view.idle_time.newest_mean >= QUIET_PERCENT
+    quiet_s = 0.0 if resumed else view.idle_time.quiet_s
     if max(silent_s, quiet_s) <= 0.0:
         return None
     silent = silent_s >= ONE_RUN * quiet_s
     # A snapshot stands for the time until the next one.
     seconds = (silent_s if silent else quiet_s) + view.interval_s
-    lifelong = view.closed and view.first_sample_at is not None and seconds >= _life_s(view)
-    allowed_s = ENDED_IDLE_S if lifelong else IDLE_FINDING_S
-    if seconds < allowed_s:
+    if seconds < IDLE_FINDING_S:
         return None
     if at_start and not view.ever_active.any():
-        return Idleness("unused", seconds, allowed_s, at_start)
+        return Idleness("unused", seconds, at_start)
     look: Look = "silent" if silent and not at_start else "quiet"
-    return Idleness(look, seconds, allowed_s, at_start)
-
-
-def _life_s(view: NodeView) -> float:
-    first, last = view.first_sample_at or 0.0, view.watermark_s or 0.0
-    return last - first + view.interval_s
+    return Idleness(look, seconds, at_start)
 
 
 def _plausible_by_chance(view: NodeView) -> bool:

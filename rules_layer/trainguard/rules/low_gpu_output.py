@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from trainguard.rules.details import Details
-from trainguard.rules.low_gpu_idle import Idleness, Look
+from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, Look
+from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
 from trainguard.rules.quantiles import counted_boxes
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -18,14 +18,11 @@ from trainguard.rules.units import counted, show_duration, show_percent
 Kind = Literal["under", "fluctuating"]
 
 QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%")
+PAUSED = Measure("time in regular pauses", "%")
 FINDINGS: Mapping[Look, str] = {"unused": "never used", "silent": "idle", "quiet": "nearly idle"}
 
 LEFT_OUT_SHARE = 0.2
 """So much of the points left out as pauses is said beside the verdict on the others."""
-
-MIN_BREAKS, MIN_PERIOD_S = 3, 120.0
-REGULAR, ALIKE_SHARE = 0.25, 0.7
-"""Breaks are regular where most of the times between them are within a quarter of their median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +117,8 @@ def cost_of(cost: float, gate: float | None) -> str:
 def pauses_of(view: NodeView) -> str:
     """Say how the node pauses: regularly, at what cost, and how much of its time was left out for that."""
     said = ""
-    if (regular := regular_breaks(view)) is not None:
-        length_s, period_s, share = regular
-        said += (
-            f" The GPUs of {view.node} pause for {show_duration(length_s)} every {show_duration(period_s)}, "
-            f"{show_percent(100.0 * share)} of the paid time, as saving a checkpoint or evaluating does."
-        )
+    if (breaks := regular_breaks(view)) is not None:
+        said += f" {_capitalised(breaks_sentence(breaks, view))}."
     paused = view.idle_time.paused
     if paused and paused >= LEFT_OUT_SHARE * (view.kept_total + paused):
         share = 100.0 * paused / (view.kept_total + paused)
@@ -133,18 +126,20 @@ def pauses_of(view: NodeView) -> str:
     return said
 
 
-def regular_breaks(view: NodeView) -> tuple[float, float, float] | None:
-    """Return length and period of regular breaks, seconds, and the share of the paid time of all; else None."""
-    newest = view.idle_time.breaks
-    if len(newest) < MIN_BREAKS or view.watermark_s is None or view.first_sample_at is None:
-        return None
-    starts, lengths = np.array(newest).T
-    periods = np.diff(starts)
-    period_s, length_s = float(np.median(periods)), float(np.median(lengths))
-    alike = np.abs(periods - period_s) <= REGULAR * period_s
-    if period_s < MIN_PERIOD_S or np.count_nonzero(alike) < ALIKE_SHARE * len(periods):
-        return None
-    return length_s, period_s, view.idle_time.breaks_s / (view.watermark_s - view.first_sample_at + view.interval_s)
+def breaks_sentence(breaks: RegularBreaks, view: NodeView) -> str:
+    """Say how the GPUs pause, without a full stop."""
+    return (
+        f"the GPUs of {view.node} pause for {show_duration(breaks.length_s)} every {show_duration(breaks.period_s)}, "
+        f"{show_percent(100.0 * breaks.of_paid)} of the paid time, as saving a checkpoint or evaluating does"
+    )
+
+
+def breaks_advice(breaks: RegularBreaks, view: NodeView) -> str:
+    """Say what to do about pauses that cost much."""
+    return (
+        f"Save or evaluate less often, or write checkpoints while training goes on: in every "
+        f"{show_duration(breaks.period_s)} the GPUs of {view.node} do nothing for {show_duration(breaks.length_s)}."
+    )
 
 
 def advice_on(worst: Usage, view: NodeView) -> str:
@@ -173,7 +168,7 @@ def idle_sentence(idleness: Idleness, view: NodeView) -> str:
             f"{show_percent(view.idle_time.highest_mean)} on average"
         ),
     }[idleness.look]
-    return f"{FINDINGS[idleness.look]}: {reason} (allowed {show_duration(idleness.allowed_s)})."
+    return f"{FINDINGS[idleness.look]}: {reason} (allowed {show_duration(IDLE_FINDING_S)})."
 
 
 def idle_advice(idleness: Idleness, view: NodeView) -> str:
@@ -189,10 +184,17 @@ def idle_advice(idleness: Idleness, view: NodeView) -> str:
 def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
     node = "a node" if result.worst is None else result.worst.partition("/")[0]
-    if result.idle_node is not None and result.measure == QUIET_MEAN:
+    # What is over is retold by its sentence, without its measure.
+    if result.idle_node is not None and f"{FINDINGS['quiet']}: " in result.reason:
         return f"the GPUs of {node} were nearly idle"
+    if result.measure == PAUSED:
+        return f"the GPUs of {node} paused too often, or for too long"
     if result.idle_node == "never used":
         return f"the GPUs of {node} were never used"
     if result.idle_node == "idle":
         return f"the GPUs of {node} stopped working"
     return f"the GPUs were not kept busy, {NO_REASON}"
+
+
+def _capitalised(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

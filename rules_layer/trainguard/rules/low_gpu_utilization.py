@@ -13,9 +13,11 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules import low_gpu_output as output
-from trainguard.rules.low_gpu_idle import Idleness, idleness_of
+from trainguard.rules.chance import poisson_quantile
+from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, idleness_of
 from trainguard.rules.low_gpu_output import QUIET_MEAN, Kind, LowGpuDetails, Usage
-from trainguard.rules.paid_time import idle_share_of_paid, share_of_paid
+from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
+from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.quantiles import column_quantiles, counted_boxes
@@ -23,6 +25,7 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.units import show_percent
 from trainguard.rules.warm_up import warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
 from trainguard.state.idle_evidence import QUIET_PERCENT
@@ -30,6 +33,8 @@ from trainguard.telemetry.snapshots import FloatArray
 
 COSTLY_SHARE = 0.15
 """Fluctuation that wastes less of the time is what healthy jobs have: they save, evaluate and log."""
+
+CHANCE_PROBABILITY = 0.999
 
 MIN_DIPS = 2
 """One stretch of idle points in the window is no fluctuation."""
@@ -62,9 +67,9 @@ SPEC = RuleSpec(
     condition=(
         "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
         "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a node "
-        "are idle, or nearly so on average, for 20 min"
+        "are idle, or nearly so on average, for 20 min; or they pause regularly for too long"
     ),
-    measures=(P95, P5, IDLE_TIME, QUIET_MEAN),
+    measures=(P95, P5, IDLE_TIME, QUIET_MEAN, output.PAUSED),
     parameters={
         "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
         "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
@@ -84,7 +89,8 @@ class Streak(msgspec.Struct, array_like=True):
     """Since which kept point a GPU has been of one kind at every evaluation.
 
     ``begun`` is the kept point at which that began in the data, ``onset`` its time, epoch seconds; None of a streak
-    that an earlier version stored. ``lost`` is what the GPU's dips cost over ``points`` points, each up to 1.
+    that an earlier version stored. ``lost`` is what the GPU's dips cost over ``points`` points, each up to 1, and
+    ``undone`` what it left undone.
     """
 
     kind: Kind
@@ -99,17 +105,30 @@ class Streak(msgspec.Struct, array_like=True):
         """Share of the streak's time that the dips wasted, 0 to 1."""
         return self.lost / self.points if self.points else 0.0
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether what lasts is worth an alert: too little work is, dips are by what they cost.
+
+        Of few points that is more than chance makes of half as many dips.
+        """
+        if self.kind == "under" or not self.points:  # what an earlier version stored has no cost yet
+            return True
+        chance = poisson_quantile(CHANCE_PROBABILITY, self.points * COSTLY_SHARE / 2.0)
+        return self.cost >= COSTLY_SHARE and self.lost > chance
+
 
 class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     """One streak for each GPU that is of some kind now, in the GPUs' order; at most the node's GPUs.
 
     ``judged`` counts the kept points that were added at evaluations which judged some GPU, ``low`` those of them at
-    which a GPU was of some kind.
+    which a GPU was of some kind. ``wasted`` is what each GPU lost at those, in points: all that it left undone
+    where it had too little to do, and what its dips cost where it fluctuated.
     """
 
     streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
     judged: int = 0
     low: int = 0
+    wasted: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
@@ -135,10 +154,15 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             if streak is None or streak.kind != usage.kind:
                 streak = Streak(usage.kind, view.kept_total, *_onset(view, usage, window, parameters))
                 points = window
+                if streak.begun == 0 and usage.kind == "under":
+                    state.wasted[usage.gpu] = _undone_before(view, usage.gpu, window)
             column = view.kept_gpu_utilization[:, view.gpu_names.index(usage.gpu)]
             newest = column[-points:] if points else column[:0]
-            streak.lost += dips_of(newest, usage.p95)
+            dips = dips_of(newest, usage.p95)
+            streak.lost += dips
             streak.points += len(newest)
+            wasted = dips if usage.kind == "fluctuating" else float(np.nansum(100.0 - newest)) / 100.0
+            state.wasted[usage.gpu] = state.wasted.get(usage.gpu, 0.0) + wasted
             streaks[usage.gpu] = streak
         state.streaks = streaks
         state.judged += minute.fresh if any(usage.judged for usage in usages) else 0
@@ -192,7 +216,15 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         judged = [usage for usage in usages if usage.judged]
         lasting = {gpu: lasting_points(streak, view) for gpu, streak in state.streaks.items()}
         lasted = [usage for usage in judged if lasting.get(usage.gpu, 0) >= needed]
-        fired = [usage for usage in lasted if is_costly(state.streaks[usage.gpu])]
+        fired = [usage for usage in lasted if state.streaks[usage.gpu].is_costly]
+        wasted = _wasted_share(state, view, fired)
+        if view.closed and (wasted or 0.0) < COSTLY_SHARE:
+            # What the job's end has cut off before it lasted is no finding where it has cost little.
+            fired = [usage for usage in fired if view.kept_total - state.streaks[usage.gpu].since >= needed]
+            wasted = _wasted_share(state, view, fired)
+        breaks = regular_breaks(view)
+        if not fired and breaks is not None and breaks.go_on and breaks.share >= COSTLY_SHARE:
+            return _judge_breaks(view, breaks, details)
         low = [usage for usage in judged if usage.kind is not None]
         worst = min(fired or lasted or low or judged, key=lambda usage: (usage.p95, usage.p5))
         thresholds = parameters.threshold_p95, parameters.threshold_p5
@@ -205,7 +237,6 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             sentence += output.cost_of(state.streaks[worst.gpu].cost, None if fired else COSTLY_SHARE)
         fluctuating = worst.kind == "fluctuating"
         seen = state.low / state.judged if state.judged else None
-        chosen = np.isin(view.gpu_names, [usage.gpu for usage in fired])
         onsets = [state.streaks[usage.gpu].onset for usage in fired]
         return RuleResult(
             Status.FIRED if fired else Status.OK,
@@ -217,11 +248,19 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             data_points=view.kept_total,
             advice=output.advice_on(worst, view) if fired else None,
             affected_share=seen,
-            wasted_share=idle_share_of_paid(view, chosen, seen or 0.0) if fired else None,
+            wasted_share=wasted,
             onset=min((onset for onset in onsets if onset is not None), default=None),
             gpus=tuple(usage.gpu for usage in fired),
             details=details,
         )
+
+
+def _undone_before(view: NodeView, gpu: str, window: int) -> float:
+    """Return what a GPU left undone in all kept points before the newest window, in points."""
+    counts = view.gpu_histogram[view.gpu_names.index(gpu)]
+    everything = float((counts * (100 - np.arange(counts.size))).sum()) / 100.0
+    newest = view.kept_gpu_utilization[-window:, view.gpu_names.index(gpu)]
+    return max(everything - float(np.nansum(100.0 - np.floor(newest))) / 100.0, 0.0)
 
 
 def dips_of(values: FloatArray, busy: float) -> float:
@@ -230,10 +269,12 @@ def dips_of(values: FloatArray, busy: float) -> float:
     return float((1.0 - dips / busy).sum())
 
 
-def is_costly(streak: Streak) -> bool:
-    """Tell whether what lasts is worth an alert: a GPU that has too little to do always, dips by what they cost."""
-    # What an earlier version stored has no cost yet.
-    return streak.kind == "under" or not streak.points or streak.cost >= COSTLY_SHARE
+def _wasted_share(state: LowGPUUtilizationState, view: NodeView, fired: list[Usage]) -> float | None:
+    """Return what the GPUs that fire have lost, as a share of the paid time of all that were ever active."""
+    if not fired:
+        return None
+    points = sum(state.wasted.get(usage.gpu, 0.0) for usage in fired)
+    return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active)))
 
 
 def lasting_points(streak: Streak, view: NodeView) -> int:
@@ -264,6 +305,23 @@ def _onset(
     return view.kept_total - len(times) + first, float(times[first])
 
 
+def _judge_breaks(view: NodeView, breaks: RegularBreaks, details: LowGpuDetails) -> RuleResult:
+    return RuleResult(
+        Status.FIRED,
+        f"{output.breaks_sentence(breaks, view)} (threshold {show_percent(100.0 * COSTLY_SHARE)}).",
+        measured=100.0 * breaks.share,
+        threshold=100.0 * COSTLY_SHARE,
+        measure=output.PAUSED,
+        data_points=view.kept_total,
+        advice=output.breaks_advice(breaks, view),
+        affected_share=breaks.of_paid,
+        wasted_share=breaks.of_paid,
+        onset=breaks.since,
+        gpus=view.gpu_names,
+        details=details,
+    )
+
+
 def _judge_idle(view: NodeView, idleness: Idleness, details: LowGpuDetails) -> RuleResult:
     idle_share = share_of_paid(view, idleness.seconds)
     quiet = idleness.look == "quiet"
@@ -271,7 +329,7 @@ def _judge_idle(view: NodeView, idleness: Idleness, details: LowGpuDetails) -> R
         Status.FIRED,
         output.idle_sentence(idleness, view),
         measured=view.idle_time.highest_mean if quiet else idleness.seconds / 60.0,
-        threshold=QUIET_PERCENT if quiet else idleness.allowed_s / 60.0,
+        threshold=QUIET_PERCENT if quiet else IDLE_FINDING_S / 60.0,
         measure=QUIET_MEAN if quiet else IDLE_TIME,
         data_points=view.kept_total,
         advice=output.idle_advice(idleness, view),

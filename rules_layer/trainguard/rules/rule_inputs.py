@@ -23,8 +23,8 @@ class IdleTime:
     quiet_s : float
         For how long, up to the watermark, every GPU has been nearly idle on average, start-up included; 0 where one was
         not over the newest 20 minutes, or over all samples where they are fewer.
-    highest_mean : float
-        The busiest GPU's mean utilization over that time, percent.
+    highest_mean, newest_mean : float
+        The busiest GPU's mean utilization over the newest 20 minutes, and over the newest one, percent.
     """
 
     samples: int = 0
@@ -33,6 +33,7 @@ class IdleTime:
     breaks: tuple[tuple[float, float], ...] = ()
     quiet_s: float = 0.0
     highest_mean: float = 0.0
+    newest_mean: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

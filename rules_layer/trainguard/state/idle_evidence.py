@@ -30,11 +30,15 @@ class UsedMinute(msgspec.Struct, array_like=True):
 
 
 class RecentUse(msgspec.Struct):
-    """Utilization over the newest twenty minutes, and since when every GPU has been nearly idle."""
+    """Utilization over the newest twenty minutes, and since when every GPU has been nearly idle.
+
+    ``highest_mean`` is the busiest GPU's over that time, ``newest_mean`` over the newest minute.
+    """
 
     minutes: list[UsedMinute] = msgspec.field(default_factory=list)
     quiet_since: float | None = None
     highest_mean: float = 0.0
+    newest_mean: float = 0.0
 
     def add(self, times: FloatArray, utilization: FloatArray) -> None:
         """Add the samples of T snapshots (float64[T], float64[T, G])."""
@@ -50,7 +54,7 @@ class RecentUse(msgspec.Struct):
 
     def forget(self) -> None:
         """Begin anew, after time that nobody observed."""
-        self.minutes, self.quiet_since, self.highest_mean = [], None, 0.0
+        self.minutes, self.quiet_since, self.highest_mean, self.newest_mean = [], None, 0.0, 0.0
 
     def _add_minute(self, minute: int, first_at: float, utilization: FloatArray) -> None:
         if not self.minutes or self.minutes[-1].minute != minute:
@@ -67,11 +71,17 @@ class RecentUse(msgspec.Struct):
         for each in self.minutes:
             sums[: len(each.sums)] += each.sums
             counts[: len(each.counts)] += each.counts
-        self.highest_mean = float((sums / np.maximum(counts, 1.0)).max()) if gpus else 0.0
+        newest = self.minutes[-1]
+        self.highest_mean = _highest(sums, counts)
+        self.newest_mean = _highest(np.array(newest.sums), np.array(newest.counts))
         if not counts.any() or self.highest_mean >= QUIET_PERCENT:
             self.quiet_since = None
         elif self.quiet_since is None:
             self.quiet_since = self.minutes[0].first_at
+
+
+def _highest(sums: FloatArray, counts: FloatArray) -> float:
+    return float((sums / np.maximum(counts, 1.0)).max()) if sums.size else 0.0
 
 
 class IdleTime(msgspec.Struct):

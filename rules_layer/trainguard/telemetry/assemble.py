@@ -66,6 +66,15 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
     return min(max(distance, SHORTEST_INTERVAL_S), _MAX_INTERVAL_S)
 
 
+def of_gpus(samples: Samples) -> Samples:
+    """Return the samples of GPUs alone."""
+    wanted = [column for column, series in enumerate(samples.table) if series.kind in {"gpu", "gpu_memory"}]
+    if len(wanted) == len(samples.table):
+        return samples
+    chosen = np.isin(samples.series, wanted)
+    return Samples(samples.times[chosen], samples.values[chosen], samples.series[chosen], samples.table)
+
+
 def extend_gpu_names(known: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
     """Append the samples' GPUs that are not known yet, gpu2 before gpu10, up to 64 in all."""
     seen = {series.name for series in samples.table if series.kind in {"gpu", "gpu_memory"}}

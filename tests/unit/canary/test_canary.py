@@ -115,7 +115,7 @@ def test_given_a_planted_canary_when_its_doorbells_ring_then_one_rule_fires_once
     for upload in planted:
         network.put(upload)
     for number, upload in enumerate(reversed(planted) if reordered else planted):
-        network.stream_messages(upload, AT + 1.0 + (number if reordered else 0.0))
+        network.announce(upload, AT + 1.0 + (number if reordered else 0.0))
     network.run_until(AT + 120.0, batch_s=1.0 if reordered else 20.0)
     network.tick()
     network.run_until(AT + 240.0, batch_s=20.0)
@@ -140,7 +140,7 @@ def test_given_a_stack_that_evaluates_or_tells_nothing_by_default_when_a_canary_
     network.world.settings.put(network.world.settings.default, default)
     for upload in (Upload(AT, each.key, each.body) for each in canary_objects(AT, RUN)):
         network.put(upload)
-        network.stream_messages(upload, AT + 1.0)
+        network.announce(upload, AT + 1.0)
     network.run_until(AT + 120.0, batch_s=20.0)
     job = network.world.jobs.load(JOB)
     assert job is not None
@@ -224,7 +224,7 @@ def test_given_job_files_under_every_name_that_can_be_foretold_when_a_canary_is_
         *planted,
     ]:
         network.put(upload)
-        network.stream_messages(upload, upload.at + 1.0)
+        network.announce(upload, upload.at + 1.0)
     network.run_until(AT + 120.0, batch_s=20.0)
     job = network.world.jobs.load(JOB)
     assert job is not None

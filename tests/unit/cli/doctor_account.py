@@ -373,8 +373,8 @@ def _events() -> dict[Question, Answer]:
         pattern, event = json.loads(given["EventPattern"])["detail"], json.loads(given["Event"])["detail"]
         wildcards = [each.get("wildcard") or f"*{each['suffix']}" for each in pattern["object"]["key"]]
         key = event["object"]["key"]
-        job_messages = any(re.fullmatch(re.escape(each).replace(r"\*", ".*"), key) for each in wildcards)
-        return {"Result": job_messages and event["bucket"]["name"] in pattern["bucket"]["name"]}
+        is_matched = any(re.fullmatch(re.escape(each).replace(r"\*", ".*"), key) for each in wildcards)
+        return {"Result": is_matched and event["bucket"]["name"] in pattern["bucket"]["name"]}
 
     return {
         ("events", "DescribeRule"): described,

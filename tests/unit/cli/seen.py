@@ -33,7 +33,7 @@ def judged() -> tuple[JobRecord, tuple[StoredRow, ...], float]:
     *objects, end = uploads()
     for upload in objects:
         network.put(upload)
-        network.stream_messages(upload, upload.at + 5.0)
+        network.announce(upload, upload.at + 5.0)
     now = objects[0].at
     while now < end.at + 60.0:
         now += 60.0

@@ -54,7 +54,7 @@ def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_the
     for number, file in enumerate(sorted(path for path in folder.rglob("*") if path.is_file())):
         upload = Upload(NOW + 0.05 * number, str(file.relative_to(folder.parent)), file.read_bytes())
         network.put(upload)
-        network.stream_messages(upload, upload.at + 1.0)
+        network.announce(upload, upload.at + 1.0)
     for minute in (1, 2):
         network.run_until(NOW + 60.0 * minute, batch_s=20.0)
         network.tick()

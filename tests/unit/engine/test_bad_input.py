@@ -31,7 +31,7 @@ def play(bad: Upload, among: list[Upload]) -> Network:
     for upload in sorted(among, key=lambda each: (each.at, each.key)):
         chosen = bad if upload.key == bad.key else upload
         network.put(chosen)
-        network.stream_messages(chosen, upload.at)
+        network.announce(chosen, upload.at)
         network.run_until(upload.at, batch_s=0.0)
     return network
 
@@ -128,7 +128,7 @@ def test_given_a_foreign_key_among_good_objects_when_processed_then_only_it_is_r
     foreign = Upload(0.0, f"{JOB}/rule-output/ProfilerReport-1/profiler-output/{VICTIM.key.split('/', 2)[2]}", b"")
     for upload in (foreign, VICTIM):
         network.put(upload)
-        network.stream_messages(upload, 0.0)
+        network.announce(upload, 0.0)
     outcome = network.batch.process([message for _, _, message in network.queue])
     assert outcome.refused == ("m1",)
     assert outcome.nodes == 1

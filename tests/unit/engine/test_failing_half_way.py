@@ -67,7 +67,7 @@ def deliver_until_it_dies(network: Any, chosen: Any) -> None:
     network.lasting_faults = True
     for upload in chosen:
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
         if network.crashes:
             break
@@ -100,8 +100,8 @@ def test_given_another_writer_that_is_always_first_when_it_gives_up_then_only_th
     other = Upload(SYSTEM_1[0].at, SYSTEM_1[0].key.replace("algo-1", "algo-9"), SYSTEM_1[0].body)
     network.put(SYSTEM_1[0])
     network.put(other)
-    network.stream_messages(other, 0.0)
-    network.stream_messages(SYSTEM_1[0], 0.0)
+    network.announce(other, 0.0)
+    network.announce(SYSTEM_1[0], 0.0)
     network.world.faults.schedule("NodeStates.save", Fault.CONFLICT, nth=2, times=4)
     outcome = network.batch.process([message for _, _, message in network.queue])
     assert outcome.failed == ("m2",)
@@ -125,7 +125,7 @@ def test_given_a_writer_that_was_first_when_applied_again_then_nothing_is_applie
 
 def doorbell(network: Any, upload: Any) -> Any:
     network.put(upload)
-    network.stream_messages(upload, 0.0)
+    network.announce(upload, 0.0)
     return network.queue.pop()[2].body
 
 
@@ -183,7 +183,7 @@ def test_given_an_object_that_was_deleted_when_its_turn_comes_then_it_is_counted
     network = Network()
     for upload in SYSTEM_1[:6]:
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
     network.world.objects.remove(BUCKET, SYSTEM_1[5].key)
     network.run_until(SYSTEM_1[5].at, batch_s=0.0)
     assert network.node(NODE_1).counters["bad_objects"] == 1
@@ -204,7 +204,7 @@ def test_given_an_episode_that_ended_when_the_fault_returns_then_a_second_alert_
     timeline = [*SYSTEM_1, *shifted(healthy, 14), *shifted(SYSTEM_1, 28)]
     for upload in timeline:
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
         network.tick()
     assert started(network).count("LowGPUUtilization") == 2
@@ -240,7 +240,7 @@ def test_given_no_time_left_when_a_batch_has_more_nodes_then_the_rest_is_given_b
     for name in ("algo-1", "algo-2", "algo-3"):
         upload = Upload(SYSTEM_1[0].at, SYSTEM_1[0].key.replace("algo-1", name), SYSTEM_1[0].body)
         network.put(upload)
-        network.stream_messages(upload, 0.0)
+        network.announce(upload, 0.0)
     outcome = network.batch.process([message for _, _, message in network.queue])
     assert outcome.failed == ("m3",)
     assert network.world.journal.totals["evaluations_unfinished"] == 1
@@ -251,7 +251,7 @@ def test_given_a_node_that_waits_in_vain_when_ticks_go_by_then_it_is_flushed_onc
     chosen = [*SYSTEM_1[:4], SYSTEM_1[5]]
     for upload in chosen:
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
     assert list(network.node(NODE_1).pending.values()) == [START + 300]
     network.tick()
@@ -272,7 +272,7 @@ def test_given_state_of_another_version_when_its_node_is_loaded_then_that_rule_b
     network = Network()
     for upload in SYSTEM_1[:5]:
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
     stored = network.node(NODE_1)
     state = decode_state("item", stored.codec, stored.state, SystemState)

@@ -35,7 +35,7 @@ def test_given_64_gpus_of_pure_noise_when_the_window_grows_then_the_item_degrade
     for index in range(8):
         upload = minute_of_noise(index, rng)
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
         if index >= 2:
             assert len(network.node(StreamKey(JOB, "algo-1", "system")).state) <= ITEM_CAP_BYTES

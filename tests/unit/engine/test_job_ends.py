@@ -37,7 +37,7 @@ def test_given_an_end_mark_while_the_job_goes_on_when_it_rings_then_nothing_is_c
     mark = UPLOADS[-1]
     for upload in [*SYSTEM_1[:6], mark, *SYSTEM_1[6:]]:
         network.put(upload)
-        network.stream_messages(upload, max(upload.at, network.now))
+        network.announce(upload, max(upload.at, network.now))
         network.run_until(SYSTEM_1[6].at if upload is mark else upload.at, batch_s=0.0)
     job = network.job()
     assert (job.active, job.closing) == (True, False)
@@ -57,7 +57,7 @@ def test_given_a_close_task_that_is_lost_when_ticks_go_by_then_its_stream_is_ask
     network = Network()
     deliver(network, SYSTEM_1)
     network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
-    network.stream_messages(UPLOADS[-1], network.now)
+    network.announce(UPLOADS[-1], network.now)
     network.run_until(network.now, batch_s=0.0)
     (lost,) = [entry for entry in network.queue if '"algo-2"' in entry[2].body and '"framework"' in entry[2].body]
     network.queue.remove(lost)

@@ -33,18 +33,18 @@ def outside() -> Network:
     return network
 
 
-def tell(network: Network, body: bytes, *, at: float = START, job_messages: bool = True) -> None:
+def tell(network: Network, body: bytes, *, at: float = START, announced: bool = True) -> None:
     upload = Upload(at, KEY, body)
     network.put(upload)
-    if job_messages:
-        network.stream_messages(upload, max(at, network.now))
+    if announced:
+        network.announce(upload, max(at, network.now))
     network.run_until(max(at, network.now), batch_s=0.0)
 
 
 def arrive(network: Network, chosen: list[Upload]) -> None:
     for upload in chosen:
         network.put(upload)
-        network.stream_messages(upload, max(upload.at, network.now))
+        network.announce(upload, max(upload.at, network.now))
         network.run_until(max(upload.at, network.now), batch_s=0.0)
 
 
@@ -128,7 +128,7 @@ def test_given_any_body_when_read_then_it_is_understood_or_refused_by_name(body:
 
 def test_given_a_file_beside_a_profile_when_the_job_is_met_then_it_says_what_the_job_is() -> None:
     network = outside()
-    tell(network, file(instance_type="ml.g5.12xlarge", instance_count=1, settings=SETTINGS), job_messages=False)
+    tell(network, file(instance_type="ml.g5.12xlarge", instance_count=1, settings=SETTINGS), announced=False)
     arrive(network, SYSTEM_1)
     network.tick()
     job = network.job()
@@ -138,17 +138,17 @@ def test_given_a_file_beside_a_profile_when_the_job_is_met_then_it_says_what_the
 
 
 @pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped"])
-@pytest.mark.parametrize("job_messages", [True, False])
+@pytest.mark.parametrize("announced", [True, False])
 def test_given_a_job_that_says_that_it_has_ended_when_told_or_found_silent_then_it_is_closed(
-    status: str, job_messages: bool
+    status: str, announced: bool
 ) -> None:
     network = outside()
     tell(network, file(status="InProgress", settings=SETTINGS))
     arrive(network, SYSTEM_1)
     settle(network)
     assert network.job().active is True
-    tell(network, file(status=status, ended_at=START + 900), at=network.now, job_messages=job_messages)
-    settle(network, 4 if job_messages else 20)
+    tell(network, file(status=status, ended_at=START + 900), at=network.now, announced=announced)
+    settle(network, 4 if announced else 20)
     job = network.job()
     assert (job.active, job.status, job.ended_at) == (False, JobStatus(status), START + 900.0)
     assert len(network.world.reports.started) == 1
@@ -194,12 +194,12 @@ def test_given_a_file_that_cannot_be_used_when_the_job_writes_then_it_is_counted
 
 
 @pytest.mark.parametrize("mended", [file(instance_count=2), None])
-@pytest.mark.parametrize("job_messages", [True, False])
+@pytest.mark.parametrize("announced", [True, False])
 def test_given_a_fault_in_its_file_when_mended_or_removed_then_its_item_names_it_until_then(
-    mended: bytes | None, job_messages: bool
+    mended: bytes | None, announced: bool
 ) -> None:
     network = outside()
-    tell(network, file(instance_count=-3), job_messages=False)
+    tell(network, file(instance_count=-3), announced=False)
     arrive(network, SYSTEM_1[:3])
     (fault,) = network.job().faults
     assert fault == network.job().file_fault
@@ -208,11 +208,11 @@ def test_given_a_fault_in_its_file_when_mended_or_removed_then_its_item_names_it
     assert network.job().faults == (fault,)
     if mended is None:
         network.world.objects.delete(BUCKET, [KEY])
-        network.stream_messages(Upload(network.now, KEY, b""), network.now) if job_messages else None
+        network.announce(Upload(network.now, KEY, b""), network.now) if announced else None
         network.run_until(network.now, batch_s=0.0)
     else:
-        tell(network, mended, at=network.now, job_messages=job_messages)
-    settle(network, 2 if job_messages else 15)
+        tell(network, mended, at=network.now, announced=announced)
+    settle(network, 2 if announced else 15)
     assert network.job().faults == ()
     assert network.job().instance_count == (2 if mended else None)
 
@@ -232,7 +232,7 @@ def test_given_a_good_file_when_it_breaks_then_what_it_said_stays_and_the_fault_
 
 def test_given_a_fault_in_its_file_when_sagemaker_knows_the_job_then_it_is_no_fault_of_the_job() -> None:
     network = outside()
-    tell(network, file(instance_count=-3), job_messages=False)
+    tell(network, file(instance_count=-3), announced=False)
     arrive(network, SYSTEM_1[:3])
     network.world.training_jobs.set(describe())
     settle(network, 6)

@@ -19,7 +19,7 @@ def system_uploads() -> list[Upload]:
 def deliver(network: Network, some: list[Upload], *, now: float) -> None:
     for upload in some:
         network.put(upload)
-        network.stream_messages(upload, now)
+        network.announce(upload, now)
     network.run_until(now, batch_s=1.0)
 
 
@@ -50,7 +50,7 @@ def test_given_a_doorbell_that_brings_nothing_new_when_evaluated_then_no_lag_is_
     some = system_uploads()[:4]
     deliver(network, some, now=START + 300.0)
     for upload in some:
-        network.stream_messages(upload, START + 400.0)
+        network.announce(upload, START + 400.0)
     network.run_until(START + 400.0, batch_s=1.0)
     assert len(lags(network)) == 1
 

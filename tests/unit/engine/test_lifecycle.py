@@ -30,7 +30,7 @@ def arrive(network: Network, chosen: list[Upload], *, tick: bool = False) -> Non
     """Let objects appear and ring, each at its time."""
     for upload in chosen:
         network.put(upload)
-        network.stream_messages(upload, max(upload.at, network.now))
+        network.announce(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
         if tick:
             network.tick()

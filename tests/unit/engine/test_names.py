@@ -167,7 +167,7 @@ def test_given_many_objects_that_contest_an_old_item_when_they_ring_then_sagemak
     before = network.world.faults.calls.count("TrainingJobs.describe")
     for each in SYSTEM[:3] * 10:
         network.put(each)
-        network.stream_messages(each, network.now)
+        network.announce(each, network.now)
         network.run_until(network.now, batch_s=0.0)
     assert network.world.faults.calls.count("TrainingJobs.describe") - before == 1
     network.now += ASKED_EVERY_S

@@ -254,7 +254,7 @@ def test_given_tasks_made_for_a_claim_when_they_come_after_the_news_then_no_stre
     network = outside()
     arrive(network, [Upload(START, f"{JOB}/job.json", MUTING.replace(b"Completed", b"InProgress")), *SYSTEM_1[:2]])
     network.put(Upload(network.now, f"{JOB}/job.json", MUTING))
-    network.stream_messages(Upload(network.now, f"{JOB}/job.json", MUTING), network.now)
+    network.announce(Upload(network.now, f"{JOB}/job.json", MUTING), network.now)
     network.run_until(network.now, batch_s=0.0)
     assert [message.body for _, _, message in network.queue], "the task to close is under way"
     network.world.training_jobs.set(describe())

@@ -35,7 +35,7 @@ def deliver(network: Network, name: str) -> None:
             network.tick()
             next_tick += 300.0
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=1.0)
     network.run_until(upload.at + 2_000.0, batch_s=1.0)
     network.tick()

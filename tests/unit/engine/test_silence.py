@@ -113,7 +113,7 @@ def arrive(network: Network, chosen: list[Upload]) -> None:
     """Let objects appear in order of time, with a tick after each."""
     for upload in sorted(chosen, key=lambda each: (each.at, each.key)):
         network.put(upload)
-        network.stream_messages(upload, max(upload.at, network.now))
+        network.announce(upload, max(upload.at, network.now))
         network.run_until(upload.at, batch_s=0.0)
         network.tick()
 

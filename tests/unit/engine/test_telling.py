@@ -183,7 +183,7 @@ def live(*, dying_after: int | None = None) -> Network:
     network = Network()
     for upload in STORY:
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
         if dying_after is not None:
             network.doomed = [dying_after]
@@ -224,7 +224,7 @@ def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_
     def arrive(chosen: list[Upload], *, ticking: bool) -> None:
         for upload in chosen:
             network.put(upload)
-            network.stream_messages(upload, upload.at)
+            network.announce(upload, upload.at)
             network.run_until(upload.at, batch_s=0.0)
             if ticking:
                 network.tick()

@@ -20,7 +20,7 @@ def network() -> Network:
 
 def arrive(network: Network, upload: Upload) -> None:
     network.put(upload)
-    network.stream_messages(upload, upload.at)
+    network.announce(upload, upload.at)
     network.run_until(upload.at, batch_s=0.0)
 
 

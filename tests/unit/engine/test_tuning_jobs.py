@@ -37,7 +37,7 @@ def arrive(network: Network, chosen: list[Upload]) -> None:
     """Let objects appear and ring, with a tick after each."""
     for upload in chosen:
         network.put(upload)
-        network.stream_messages(upload, max(upload.at, network.now))
+        network.announce(upload, max(upload.at, network.now))
         network.run_until(max(upload.at, network.now), batch_s=0.0)
         network.tick()
 

@@ -27,13 +27,14 @@ PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
 def test_given_a_store_that_refuses_when_a_node_is_evaluated_then_no_row_says_what_is_not_stored() -> None:
     network = Network()
-    network.put(SYSTEM_1[0])
-    network.stream_messages(SYSTEM_1[0], SYSTEM_1[0].at)
+    for upload in SYSTEM_1[:3]:
+        network.put(upload)
+        network.announce(upload, SYSTEM_1[2].at)
     network.world.faults.schedule("NodeStates.save", Fault.FAIL_BEFORE)
-    network.run_until(SYSTEM_1[0].at, batch_s=0.0)
+    network.run_until(SYSTEM_1[2].at, batch_s=0.0)
     assert network.world.rows.of_job(JOB) == []
-    network.run_until(SYSTEM_1[0].at + 1_000.0, batch_s=0.0)
-    assert row(network, "LowGPUUtilization#algo-1").status is Status.WAITING_FOR_DATA
+    network.run_until(SYSTEM_1[2].at + 1_000.0, batch_s=0.0)
+    assert row(network, "LowGPUUtilization#algo-1").evaluated_through is not None
 
 
 def test_given_a_store_that_refuses_when_a_job_is_summarised_then_no_row_says_what_is_not_stored() -> None:
@@ -75,7 +76,7 @@ def test_given_late_objects_of_a_closed_item_when_the_time_is_over_between_them_
     assert network.node(NODE_1).closed
     for upload in SYSTEM_1[-3:]:
         network.put(upload)
-        network.stream_messages(upload, network.now)
+        network.announce(upload, network.now)
     short = Timing(now=lambda: network.now, pause=lambda _: None, has_time=iter([True, *[False] * 9]).__next__)
     BatchProcessor(services=network.world.services, timing=short, bucket=BUCKET, families=FAMILIES).process(
         [message for *_, message in network.queue]
@@ -145,7 +146,7 @@ def test_given_a_rule_that_fires_at_a_streams_end_when_the_job_has_ended_then_it
     chosen = [each for each in UPLOADS if "algo-2" not in each.key]
     for upload in chosen:
         network.put(upload)
-        network.stream_messages(upload, upload.at)
+        network.announce(upload, upload.at)
         network.run_until(upload.at, batch_s=0.0)
     network.world.training_jobs.set(replace(describe(status=JobStatus.COMPLETED), instance_count=1))
     for _ in range(30):

@@ -38,7 +38,7 @@ def network() -> Network:
     seen = uploads()[:-10]
     for upload in seen:
         delivered.put(upload)
-        delivered.stream_messages(upload, upload.at)
+        delivered.announce(upload, upload.at)
     delivered.run_until(seen[-1].at + 60.0, batch_s=30.0)
     delivered.tick()
     return delivered

@@ -131,7 +131,7 @@ def test_given_a_small_batch_until_the_end_when_the_tail_is_long_then_the_tail_a
     result = judge(minutely([SMALL] * 39 + [0.0] * 60), A_POINT_A_MINUTE)
 
     assert result.first_fire is None
-    assert result.last.data_points == 55
+    assert result.last.data_points == 39
 
 
 def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -> None:

@@ -149,7 +149,7 @@ def deliver(*levels: tuple[float, ...]) -> Network:
         for node, gpus in enumerate(levels, start=1):
             upload = minute_of_gpus(node, index, *gpus)
             network.put(upload)
-            network.stream_messages(upload, upload.at)
+            network.announce(upload, upload.at)
         network.run_until(START + 60.0 * index + 90.0, batch_s=0.0)
         network.tick()
     return network

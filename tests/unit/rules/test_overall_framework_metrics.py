@@ -228,6 +228,13 @@ def test_given_hours_of_events_when_kept_by_minute_then_the_newest_30_remain() -
     assert state.minutes[5].classes_us[EventClass.GENERAL] == 60 * SECOND
 
 
+def test_given_an_event_that_ends_with_the_30th_minute_when_kept_by_minute_then_the_first_one_remains() -> None:
+    state = folded(read([event("Forward", "m", 0.0, 60.0 * RECENT_MINUTES)]))
+
+    assert len(state.minutes) == RECENT_MINUTES
+    assert state.minutes[0].minute == START_US // (60 * SECOND)
+
+
 def busy_object(process: int, minute: int, operators: int) -> FrameworkEvents:
     random = np.random.default_rng([process, minute])
     events: list[Any] = []

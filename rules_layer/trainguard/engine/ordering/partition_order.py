@@ -105,7 +105,7 @@ class PartitionOrder:
         """Return up to where objects are to be applied now; None when none is."""
         ends = [arrival.end_us for arrival in self.pending.values()]
         horizon_us = self._horizon_us
-        is_far = self.listed_us == UNLISTED or horizon_us - self.listed_us >= LIST_EVERY_US
+        is_far = horizon_us - self.listed_us >= LIST_EVERY_US
         if is_far and any(end_us <= horizon_us for end_us in ends):
             return horizon_us
         return max((end_us for end_us in ends if end_us <= self.listed_us), default=None)

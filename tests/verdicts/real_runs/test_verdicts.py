@@ -1,0 +1,26 @@
+"""The whole product on real runs: no alert on a healthy run, no false statement on any."""
+
+import pytest
+
+from tests.verdicts.real_runs.labels import labels
+from tests.verdicts.real_runs.product import say
+from tests.verdicts.real_runs.scoring import score
+
+pytestmark = pytest.mark.verdicts
+
+HEALTHY = [run for run, label in labels().items() if label.outcome == "healthy"]
+
+
+@pytest.mark.parametrize("run", HEALTHY)
+def test_given_a_healthy_run_when_judged_then_nothing_has_fired(run: str) -> None:
+    assert say(run).findings == ()
+
+
+@pytest.mark.parametrize("run", labels())
+def test_given_a_run_when_judged_then_nothing_false_is_said_of_it(run: str) -> None:
+    assert score(labels()[run], say(run)).false == ()
+
+
+@pytest.mark.parametrize("run", labels())
+def test_given_a_run_when_judged_then_all_of_its_profile_was_read(run: str) -> None:
+    assert say(run).unread == {}
