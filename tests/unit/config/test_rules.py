@@ -88,7 +88,6 @@ def test_given_one_of_our_rules_when_made_a_profiler_rule_then_its_request_is_th
         "RuleEvaluatorImage": "DEFAULT_RULE_EVALUATOR_IMAGE",
         "RuleParameters": {
             "threshold": "0.3",
-            "patience": "10",
             "scan_interval_us": "60000000",
             "rule_to_invoke": "LoadBalancing",
         },

@@ -73,7 +73,7 @@ def test_given_a_rule_when_asked_for_then_each_parameter_has_both_defaults_and_w
         "in_force": None,
     }
     assert entries["window_s"]["accepts"] == "a number above 0 or None"
-    assert (entries["window_s"]["documented"], entries["window_s"]["shipped"]) == (None, None)
+    assert (entries["window_s"]["documented"], entries["window_s"]["shipped"]) == (250.0, 5.0)
 
 
 @pytest.mark.parametrize("defaults", ["documented", "shipped"])
@@ -83,7 +83,7 @@ def test_given_one_set_of_defaults_asked_for_when_shown_then_the_other_is_left_o
     heading = deployed.shown("params", "batch", "--defaults", defaults, columns=140)
     assert defaults in heading
     assert ({"documented", "shipped"} - {defaults}).pop() not in heading
-    value = {"documented": "100", "shipped": "1,000"}[defaults]
+    value = {"documented": "50", "shipped": "500"}[defaults]
     line = next(line for line in heading.splitlines() if line.startswith("patience "))
     assert line.split()[1] == value
 
