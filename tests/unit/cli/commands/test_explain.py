@@ -60,7 +60,7 @@ def test_given_parameters_by_tag_when_explained_then_the_changed_ones_come_first
     parameters = of_small_job("LowGPUUtilization").parameters
     assert [(each.name, each.value, each.default, each.changed, each.source) for each in parameters[:3]] == [
         ("window", 20, None, True, "tag trainguard:LowGPUUtilization_window"),
-        ("patience", 20, 1_000, True, "tag trainguard:LowGPUUtilization_patience"),
+        ("patience", 20, None, True, "tag trainguard:LowGPUUtilization_patience"),
         ("threshold_p95", 70.0, 70.0, False, "default"),
     ]
     assert parameters[-1].name == "scan_interval_us"
