@@ -141,3 +141,55 @@ def test_given_many_lost_minutes_after_an_interruption_when_noted_then_it_is_sti
 def test_given_more_interruptions_than_are_remembered_when_noted_then_the_newest_are() -> None:
     times = [1_000.0 * number for number in range(REMEMBERED_GAPS + 4)]
     assert gaps_of(times) == list(pairwise(times))[-REMEMBERED_GAPS:]
+
+
+def test_given_a_state_that_an_earlier_version_stored_when_it_goes_on_then_its_work_stays_work() -> None:
+    state = SampleWindowState()
+    fold(state, [50.0] * 6, 0)
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
+    for name in ("start_up", "recent_use", "idle_time"):
+        del stored[name]
+    stored |= {"idle": {"since": 1_060.0, "points": []}, "last_seen_at": 1_120.0}
+    earlier = msgspec.convert(stored, SampleWindowState)
+
+    fold(earlier, [0.0] * 2, 13)
+    assert (earlier.first_active_at, earlier.kept_total) == (1_000.0, 6)
+    fold(earlier, [50.0], 15)
+    assert (earlier.kept_total, earlier.idle) == (7, None)
+
+
+def test_given_one_touch_of_the_gpu_when_a_long_compilation_follows_then_start_up_goes_on() -> None:
+    state = SampleWindowState()
+    points = fold(state, [50.0, 0.0, 0.0], 0)
+    assert points.working_since == 1_000.0
+    points = fold(state, [0.0] * 51, 3)
+    assert (points.working_since, points.started_anew) == (None, True)
+    fold(state, [80.0] * 4, 54)
+    assert (state.first_active_at, state.kept_total) == (None, 0)
+    fold(state, [80.0], 58)
+    assert (state.first_active_at, state.kept_total) == (1_000.0 + STEP_S * 54, 5)
+
+
+def test_given_work_that_is_interrupted_by_short_idle_runs_when_it_has_lasted_a_minute_then_all_of_it_counts() -> None:
+    state = SampleWindowState()
+    fold(state, [50.0, 0.0] * 6, 0)
+    assert (state.first_active_at, state.kept_total) == (1_000.0, 11)
+
+
+def test_given_idle_runs_when_they_end_then_pauses_and_breaks_are_counted() -> None:
+    state = SampleWindowState()
+    fold(state, [*[50.0] * 6, 0.0, 0.0, 50.0, *[0.0] * 3, 50.0, *[0.0] * 20, 50.0], 0)
+    found = state.idle_time
+    assert (found.samples, found.paused, found.breaks_s) == (25, 20, 230.0)
+    assert found.breaks == [(1_090.0, 30.0), (1_130.0, 200.0)]
+
+
+def test_given_two_idle_samples_a_minute_apart_when_they_end_then_they_are_no_pause_and_three_are() -> None:
+    for idle, kept in ((2, 6), (3, 4)):
+        state = SampleWindowState()
+        points = SampleWindow(state, 2)
+        values = [50.0] * 3 + [0.0] * idle + [50.0]
+        gpu = np.array([[value, 3.0] for value in values])
+        shown = node_snapshots(1_000.0 + 60.0 * np.arange(len(values)), gpu, cpu_mean=12.25)
+        points.extend(shown, capacity=CAPACITY, interval_s=60.0)
+        assert state.kept_total == kept

@@ -45,7 +45,8 @@ def parameters_text(rule: str, shown: Mapping[str, float | int | str | None]) ->
         return ""
     spec = spec_of(rule)
     managed = [(name, _at_its_place(shown, spec.managed_aliases.get(name, name))) for name in spec.managed_parameters]
-    places = {name for name, _ in managed} | UNSHOWN
+    in_points = {f"{name}_s" for name in spec.managed_parameters if name in shown and shown[name] is None}
+    places = {name for name, _ in managed} | UNSHOWN | in_points
     added = [(name, value) for name, value in shown.items() if name not in places and value is not None]
     return "\n".join(f"{name}:{_shown(value)}" for name, value in (*managed, *added))
 

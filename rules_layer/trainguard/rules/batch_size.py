@@ -107,11 +107,12 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         if usage.judged:
             state.judged += minute.fresh
         if not low:
-            state.since = None
+            state.since, state.begun, state.onset = None, None, None
             return
         state.low += minute.fresh
-        if state.since is None:
-            state.since = minute.view.kept_total
+        if state.since is None or state.begun is None:
+            # What an earlier version stored lacks its beginning, and goes on with that of a new one.
+            state.since = minute.view.kept_total if state.since is None else state.since
             state.begun, state.onset = _onset(minute.view, usage, parameters)
 
     def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> RuleResult:

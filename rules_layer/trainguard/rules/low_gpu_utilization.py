@@ -111,7 +111,7 @@ class Streak(msgspec.Struct, array_like=True):
 
         Of few points that is more than chance makes of half as many dips.
         """
-        if self.kind == "under" or not self.points:  # what an earlier version stored has no cost yet
+        if self.kind == "under" or self.begun is None:
             return True
         chance = poisson_quantile(CHANCE_PROBABILITY, self.points * COSTLY_SHARE / 2.0)
         return self.cost >= COSTLY_SHARE and self.lost > chance
@@ -150,9 +150,12 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             if usage.kind is None:
                 continue
             streak = state.streaks.get(usage.gpu)
+            goes_on = streak is not None and streak.kind == usage.kind
             points = minute.fresh
-            if streak is None or streak.kind != usage.kind:
-                streak = Streak(usage.kind, view.kept_total, *_onset(view, usage, window, parameters))
+            if streak is None or not goes_on or streak.begun is None:
+                # What an earlier version stored lacks its beginning, and goes on with that of a new one.
+                since = streak.since if streak is not None and goes_on else view.kept_total
+                streak = Streak(usage.kind, since, *_onset(view, usage, window, parameters))
                 points = window
                 if streak.begun == 0 and usage.kind == "under":
                     state.wasted[usage.gpu] = _undone_before(view, usage.gpu, window)

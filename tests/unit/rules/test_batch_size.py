@@ -230,3 +230,16 @@ def test_given_a_window_in_seconds_that_is_too_long_when_asked_for_then_the_erro
     assert RULE.clear_after_s(parameters, 5.0) == 3 * 3_600.0
     with pytest.raises(RuleConfigError, match=r"BatchSize: parameter window_s is 3600\.0, expected at most 1250 s"):
         RULE.window_points(parameters, 0.5)
+
+
+def test_given_a_light_phase_of_a_well_used_job_when_it_has_cost_little_then_it_is_told_and_no_finding() -> None:
+    result = judge(minutely([LARGE] * 600 + [SMALL] * 80), A_POINT_A_MINUTE, closed=False)
+
+    assert result.first_fire is None
+    assert "of the paid time, and counts from 15 % on" in result.last.reason
+
+
+def test_given_a_small_batch_when_it_fires_then_its_onset_and_gpus_are_those_of_the_data() -> None:
+    result = judge(minutely([SMALL] * 70), A_POINT_A_MINUTE, closed=False)
+
+    assert (result.last.onset, result.last.gpus) == (result.view.first_active_at, ("gpu0",))
