@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from trainguard.rules.balance_window import WIDE_GAP, WINDOW_MIN, Gaps
+from trainguard.rules.balance_window import WIDE_GAP, Gaps
 from trainguard.rules.details import Details
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
 from trainguard.rules.rule_inputs import NodeView
@@ -69,8 +69,8 @@ def sentence_of_gap(behind: Behind) -> str:
     """Say how busy both were over the window."""
     low, high = (float(behind.gaps.means[index]) for index in (behind.gaps.worst, behind.gaps.busiest))
     return (
-        f"over the last {WINDOW_MIN} min {behind.name} is at {show_percent(low)} on average, {behind.busiest} at "
-        f"{show_percent(high)}: {show_percentage_points(behind.gap)} behind the busiest (threshold "
+        f"over the last {behind.gaps.minutes} min {behind.name} is at {show_percent(low)} on average, "
+        f"{behind.busiest} at {show_percent(high)}: {show_percentage_points(behind.gap)} behind the busiest (threshold "
         f"{show_number(WIDE_GAP)})"
     )
 

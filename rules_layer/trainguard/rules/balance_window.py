@@ -14,7 +14,6 @@ from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 BLOCK_S = 600.0
 BLOCKS = 6
-WINDOW_MIN = 60
 MIN_WINDOW_S = 600.0
 MIN_WINDOW_POINTS = 20
 
@@ -138,6 +137,8 @@ class Gaps:
         When the imbalance began, epoch seconds, as far as the window goes back.
     reaches : bool
         Whether it held from the window's first block on, and so may have begun before.
+    minutes : int
+        How far the window goes back: 60 minutes once it is full.
     """
 
     points: FloatArray
@@ -147,6 +148,7 @@ class Gaps:
     busiest: int
     since: float | None
     reaches: bool
+    minutes: int
 
     @classmethod
     def of(
@@ -157,8 +159,9 @@ class Gaps:
         judged: BoolArray = total >= max(MIN_WINDOW_POINTS, MIN_WINDOW_S / interval_s)
         means = _over(sums.sum(axis=0), total)
         nobody = np.zeros(total.size, dtype=np.bool_)
+        minutes = round((numbers[-1] - numbers[0] + 1) * BLOCK_S / 60.0) if numbers else 0
         if np.count_nonzero(judged) < 2:
-            return cls(total, means, judged, nobody, 0, None, reaches=False)
+            return cls(total, means, judged, nobody, 0, None, False, minutes)
         busiest = int(np.nanargmax(np.where(judged, means, -1.0)))
         errors = variance / np.maximum(total, 1.0)
         gaps = means[busiest] - means
@@ -168,11 +171,11 @@ class Gaps:
         sure = gaps >= SURE * np.sqrt(errors + errors[busiest])
         apart: BoolArray = judged & (gaps >= WIDE_GAP) & steady & sure
         if not apart.any():
-            return cls(total, means, judged, nobody, busiest, None, reaches=False)
+            return cls(total, means, judged, nobody, busiest, None, False, minutes)
         held = behind[:, apart].any(axis=1)
         broken = np.flatnonzero(~held)
         first = int(broken[-1]) + 1 if broken.size and broken[-1] + 1 < held.size else int(np.argmax(held))
-        return cls(total, means, judged, apart, busiest, BLOCK_S * numbers[first], reaches=first == 0)
+        return cls(total, means, judged, apart, busiest, BLOCK_S * numbers[first], first == 0, minutes)
 
     @property
     def behind(self) -> FloatArray:

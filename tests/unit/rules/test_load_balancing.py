@@ -118,7 +118,7 @@ def test_given_points_about_500_when_judged_then_a_distance_takes_as_many() -> N
 def test_given_any_sampling_interval_when_a_gpu_is_behind_then_it_is_judged_within_half_an_hour(
     interval_s: float, minutes: float
 ) -> None:
-    points = round(45 * 60.0 / interval_s)
+    points = round((minutes + 5) * 60.0 / interval_s)
 
     result = judge(node_of(np.full(points, 80.0), np.full(points, 20.0), interval_s=interval_s))
 
@@ -136,7 +136,7 @@ def test_given_a_longer_patience_when_judged_then_it_is_waited_for() -> None:
     )
 
 
-@pytest.mark.parametrize("interval_s", [0.5, 5.0, 60.0])
+@pytest.mark.parametrize("interval_s", [2.0, 5.0, 60.0])
 def test_given_a_gpu_that_idles_four_tenths_of_its_time_when_the_others_work_then_it_fires(interval_s: float) -> None:
     points = round(3_600.0 / interval_s)
     waits = np.arange(points) % 10 < 4
@@ -150,14 +150,14 @@ def test_given_a_gpu_that_idles_four_tenths_of_its_time_when_the_others_work_the
     assert result.last.measured == pytest.approx(38.0, abs=3.0)
 
 
-@pytest.mark.parametrize("interval_s", [0.5, 60.0])
+@pytest.mark.parametrize("interval_s", [30.0, 60.0])
 def test_given_an_imbalance_from_hour_20_on_when_it_has_lasted_an_hour_then_it_fires_and_says_since_when(
     interval_s: float,
 ) -> None:
-    before, after = round(2.0 * 3_600.0 / max(interval_s, 10.0)), round(3_600.0 / max(interval_s, 10.0))
+    before, after = round(2.0 * 3_600.0 / interval_s), round(3_600.0 / interval_s)
     low = np.concatenate([work(10 * before, 95.0), work(after, 40.0)])
 
-    result = judge(node_of(work(10 * before + after, 95.0, seed=1), low, interval_s=max(interval_s, 10.0)))
+    result = judge(node_of(work(10 * before + after, 95.0, seed=1), low, interval_s=interval_s))
 
     assert result.first_fire is not None
     assert 20.0 * 60.0 < result.first_fire <= 20.0 * 60.0 + 50.0
