@@ -285,8 +285,8 @@ class Rise:
         """Whether the newest third still rises: what has levelled off is no leak."""
         if len(self.levels) < 2:
             return False
-        third = np.array([self.levels[-(max(math.ceil(len(self.levels) / 3.0), 2) + 1) :]], dtype=np.float64)
-        risen = float(theil_sen_slope(third)[0]) * (third.shape[1] - 1) / TENTHS
+        third = Rise(self.levels[-(max(math.ceil(len(self.levels) / 3.0), 2) + 1) :], self.stride)
+        risen = third.slope * third.windows
         return risen > 0.0 and risen >= STILL_RISES * self.points
 
 
