@@ -126,6 +126,11 @@ def sentence_of(share: Share, where: str, cause: str, limits: tuple[float, float
     )
 
 
+def over(minutes: int) -> str:
+    """Say that what was seen is over."""
+    return f" The newest {minutes} min were free of it."
+
+
 def advice_on(remedy: str, view: NodeView, lost_s: float) -> str:
     """Say what to do, and what the wait has cost."""
     return f"{remedy}: the wait has cost as much as {show_duration(lost_s)} of the whole node {view.node}."

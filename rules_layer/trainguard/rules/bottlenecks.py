@@ -19,7 +19,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import bottleneck_output as output
 from trainguard.rules.bottleneck_counts import RECENT_MINUTES, Cores, Counted, Limits, MinuteCount, Share, Tally
-from trainguard.rules.bottleneck_state import UNUSED_S, BottleneckState
+from trainguard.rules.bottleneck_state import LAPSED_MINUTES, UNUSED_S, BottleneckState
 from trainguard.rules.paid_time import ALARMING_WASTE, share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
@@ -169,9 +169,10 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             for share in (evidence.whole, evidence.recent)
             if share is evidence.whole or covered
         ]
-        above = [each for each in shares if each[1].percent > parameters.threshold and not state.has_lapsed]
-        found = next((each for each in above if each[1].wasted >= ALARMING_WASTE), None)
-        evidence, measured, recently = found or next(iter(above), shares[0])
+        above = [each for each in shares if each[1].percent > parameters.threshold]
+        costly = [each for each in above if each[1].wasted >= ALARMING_WASTE]
+        found = None if state.has_lapsed else next(iter(costly), None)
+        evidence, measured, recently = next(iter(costly or above or shares))
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
         where = f"of the last {RECENT_MINUTES} min on {view.node}" if recently else f"on {view.node}"
         reason = (
@@ -179,8 +180,10 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             if evidence is points
             else output.sentence_of_minutes(measured, where, parameters.threshold, self._slowness(slow))
         )
-        if above and found is None:
+        if above and not costly:
             reason += output.too_little(measured.wasted, ALARMING_WASTE)
+        elif costly and found is None:
+            reason += output.over(LAPSED_MINUTES)
         level = kept.level / kept.bottlenecked if evidence is points and kept.bottlenecked else _level(slow)
         return RuleResult(
             Status.FIRED if found else Status.OK,

@@ -290,59 +290,6 @@ def test_given_any_parameters_when_an_episode_ends_then_three_recent_windows_wer
     assert RULE.window_points(DEFAULTS, 0.5) == 0
 
 
-def means(gpu: float, *, cpu: float, full: float, interval_s: float, minutes: float = 60.0, gpus: int = 1) -> Replay:
-    """Judge a node whose counters are means: GPUs at ``gpu``, all cores at ``cpu`` and ``full`` of them full."""
-    count = round(minutes * 60.0 / interval_s)
-    base = series(np.full((count, gpus), gpu), cpu=99.0, interval_s=interval_s)
-    state, result = RULE.state_type(), None
-    for minute in node_minutes(base, closed=True):
-        points = len(minute.snapshots)
-        snapshots = replace(minute.snapshots, cpu_mean=np.full(points, cpu), cores_full=np.full(points, full))
-        RULE.observe(state, replace(minute, snapshots=snapshots), DEFAULTS)
-        result = RULE.judge(state, minute.view, DEFAULTS)
-    assert result is not None
-    return Replay((), (result,), state, minute.view)
-
-
-@pytest.mark.parametrize("interval_s", [0.1, 0.5, 5.0, 60.0, 90.0])
-def test_given_means_of_slow_gpus_beside_full_cores_when_judged_then_it_fires_though_no_gpu_is_below_10(
-    interval_s: float,
-) -> None:
-    result = means(45.0, cpu=97.0, full=8.0, interval_s=interval_s).last
-
-    assert (result.status, result.plain_details["bottlenecked"]) == (Status.FIRED, 0)
-    assert result.wasted_share == pytest.approx(0.55, abs=0.01)
-    assert (result.onset, result.gpus) == (JOB_START, ("gpu0",))
-    assert "the GPUs were below 80 % on average, at 45 % of late, while all cores were full, 97 % on" in result.reason
-    assert result.advice is not None
-    assert result.advice.startswith("All cores are full, 97 % on average: use fewer or cheaper transforms")
-    assert "more data loader processes" not in result.advice
-
-
-def test_given_means_of_slow_gpus_beside_some_full_cores_when_others_are_free_then_more_loaders_are_advised() -> None:
-    result = means(45.0, cpu=30.0, full=4.0, interval_s=60.0).last
-
-    assert result.status is Status.FIRED
-    assert "while 4 cores were full on average" in result.reason
-    assert result.advice is not None
-    assert result.advice.startswith("The cores are 30 % busy on average, so that others are free: use more data loader")
-
-
-@pytest.mark.parametrize(
-    ("gpu", "cpu", "full", "gpus"),
-    [
-        pytest.param(95.0, 97.0, 8.0, 1, id="busy GPUs beside full cores"),
-        pytest.param(45.0, 14.0, 1.0, 1, id="a process that launches small work, or waits in a loop for its GPU"),
-        pytest.param(45.0, 14.0, 8.0, 8, id="eight of them for eight GPUs"),
-        pytest.param(45.0, 60.0, 0.0, 1, id="free cores"),
-    ],
-)
-def test_given_means_without_cores_that_hold_the_gpus_up_when_judged_then_it_stays_silent(
-    gpu: float, cpu: float, full: float, gpus: int
-) -> None:
-    assert means(gpu, cpu=cpu, full=full, interval_s=60.0, gpus=gpus).last.status is Status.OK
-
-
 def test_given_a_share_above_a_low_threshold_when_it_wastes_little_then_it_is_said_and_does_not_fire() -> None:
     waits = np.arange(1_200) % 20 < 2
     node_of_little = series(np.where(waits, 0.0, BUSY)[::-1], cpu=HOT, interval_s=3.0)
@@ -352,6 +299,27 @@ def test_given_a_share_above_a_low_threshold_when_it_wastes_little_then_it_is_sa
     assert result.status is Status.OK
     assert result.measured == pytest.approx(9.8, abs=0.1)
     assert "That wastes 9.8 % of the time, less than the 15 % from which on it fires." in result.reason
+
+
+def test_given_waits_beside_one_hot_core_when_they_are_most_of_what_is_lost_then_minutes_tell_what_points_do_not() -> (
+    None
+):
+    waits = np.arange(1_200) % 5 < 2
+    waiting = judge(series(np.where(waits, 0.0, BUSY)[::-1], cpu=np.where(waits, HOT, COOL)[::-1], interval_s=1.0)).last
+
+    assert (waiting.status, waiting.plain_details["share_percent"]) == (Status.FIRED, pytest.approx(40.0, abs=0.2))
+    assert "while a core was full" in waiting.reason
+
+
+def test_given_a_bottleneck_that_is_over_when_work_goes_well_again_then_it_holds_no_longer() -> None:
+    bad, good = starved(60.0, 0.6), np.full(100, BUSY)
+    cpu = np.concatenate([bad.cpu_max, np.full(100, COOL)])
+
+    result = judge(series(np.concatenate([bad.gpu[:, 0], good]), cpu=cpu, interval_s=5.0), closed=False)
+
+    assert result.results[58].status is Status.FIRED
+    assert result.last.status is Status.OK
+    assert result.last.reason.endswith("while a core was above 90 %. The newest 3 min were free of it.")
 
 
 def test_given_a_bottleneck_that_begins_late_when_it_fires_then_it_says_since_when() -> None:
