@@ -202,7 +202,7 @@ def test_given_a_loading_main_process_when_loaders_are_counted_then_compatible_t
     assert read.compatible.details("Dataloader")["dataloaders"] == 3 + 1
     assert read.compatible.counts("Dataloader")[:2] == (0, 0)
     assert read.documented.details("Dataloader")["algo-1"]["dataloaders"] == 3
-    assert read.documented.times_fired("Dataloader") == 1
+    assert read.documented.times_fired("Dataloader") == 0, "the GPU is 90 % busy: too few loaders cost nothing"
 
 
 def test_given_loading_times_when_workers_live_long_then_compatible_mixes_them_with_fetches(

@@ -95,13 +95,14 @@ def test_given_the_rules_table_when_read_then_all_twelve_stand_in_it_with_their_
 def test_given_the_parameters_table_when_read_then_it_has_every_managed_one_with_both_defaults_and_its_place() -> None:
     expected = []
     for rule, spec in SPECS.items():
-        defaults = msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
+        defaults = PARAMETERS_TYPES[rule]().in_force()
         for name in spec.managed_parameters:
             if name in spec.managed_aliases:
                 continue
-            shipped = spec.shipped_defaults.get(name, defaults[name])
-            row = [f"`{rule}_{name}`", shown(defaults[name]), shown(shipped), f"`{NAMESPACE}{rule}_{name}`"]
-            expected.append(row)
+            held = f"{name}_s" if defaults.get(f"{name}_s") is not None else name
+            values = [shown(each) for each in (defaults[held], spec.shipped_defaults.get(held, defaults[held]))]
+            unit = " s" if held != name else ""
+            expected.append([f"`{rule}_{name}`", *(value + unit for value in values), f"`{NAMESPACE}{rule}_{name}`"])
     own = msgspec.structs.asdict(PARAMETERS_TYPES[PROFILER_REPORT]())
     expected += [[f"`{name}`", shown(own[name]), shown(own[name]), f"`{NAMESPACE}{name}`"] for name in own]
     assert sorted(row[:4] for row in table("migrating.md", "managed parameter")) == sorted(expected)

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.kept_points import kept_points
 from tests.support.node_snapshots import node_snapshots
 from trainguard.state.sample_window import INTERRUPTED_S, REMEMBERED_GAPS, SampleWindow, SampleWindowState
 
@@ -22,28 +23,10 @@ def snapshots(values: Any, first: Any = 0) -> Any:
 
 
 def kept_by_definition(values: Any) -> Any:
-    """Indexes of kept points: after the first active one; idle runs only when over within 60 s."""
-    seen = [(index, value) for index, value in enumerate(values) if value is not None]
-    active = [index for index, value in seen if value >= 10]
-    if not active:
-        return []
-    kept: list[int] = []
-    run: list[int] = []
-    last = None
-    for index, value in seen:
-        gap, last = last is not None and (index - last) * STEP_S > 60.0, index
-        if index < active[0]:
-            continue
-        if gap:
-            run = []
-        if value < 10:
-            run.append(index)
-            continue
-        if run and (index - run[0]) * STEP_S <= 60.0:
-            kept.extend(run)
-        run = []
-        kept.append(index)
-    return kept
+    """Return the indexes of the kept points."""
+    seen = np.array([value is not None for value in values], dtype=np.bool_)
+    active = np.array([value is not None and value >= 10 for value in values], dtype=np.bool_)
+    return kept_points(1_000.0 + STEP_S * np.arange(len(values)), active, seen, STEP_S).rows
 
 
 VALUE = st.one_of(st.just(0.0), st.just(0.0), st.integers(0, 100).map(float), st.none())
@@ -61,7 +44,7 @@ def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are
     edges = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
     for start, end in pairwise(edges):
         points = SampleWindow(state, 2)
-        points.extend(snapshots(values[start:end], start), capacity=CAPACITY)
+        points.extend(snapshots(values[start:end], start), capacity=CAPACITY, interval_s=STEP_S)
         points.store()
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=SampleWindowState)
     points = SampleWindow(state, 2)
@@ -75,7 +58,7 @@ def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are
 
 def test_given_a_node_that_comes_back_after_an_interruption_when_folded_then_the_gap_is_no_idle_time() -> None:
     state = SampleWindowState()
-    fold(state, [50.0, 0.0, 0.0], 0)
+    fold(state, [*[50.0] * 6, 0.0, 0.0], 0)
     fold(state, [0.0, 0.0], 240)
     assert state.idle is not None
     assert state.idle.since == 1_000.0 + STEP_S * 240
@@ -84,7 +67,7 @@ def test_given_a_node_that_comes_back_after_an_interruption_when_folded_then_the
 
 def fold(state: Any, values: Any, first: Any, capacity: Any = CAPACITY) -> Any:
     points = SampleWindow(state, 2)
-    points.extend(snapshots(values, first), capacity=capacity)
+    points.extend(snapshots(values, first), capacity=capacity, interval_s=STEP_S)
     points.store()
     return points
 
@@ -92,23 +75,23 @@ def fold(state: Any, values: Any, first: Any, capacity: Any = CAPACITY) -> Any:
 def test_given_an_idle_run_of_exactly_60_s_when_it_ends_then_it_is_kept_and_one_more_snapshot_makes_it_a_pause() -> (
     None
 ):
-    for idle, kept in ((6, 8), (7, 2)):
+    for idle, kept in ((6, 13), (7, 7)):
         state = SampleWindowState()
-        fold(state, [50.0, *[0.0] * idle, 50.0], 0)
+        fold(state, [*[50.0] * 6, *[0.0] * idle, 50.0], 0)
         assert state.kept_total == kept
 
 
 def test_given_a_second_gpu_that_appears_later_when_folded_then_its_earlier_points_are_missing() -> None:
     state = SampleWindowState()
-    one = snapshots([50.0] * 3)
+    one = snapshots([50.0] * 6)
     alone = node_snapshots(one.times, one.gpu_utilization[:, :1])
     points = SampleWindow(state, 1)
-    points.extend(alone, capacity=CAPACITY)
+    points.extend(alone, capacity=CAPACITY, interval_s=STEP_S)
     points.store()
-    both = fold(state, [60.0], 3)
-    np.testing.assert_array_equal(both.gpu_utilization[:, 0], [50.0, 50.0, 50.0, 60.0])
-    assert np.isnan(both.gpu_utilization[:3, 1]).all()
-    assert both.gpu_utilization[3, 1] == 3.0
+    both = fold(state, [60.0], 6)
+    np.testing.assert_array_equal(both.gpu_utilization[:, 0], [*[50.0] * 6, 60.0])
+    assert np.isnan(both.gpu_utilization[:6, 1]).all()
+    assert both.gpu_utilization[6, 1] == 3.0
 
 
 def test_given_a_degraded_state_when_it_goes_on_then_it_stays_degraded() -> None:
@@ -158,3 +141,55 @@ def test_given_many_lost_minutes_after_an_interruption_when_noted_then_it_is_sti
 def test_given_more_interruptions_than_are_remembered_when_noted_then_the_newest_are() -> None:
     times = [1_000.0 * number for number in range(REMEMBERED_GAPS + 4)]
     assert gaps_of(times) == list(pairwise(times))[-REMEMBERED_GAPS:]
+
+
+def test_given_a_state_that_an_earlier_version_stored_when_it_goes_on_then_its_work_stays_work() -> None:
+    state = SampleWindowState()
+    fold(state, [50.0] * 6, 0)
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
+    for name in ("start_up", "recent_use", "idle_time"):
+        del stored[name]
+    stored |= {"idle": {"since": 1_060.0, "points": []}, "last_seen_at": 1_120.0}
+    earlier = msgspec.convert(stored, SampleWindowState)
+
+    fold(earlier, [0.0] * 2, 13)
+    assert (earlier.first_active_at, earlier.kept_total) == (1_000.0, 6)
+    fold(earlier, [50.0], 15)
+    assert (earlier.kept_total, earlier.idle) == (7, None)
+
+
+def test_given_one_touch_of_the_gpu_when_a_long_compilation_follows_then_start_up_goes_on() -> None:
+    state = SampleWindowState()
+    points = fold(state, [50.0, 0.0, 0.0], 0)
+    assert points.working_since == 1_000.0
+    points = fold(state, [0.0] * 51, 3)
+    assert (points.working_since, points.started_anew) == (None, True)
+    fold(state, [80.0] * 4, 54)
+    assert (state.first_active_at, state.kept_total) == (None, 0)
+    fold(state, [80.0], 58)
+    assert (state.first_active_at, state.kept_total) == (1_000.0 + STEP_S * 54, 5)
+
+
+def test_given_work_that_is_interrupted_by_short_idle_runs_when_it_has_lasted_a_minute_then_all_of_it_counts() -> None:
+    state = SampleWindowState()
+    fold(state, [50.0, 0.0] * 6, 0)
+    assert (state.first_active_at, state.kept_total) == (1_000.0, 11)
+
+
+def test_given_idle_runs_when_they_end_then_pauses_and_breaks_are_counted() -> None:
+    state = SampleWindowState()
+    fold(state, [*[50.0] * 6, 0.0, 0.0, 50.0, *[0.0] * 3, 50.0, *[0.0] * 20, 50.0], 0)
+    found = state.idle_time
+    assert (found.samples, found.paused, found.breaks_s) == (25, 20, 230.0)
+    assert found.breaks == [(1_090.0, 30.0), (1_130.0, 200.0)]
+
+
+def test_given_two_idle_samples_a_minute_apart_when_they_end_then_they_are_no_pause_and_three_are() -> None:
+    for idle, kept in ((2, 6), (3, 4)):
+        state = SampleWindowState()
+        points = SampleWindow(state, 2)
+        values = [50.0] * 3 + [0.0] * idle + [50.0]
+        gpu = np.array([[value, 3.0] for value in values])
+        shown = node_snapshots(1_000.0 + 60.0 * np.arange(len(values)), gpu, cpu_mean=12.25)
+        points.extend(shown, capacity=CAPACITY, interval_s=60.0)
+        assert state.kept_total == kept

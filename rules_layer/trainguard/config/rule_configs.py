@@ -48,8 +48,12 @@ class RuleConfig:
         _refuse_faults(self.settings)
         kind = PARAMETERS_TYPES[self.rule_name]
         shown = {*spec_of(self.rule_name).managed_parameters, *UNSHOWN}
+        # What lasts for some seconds by default has no points to ask for.
+        in_seconds = {name.removesuffix("_s") for name in kind.__struct_fields__ if name.endswith("_s")}
         defaults: dict[str, Value] = {
-            field.name: field.default for field in msgspec.structs.fields(kind) if field.name in shown
+            field.name: field.default
+            for field in msgspec.structs.fields(kind)
+            if field.name in shown and field.name not in in_seconds
         }
         self.rule_parameters: dict[str, Value] = defaults | parameters | {"rule_to_invoke": self.rule_name}
 

@@ -72,7 +72,7 @@ class EvaluatedJob:
     @property
     def interval_s(self) -> float:
         """The longest sampling interval of a node, seconds."""
-        known = [each.state.interval_s for each in self.profiler.system.values() if each.state.interval_s is not None]
+        known = [each.interval_s for each in self.profiler.system.values() if each.state.interval_s is not None]
         return max(known, default=self.plan.interval_s)
 
     @property

@@ -9,6 +9,10 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.report.encode import encode_report
 from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.registry import RULE_NAMES, spec_of
+from trainguard.rules.units import points_in
+
+MANAGED_INTERVAL_S = 0.5
+"""The managed service samples so, unless it is told otherwise."""
 
 
 def managed_files(verdicts: Sequence[Verdict], plan: RulePlan) -> dict[str, bytes]:
@@ -40,10 +44,17 @@ def parameters_text(rule: str, shown: Mapping[str, float | int | str | None]) ->
     if not shown:
         return ""
     spec = spec_of(rule)
-    managed = [(name, shown[spec.managed_aliases.get(name, name)]) for name in spec.managed_parameters]
-    places = {name for name, _ in managed} | UNSHOWN
+    managed = [(name, _at_its_place(shown, spec.managed_aliases.get(name, name))) for name in spec.managed_parameters]
+    in_points = {f"{name}_s" for name in spec.managed_parameters if name in shown and shown[name] is None}
+    places = {name for name, _ in managed} | UNSHOWN | in_points
     added = [(name, value) for name, value in shown.items() if name not in places and value is not None]
     return "\n".join(f"{name}:{_shown(value)}" for name, value in (*managed, *added))
+
+
+def _at_its_place(shown: Mapping[str, float | int | str | None], name: str) -> float | int | str | None:
+    """Return a parameter; a patience or a window in seconds as the points that the managed service has in that time."""
+    value, seconds = shown[name], shown.get(f"{name}_s")
+    return points_in(seconds, MANAGED_INTERVAL_S) if value is None and isinstance(seconds, float) else value
 
 
 def _shown(value: float | int | str | None) -> str:

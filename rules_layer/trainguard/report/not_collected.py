@@ -12,6 +12,7 @@ from trainguard.rules.registry import SPECS
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.system_usage import METRICS
 from trainguard.rules.units import counted, show_duration
+from trainguard.rules.windowing import PatienceParameters
 
 LONG_INTERVAL_S = 5.0
 """From this sampling interval on, what a point hides is worth a word."""
@@ -130,7 +131,8 @@ def _of_usage() -> str:
 def _patience_on_low_gpus(judged: EvaluatedJob) -> int:
     """Return after how many points low GPUs are found at the earliest; 0 where that is not known."""
     parameters = [judged.plan.parameters.get(rule) for rule, spec in SPECS.items() if spec.symptom == LOW_GPUS]
-    return max((getattr(each, "patience", 0) for each in parameters), default=0)
+    known = [each for each in parameters if isinstance(each, PatienceParameters)]
+    return max((each.patience_points(judged.interval_s) for each in known), default=0)
 
 
 def _points(judged: EvaluatedJob) -> Iterator[NotCollected]:
@@ -144,8 +146,7 @@ def _points(judged: EvaluatedJob) -> Iterator[NotCollected]:
             unknown=f"Stalls shorter than {show_duration(2.0 * judged.interval_s)} are hidden or look longer than they "
             f"are{wait}.",
             how="`profiler_config=ProfilerConfig(system_monitor_interval_millis=500)`, or "
-            "`ProfilerConfig.ProfilingIntervalInMilliseconds` of CreateTrainingJob: 100, 200, 500, 1000 or 5000; or "
-            "give `patience_s` and `window_s` in place of points.",
+            "`ProfilerConfig.ProfilingIntervalInMilliseconds` of CreateTrainingJob: 100, 200, 500, 1000 or 5000.",
         )
 
 

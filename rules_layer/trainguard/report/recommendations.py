@@ -11,7 +11,7 @@ from trainguard.report.verdict import smaller_instance
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
 from trainguard.rules.units import show_duration
-from trainguard.rules.windowing import patience_in_points
+from trainguard.rules.windowing import PatienceParameters
 
 
 def recommendation(verdict: Verdict, judged: EvaluatedJob) -> str | None:
@@ -58,15 +58,15 @@ def _of_short_job(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     if too_short is not None:
         return too_short
     parameters = judged.plan.parameters.get(verdict.rule)
-    patience = getattr(parameters, "patience", None)
     points = verdict.result.data_points
-    if patience is None or not points:
+    if not isinstance(parameters, PatienceParameters) or not points:
         return None
-    needed = patience_in_points(patience, getattr(parameters, "patience_s", None), judged.interval_s)
+    needed = parameters.patience_points(judged.interval_s)
     if points > needed:
         return None
+    setting = "patience" if parameters.patience is not None and parameters.patience_s is None else "patience_s"
     return (
-        f"Lower {verdict.rule}_patience for jobs as short as this one: it is {needed:,} points, which are "
+        f"Lower {verdict.rule}_{setting} for jobs as short as this one: it is {needed:,} points, which are "
         f"{show_duration(needed * judged.interval_s)} at a point every {judged.interval_s:g} s; there were {points:,}."
     )
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from trainguard.rules.balance_window import WIDE_GAP, Gaps
 from trainguard.rules.details import Details
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.units import show_duration, show_number, show_percent
+from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.warm_up import never_active_reason
 from trainguard.telemetry.snapshots import BoolArray
 
@@ -48,6 +49,39 @@ class Pair:
     remedy: str = REMEDY
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The side that stays behind most over the window, the busiest, and whose time was paid for."""
+
+    name: str
+    busiest: str
+    gaps: Gaps
+    paid: str
+    remedy: str = REMEDY
+
+    @property
+    def gap(self) -> float:
+        """Percentage points by which it stays behind."""
+        return float(self.gaps.means[self.gaps.busiest] - self.gaps.means[self.gaps.worst])
+
+
+def sentence_of_gap(behind: Behind) -> str:
+    """Say how busy both were over the window."""
+    low, high = (float(behind.gaps.means[index]) for index in (behind.gaps.worst, behind.gaps.busiest))
+    return (
+        f"over the last {behind.gaps.minutes} min {behind.name} is at {show_percent(low)} on average, "
+        f"{behind.busiest} at {show_percent(high)}: {show_percentage_points(behind.gap)} behind the busiest (threshold "
+        f"{show_number(WIDE_GAP)})"
+    )
+
+
+def advice_on_gap(behind: Behind, wasted: float) -> str:
+    """Say what it cost that all sides stay behind the busiest, and what to do."""
+    share = float(behind.gaps.behind.mean())
+    never = float(behind.gaps.means[behind.gaps.worst]) < NEVER_USED_PERCENT
+    return _advice(share, wasted, behind.paid, behind.name if never else None, behind.remedy)
+
+
 def sentence_of(pair: Pair, threshold: float) -> str:
     """Say how busy both sides are, and how far apart."""
     return (
@@ -63,12 +97,17 @@ def too_close(least: float) -> str:
 
 def advice_on(pair: Pair, behind: float, wasted: float) -> str:
     """Say what it cost that all sides stay ``behind`` the busiest, 0 to 1, and what to do."""
+    unused = pair.name if pair.mean < NEVER_USED_PERCENT else None
+    return _advice(behind, wasted, pair.paid, unused, pair.remedy)
+
+
+def _advice(behind: float, wasted: float, paid: str, unused: str | None, remedy: str) -> str:
     cost = (
         f"Together they do {show_percent(100.0 * behind)} less than at the pace of the busiest, which cost "
-        f"{show_percent(100.0 * wasted)} of the time paid for {pair.paid}"
+        f"{show_percent(100.0 * wasted)} of the time paid for {paid}"
     )
-    start = f"let a process use {pair.name}, or pay for less; " if pair.mean < NEVER_USED_PERCENT else ""
-    return f"{cost}: {start}{pair.remedy}."
+    start = f"let a process use {unused}, or pay for less; " if unused is not None else ""
+    return f"{cost}: {start}{remedy}."
 
 
 def warming_up_reason(view: NodeView, points: int, needed: int) -> str:

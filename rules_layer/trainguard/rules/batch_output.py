@@ -103,6 +103,12 @@ def lasting_of(points: int, view: NodeView, needed: int | None) -> str:
     return said if needed is None else f"{said}, and counts from {counted(needed, 'point')} on"
 
 
+def cost_of(wasted: float, gate: float) -> str:
+    """Say that what was seen has cost less than the share of the paid time from which it is worth an alert."""
+    cost, least = show_percent(100.0 * wasted), show_percent(100.0 * gate)
+    return f"; that has cost {cost} of the paid time, and counts from {least} on"
+
+
 def advice_on(usage: Usage, view: NodeView) -> str:
     """Say what to do about it."""
     high = max(usage.gpu)

@@ -2,7 +2,8 @@
 
 Source: AWS documentation of BatchSize (the rule fires when the 95th quantiles of CPU utilization, GPU utilization and
 GPU memory utilization are all below their thresholds over the window). What is added: start-up, pauses and tail are
-left out, all of a node's used GPUs must be low, and this must last while the window moves on by twice its length.
+left out, all of a node's used GPUs must be low, this must last while the window moves on by twice its length, and it
+must have cost enough of the job's time: a batch is too small for a job, and not for its evaluation.
 """
 
 from typing import ClassVar
@@ -17,24 +18,30 @@ from trainguard.rules.details import NodeDetails
 from trainguard.rules.paid_time import idle_share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
-from trainguard.rules.quantiles import column_quantiles
+from trainguard.rules.quantiles import column_quantiles, counted_boxes
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.warm_up import never_collected, warming_up
-from trainguard.rules.windowing import LASTING_WINDOWS, WindowedRule, WindowParameters, sampled_enough
+from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
+
+COSTLY_SHARE = 0.15
+"""What has wasted less of the paid time is a phase of a job whose batches are large enough."""
 
 
 class BatchSizeParameters(WindowParameters, frozen=True, kw_only=True):
-    """Thresholds in percent; ``window`` and ``patience`` in points, or in seconds as ``window_s``, ``patience_s``."""
+    """Thresholds in percent; ``window_s`` and ``patience_s`` in seconds, or ``window`` and ``patience`` in points."""
+
+    default_window_s: ClassVar[float | None] = 250.0
+    default_patience_s: ClassVar[float | None] = 50.0
 
     cpu_threshold_p95: Percent = 70.0
     gpu_threshold_p95: Percent = 70.0
     gpu_memory_threshold_p95: Percent = 70.0
-    patience: NonNegativeInt = 100
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
-    window: WindowPoints = 500
+    window: WindowPoints | None = None
     window_s: Positive | None = None
 
     @property
@@ -50,7 +57,8 @@ SPEC = RuleSpec(
     fires_when="neither is put to use for long: the batch or the job is too small for the instance",
     condition=(
         "95 % of the newest points are below {cpu_threshold_p95} % of CPU, {gpu_threshold_p95} % of GPU and "
-        "{gpu_memory_threshold_p95} % of GPU memory, all at once, while the window moves on by twice its length"
+        "{gpu_memory_threshold_p95} % of GPU memory, all at once, while the window moves on by twice its length, and "
+        "that costs enough"
     ),
     measures=(Measure("95th percentile of the busiest GPU's utilization", "%"),),
     parameters={
@@ -60,7 +68,7 @@ SPEC = RuleSpec(
         **WINDOW_HELP,
         **PATIENCE_HELP,
     },
-    shipped_defaults={"patience": 1_000},
+    shipped_defaults={"patience_s": 500.0},
     managed_parameters=("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95", "patience", "window"),
     inputs=SYSTEM,
     metrics=("CPU", "GPU memory"),
@@ -74,11 +82,16 @@ SPEC = RuleSpec(
 
 
 class BatchSizeState(msgspec.Struct, array_like=True):
-    """Since which kept point the node has been low at every evaluation, and the kept points judged and found low."""
+    """Since which kept point the node has been low at every evaluation, and the kept points judged and found low.
+
+    ``begun`` is the kept point at which that began in the data, ``onset`` its time, epoch seconds.
+    """
 
     since: int | None = None
     judged: int = 0
     low: int = 0
+    begun: int | None = None
+    onset: float | None = None
 
 
 class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
@@ -95,26 +108,32 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         if usage.judged:
             state.judged += minute.fresh
         if not low:
-            state.since = None
+            state.since, state.begun, state.onset = None, None, None
             return
         state.low += minute.fresh
-        if state.since is None:
-            state.since = minute.view.kept_total
+        if state.since is None or state.begun is None:
+            # What an earlier version stored lacks its beginning, and goes on with that of a new one.
+            state.since = minute.view.kept_total if state.since is None else state.since
+            state.begun, state.onset = _onset(minute.view, usage, parameters)
 
     def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> RuleResult:
-        """Say FIRED for a streak over two windows."""
+        """Say FIRED for a streak over two windows that has cost enough."""
         usage = self._usage(view, parameters)
         details: NodeDetails = output.details_of(view, usage) if view.detailed else {}
         if not usage.judged:
             return _undecided(state, view, usage, parameters, details)
-        needed = LASTING_WINDOWS * self.window_points(parameters, view.interval_s)
-        lasting = 0 if state.since is None else view.kept_total - state.since
-        fired = _is_low(usage, parameters) and lasting >= needed
+        needed = self.lasting_points(parameters, view.interval_s)
+        lasting = _lasting(state, view)
+        lasted = _is_low(usage, parameters) and lasting >= needed
+        seen = state.low / state.judged if state.judged else None
+        wasted = idle_share_of_paid(view, view.ever_active, seen or 0.0)
+        fired = lasted and wasted is not None and wasted >= COSTLY_SHARE
         busiest = int(np.argmax(usage.gpu))
         sentence = output.sentence_of(usage, view, parameters.thresholds)
         if state.since is not None:
-            sentence += output.lasting_of(lasting, view, None if fired else needed)
-        seen = state.low / state.judged if state.judged else None
+            sentence += output.lasting_of(lasting, view, None if lasted else needed)
+        if lasted and not fired:
+            sentence += output.cost_of(wasted or 0.0, COSTLY_SHARE)
         return RuleResult(
             Status.FIRED if fired else Status.OK,
             f"{sentence}.",
@@ -124,8 +143,10 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
             data_points=view.kept_total,
             advice=output.advice_on(usage, view) if fired else None,
             affected_share=seen,
-            wasted_share=idle_share_of_paid(view, view.ever_active, seen or 0.0) if fired else None,
+            wasted_share=wasted if fired else None,
             confidence=_room(usage, parameters) if fired else None,
+            onset=state.onset if fired else None,
+            gpus=usage.gpus if fired else (),
             details=details,
         )
 
@@ -153,6 +174,26 @@ def _is_low(usage: Usage, parameters: BatchSizeParameters) -> bool:
         return False
     highest = usage.cpu, max(usage.gpu), max(usage.memory)
     return all(high < threshold for high, threshold in zip(highest, parameters.thresholds, strict=True))
+
+
+def _lasting(state: BatchSizeState, view: NodeView) -> int:
+    """Return for how many points the node has been low: of a job that has ended, from the onset on."""
+    if state.since is None:
+        return 0
+    return view.kept_total - (state.since if state.begun is None or not view.closed else state.begun)
+
+
+def _onset(view: NodeView, usage: Usage, parameters: BatchSizeParameters) -> tuple[int, float | None]:
+    """Return the kept point and the time at which what is seen now began.
+
+    That is the beginning of the window, or all points where the GPUs were low in them.
+    """
+    boxes = counted_boxes(view.gpu_histogram[view.ever_active])
+    highest = [box.p95 for box in boxes if box is not None and box.p95 is not None]
+    if view.first_active_at is not None and max(highest, default=100.0) < parameters.gpu_threshold_p95:
+        return 0, view.first_active_at
+    points = len(usage.window)
+    return view.kept_total - points, float(view.kept_times[-points])
 
 
 def _room(usage: Usage, parameters: BatchSizeParameters) -> float:

@@ -1,5 +1,6 @@
 """What the rules on bottlenecks remember: how many snapshots were judged, and how many were bottlenecks."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -9,14 +10,44 @@ from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 RECENT_MINUTES = 30
 KEPT_BOTTLENECKS = 32
+HUNDREDTHS = 100.0
 
 
 class MinuteCount(msgspec.Struct, array_like=True):
-    """Snapshots of one minute of event time (epoch minutes)."""
+    """Judged snapshots of one minute of event time (epoch minutes).
+
+    What follows the counts are rounded sums over the judged snapshots: ``gpu`` of the GPUs' mean utilization,
+    ``level`` and ``peak`` of the cores' two measures, and ``lost`` of what the low GPUs left undone in the bottlenecks,
+    percent. ``gpus`` is how many GPUs there were.
+    """
 
     minute: int
     judged: int
     bottlenecked: int
+    gpu: int = 0
+    level: int = 0
+    peak: int = 0
+    gpus: int = 0
+    lost: int = 0
+
+    def add(self, later: "MinuteCount") -> None:
+        """Add what other snapshots of the same minute count."""
+        for name in ("judged", "bottlenecked", "gpu", "level", "peak", "lost"):
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        self.gpus = max(self.gpus, later.gpus)
+
+    def mean(self, total: int) -> float:
+        """Return the mean of one of the sums; 0 of none."""
+        return total / self.judged if self.judged else 0.0
+
+    @property
+    def undone(self) -> int:
+        """What the GPUs left undone, in hundredths of a percent of them, summed over snapshots."""
+        return round(HUNDREDTHS) * (100 * self.judged - self.gpu)
+
+
+IsSlow = Callable[[MinuteCount], bool]
+"""Whether in a minute the GPUs worked slowly beside cores at their limit."""
 
 
 class Bottleneck(msgspec.Struct, array_like=True):
@@ -31,7 +62,9 @@ class Tally(msgspec.Struct, array_like=True):
     """Counts over any number of snapshots; ``minutes`` holds the newest 30, ``newest`` the last 32 bottlenecks.
 
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
-    over snapshots.
+    over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
+    left undone in them. ``level`` is the cores' first measure, summed over the bottlenecks, and ``low``
+    in how many of them each GPU was low.
     """
 
     judged: int = 0
@@ -40,85 +73,138 @@ class Tally(msgspec.Struct, array_like=True):
     minutes: list[MinuteCount] = msgspec.field(default_factory=list)
     newest: list[Bottleneck] = msgspec.field(default_factory=list)
     lost: int = 0
+    slow: int = 0
+    slow_lost: int = 0
+    level: int = 0
+    low: dict[str, int] = msgspec.field(default_factory=dict)
 
-    def absorb(self, later: "Tally") -> None:
-        """Add the counts of snapshots that come after all of this tally's."""
-        self.judged += later.judged
-        self.bottlenecked += later.bottlenecked
-        self.low_gpu += later.low_gpu
-        self.lost += later.lost
-        for count in later.minutes:
-            if self.minutes and self.minutes[-1].minute == count.minute:
-                self.minutes[-1].judged += count.judged
-                self.minutes[-1].bottlenecked += count.bottlenecked
+    def absorb(self, other: "Tally", is_slow: IsSlow) -> None:
+        """Add the counts of other snapshots."""
+        for name in ("judged", "bottlenecked", "low_gpu", "lost", "slow", "slow_lost", "level"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for gpu, points in other.low.items():
+            self.low[gpu] = self.low.get(gpu, 0) + points
+        by_minute = {count.minute: count for count in self.minutes}
+        for count in other.minutes:
+            if count.minute in by_minute:
+                by_minute[count.minute].add(count)
             else:
-                self.minutes.append(count)
-        self.minutes = [count for count in self.minutes if count.minute > self.minutes[-1].minute - RECENT_MINUTES]
-        self.newest = (self.newest + later.newest)[-KEPT_BOTTLENECKS:]
-
-
-class BottleneckState(msgspec.Struct, array_like=True):
-    """What is judged for good, and the open idle run: it counts as soon as the node is active again, else never."""
-
-    kept: Tally = msgspec.field(default_factory=Tally)
-    open_idle: Tally = msgspec.field(default_factory=Tally)
+                by_minute[count.minute] = msgspec.structs.replace(count)
+        self.minutes = [by_minute[minute] for minute in sorted(by_minute)]
+        while self.minutes and self.minutes[0].minute <= self.minutes[-1].minute - RECENT_MINUTES:
+            gone = self.minutes.pop(0)
+            if is_slow(gone):
+                self.slow += gone.judged
+                self.slow_lost += gone.undone
+        self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Bottlenecks among judged snapshots."""
+    """Bottlenecks among judged snapshots; ``lost`` is what they cost, as in a Tally."""
 
     hits: int
     judged: int
+    lost: int = 0
 
     @property
     def percent(self) -> float:
         """In percent; 0 of none."""
         return 100.0 * self.hits / self.judged if self.judged else 0.0
 
+    @property
+    def wasted(self) -> float:
+        """Share, 0 to 1, of the judged time that was lost."""
+        return self.lost / (100.0 * HUNDREDTHS) / self.judged if self.judged else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a snapshot is a bottleneck: above how many percent a core is at its limit, and which GPUs are low.
+
+    ``gpus`` are those that work on the node, in the order of the columns; ``fraction`` of them, 0 to 1, must be low.
+    """
+
+    core: float
+    gpu: float
+    fraction: float
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The cores in T snapshots, float64[T] each.
+
+    ``highest`` is what the highest of them is at, percent; ``level`` and ``peak`` are the two measures that count over
+    a minute.
+    """
+
+    highest: FloatArray
+    level: FloatArray
+    peak: FloatArray
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What T snapshots count as (all arrays of length T)."""
+    """What T snapshots count as (all arrays of length T, ``below`` bool[T, G])."""
 
+    below: BoolArray
     low: BoolArray
     hit: BoolArray
-    gpus_low: IntArray
-    peaks: FloatArray
+    cores: Cores
     lost: IntArray
+    gpu: FloatArray
+    gpus: tuple[str, ...]
 
     @classmethod
-    def of(
-        cls,
-        utilization: FloatArray,
-        peaks: FloatArray,
-        *,
-        limit: float,
-        gpu_threshold: float,
-        fraction: float,
-        gpus: int,
-    ) -> "Counted":
-        """Look at float64[T, G]; ``gpus`` is how many GPUs of the node were ever active, ``fraction`` how many wait."""
-        below = utilization < gpu_threshold
-        gpus_low = np.count_nonzero(below, axis=1)
-        low = gpus_low >= fraction * gpus
-        undone = np.where(below, 100.0 - utilization, 0.0).sum(axis=1) / gpus
-        return cls(low, low & (peaks > limit), gpus_low, peaks, np.rint(100.0 * undone).astype(np.int64))
+    def of(cls, utilization: FloatArray, cores: Cores, limits: Limits) -> "Counted":
+        """Look at the GPUs of ``limits``, float64[T, G]."""
+        below: BoolArray = utilization < limits.gpu
+        low: BoolArray = np.count_nonzero(below, axis=1) >= limits.fraction * len(limits.gpus)
+        undone = np.where(below, 100.0 - utilization, 0.0).sum(axis=1) / len(limits.gpus)
+        lost = np.rint(HUNDREDTHS * undone).astype(np.int64)
+        sampled = np.maximum(np.count_nonzero(~np.isnan(utilization), axis=1), 1)
+        gpu: FloatArray = np.nansum(utilization, axis=1) / sampled
+        return cls(below, low, low & (cores.highest > limits.core), cores, lost, gpu, limits.gpus)
 
     def tally(self, times: FloatArray, chosen: BoolArray) -> Tally:
         """Count the chosen snapshots, oldest first."""
         hit = chosen & self.hit
-        epoch_minutes = np.floor(times / 60.0).astype(np.int64)
-        minutes, index = np.unique(epoch_minutes[chosen], return_inverse=True)
-        judged = np.bincount(index, minlength=minutes.size)
-        hits = np.bincount(index[hit[chosen]], minlength=minutes.size)
         newest = np.flatnonzero(hit)[-KEPT_BOTTLENECKS:]
-        columns = (times[newest].tolist(), self.gpus_low[newest].tolist(), self.peaks[newest].tolist())
+        gpus_low = np.count_nonzero(self.below[newest], axis=1)
+        columns = (times[newest].tolist(), gpus_low.tolist(), self.cores.highest[newest].tolist())
+        by_gpu: Mapping[str, int] = dict(zip(self.gpus, self.below[hit].sum(axis=0).tolist(), strict=True))
         return Tally(
             judged=int(np.count_nonzero(chosen)),
             bottlenecked=int(np.count_nonzero(hit)),
             low_gpu=int(np.count_nonzero(chosen & self.low)),
-            minutes=[MinuteCount(*row) for row in zip(minutes.tolist(), judged.tolist(), hits.tolist(), strict=True)],
+            minutes=self._minutes(times, chosen, hit),
             newest=[Bottleneck(*row) for row in zip(*columns, strict=True)],
             lost=int(self.lost[hit].sum()),
+            level=_sum(self.cores.level[hit]),
+            low={gpu: points for gpu, points in by_gpu.items() if points},
         )
+
+    def _minutes(self, times: FloatArray, chosen: BoolArray, hit: BoolArray) -> list[MinuteCount]:
+        numbers = np.floor(times / 60.0).astype(np.int64)
+        minutes = []
+        for number in np.unique(numbers[chosen]).tolist():
+            rows = chosen & (numbers == number)
+            count = int(np.count_nonzero(rows))
+            minutes.append(
+                MinuteCount(
+                    minute=number,
+                    judged=count,
+                    bottlenecked=int(np.count_nonzero(rows & hit)),
+                    gpu=_sum(self.gpu[rows]),
+                    level=_sum(self.cores.level[rows]),
+                    peak=_sum(self.cores.peak[rows]),
+                    gpus=len(self.gpus),
+                    lost=round(int(self.lost[rows & hit].sum()) / HUNDREDTHS),
+                )
+            )
+        return minutes
+
+
+def _sum(values: FloatArray) -> int:
+    return int(np.rint(np.nansum(values)))

@@ -1,5 +1,8 @@
 """What is said of GPUs that wait for cores at a limit: sentences, advice, and the report's details."""
 
+from dataclasses import dataclass
+from typing import Protocol
+
 import msgspec
 
 from trainguard.rules.bottleneck_counts import Share, Tally
@@ -43,7 +46,10 @@ class BottleneckPoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BottleneckDetails(Details, frozen=True):
-    """A node; ``judged`` and ``bottlenecked`` of several nodes add up to the pooled share."""
+    """A node; ``judged`` and ``bottlenecked`` of several nodes add up to the pooled share.
+
+    ``slow_share_percent`` and ``recent_slow_share_percent`` are of the points in slow minutes.
+    """
 
     judged: int
     bottlenecked: int
@@ -53,19 +59,60 @@ class BottleneckDetails(Details, frozen=True):
     low_gpu_utilization: int
     bottlenecks: list[BottleneckPoint]
     framework: ComparedMinutes | None = None
+    slow_share_percent: float = 0.0
+    recent_slow_share_percent: float = 0.0
 
 
-def details_of(tally: Tally, shares: tuple[Share, Share], peak: str) -> BottleneckDetails:
+class Evidence(Protocol):
+    """Shares over the whole job and recently."""
+
+    @property
+    def whole(self) -> Share:
+        """Over the whole job."""
+
+    @property
+    def recent(self) -> Share:
+        """Over the recent window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """What slow minutes were like: the GPUs' mean against its limit, percent, and the cores' condition in words."""
+
+    limit: float
+    gpu: float
+    cause: str
+
+
+def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> BottleneckDetails:
     """Return a node's counts, its shares over the whole job and recently; ``peak`` names the measure of the cores."""
-    whole, recent = shares
     return BottleneckDetails(
         judged=tally.judged,
         bottlenecked=tally.bottlenecked,
-        share_percent=whole.percent,
-        recent_judged=recent.judged,
-        recent_share_percent=recent.percent,
+        share_percent=points.whole.percent,
+        recent_judged=points.recent.judged,
+        recent_share_percent=points.recent.percent,
         low_gpu_utilization=tally.low_gpu,
         bottlenecks=[BottleneckPoint(each.time, each.gpus_low, **{peak: each.peak}) for each in tally.newest],
+        slow_share_percent=minutes.whole.percent,
+        recent_slow_share_percent=minutes.recent.percent,
+    )
+
+
+def sentence_of_minutes(share: Share, where: str, threshold: float, slowness: Slowness) -> str:
+    """Say in how many points GPUs worked slowly, minute by minute."""
+    return (
+        f"in the minutes of {share.hits:,} of {counted(share.judged, 'point')} {where} ({show_percent(share.percent)}, "
+        f"threshold {show_percent(threshold)}) the GPUs were below {show_percent(slowness.limit)} on average, at "
+        f"{show_percent(slowness.gpu)} of late, while {slowness.cause}."
+    )
+
+
+def too_little(wasted: float, least: float) -> str:
+    """Say what it costs that is too little to fire."""
+    return (
+        f" That wastes {show_percent(100.0 * wasted)} of the time, less than the {show_percent(100.0 * least)} from "
+        "which on it fires."
     )
 
 
@@ -77,6 +124,11 @@ def sentence_of(share: Share, where: str, cause: str, limits: tuple[float, float
         f"{show_percent(threshold)}) at least {show_percent(100.0 * fraction)} of the "
         f"GPUs were below {show_percent(low)} while {cause}."
     )
+
+
+def over(minutes: int) -> str:
+    """Say that what was seen is over."""
+    return f" The newest {minutes} min were free of it."
 
 
 def advice_on(remedy: str, view: NodeView, lost_s: float) -> str:

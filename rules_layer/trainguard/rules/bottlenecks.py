@@ -1,14 +1,16 @@
 """What the two rules on bottlenecks share: GPUs that are low while a core is at some limit.
 
-The two rules differ in what they measure of the cores, in their defaults and in their words. The count, the recent
-window, the list of bottlenecks and the judgement are here. Source: AWS documentation of both rules (a point is a
-bottleneck when GPU utilization is below gpu_threshold while the cores' measure is above its threshold; the rule fires
-when the share of such points exceeds threshold). The recent window, the fraction of GPUs and the shortest judged time
-are added here, and pauses and start-up told apart.
+The two rules differ in what they measure of the cores, in their defaults and in their words. The recent window, the
+list of bottlenecks and the judgement are here. Source: AWS documentation of both rules (a point is a bottleneck when
+GPU utilization is below gpu_threshold while the cores' measure is above its threshold; the rule fires when the share of
+such points exceeds threshold). What is added: the recent window, the fraction of GPUs, the shortest judged time, pauses
+that do not recur and GPUs that are not used are left out, and slow minutes: where counters are means over the sampling
+interval, GPUs at 45 % beside full cores are below 10 % in no point.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -16,9 +18,9 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules import bottleneck_output as output
-from trainguard.rules.bottleneck_counts import RECENT_MINUTES, BottleneckState, Counted, Share, Tally
-from trainguard.rules.details import NodeDetails
-from trainguard.rules.paid_time import share_of_paid
+from trainguard.rules.bottleneck_counts import RECENT_MINUTES, Cores, Counted, Limits, MinuteCount, Share, Tally
+from trainguard.rules.bottleneck_state import LAPSED_MINUTES, UNUSED_S, BottleneckState
+from trainguard.rules.paid_time import ALARMING_WASTE, share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
@@ -27,24 +29,34 @@ from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_collected, warming_up
 from trainguard.rules.windowing import PatienceParameters, SampledRule
-from trainguard.telemetry.snapshots import FloatArray, Snapshots
+from trainguard.state.sample_window import ACTIVE_PERCENT
+from trainguard.telemetry.snapshots import Snapshots
 
 RECENT_MIN_SHARE = 0.5
-"""The recent window is judged once its snapshots cover this share of it, else a few points after a gap would ring."""
+"""The recent window is judged once its snapshots cover this share of it, else a few points after a gap would fire."""
 
 MIN_JUDGED_S = 600.0
 """A running job is judged on more points than these; compilation that follows the first touch of a GPU is no fault."""
 
+SLOW_GPUS = 80.0
+"""In a slow minute the GPUs' mean is below it, percent: what alarms, and 5 % that any job leaves undone."""
+
+WAITED_SHARE = 0.5
+"""A minute is slow, too, where so much of what the GPUs left undone was left in bottlenecked points."""
+
+FULL_NODE = 80.0
+"""Cores whose mean is as high, percent, are all full: the rest is what the system itself needs."""
+
 
 class BottleneckParameters(PatienceParameters, frozen=True, kw_only=True):
-    """Thresholds in percent; ``patience`` in points, or in seconds by ``patience_s``.
+    """Thresholds in percent; ``patience_s`` in seconds, or ``patience`` in points.
 
     ``gpu_fraction`` is the fraction of the ever-active GPUs that must be below ``gpu_threshold``.
     """
 
     threshold: Percent = 50.0
     gpu_threshold: Percent
-    patience: NonNegativeInt
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
     gpu_fraction: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
 
@@ -56,6 +68,7 @@ BOTTLENECK_HELP: Mapping[str, ParameterHelp] = {
     **PATIENCE_HELP,
 }
 BOTTLENECKED_SHARE = Measure("bottlenecked points of the judged ones", "%")
+SLOW_SHARE = Measure("points in slow minutes of the judged ones", "%")
 EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS)
 SECTION = "trainguard.report.html.sections.bottlenecks:blocks"
 
@@ -73,20 +86,34 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     metric: ClassVar[str]
 
     @abstractmethod
-    def peaks(self, snapshots: Snapshots) -> FloatArray:
-        """Return the highest core of each snapshot: float64[T], percent, NaN without a sample."""
+    def cores(self, snapshots: Snapshots) -> Cores:
+        """Return what the cores of each snapshot were at."""
 
     @abstractmethod
     def limit(self, parameters: P) -> float:
         """Return above how many percent a core is what the GPUs wait for."""
 
     @abstractmethod
+    def at_limit(self, count: MinuteCount, parameters: P) -> bool:
+        """Say whether the cores were at their limit over a minute."""
+
+    @abstractmethod
     def cause(self, parameters: P) -> str:
         """Return the cores' condition in words, for example ``a core was above 90 %``."""
 
     @abstractmethod
-    def remedy(self) -> str:
-        """Return what to do about it, as the beginning of a sentence."""
+    def cause_of_minutes(self, level: float, peak: float) -> str:
+        """Return the cores' condition over slow minutes in words; both measures are means over them."""
+
+    @abstractmethod
+    def remedy(self, level: float) -> str:
+        """Return what to do about it, as the beginning of a sentence; ``level`` is that in the bottlenecks."""
+
+    def is_slow(self, count: MinuteCount, parameters: P) -> bool:
+        """Say whether in a minute the GPUs worked slowly beside cores at their limit, or waited for them."""
+        if not count.judged or count.mean(count.gpu) >= SLOW_GPUS:
+            return False
+        return 100.0 * count.lost >= WAITED_SHARE * count.undone or self.at_limit(count, parameters)
 
     def clear_after_s(self, parameters: P, interval_s: float) -> float:
         """Three recent windows, so that a share that hovers about the threshold stays one episode."""
@@ -100,62 +127,130 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
 
     def observe(self, state: BottleneckState, minute: NodeMinute, parameters: P) -> None:
         """Count the snapshots that have CPU and GPU samples, start-up left out; an idle run waits for its end."""
-        snapshots, view = minute.snapshots, minute.view
-        ever_active = {gpu for gpu, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if ever}
-        columns = [index for index, gpu in enumerate(snapshots.gpu_names) if gpu in ever_active]
+        if minute.started_anew:
+            state.start_anew()
+        snapshots = minute.snapshots
+        used = state.used(minute)
+        columns = [index for index, gpu in enumerate(snapshots.gpu_names) if gpu in used]
+        state.note_use(minute, snapshots.gpu_utilization >= ACTIVE_PERCENT)
         if not columns:
             return
-        utilization, peaks = snapshots.gpu_utilization[:, columns], self.peaks(snapshots)
-        counted = Counted.of(
-            utilization,
-            peaks,
-            limit=self.limit(parameters),
-            gpu_threshold=parameters.gpu_threshold,
-            fraction=parameters.gpu_fraction,
-            gpus=len(ever_active),
+        utilization, cores = snapshots.gpu_utilization[:, columns], self.cores(snapshots)
+        limits = Limits(self.limit(parameters), parameters.gpu_threshold, parameters.gpu_fraction, used)
+        judged = ~np.isnan(cores.highest) & ~np.isnan(utilization).all(axis=1) & minute.started
+        counted = Counted.of(utilization, cores, limits)
+        state.add(
+            minute,
+            counted,
+            judged,
+            is_slow=lambda count: self.is_slow(count, parameters),
+            threshold=parameters.threshold,
         )
-        judged = ~np.isnan(peaks) & ~np.isnan(utilization).all(axis=1) & minute.started
-        rows = np.arange(len(snapshots))
-        active_rows = np.flatnonzero(minute.active)
-        last_active = int(active_rows[-1]) if active_rows.size else -1
-        if active_rows.size:
-            state.kept.absorb(state.open_idle)
-            state.open_idle = Tally()
-            state.kept.absorb(counted.tally(snapshots.times, judged & (rows <= last_active)))
-        state.open_idle.absorb(counted.tally(snapshots.times, judged & (rows > last_active)))
 
     def judge_samples(self, state: BottleneckState, view: NodeView, parameters: P) -> RuleResult:
-        """Say FIRED when the share of bottlenecks exceeds the threshold, over the whole job or the last 30 minutes."""
+        """Say FIRED when the share of bottlenecks exceeds the threshold, over the whole job or the last 30 minutes.
+
+        The share is that of the points, or of the points in slow minutes. What wastes too little is said, and does not
+        fire.
+        """
         kept = state.kept
-        whole = Share(kept.bottlenecked, kept.judged)
-        recent = Share(sum(count.bottlenecked for count in kept.minutes), sum(count.judged for count in kept.minutes))
+        slow = [count for count in kept.minutes if self.is_slow(count, parameters)]
+        points, minutes = _points(kept), _minutes(kept, slow)
+        details = output.details_of(kept, points, minutes, self.peak_key) if view.detailed else None
         patience = _needed(view, parameters)
         if not (kept.judged or state.open_idle.judged) and view.kept_total > (0 if view.closed else patience):
             return never_collected(self.metric, view)
         if kept.judged <= patience:
-            return warming_up(kept.judged, patience, view, self._details(state, view, (whole, recent)))
-        covered = recent.judged * view.interval_s >= RECENT_MIN_SHARE * RECENT_MINUTES * 60.0
-        recently = covered and recent.percent > parameters.threshold >= whole.percent
-        measured = recent if recently else whole
-        fired = measured.percent > parameters.threshold
-        lost_s = kept.lost / 10_000.0 * view.interval_s
+            return warming_up(kept.judged, patience, view, details or {})
+        covered = points.recent.judged * view.interval_s >= RECENT_MIN_SHARE * RECENT_MINUTES * 60.0
+        shares = [
+            (evidence, share, share is evidence.recent)
+            for evidence in (points, minutes)
+            for share in (evidence.whole, evidence.recent)
+            if share is evidence.whole or covered
+        ]
+        above = [each for each in shares if each[1].percent > parameters.threshold]
+        costly = [each for each in above if each[1].wasted >= ALARMING_WASTE]
+        found = None if state.has_lapsed else next(iter(costly), None)
+        evidence, measured, recently = next(iter(costly or above or shares))
+        lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
         where = f"of the last {RECENT_MINUTES} min on {view.node}" if recently else f"on {view.node}"
-        limits = parameters.threshold, parameters.gpu_fraction, parameters.gpu_threshold
+        reason = (
+            output.sentence_of(measured, where, self.cause(parameters), _limits(parameters))
+            if evidence is points
+            else output.sentence_of_minutes(measured, where, parameters.threshold, self._slowness(slow))
+        )
+        if above and not costly:
+            reason += output.too_little(measured.wasted, ALARMING_WASTE)
+        elif costly and found is None:
+            reason += output.over(LAPSED_MINUTES)
+        level = kept.level / kept.bottlenecked if evidence is points and kept.bottlenecked else _level(slow)
         return RuleResult(
-            Status.FIRED if fired else Status.OK,
-            output.sentence_of(measured, where, self.cause(parameters), limits),
+            Status.FIRED if found else Status.OK,
+            reason,
             measured=measured.percent,
             threshold=parameters.threshold,
+            measure=BOTTLENECKED_SHARE if evidence is points else SLOW_SHARE,
             data_points=kept.judged,
-            advice=output.advice_on(self.remedy(), view, lost_s) if fired else None,
-            affected_share=whole.percent / 100.0,
-            wasted_share=share_of_paid(view, lost_s) if fired else None,
-            pooled=(kept.bottlenecked, kept.judged),
-            details=self._details(state, view, (whole, recent)),
+            advice=output.advice_on(self.remedy(level), view, lost_s) if found else None,
+            affected_share=evidence.whole.percent / 100.0,
+            wasted_share=share_of_paid(view, lost_s) if found else None,
+            pooled=(evidence.whole.hits, kept.judged),
+            onset=None if state.bad_since is None or not found else _onset(state.bad_since, view),
+            gpus=_gpus(state, view, evidence is points) if found else (),
+            details=details or {},
         )
 
-    def _details(self, state: BottleneckState, view: NodeView, shares: tuple[Share, Share]) -> NodeDetails:
-        return output.details_of(state.kept, shares, self.peak_key) if view.detailed else {}
+    def _slowness(self, slow: list[MinuteCount]) -> output.Slowness:
+        """Say how slow the GPUs were in the slow minutes that are held."""
+        total = MinuteCount(0, 0, 0)
+        for count in slow:
+            total.add(count)
+        cause = self.cause_of_minutes(total.mean(total.level), total.mean(total.peak))
+        return output.Slowness(SLOW_GPUS, total.mean(total.gpu), cause)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """Shares of one kind, over the whole job and over the recent window."""
+
+    whole: Share
+    recent: Share
+
+
+def _points(kept: Tally) -> _Evidence:
+    judged, hits, lost = (
+        sum(getattr(count, name) for count in kept.minutes) for name in ("judged", "bottlenecked", "lost")
+    )
+    return _Evidence(Share(kept.bottlenecked, kept.judged, kept.lost), Share(hits, judged, 100 * lost))
+
+
+def _minutes(kept: Tally, slow: list[MinuteCount]) -> _Evidence:
+    hits, lost = sum(count.judged for count in slow), sum(count.undone for count in slow)
+    recent = Share(hits, sum(count.judged for count in kept.minutes), lost)
+    return _Evidence(Share(kept.slow + hits, kept.judged, kept.slow_lost + lost), recent)
+
+
+def _level(slow: list[MinuteCount]) -> float:
+    judged = sum(count.judged for count in slow)
+    return sum(count.level for count in slow) / judged if judged else 0.0
+
+
+def _limits(parameters: BottleneckParameters) -> tuple[float, float, float]:
+    return parameters.threshold, parameters.gpu_fraction, parameters.gpu_threshold
+
+
+def _onset(minute: int, view: NodeView) -> float:
+    return max(60.0 * minute, view.first_active_at or 0.0)
+
+
+def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str, ...]:
+    """Return the GPUs that were low in half of the bottlenecks; in slow minutes, all that are used."""
+    kept = state.kept
+    if by_points and kept.low:
+        return tuple(gpu for gpu in view.gpu_names if 2 * kept.low.get(gpu, 0) >= kept.bottlenecked)
+    active = (gpu for gpu, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if ever)
+    return tuple(gpu for gpu in active if state.unused.get(gpu, 0) * view.interval_s < UNUSED_S)
 
 
 def _needed(view: NodeView, parameters: BottleneckParameters) -> int:

@@ -1,47 +1,52 @@
-"""CPUBottleneck: GPUs that wait for a busy CPU.
+"""CPUBottleneck: GPUs that wait for busy CPU cores.
 
 Source: AWS documentation of CPUBottleneck. How points are counted and judged is in `trainguard.rules.bottlenecks`.
 """
 
 from typing import ClassVar
 
+from trainguard.rules.bottleneck_counts import Cores, MinuteCount
 from trainguard.rules.bottleneck_output import BottleneckDetails
 from trainguard.rules.bottlenecks import (
     BOTTLENECK_HELP,
     BOTTLENECKED_SHARE,
     EXPLAINED,
+    FULL_NODE,
     SECTION,
+    SLOW_SHARE,
     BottleneckParameters,
     BottleneckRule,
 )
 from trainguard.rules.parameter_help import ParameterHelp
-from trainguard.rules.protocol import NonNegativeInt, Percent
+from trainguard.rules.protocol import Percent
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.units import show_percent
-from trainguard.telemetry.snapshots import FloatArray, Snapshots
+from trainguard.rules.units import show_number, show_percent
+from trainguard.telemetry.snapshots import Snapshots
 
 
 class CPUBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
     """``cpu_threshold`` is in percent of a core."""
 
+    default_patience_s: ClassVar[float | None] = 50.0
+
     cpu_threshold: Percent = 90.0
     gpu_threshold: Percent = 10.0
-    patience: NonNegativeInt = 100
 
 
 SPEC = RuleSpec(
     name="CPUBottleneck",
     title="CPU bottlenecks",
     looks_at="each node's GPUs and cores",
-    fires_when="the GPUs wait for a busy CPU in most of the points",
+    fires_when="the GPUs wait for busy cores in most of the points, or work slowly beside full ones",
     condition=(
         "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
-        "while a core is above {cpu_threshold} %, over the whole job or the last 30 min"
+        "while a core is above {cpu_threshold} %, or the GPUs' mean over the minute is below 80 % while cores are "
+        "full, over the whole job or the last 30 min"
     ),
-    measures=(BOTTLENECKED_SHARE,),
+    measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
     parameters={**BOTTLENECK_HELP, "cpu_threshold": ParameterHelp("%", "a core above it is busy")},
-    shipped_defaults={"patience": 1_000},
+    shipped_defaults={"patience_s": 500.0},
     managed_parameters=("threshold", "cpu_threshold", "gpu_threshold", "patience"),
     inputs=SYSTEM,
     metrics=("CPU",),
@@ -61,9 +66,14 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
     peak_key: ClassVar[str] = "cpu_max"
     metric: ClassVar[str] = "CPU utilization"
 
-    def peaks(self, snapshots: Snapshots) -> FloatArray:
-        """Return the busiest core's utilization."""
-        return snapshots.cpu_max
+    def cores(self, snapshots: Snapshots) -> Cores:
+        """Return the busiest core's utilization, the mean of all cores, and how many of them are full."""
+        return Cores(snapshots.cpu_max, snapshots.cpu_mean, snapshots.cores_full)
+
+    def at_limit(self, count: MinuteCount, parameters: CPUBottleneckParameters) -> bool:
+        """Say whether all cores were full, or more than the GPUs' own processes fill, which may only wait for them."""
+        del parameters
+        return count.mean(count.level) >= FULL_NODE or count.mean(count.peak) >= count.gpus + 1.0
 
     def limit(self, parameters: CPUBottleneckParameters) -> float:
         """Return ``cpu_threshold``."""
@@ -73,9 +83,23 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         """Say how busy a core was."""
         return f"a core was above {show_percent(parameters.cpu_threshold)}"
 
-    def remedy(self) -> str:
-        """Feed the GPUs from more cores."""
+    def cause_of_minutes(self, level: float, peak: float) -> str:
+        """Say how busy the cores were."""
+        if level >= FULL_NODE:
+            return f"all cores were full, {show_percent(level)} on average"
+        if peak >= 1.5:
+            return f"{show_number(peak)} cores were full on average"
+        return "a core was full"
+
+    def remedy(self, level: float) -> str:
+        """Feed the GPUs from free cores where there are some, else do less on each."""
+        if level >= FULL_NODE:
+            return (
+                f"All cores are full, {show_percent(level)} on average: use fewer or cheaper transforms, preprocess "
+                "once ahead of training or on the GPU, or take an instance with more cores for each GPU"
+            )
         return (
-            "Use more data loader processes or prefetching, preprocess once ahead of training or on the GPU, or take "
-            "an instance with more cores for each GPU"
+            f"The cores are {show_percent(level)} busy on average, so that others are free: use more data loader "
+            "processes (num_workers) or prefetching, do less in the training process itself, or preprocess once ahead "
+            "of training or on the GPU"
         )

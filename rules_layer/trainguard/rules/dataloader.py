@@ -3,36 +3,45 @@
 Source: AWS documentation of Dataloader and the managed rule's definition (per second, the number of distinct loader
 processes; the rule fires when its median is below min_threshold or above max_threshold percent of the cores). The
 processes of a node are counted against that node's own cores here: the median of each training process, summed over
-those that load data. A training process is no loader, and a loader set up with some workers has them all.
+those that load data. A training process is no loader, and a loader set up with some workers has them all. A number that
+does not fit costs nothing while no GPU waits for it: the rule fires where loading costs a good part of the time.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
+
+import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules import loaders_output as output
-from trainguard.rules.loader_series import LoaderState
-from trainguard.rules.loaders_output import Load, LoaderDetails
+from trainguard.rules.loader_series import BLOCK_US, LoaderState
+from trainguard.rules.loaders_output import Load, LoaderDetails, Waste
+from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import LOADER_SECONDS, WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
-from trainguard.rules.rule_inputs import JobView
+from trainguard.rules.rule_inputs import JobView, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, show_duration
 from trainguard.rules.windowing import PatienceParameters
 from trainguard.telemetry.framework import FrameworkEvents
 
 CLEAR_AFTER_S = 1_800.0
 BUCKET_S = 1.0
+MIN_ELAPSED_S = 600.0
 
 
 class DataloaderParameters(PatienceParameters, frozen=True, kw_only=True):
     """Thresholds in percent of the node's cores; ``patience`` in seconds with loader events, as is ``patience_s``."""
 
+    default_patience_s: ClassVar[float | None] = 10.0
+    default_points: ClassVar[int] = 1
+
     min_threshold: Positive = 70.0
     max_threshold: Positive = 200.0
-    patience: NonNegativeInt = 10
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
 
 
@@ -40,8 +49,11 @@ SPEC = RuleSpec(
     name="Dataloader",
     title="Data loading",
     looks_at="each node's data loaders and cores",
-    fires_when="there are clearly fewer, or more, loader processes than the cores suggest",
-    condition="a node's data loaders are less than {min_threshold} % or more than {max_threshold} % of its cores",
+    fires_when="there are clearly fewer, or more, loader processes than the cores suggest, and loading costs time",
+    condition=(
+        "a node's data loaders are less than {min_threshold} % or more than {max_threshold} % of its cores, and "
+        "waiting for them may have cost 15 % of the time or more"
+    ),
     measures=(Measure("data loaders of the node's cores", "%"),),
     counts=LOADER_SECONDS,
     parameters={
@@ -93,20 +105,49 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         judged = [load for load in counted if load.seconds > patience]
         if not judged:
             return _warming_up(max(counted, key=lambda load: load.seconds), patience, details)
-        worst = max(judged, key=lambda load: load.badness)
-        fired = worst.too_few or worst.too_many
+        wastes = {load.node: _waste(load, view) for load in judged}
+        worst = max(judged, key=lambda load: (_is_found(load, wastes[load.node]), load.badness))
+        waste, unfit = wastes[worst.node], worst.too_few or worst.too_many
+        fired = _is_found(worst, waste)
+        if fired and waste.whole.share is not None and not view.closed and _elapsed_s(view) < MIN_ELAPSED_S:
+            return _too_early(worst, details)
+        reason = output.sentence_of(worst)
+        if unfit and not fired:
+            reason += output.too_little(waste.costliest)
         return RuleResult(
             Status.FIRED if fired else Status.OK,
-            output.sentence_of(worst),
+            reason,
             measured=worst.percent,
             threshold=parameters.max_threshold if worst.too_many else parameters.min_threshold,
             worst=worst.node,
             data_points=sum(load.seconds for load in judged),
             advice=output.advice_on(worst, view.nodes[worst.node].system) if fired else None,
             affected_share=_affected_share(worst) if fired else None,
-            wasted_share=_wasted_share(worst, view) if worst.too_few else None,
+            wasted_share=waste.whole.share if fired and worst.too_few and waste.whole.waited is not None else None,
+            onset=_onset(worst, waste) if fired else None,
+            gpus=_used_gpus(view.nodes[worst.node].system) if fired else (),
             details=details,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wastes:
+    """What loading costs a node over the whole job, and of late."""
+
+    whole: Waste
+    recent: Waste
+
+    @property
+    def is_alarming(self) -> bool:
+        return self.whole.is_alarming or (self.recent.share is not None and self.recent.is_alarming)
+
+    @property
+    def costliest(self) -> Waste:
+        return max(self.whole, self.recent, key=lambda waste: waste.share or 0.0)
+
+
+def _is_found(load: Load, waste: _Wastes) -> bool:
+    return (load.too_few or load.too_many) and waste.is_alarming
 
 
 def _states(view: JobView) -> Iterator[tuple[str, LoaderState]]:
@@ -160,6 +201,12 @@ def _warming_up(load: Load, patience: int, details: Mapping[str, LoaderDetails])
     )
 
 
+def _too_early(load: Load, details: Mapping[str, LoaderDetails]) -> RuleResult:
+    """Say that what loading costs is not known yet: the first batches of any job are waited for."""
+    reason = f"{output.sentence_of(load)} What that costs is judged {show_duration(MIN_ELAPSED_S)} after the start."
+    return RuleResult(Status.WARMING_UP, reason, data_points=load.seconds, details=details)
+
+
 def _affected_share(load: Load) -> float:
     """Share of the seconds in which the node would be outside of the limits, other processes at their median."""
     outside = total = 0
@@ -173,10 +220,39 @@ def _affected_share(load: Load) -> float:
     return outside / total
 
 
-def _wasted_share(load: Load, view: JobView) -> float | None:
-    """Mean share of the job's time that the node's training processes spent waiting for batches; None if not known."""
-    waited_s = sum(process.waited_us for process in load.processes) / 1e6 / len(load.processes)
-    if not waited_s or view.started_at is None or view.system_through is None:
-        return None
-    elapsed_s = view.system_through - view.started_at
-    return min(waited_s / elapsed_s, 1.0) if elapsed_s > 0 else None
+def _waste(load: Load, view: JobView) -> _Wastes:
+    """Return what loading costs a node at most."""
+    processes, system = load.processes, view.nodes[load.node].system
+    waited_s = sum(process.waited_us for process in processes) / 1e6 / len(processes)
+    elapsed_s = _elapsed_s(view)
+    waited = min(waited_s / elapsed_s, 1.0) if waited_s and elapsed_s > 0.0 else None
+    late = [share for share in (process.recent_wait for process in processes) if share is not None]
+    recently = sum(late) / len(late) if late else waited
+    used = None if system is None else output.gpu_use(system)
+    if system is None or used is None:
+        return _Wastes(Waste(waited, None), Waste(recently, None))
+    undone = share_of_paid(system, (1.0 - used / 100.0) * system.kept_total * system.interval_s)
+    newest = system.kept_gpu_utilization[:, system.ever_active]
+    sampled = newest[~np.isnan(newest)]
+    undone_recently = 1.0 - float(sampled.mean()) / 100.0 if sampled.size else None
+    return _Wastes(Waste(waited, undone), Waste(recently, undone_recently))
+
+
+def _elapsed_s(view: JobView) -> float:
+    if view.started_at is None or view.system_through is None:
+        return 0.0
+    return view.system_through - view.started_at
+
+
+def _onset(load: Load, waste: _Wastes) -> float | None:
+    """Return since when loading costs so much: from its start on, or from the oldest block that is remembered."""
+    starts = [process.first_us for process in load.processes if process.first_us is not None]
+    if waste.whole.is_alarming:
+        return min(starts) / 1e6 if starts else None
+    return min((min(process.waits) * BLOCK_US / 1e6 for process in load.processes if process.waits), default=None)
+
+
+def _used_gpus(system: NodeView | None) -> tuple[str, ...]:
+    if system is None:
+        return ()
+    return tuple(gpu for gpu, ever in zip(system.gpu_names, system.ever_active.tolist(), strict=True) if ever)

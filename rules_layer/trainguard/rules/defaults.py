@@ -12,5 +12,5 @@ Defaults = Literal["documented", "shipped"]
 
 
 def own_defaults(rule: str, defaults: Defaults) -> Mapping[str, float | int]:
-    """Return the values of a rule that differ from its parameter class's own."""
+    """Return the values of a rule that differ from its parameter class's own, patience and window in seconds."""
     return spec_of(rule).shipped_defaults if defaults == "shipped" else {}

@@ -2,8 +2,9 @@
 
 Source: AWS documentation of GPUMemoryIncrease (the mean of a window is compared with the mean before it, and the rule
 fires when it has grown by more than increase). What is added: a window is compared with the highest level of all that
-lie two windows back or more, so that the return from an evaluation is no increase, and the windows' floors are tested
-for a trend over the whole job and for a rise late in a long one.
+lie two windows back or more, so that the return from an evaluation is no increase, the windows' floors are tested for a
+trend over the whole job and for a rise late in a long one, and every increase must show at full load too: the metric
+is the memory controller's activity, which follows the GPU's load.
 """
 
 from typing import ClassVar
@@ -16,8 +17,10 @@ from trainguard.rules.memory_growth import (
     FLOOR_QUANTILE,
     JUMP_WINDOWS,
     TENTHS,
+    Increase,
     MemoryGrowth,
     MemoryState,
+    Window,
     increases_of,
 )
 from trainguard.rules.memory_output import MemoryDetails
@@ -29,15 +32,22 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.warm_up import never_collected, warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
+from trainguard.telemetry.snapshots import FloatArray
+
+LOADED_PERCENT = 20.0
+"""The activity of a GPU that is less busy says too little about what it would be at full load."""
 
 
 class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):
-    """``increase`` in percentage points; ``window``, ``patience`` in points, or in seconds by their ``_s`` forms."""
+    """``increase`` in percentage points; ``window_s``, ``patience_s`` in seconds, or without ``_s`` in points."""
+
+    default_window_s: ClassVar[float | None] = 250.0
+    default_patience_s: ClassVar[float | None] = 50.0
 
     increase: Percent = 10.0
-    patience: NonNegativeInt = 100
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
-    window: WindowPoints = 500
+    window: WindowPoints | None = None
     window_s: Positive | None = None
 
 
@@ -46,7 +56,10 @@ SPEC = RuleSpec(
     title="GPU memory increase",
     looks_at="each GPU's memory",
     fires_when="it jumps, or rises steadily, as a leak does",
-    condition="a GPU's memory rises by more than {increase} percentage points to a new level, or steadily",
+    condition=(
+        "a GPU's memory activity rises by more than {increase} percentage points to a new level, or steadily up to "
+        "now, and its load does not explain it"
+    ),
     measures=(Measure("increase of GPU memory", "percentage points"),),
     at_patience=True,
     parameters={
@@ -54,7 +67,7 @@ SPEC = RuleSpec(
         **WINDOW_HELP,
         **PATIENCE_HELP,
     },
-    shipped_defaults={"increase": 5.0, "patience": 1_000, "window": 10},
+    shipped_defaults={"increase": 5.0, "patience_s": 500.0, "window_s": 5.0},
     managed_parameters=("increase", "patience", "window"),
     inputs=SYSTEM,
     metrics=("GPU memory",),
@@ -85,6 +98,8 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             state.windows += 1
             increases = increases_of(state, parameters.increase)
             state.violated += any(increase.kind is not None for increase in increases)
+            times = view.kept_times[_held(view, state.begin, window)]
+            state.note_jumps(increases, float(times[0]) if times.size else view.watermark_s or 0.0)
 
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
         """Say FIRED while the newest window is part of a jump, or the floors rise."""
@@ -97,22 +112,51 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             reason = output.warming_up_reason(view, patience, window)
             return warming_up(view.kept_total, patience + JUMP_WINDOWS * window, view, {}, reason)
         fired = [increase for increase in increases if increase.kind is not None]
-        worst = max(fired or increases, key=lambda increase: increase.points)
-        window_s = window * view.interval_s
+        window_s = window * view.interval_s * _stretch(view)
+        worst = max(fired or increases, key=lambda increase: _gravity(increase, window_s))
+        strongest = state.strongest if worst.kind == "jump" and not worst.is_ramp else None
         reason = output.sentence_of(worst, view, window_s, parameters.increase)
+        if strongest is not None and strongest.points > worst.points:
+            reason += output.stronger(strongest, view)
         if len(fired) > 1:
             reason += f"; {len(fired)} GPUs of {view.node} show an increase"
         return RuleResult(
             Status.FIRED if fired else Status.OK,
             f"{reason}.",
-            measured=worst.points,
+            measured=max(worst.points, strongest.points) if strongest is not None else worst.points,
             threshold=parameters.increase,
             worst=worst.gpu,
             data_points=view.kept_total,
             advice=output.advice_on(worst, window_s) if fired else None,
             affected_share=state.violated / state.windows if fired else None,
+            onset=_onset(worst, state, view, window_s) if fired else None,
+            gpus=tuple(increase.gpu for increase in fired),
+            time_left_s=worst.time_left_s(window_s),
             details=output.details_of(increases, view, window, window_s) if view.detailed else {},
         )
+
+
+def _gravity(increase: Increase, window_s: float) -> tuple[bool, float, float]:
+    """Order increases: growth that goes on before a jump, the less time is left the graver, and then by points."""
+    left_s = increase.time_left_s(window_s)
+    return left_s is not None, -(left_s or 0.0), increase.points
+
+
+def _onset(worst: Increase, state: MemoryState, view: NodeView, window_s: float) -> float | None:
+    """Return when the rise began: of a jump as it was seen, else as far back as the rising windows reach."""
+    if worst.kind == "jump" and not worst.is_ramp:
+        return state.jumped_at
+    if view.watermark_s is None or view.first_active_at is None:
+        return None
+    rising_s = (worst.rise.windows + worst.growth.pending) * window_s
+    return max(view.first_active_at, view.watermark_s - rising_s)
+
+
+def _stretch(view: NodeView) -> float:
+    """Return how much longer than its kept points the node's time is: pauses are no points, and pass all the same."""
+    if view.watermark_s is None or view.first_active_at is None or not view.kept_total:
+        return 1.0
+    return max((view.watermark_s - view.first_active_at + view.interval_s) / (view.kept_total * view.interval_s), 1.0)
 
 
 def _note_samples(state: MemoryState, minute: NodeMinute) -> None:
@@ -129,12 +173,35 @@ def _note_samples(state: MemoryState, minute: NodeMinute) -> None:
         growth.largest = max(growth.largest, largest[index])
 
 
+def _held(view: NodeView, end: int, window: int) -> slice:
+    """Return which of the held kept points are the window up to kept point ``end``."""
+    stop = max(len(view.kept_times) - (view.kept_total - end), 0)
+    return slice(max(stop - window, 0), stop)
+
+
 def _fold_window(state: MemoryState, view: NodeView, end: int, window: int, patience: int) -> None:
     """Add the window of kept points up to ``end`` to every GPU that had been sampled for ``patience`` points before."""
-    held = view.kept_gpu_memory[: max(len(view.kept_times) - (view.kept_total - end), 0)][-window:]
-    means = (np.nansum(held, axis=0) / np.maximum(np.count_nonzero(~np.isnan(held), axis=0), 1)).tolist()
+    part = _held(view, end, window)
+    held, loads = view.kept_gpu_memory[part], view.kept_gpu_utilization[part]
     floors = column_quantiles(held, (FLOOR_QUANTILE,))[0].tolist()
+    full, busy = _at_full_load(held, loads)
+    full_floors = column_quantiles(full, (FLOOR_QUANTILE,))[0].tolist()
+    columns = zip(_means(held), floors, _means(loads), zip(_means(full), full_floors, strict=True), busy, strict=True)
+    windows = [Window(mean, floor, load, at_full if fit else None) for mean, floor, load, at_full, fit in columns]
     for index in np.flatnonzero(sampled_enough(held)).tolist():
         growth = state.gpus[view.gpu_names[index]]
         if growth.since + patience <= end - window:
-            growth.add(means[index], floors[index])
+            growth.add(windows[index])
+
+
+def _at_full_load(memory: FloatArray, load: FloatArray) -> tuple[FloatArray, list[bool]]:
+    """Return the activity that each point would have at 100 % of utilization (float64[K, G]), and who has enough."""
+    loaded = load >= LOADED_PERCENT
+    full: FloatArray = np.where(loaded, 100.0 * memory / np.where(loaded, load, 1.0), np.nan)
+    return full, sampled_enough(full).tolist()
+
+
+def _means(columns: FloatArray) -> list[float]:
+    counts = np.maximum(np.count_nonzero(~np.isnan(columns), axis=0), 1)
+    means: list[float] = (np.nansum(columns, axis=0) / counts).tolist()
+    return means

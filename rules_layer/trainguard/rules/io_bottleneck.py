@@ -5,29 +5,35 @@ Source: AWS documentation of IOBottleneck. How points are counted and judged is 
 
 from typing import ClassVar
 
+from trainguard.rules.bottleneck_counts import Cores, MinuteCount
 from trainguard.rules.bottleneck_output import BottleneckDetails
 from trainguard.rules.bottlenecks import (
     BOTTLENECK_HELP,
     BOTTLENECKED_SHARE,
     EXPLAINED,
     SECTION,
+    SLOW_SHARE,
     BottleneckParameters,
     BottleneckRule,
 )
 from trainguard.rules.parameter_help import ParameterHelp
-from trainguard.rules.protocol import NonNegativeInt, Percent
+from trainguard.rules.protocol import Percent
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_percent
-from trainguard.telemetry.snapshots import FloatArray, Snapshots
+from trainguard.telemetry.snapshots import Snapshots
+
+WAITING_NODE = 15.0
+"""Percent of their time that all cores wait for I/O on average, from which on they are held up."""
 
 
 class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
     """``io_threshold`` is in percent of a core's time."""
 
+    default_patience_s: ClassVar[float | None] = 500.0
+
     io_threshold: Percent = 50.0
     gpu_threshold: Percent = 70.0
-    patience: NonNegativeInt = 1_000
 
 
 SPEC = RuleSpec(
@@ -37,9 +43,10 @@ SPEC = RuleSpec(
     fires_when="the GPUs wait while cores wait for I/O in most of the points",
     condition=(
         "in more than {threshold} % of the points a share of {gpu_fraction} of the GPUs is below {gpu_threshold} % "
-        "while a core waits for I/O more than {io_threshold} % of its time, over the whole job or the last 30 min"
+        "while a core waits for I/O more than {io_threshold} % of its time, or the GPUs' mean over the minute is below "
+        "80 % while cores wait so, over the whole job or the last 30 min"
     ),
-    measures=(BOTTLENECKED_SHARE,),
+    measures=(BOTTLENECKED_SHARE, SLOW_SHARE),
     parameters={
         **BOTTLENECK_HELP,
         "io_threshold": ParameterHelp("% of a core's time", "a core that waits longer for I/O is stuck"),
@@ -64,9 +71,13 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
     peak_key: ClassVar[str] = "io_wait_max"
     metric: ClassVar[str] = "I/O wait"
 
-    def peaks(self, snapshots: Snapshots) -> FloatArray:
-        """Return the I/O wait of the core that waits most."""
-        return snapshots.io_wait_max
+    def cores(self, snapshots: Snapshots) -> Cores:
+        """Return the I/O wait of the core that waits most, of all cores on average, and that of the first again."""
+        return Cores(snapshots.io_wait_max, snapshots.io_wait_mean, snapshots.io_wait_max)
+
+    def at_limit(self, count: MinuteCount, parameters: IOBottleneckParameters) -> bool:
+        """Say whether a core waited for most of the minute, or all of them for a good part of it."""
+        return count.mean(count.peak) > parameters.io_threshold or count.mean(count.level) >= WAITING_NODE
 
     def limit(self, parameters: IOBottleneckParameters) -> float:
         """Return ``io_threshold``."""
@@ -76,8 +87,13 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
         """Say how much of its time a core waited."""
         return f"a core waited for I/O more than {show_percent(parameters.io_threshold)} of its time"
 
-    def remedy(self) -> str:
+    def cause_of_minutes(self, level: float, peak: float) -> str:
+        """Say how much of their time the cores waited."""
+        return f"cores waited for I/O, the first of them {show_percent(peak)} of its time and all {show_percent(level)}"
+
+    def remedy(self, level: float) -> str:
         """Read less often, ahead of time, or from a faster place."""
+        del level
         return (
             "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster "
             "volume or file system"

@@ -1,9 +1,9 @@
 """LoadBalancing: GPUs, or nodes, that do clearly less than the others.
 
 Source: AWS documentation of LoadBalancing (histograms of the GPUs' utilization are compared, and the rule fires when
-the distance of two exceeds threshold). Three things are added: the means must differ too, because the distance alone
-calls 97 % and 99 % as far apart as 0 % and 100 %; a comparison takes as many points as a histogram needs; and the nodes
-of a job are compared with each other.
+the distance of two exceeds threshold). What is added: the means must differ too, because the distance alone calls 97 %
+and 99 % as far apart as 0 % and 100 %; the means of the last hour are compared by themselves, because a GPU that idles
+for a part of its time has most of its values in common with the others; and so are the nodes of a job.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,15 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules import balance_output as output
-from trainguard.rules.balance_output import BalanceDetails, Pair
+from trainguard.rules.balance_output import BalanceDetails, Behind, Pair
+from trainguard.rules.balance_window import (
+    MIN_WINDOW_POINTS,
+    MIN_WINDOW_S,
+    WIDE_GAP,
+    BalanceWindow,
+    Gaps,
+    gaps_across,
+)
 from trainguard.rules.details import NodeDetails
 from trainguard.rules.divergence import Comparison, compare_pairs, compare_with_rest, two_point_bins
 from trainguard.rules.paid_time import share_of_paid
@@ -23,16 +31,17 @@ from trainguard.rules.protocol import JobRule, NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import JobView, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
+from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import warming_up
 from trainguard.rules.windowing import PatienceParameters, SampledRule
 from trainguard.telemetry.snapshots import BoolArray, IntArray
 
-MIN_POINTS = 500
-"""Histograms of fewer points are far apart by chance: eight equal GPUs would fire at ten points."""
+MIN_POINTS, MIN_POINTS_S = 500, 250.0
+"""Histograms of fewer points, or of a shorter time, are far apart by chance: eight equal GPUs would fire at ten."""
 
-MIN_GAP = 10.0
-"""Percentage points by which the means must differ."""
+MIN_GAP = 15.0
+"""Percentage points by which the means must differ: ten GPUs of one batch and one model do by a few."""
 
 NEVER_USED_S = 1_200.0
 """A node that was never active counts as one at 0 % once it has idled for longer; up to here it may be starting up."""
@@ -41,45 +50,49 @@ CLEAR_AFTER_S = 5_400.0
 
 
 class LoadBalancingParameters(PatienceParameters, frozen=True, kw_only=True):
-    """``threshold`` is a Jensen-Shannon distance, at most 0.8326; ``patience`` in points, ``patience_s`` in seconds."""
+    """``threshold`` is a Jensen-Shannon distance, at most 0.8326; ``patience_s`` in seconds, ``patience`` in points."""
+
+    default_patience_s: ClassVar[float | None] = 5.0
 
     threshold: Percent = 0.5
-    patience: NonNegativeInt = 10
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
 
+
+DISTANCE = Measure("Jensen-Shannon distance")
+GAP = Measure("gap to the busiest", "percentage points")
 
 SPEC = RuleSpec(
     name="LoadBalancing",
     title="Workload balance",
     looks_at="the GPUs of a node, the nodes of a job",
     fires_when="some do clearly less than the others",
-    condition="a GPU, or a node, does less than another, and their utilizations are more than {threshold} apart",
-    measures=(Measure("Jensen-Shannon distance"),),
+    condition=(
+        "a GPU, or a node, does less than another, and their utilizations are more than {threshold} apart; or it stays "
+        "20 percentage points behind the busiest over the last 60 min"
+    ),
+    measures=(DISTANCE, GAP),
     at_patience=True,
     parameters={
         "threshold": ParameterHelp("Jensen-Shannon distance", "two workloads further apart are unbalanced"),
-        **span_help("patience", WAITED, ("points, at least 500 are waited for", "seconds")),
+        **span_help("patience", WAITED, ("points", "seconds")),
     },
-    shipped_defaults={"threshold": 0.2, "patience": 1_000},
+    shipped_defaults={"threshold": 0.2, "patience_s": 500.0},
     managed_parameters=("threshold", "patience"),
     inputs=SYSTEM,
-    explains=(LOW_GPUS,),
+    explains=(LOW_GPUS, SMALL_WORK),
     clause=output.clause_of,
     details=BalanceDetails,
     section="trainguard.report.html.sections.load_balancing:blocks",
 )
 
 
-class LoadBalancingState(msgspec.Struct, array_like=True):
-    """Nothing: the engine's counts of the kept points say it all."""
-
-
-class LoadBalancing(SampledRule[LoadBalancingParameters, LoadBalancingState]):
-    """Fires for two GPUs of a node whose utilization over the job has little in common."""
+class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
+    """Fires for GPUs of a node whose utilization has little in common, or that stay behind the busiest."""
 
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = LoadBalancingParameters
-    state_type = LoadBalancingState
+    state_type = BalanceWindow
 
     def clear_after_s(self, parameters: LoadBalancingParameters, interval_s: float) -> float:
         """90 min: the counts are of the whole job, and a distance changes slowly about the threshold."""
@@ -91,8 +104,14 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, LoadBalancingState]):
         del parameters, interval_s
         return 0
 
-    def observe(self, state: LoadBalancingState, minute: NodeMinute, parameters: LoadBalancingParameters) -> None:
-        """Do nothing: the engine counts."""
+    def observe(self, state: BalanceWindow, minute: NodeMinute, parameters: LoadBalancingParameters) -> None:
+        """Add the kept points to the window."""
+        view = minute.view
+        if minute.fresh:
+            fresh = slice(len(view.kept_times) - minute.fresh, None)
+            state.add(view.kept_times[fresh], view.kept_gpu_utilization[fresh])
+            if view.kept_total >= parameters.patience_points(view.interval_s):
+                state.note(state.gaps(view.interval_s), minute.fresh)
 
     def unfit(self, view: NodeView) -> str | None:
         """Say that a GPU alone has none to be compared with."""
@@ -100,30 +119,45 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, LoadBalancingState]):
             return None
         return f"{view.node} has {'only one GPU' if view.gpu_names else 'no GPU'}, and so none to compare."
 
-    def judge_samples(
-        self, state: LoadBalancingState, view: NodeView, parameters: LoadBalancingParameters
-    ) -> RuleResult:
+    def judge_samples(self, state: BalanceWindow, view: NodeView, parameters: LoadBalancingParameters) -> RuleResult:
         """Compare each pair of GPUs that have points enough, GPUs that were never active included."""
-        del state
-        needed = _needed(parameters, view.interval_s)
         points = view.gpu_histogram.sum(axis=1)
-        chosen = np.flatnonzero(points >= needed)
-        if chosen.size <= 1:
-            details: NodeDetails = BalanceDetails(_workloads(view)) if view.detailed else {}
-            return _warming_up(view, int(np.sort(points)[-2]), needed, details)
+        chosen = np.flatnonzero(points >= _needed(parameters, view.interval_s))
+        gaps = state.gaps(view.interval_s)
+        waited = view.kept_total >= parameters.patience_points(view.interval_s)
+        by_gap = waited and gaps.apart.any()
+        if chosen.size <= 1 and not (waited and np.count_nonzero(gaps.judged) > 1):
+            needed = min(_needed(parameters, view.interval_s), _needed_of_window(parameters, view.interval_s))
+            return _warming_up(view, int(np.sort(points)[-2]), needed, _details(view))
         names = tuple(view.gpu_names[index] for index in chosen.tolist())
-        compared = compare_pairs(view.gpu_histogram[chosen])
-        apart = compared.apart(parameters.threshold, MIN_GAP)
-        row, column = compared.worst(apart)
-        lost_s = float(compared.idle_share.mean()) * view.kept_total * view.interval_s
-        pair = _pair(compared, row, column, (f"{names[row]} of {view.node}", names[column]), view.node)
-        result = _result(compared, apart, (row, column), pair, share_of_paid(view, lost_s) or 0.0, parameters)
-        result = replace(result, worst=names[row], data_points=view.kept_total)
-        if not view.detailed:
-            return result
-        means = dict(zip(names, compared.means.tolist(), strict=True))
-        distances = output.shown_distances(names, compared, apart)
-        return replace(result, details=BalanceDetails(_workloads(view), distances, means))
+        compared = compare_pairs(view.gpu_histogram[chosen]) if chosen.size > 1 else None
+        apart = None if compared is None else compared.apart(parameters.threshold, MIN_GAP)
+        lost_s = 0.0 if compared is None else float(compared.idle_share.mean()) * view.kept_total * view.interval_s
+        if state.seen:
+            lost_s = state.lost / 1e4 * view.interval_s
+        wasted = share_of_paid(view, lost_s) or 0.0
+        details = _details(view)
+        if isinstance(details, BalanceDetails) and compared is not None and apart is not None:
+            means = dict(zip(names, compared.means.tolist(), strict=True))
+            distances = output.shown_distances(names, compared, apart)
+            details = BalanceDetails(details.workloads, distances, means)
+        if compared is None or apart is None or (by_gap and not apart.any()):
+            worst, busiest = view.gpu_names[gaps.worst], view.gpu_names[gaps.busiest]
+            behind = Behind(f"{worst} of {view.node}", busiest, gaps, view.node)
+            result = replace(_result_of_gap(behind, wasted), affected_share=_share_seen(state) if by_gap else None)
+        else:
+            row, column = compared.worst(apart)
+            worst = names[row]
+            pair = _pair(compared, row, column, (f"{worst} of {view.node}", names[column]), view.node)
+            result = _result(compared, apart, (row, column), pair, wasted, parameters)
+        return replace(
+            result,
+            worst=worst,
+            data_points=view.kept_total,
+            onset=_onset(state, view) if result.status is Status.FIRED else None,
+            gpus=_behind(view, gaps if by_gap else None, names, compared, apart),
+            details=details,
+        )
 
 
 class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
@@ -139,34 +173,60 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
 
     def judge(self, view: JobView, parameters: LoadBalancingParameters) -> RuleResult:
         """Compare each node's GPUs together with those of all other nodes; nodes without GPUs are left out."""
-        systems = (facts.system for facts in view.nodes.values())
-        loads = [_load(system) for system in systems if system is not None and system.gpu_names]
+        loads = [
+            _load(facts.system, facts.collected.get(LoadBalancing.name))
+            for facts in view.nodes.values()
+            if facts.system is not None and facts.system.gpu_names
+        ]
         if len(loads) <= 1:
             count = "only one node with GPUs" if loads else "no node with GPUs"
             return RuleResult(Status.NOT_APPLICABLE, f"the job has {count}, and so none to compare.")
         judged = [load for load in loads if load.points >= _needed(parameters, load.view.interval_s)]
-        if len(judged) <= 1:
+        windows = [load for load in loads if load.points >= parameters.patience_points(load.view.interval_s)]
+        gaps = gaps_across([load.window for load in windows], max(load.view.interval_s for load in loads))
+        by_gap = bool(gaps.apart.any())
+        if len(judged) <= 1 and np.count_nonzero(gaps.judged) <= 1:
             second = sorted(loads, key=lambda load: load.points)[-2]
-            needed = _needed(parameters, second.view.interval_s)
+            interval_s = second.view.interval_s
+            needed = min(_needed(parameters, interval_s), _needed_of_window(parameters, interval_s))
             return _warming_up(second.view, second.points, needed, BalanceDetails())
-        names = tuple(load.view.node for load in judged)
-        counts = np.stack([load.counts for load in judged])
-        compared = compare_with_rest(counts)
-        apart = compared.apart(parameters.threshold, MIN_GAP)
-        row, column = compared.worst(apart)
-        rest = names[1 - row] if len(names) == 2 else f"the other {len(names) - 1} nodes together"
-        pair = replace(
-            _pair(compared, row, column, (names[row], rest), "the job"),
-            remedy=f"look at what is different on {names[row]}: {output.REMEDY_OF_NODES}",
+        points = sum(load.points for load in (judged if len(judged) > 1 else windows))
+        found = _compared_nodes(judged, view, parameters) if len(judged) > 1 else None
+        if found is not None and (found.status is Status.FIRED or not by_gap):
+            return replace(found, data_points=points)
+        names = [load.view.node for load in windows]
+        worst, busiest = names[gaps.worst], names[gaps.busiest]
+        wasted = _wasted_share(windows, compare_with_rest(np.stack([load.counts for load in windows])), view)
+        remedy = f"look at what is different on {worst}: {output.REMEDY_OF_NODES}"
+        result = _result_of_gap(Behind(worst, busiest, gaps, "the job", remedy), wasted)
+        return replace(
+            result,
+            worst=worst,
+            data_points=points,
+            onset=None if gaps.reaches else gaps.since,
+            details=BalanceDetails() if found is None else found.details,
         )
-        wasted = _wasted_share(judged, compared, _paid_nodes(view))
-        result = _result(compared, apart, (row, column), pair, wasted, parameters)
-        details = BalanceDetails(
-            workloads=dict(zip(names, two_point_bins(counts).tolist(), strict=True)),
-            distances=dict(zip(names, compared.distances[:, 0].tolist(), strict=True)),
-            means=dict(zip(names, compared.means.tolist(), strict=True)),
-        )
-        return replace(result, worst=names[row], data_points=sum(load.points for load in judged), details=details)
+
+
+def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalancingParameters) -> RuleResult:
+    """Compare the counts of nodes over the whole job, each with all the others."""
+    names = tuple(load.view.node for load in judged)
+    counts = np.stack([load.counts for load in judged])
+    compared = compare_with_rest(counts)
+    apart = compared.apart(parameters.threshold, MIN_GAP)
+    row, column = compared.worst(apart)
+    rest = names[1 - row] if len(names) == 2 else f"the other {len(names) - 1} nodes together"
+    pair = replace(
+        _pair(compared, row, column, (names[row], rest), "the job"),
+        remedy=f"look at what is different on {names[row]}: {output.REMEDY_OF_NODES}",
+    )
+    result = _result(compared, apart, (row, column), pair, _wasted_share(judged, compared, view), parameters)
+    details = BalanceDetails(
+        workloads=dict(zip(names, two_point_bins(counts).tolist(), strict=True)),
+        distances=dict(zip(names, compared.distances[:, 0].tolist(), strict=True)),
+        means=dict(zip(names, compared.means.tolist(), strict=True)),
+    )
+    return replace(result, worst=names[row], details=details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,42 +236,70 @@ class _Load:
     view: NodeView
     counts: IntArray
     points: int
+    window: BalanceWindow
 
 
-def _load(view: NodeView) -> _Load:
+def _load(view: NodeView, state: msgspec.Struct | None) -> _Load:
     """Pool the GPUs of a node; one that was never used has no kept points, and was at 0 % for as many as it idled."""
+    window = state if isinstance(state, BalanceWindow) else BalanceWindow()
     if view.first_active_at is not None or view.idle_run_s <= NEVER_USED_S:
-        return _Load(view, view.gpu_histogram.sum(axis=0), view.kept_total)
+        return _Load(view, view.gpu_histogram.sum(axis=0), view.kept_total, window)
     points = round(view.idle_run_s / view.interval_s)
     counts = np.zeros(view.gpu_histogram.shape[1], dtype=np.int64)
     counts[0] = points * len(view.gpu_names)
-    return _Load(view, counts, points)
+    return _Load(view, counts, points, window)
 
 
 def _needed(parameters: LoadBalancingParameters, interval_s: float) -> int:
-    return max(parameters.patience_points(interval_s), MIN_POINTS)
+    """Return how many points a comparison of histograms takes."""
+    return max(parameters.patience_points(interval_s), MIN_POINTS, points_in(MIN_POINTS_S, interval_s))
 
 
-def _paid_nodes(view: JobView) -> int:
-    """Count the nodes that the job is judged on: those with system metrics, be they compared or not."""
-    return sum(facts.system is not None for facts in view.nodes.values())
+def _needed_of_window(parameters: LoadBalancingParameters, interval_s: float) -> int:
+    """Return how many points a comparison of the window's means takes."""
+    return max(parameters.patience_points(interval_s), MIN_WINDOW_POINTS, points_in(MIN_WINDOW_S, interval_s))
 
 
-def _wasted_share(loads: list[_Load], compared: Comparison, nodes: int) -> float:
-    """Share of the paid time of so many ``nodes`` by which those compared stay behind the busiest of them."""
+def _wasted_share(loads: list[_Load], compared: Comparison, view: JobView) -> float:
+    """Share by which those compared stay behind the busiest, of the paid time of all nodes with system metrics."""
     shares = [
         share_of_paid(load.view, behind * load.points * load.view.interval_s) or 0.0
         for load, behind in zip(loads, compared.idle_share.tolist(), strict=True)
     ]
-    return sum(shares) / nodes
+    return sum(shares) / sum(facts.system is not None for facts in view.nodes.values())
 
 
-def _workloads(view: NodeView) -> dict[str, list[int]]:
-    return dict(zip(view.gpu_names, two_point_bins(view.gpu_histogram).tolist(), strict=True))
+def _details(view: NodeView) -> NodeDetails:
+    """Return how busy each GPU was, for a reader of details."""
+    if not view.detailed:
+        return {}
+    return BalanceDetails(dict(zip(view.gpu_names, two_point_bins(view.gpu_histogram).tolist(), strict=True)))
 
 
 def _warming_up(view: NodeView, points: int, needed: int, details: NodeDetails) -> RuleResult:
     return warming_up(points, needed, view, details, output.warming_up_reason(view, points, needed))
+
+
+def _share_seen(state: BalanceWindow) -> float | None:
+    return state.seen / state.judged if state.judged else None
+
+
+def _onset(state: BalanceWindow, view: NodeView) -> float | None:
+    """Return when the imbalance of now began; None where only the counts of the whole job show it."""
+    if state.since is None or view.first_active_at is None:
+        return None
+    return max(state.since, view.first_active_at)
+
+
+def _behind(
+    view: NodeView, gaps: Gaps | None, names: tuple[str, ...], compared: Comparison | None, apart: BoolArray | None
+) -> tuple[str, ...]:
+    """Return the GPUs that stay behind: over the window, or by their counts, where they are below one far apart."""
+    found = set() if gaps is None else {view.gpu_names[index] for index in np.flatnonzero(gaps.apart).tolist()}
+    if compared is not None and apart is not None:
+        below = (apart & (compared.means[:, np.newaxis] < compared.others)).any(axis=1)
+        found |= {names[index] for index in np.flatnonzero(below).tolist()}
+    return tuple(name for name in view.gpu_names if name in found)
 
 
 def _pair(compared: Comparison, row: int, column: int, names: tuple[str, str], paid: str) -> Pair:
@@ -241,4 +329,18 @@ def _result(
         advice=output.advice_on(pair, float(compared.idle_share.mean()), wasted),
         affected_share=float(compared.unlike[place]),
         wasted_share=wasted,
+    )
+
+
+def _result_of_gap(behind: Behind, wasted: float) -> RuleResult:
+    """Put the comparison of the window's means into words; ``wasted`` is the share of the paid time that it cost."""
+    fired = bool(behind.gaps.apart.any())
+    return RuleResult(
+        Status.FIRED if fired else Status.OK,
+        f"{output.sentence_of_gap(behind)}.",
+        measured=behind.gap,
+        threshold=WIDE_GAP,
+        measure=GAP,
+        advice=output.advice_on_gap(behind, wasted) if fired else None,
+        wasted_share=wasted if fired else None,
     )

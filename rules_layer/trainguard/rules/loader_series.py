@@ -25,6 +25,8 @@ MAX_BINS = 256
 ALIVE_S = 600
 """A training process without a loader event for so long, while its neighbours have some, is over."""
 
+BLOCK_US, BLOCKS = 600_000_000, 4
+LEAST_RECENT_US = 900_000_000
 SECOND_US = 1_000_000
 NUMBER_BITS = 31
 
@@ -35,7 +37,8 @@ class LoadingProcess(msgspec.Struct, array_like=True):
     ``declared`` is the number of workers that its newest loader was set up with, ``pinned`` 1, 0 or -1, as ``declared``
     is, where it is not known. ``numbers`` counts closed seconds with loader events by their number of loaders;
     ``second`` is the open one (epoch seconds). ``waited_us`` is the time that the training process itself spent in
-    fetching batches between ``first_us`` and ``last_us``.
+    fetching batches between ``first_us`` and ``last_us``, ``waits`` that of the newest blocks of ten minutes, by their
+    number since the epoch.
     """
 
     process: str
@@ -48,6 +51,25 @@ class LoadingProcess(msgspec.Struct, array_like=True):
     waited_us: int = 0
     first_us: int | None = None
     last_us: int = 0
+    waits: dict[int, int] = msgspec.field(default_factory=dict)
+
+    def wait(self, ends_us: IntArray, durations_us: IntArray) -> None:
+        """Add fetches of the training process itself."""
+        self.waited_us += int(durations_us.sum())
+        blocks = ends_us // BLOCK_US
+        for block in np.unique(blocks).tolist():
+            self.waits[block] = self.waits.get(block, 0) + int(durations_us[blocks == block].sum())
+        newest = max(self.waits, default=0)
+        self.waits = {block: waited for block, waited in sorted(self.waits.items()) if block > newest - BLOCKS}
+
+    @property
+    def recent_wait(self) -> float | None:
+        """Share, 0 to 1, of the newest 30 to 40 minutes that it waited; None where less than 15 minutes are known."""
+        if not self.waits or self.first_us is None:
+            return None
+        begin = max(min(self.waits) * BLOCK_US, self.first_us)
+        span_us = self.last_us - begin
+        return min(sum(self.waits.values()) / span_us, 1.0) if span_us >= LEAST_RECENT_US else None
 
     @property
     def counts(self) -> dict[int, int]:
@@ -181,7 +203,7 @@ def _fold_seconds(process: LoadingProcess, table: EventTable, iterators: IntArra
         else:
             process.loaders = max(process.loaders, loaders)
     own = iterators[np.isin(table.workers[iterators], [*mains, UNKNOWN])]
-    process.waited_us += int(table.durations_us[own].sum())
+    process.wait(table.ends_us[own], table.durations_us[own])
     first = int(table.starts_us.min())
     process.first_us = first if process.first_us is None else min(first, process.first_us)
     process.last_us = max(int(table.ends_us.max()), process.last_us)

@@ -9,6 +9,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules.details import Details, Durations
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
+from trainguard.rules.paid_time import ALARMING_WASTE
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import counted, show_number, show_percent
@@ -63,6 +64,28 @@ class Load:
         """How far outside of the limits the node is: above 1 when it fires."""
         below = self.limits[0] / self.percent if self.percent else math.inf
         return max(below, self.percent / self.limits[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """What loading costs a node, as shares, 0 to 1, of its time; None where it is not known.
+
+    ``waited`` is how long its training processes waited for batches on average, ``undone`` what its used GPUs left
+    undone: loading cannot have cost more than the smaller of both.
+    """
+
+    waited: float | None
+    undone: float | None
+
+    @property
+    def share(self) -> float | None:
+        """What loading cost at most."""
+        return min((each for each in (self.waited, self.undone) if each is not None), default=None)
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether it is enough to wake somebody; what nobody can say is."""
+        return self.share is None or self.share >= ALARMING_WASTE
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -132,6 +155,17 @@ def sentence_of(load: Load) -> str:
     )
 
 
+def too_little(waste: Waste) -> str:
+    """Say what it costs that is too little to fire."""
+    said = []
+    if waste.waited is not None:
+        said.append(f"the training processes waited {show_percent(100.0 * waste.waited)} of the time for batches")
+    if waste.undone is not None:
+        said.append(f"the used GPUs left {show_percent(100.0 * waste.undone)} of the time undone")
+    least = show_percent(100.0 * ALARMING_WASTE)
+    return f" It costs little: {' and '.join(said)}, and it fires from {least} of the time on."
+
+
 def advice_on(load: Load, system: NodeView | None) -> str:
     """Say how many workers to set up; ``system`` tells whether the GPUs would gain by it."""
     processes = load.processes
@@ -147,14 +181,14 @@ def advice_on(load: Load, system: NodeView | None) -> str:
         advice += "; set pin_memory=True, which is off"
     if load.state.prefetch is False:
         advice += "; end the tf.data pipeline with prefetch(tf.data.AUTOTUNE)"
-    busy = None if system is None else _gpu_use(system)
+    busy = None if system is None else gpu_use(system)
     if busy is not None and busy >= BUSY_PERCENT:
         advice += f"; the used GPUs of {load.node} are {show_percent(busy)} busy on average all the same, so expect "
         advice += "little of it"
     return f"{advice}."
 
 
-def _gpu_use(view: NodeView) -> float | None:
+def gpu_use(view: NodeView) -> float | None:
     """Return the mean utilization of a node's ever-active GPUs over the kept points, percent; None without any."""
     counts = view.gpu_histogram[view.ever_active].sum(axis=0)
     points = int(counts.sum())

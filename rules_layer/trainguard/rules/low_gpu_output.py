@@ -1,19 +1,28 @@
 """What is said of GPUs that are low, and of nodes that idle: sentences, advice, and the report's details."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from trainguard.rules.details import Details
+from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, Look
+from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
 from trainguard.rules.quantiles import counted_boxes
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import IdleNode, RuleResult
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.symptoms import NO_REASON
 from trainguard.rules.units import counted, show_duration, show_percent
 
 Kind = Literal["under", "fluctuating"]
+
+QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%")
+PAUSED = Measure("time in regular pauses", "%")
+FINDINGS: Mapping[Look, str] = {"unused": "never used", "silent": "idle", "quiet": "nearly idle"}
+
+LEFT_OUT_SHARE = 0.2
+"""So much of the points left out as pauses is said beside the verdict on the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,40 @@ def lasting_of(points: int, view: NodeView, needed: int | None) -> str:
     return lasted if needed is None else f"{lasted}; that counts from {counted(needed, 'point')} on"
 
 
+def cost_of(cost: float, gate: float | None) -> str:
+    """Say which share of the time the dips cost; ``gate`` is from which on that is worth an alert, if it is not."""
+    said = f"; the dips cost {show_percent(100.0 * cost)} of that time"
+    return said if gate is None else f"{said}, and count from {show_percent(100.0 * gate)} on"
+
+
+def pauses_of(view: NodeView) -> str:
+    """Say how the node pauses: regularly, at what cost, and how much of its time was left out for that."""
+    said = ""
+    if (breaks := regular_breaks(view)) is not None:
+        said += f" {_capitalised(breaks_sentence(breaks, view))}."
+    paused = view.idle_time.paused
+    if paused and paused >= LEFT_OUT_SHARE * (view.kept_total + paused):
+        share = 100.0 * paused / (view.kept_total + paused)
+        said += f" {show_percent(share)} of the points of {view.node} were left out as pauses."
+    return said
+
+
+def breaks_sentence(breaks: RegularBreaks, view: NodeView) -> str:
+    """Say how the GPUs pause, without a full stop."""
+    return (
+        f"the GPUs of {view.node} pause for {show_duration(breaks.length_s)} every {show_duration(breaks.period_s)}, "
+        f"{show_percent(100.0 * breaks.of_paid)} of the paid time, as saving a checkpoint or evaluating does"
+    )
+
+
+def breaks_advice(breaks: RegularBreaks, view: NodeView) -> str:
+    """Say what to do about pauses that cost much."""
+    return (
+        f"Save or evaluate less often, or write checkpoints while training goes on: in every "
+        f"{show_duration(breaks.period_s)} the GPUs of {view.node} do nothing for {show_duration(breaks.length_s)}."
+    )
+
+
 def advice_on(worst: Usage, view: NodeView) -> str:
     """Say what to do about a GPU that is low for long."""
     if worst.kind == "fluctuating":
@@ -113,28 +156,45 @@ def advice_on(worst: Usage, view: NodeView) -> str:
     )
 
 
-def idle_sentence(kind: IdleNode, view: NodeView, allowed_s: float) -> str:
+def idle_sentence(idleness: Idleness, view: NodeView) -> str:
     """Say for how long no GPU of a node works."""
-    idle = show_duration(view.idle_run_s)
-    reason = f"every GPU of {view.node} has been idle for {idle}"
-    if kind == "never used":
-        reason = f"no GPU of {view.node} was used in the {idle} since its first sample"
-    return f"{kind}: {reason} (allowed {show_duration(allowed_s)})."
+    idle = show_duration(idleness.seconds)
+    since = " since its first sample" if idleness.at_start else ""
+    reason = {
+        "unused": f"no GPU of {view.node} was used in the {idle}{since}",
+        "silent": f"every GPU of {view.node} has been idle for {idle}",
+        "quiet": (
+            f"for {idle}{since} no GPU of {view.node} was busier than "
+            f"{show_percent(view.idle_time.highest_mean)} on average"
+        ),
+    }[idleness.look]
+    return f"{FINDINGS[idleness.look]}: {reason} (allowed {show_duration(IDLE_FINDING_S)})."
 
 
-def idle_advice(kind: IdleNode, view: NodeView) -> str:
+def idle_advice(idleness: Idleness, view: NodeView) -> str:
     """Say what to do about a node that idles."""
-    cost = f"{show_duration(view.idle_run_s)} were paid for without use."
-    if kind == "never used":
-        return f"Check that the script places the model on the GPUs of {view.node}: {cost}"
-    return f"Check whether the job hangs on {view.node}, and stop it if it does: {cost}"
+    cost = f"{show_duration(idleness.seconds)} were paid for without use."
+    if idleness.look == "silent":
+        return f"Check whether the job hangs on {view.node}, and stop it if it does: {cost}"
+    if idleness.look == "quiet":
+        return f"Check what the job does on {view.node}, and whether that needs GPUs: {cost}"
+    return f"Check that the script places the model on the GPUs of {view.node}: {cost}"
 
 
 def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
     node = "a node" if result.worst is None else result.worst.partition("/")[0]
+    # What is over is retold by its sentence, without its measure.
+    if result.idle_node is not None and f"{FINDINGS['quiet']}: " in result.reason:
+        return f"the GPUs of {node} were nearly idle"
+    if result.measure == PAUSED:
+        return f"the GPUs of {node} paused too often, or for too long"
     if result.idle_node == "never used":
         return f"the GPUs of {node} were never used"
     if result.idle_node == "idle":
         return f"the GPUs of {node} stopped working"
     return f"the GPUs were not kept busy, {NO_REASON}"
+
+
+def _capitalised(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

@@ -2,7 +2,8 @@
 
 Source: AWS documentation of LowGPUUtilization (a 95th quantile below threshold_p95 says that utilization is low; above
 it, a 5th quantile below threshold_p5 says that it fluctuates). What is added: the kind must last while the window moves
-on by twice its length, pauses are left out, and a node that idles is a finding of its own.
+on by twice its length, pauses are left out, fluctuation must cost enough to be worth an alert, and a node that idles is
+a finding of its own.
 """
 
 from typing import ClassVar
@@ -12,30 +13,44 @@ import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules import low_gpu_output as output
-from trainguard.rules.low_gpu_output import Kind, LowGpuDetails, Usage
-from trainguard.rules.paid_time import idle_share_of_paid, share_of_paid
+from trainguard.rules.chance import poisson_quantile
+from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, idleness_of
+from trainguard.rules.low_gpu_output import QUIET_MEAN, Kind, LowGpuDetails, Usage
+from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
+from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
-from trainguard.rules.quantiles import column_quantiles
+from trainguard.rules.quantiles import column_quantiles, counted_boxes
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.units import show_percent
 from trainguard.rules.warm_up import warming_up
-from trainguard.rules.windowing import LASTING_WINDOWS, WindowedRule, WindowParameters, sampled_enough
+from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
+from trainguard.state.idle_evidence import QUIET_PERCENT
+from trainguard.telemetry.snapshots import FloatArray
 
-IDLE_FINDING_S = 1_200.0
-"""A node that is idle for longer is a finding of its own; up to here it is start-up, a pause or the tail."""
+COSTLY_SHARE = 0.15
+"""Fluctuation that wastes less of the time is what healthy jobs have: they save, evaluate and log."""
+
+CHANCE_PROBABILITY = 0.999
+
+MIN_DIPS = 2
+"""One stretch of idle points in the window is no fluctuation."""
 
 
 class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
-    """Thresholds in percent; ``window`` and ``patience`` in points, or in seconds as ``window_s``, ``patience_s``."""
+    """Thresholds in percent; ``window_s`` and ``patience_s`` in seconds, or ``window`` and ``patience`` in points."""
+
+    default_window_s: ClassVar[float | None] = 250.0
+    default_patience_s: ClassVar[float | None] = 500.0
 
     threshold_p95: Percent = 70.0
     threshold_p5: Percent = 10.0
-    window: WindowPoints = 500
+    window: WindowPoints | None = None
     window_s: Positive | None = None
-    patience: NonNegativeInt = 1_000
+    patience: NonNegativeInt | None = None
     patience_s: Positive | None = None
 
 
@@ -51,9 +66,10 @@ SPEC = RuleSpec(
     fires_when="a GPU stays under-utilised or keeps fluctuating; a node idles or was never used",
     condition=(
         "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
-        "every evaluation while the window moves on by twice its length; or all GPUs of a node idle for 20 min"
+        "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a node "
+        "are idle, or nearly so on average, for 20 min; or they pause regularly for too long"
     ),
-    measures=(P95, P5, IDLE_TIME),
+    measures=(P95, P5, IDLE_TIME, QUIET_MEAN, output.PAUSED),
     parameters={
         "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
         "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
@@ -70,22 +86,49 @@ SPEC = RuleSpec(
 
 
 class Streak(msgspec.Struct, array_like=True):
-    """Since which kept point a GPU has been of one kind at every evaluation."""
+    """Since which kept point a GPU has been of one kind at every evaluation.
+
+    ``begun`` is the kept point at which that began in the data, ``onset`` its time, epoch seconds; None of a streak
+    that an earlier version stored. ``lost`` is what the GPU's dips cost over ``points`` points, each up to 1, and
+    ``undone`` what it left undone.
+    """
 
     kind: Kind
     since: int
+    begun: int | None = None
+    onset: float | None = None
+    lost: float = 0.0
+    points: int = 0
+
+    @property
+    def cost(self) -> float:
+        """Share of the streak's time that the dips wasted, 0 to 1."""
+        return self.lost / self.points if self.points else 0.0
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether what lasts is worth an alert: too little work is, dips are by what they cost.
+
+        Of few points that is more than chance makes of half as many dips.
+        """
+        if self.kind == "under" or self.begun is None:
+            return True
+        chance = poisson_quantile(CHANCE_PROBABILITY, self.points * COSTLY_SHARE / 2.0)
+        return self.cost >= COSTLY_SHARE and self.lost > chance
 
 
 class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     """One streak for each GPU that is of some kind now, in the GPUs' order; at most the node's GPUs.
 
     ``judged`` counts the kept points that were added at evaluations which judged some GPU, ``low`` those of them at
-    which a GPU was of some kind.
+    which a GPU was of some kind. ``wasted`` is what each GPU lost at those, in points: all that it left undone
+    where it had too little to do, and what its dips cost where it fluctuated.
     """
 
     streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
     judged: int = 0
     low: int = 0
+    wasted: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
@@ -102,12 +145,27 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         view = minute.view
         streaks = {}
         usages = self._usages(view, parameters)
+        window = self.window_points(parameters, view.interval_s)
         for usage in usages:
             if usage.kind is None:
                 continue
             streak = state.streaks.get(usage.gpu)
-            if streak is None or streak.kind != usage.kind:
-                streak = Streak(usage.kind, view.kept_total)
+            goes_on = streak is not None and streak.kind == usage.kind
+            points = minute.fresh
+            if streak is None or not goes_on or streak.begun is None:
+                # What an earlier version stored lacks its beginning, and goes on with that of a new one.
+                since = streak.since if streak is not None and goes_on else view.kept_total
+                streak = Streak(usage.kind, since, *_onset(view, usage, window, parameters))
+                points = window
+                if streak.begun == 0 and usage.kind == "under":
+                    state.wasted[usage.gpu] = _undone_before(view, usage.gpu, window)
+            column = view.kept_gpu_utilization[:, view.gpu_names.index(usage.gpu)]
+            newest = column[-points:] if points else column[:0]
+            dips = dips_of(newest, usage.p95)
+            streak.lost += dips
+            streak.points += len(newest)
+            wasted = dips if usage.kind == "fluctuating" else float(np.nansum(100.0 - newest)) / 100.0
+            state.wasted[usage.gpu] = state.wasted.get(usage.gpu, 0.0) + wasted
             streaks[usage.gpu] = streak
         state.streaks = streaks
         state.judged += minute.fresh if any(usage.judged for usage in usages) else 0
@@ -116,11 +174,12 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
     def judge_samples(
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
     ) -> RuleResult:
-        """Say FIRED for a streak over two windows, or for a node idle over 20 minutes."""
+        """Say FIRED for a streak over two windows that costs enough, or for a node idle for 20 minutes."""
         usages = self._usages(view, parameters)
         details = output.details_of(view, usages) if view.detailed else None
-        if view.idle_run_s > IDLE_FINDING_S:
-            return _judge_idle(view, details)
+        idleness = idleness_of(view)
+        if idleness is not None:
+            return _judge_idle(view, idleness, details)
         if not any(usage.judged for usage in usages):
             points = max((usage.points for usage in usages), default=0)
             return warming_up(points, parameters.patience_points(view.interval_s), view, details or {})
@@ -142,7 +201,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             kind: Kind | None = None
             if judged and p95 < parameters.threshold_p95:
                 kind = "under"
-            elif judged and p5 < parameters.threshold_p5:
+            elif judged and p5 < parameters.threshold_p5 and _dips(values[:, index], parameters) >= MIN_DIPS:
                 kind = "fluctuating"
             usages.append(Usage(view.gpu_names[index], points[index], judged, p95, p5, kind))
         return usages
@@ -156,23 +215,35 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         details: LowGpuDetails | None,
     ) -> RuleResult:
         window = self.window_points(parameters, view.interval_s)
-        lasting = {gpu: view.kept_total - streak.since for gpu, streak in state.streaks.items()}
+        needed = self.lasting_points(parameters, view.interval_s)
         judged = [usage for usage in usages if usage.judged]
-        fired = [usage for usage in judged if lasting.get(usage.gpu, 0) >= LASTING_WINDOWS * window]
+        lasting = {gpu: lasting_points(streak, view) for gpu, streak in state.streaks.items()}
+        lasted = [usage for usage in judged if lasting.get(usage.gpu, 0) >= needed]
+        fired = [usage for usage in lasted if state.streaks[usage.gpu].is_costly]
+        wasted = _wasted_share(state, view, fired)
+        if view.closed and (wasted or 0.0) < COSTLY_SHARE:
+            # What the job's end has cut off before it lasted is no finding where it has cost little.
+            fired = [usage for usage in fired if view.kept_total - state.streaks[usage.gpu].since >= needed]
+            wasted = _wasted_share(state, view, fired)
+        breaks = regular_breaks(view)
+        if not fired and breaks is not None and breaks.go_on and breaks.share >= COSTLY_SHARE:
+            return _judge_breaks(view, breaks, details)
         low = [usage for usage in judged if usage.kind is not None]
-        worst = min(fired or low or judged, key=lambda usage: (usage.p95, usage.p5))
+        worst = min(fired or lasted or low or judged, key=lambda usage: (usage.p95, usage.p5))
         thresholds = parameters.threshold_p95, parameters.threshold_p5
         sentence = output.sentence_of(worst, view, min(window, len(view.kept_times)), thresholds)
         if worst.gpu in lasting:
-            sentence += output.lasting_of(lasting[worst.gpu], view, None if fired else LASTING_WINDOWS * window)
+            sentence += output.lasting_of(lasting[worst.gpu], view, None if worst in lasted else needed)
         if len(fired) > 1:
             sentence += f"; {len(fired)} GPUs of {view.node} are low"
+        if worst.kind == "fluctuating" and worst in lasted:
+            sentence += output.cost_of(state.streaks[worst.gpu].cost, None if fired else COSTLY_SHARE)
         fluctuating = worst.kind == "fluctuating"
         seen = state.low / state.judged if state.judged else None
-        chosen = np.isin(view.gpu_names, [usage.gpu for usage in fired])
+        onsets = [state.streaks[usage.gpu].onset for usage in fired]
         return RuleResult(
             Status.FIRED if fired else Status.OK,
-            f"{sentence}.",
+            f"{sentence}.{output.pauses_of(view)}",
             measured=worst.p5 if fluctuating else worst.p95,
             threshold=parameters.threshold_p5 if fluctuating else parameters.threshold_p95,
             measure=P5 if fluctuating else P95,
@@ -180,24 +251,95 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             data_points=view.kept_total,
             advice=output.advice_on(worst, view) if fired else None,
             affected_share=seen,
-            wasted_share=idle_share_of_paid(view, chosen, seen or 0.0) if fired else None,
+            wasted_share=wasted,
+            onset=min((onset for onset in onsets if onset is not None), default=None),
+            gpus=tuple(usage.gpu for usage in fired),
             details=details or {},
         )
 
 
-def _judge_idle(view: NodeView, details: LowGpuDetails | None) -> RuleResult:
-    kind: IdleNode = "never used" if view.first_active_at is None else "idle"
-    idle_share = share_of_paid(view, view.idle_run_s)
+def _undone_before(view: NodeView, gpu: str, window: int) -> float:
+    """Return what a GPU left undone in all kept points before the newest window, in points."""
+    counts = view.gpu_histogram[view.gpu_names.index(gpu)]
+    everything = float((counts * (100 - np.arange(counts.size))).sum()) / 100.0
+    newest = view.kept_gpu_utilization[-window:, view.gpu_names.index(gpu)]
+    return max(everything - float(np.nansum(100.0 - np.floor(newest))) / 100.0, 0.0)
+
+
+def dips_of(values: FloatArray, busy: float) -> float:
+    """Return what the dips of a GPU (float64[N], percent) cost, in points: those below half of its ``busy`` level."""
+    dips = values[values < busy / 2.0]
+    return float((1.0 - dips / busy).sum())
+
+
+def _wasted_share(state: LowGPUUtilizationState, view: NodeView, fired: list[Usage]) -> float | None:
+    """Return what the GPUs that fire have lost, as a share of the paid time of all that were ever active."""
+    if not fired:
+        return None
+    points = sum(state.wasted.get(usage.gpu, 0.0) for usage in fired)
+    return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active)))
+
+
+def lasting_points(streak: Streak, view: NodeView) -> int:
+    """Return for how many points a streak has lasted: of a job that has ended, from its onset on."""
+    begun = streak.since if streak.begun is None or not view.closed else streak.begun
+    return view.kept_total - begun
+
+
+def _dips(values: FloatArray, parameters: LowGPUUtilizationParameters) -> int:
+    """Count the separate runs below ``threshold_p5`` in a GPU's window (float64[K])."""
+    below = values[~np.isnan(values)] < parameters.threshold_p5
+    return int(np.count_nonzero(below & ~np.concatenate([[False], below[:-1]])))
+
+
+def _onset(
+    view: NodeView, usage: Usage, window: int, parameters: LowGPUUtilizationParameters
+) -> tuple[int, float | None]:
+    """Return the kept point and the time at which a kind that is seen now began.
+
+    That is the beginning of the window that shows it, the first dip in it, or all points where they show it.
+    """
+    index = view.gpu_names.index(usage.gpu)
+    times, values = view.kept_times[-window:], view.kept_gpu_utilization[-window:, index]
+    box = counted_boxes(view.gpu_histogram[[index]])[0]
+    if usage.kind == "under" and box is not None and box.p95 is not None and box.p95 < parameters.threshold_p95:
+        return 0, view.first_active_at
+    first = int(np.argmax(values < parameters.threshold_p5)) if usage.kind == "fluctuating" else 0
+    return view.kept_total - len(times) + first, float(times[first])
+
+
+def _judge_breaks(view: NodeView, breaks: RegularBreaks, details: LowGpuDetails | None) -> RuleResult:
     return RuleResult(
         Status.FIRED,
-        output.idle_sentence(kind, view, IDLE_FINDING_S),
-        measured=view.idle_run_s / 60.0,
-        threshold=IDLE_FINDING_S / 60.0,
-        measure=IDLE_TIME,
+        f"{output.breaks_sentence(breaks, view)} (threshold {show_percent(100.0 * COSTLY_SHARE)}).",
+        measured=100.0 * breaks.share,
+        threshold=100.0 * COSTLY_SHARE,
+        measure=output.PAUSED,
         data_points=view.kept_total,
-        advice=output.idle_advice(kind, view),
+        advice=output.breaks_advice(breaks, view),
+        affected_share=breaks.of_paid,
+        wasted_share=breaks.of_paid,
+        onset=breaks.since,
+        gpus=view.gpu_names,
+        details=details or {},
+    )
+
+
+def _judge_idle(view: NodeView, idleness: Idleness, details: LowGpuDetails | None) -> RuleResult:
+    idle_share = share_of_paid(view, idleness.seconds)
+    quiet = idleness.look == "quiet"
+    return RuleResult(
+        Status.FIRED,
+        output.idle_sentence(idleness, view),
+        measured=view.idle_time.highest_mean if quiet else idleness.seconds / 60.0,
+        threshold=QUIET_PERCENT if quiet else IDLE_FINDING_S / 60.0,
+        measure=QUIET_MEAN if quiet else IDLE_TIME,
+        data_points=view.kept_total,
+        advice=output.idle_advice(idleness, view),
         affected_share=idle_share,
         wasted_share=idle_share,
-        idle_node=kind,
-        details=msgspec.structs.replace(details, finding=kind) if details else {},
+        idle_node=idleness.kind,
+        onset=None if view.watermark_s is None else view.watermark_s + view.interval_s - idleness.seconds,
+        gpus=view.gpu_names,
+        details=msgspec.structs.replace(details, finding=output.FINDINGS[idleness.look]) if details else {},
     )

@@ -1,7 +1,8 @@
 """MaxInitializationTime: a job that takes too long to reach its first training step.
 
 Source: AWS documentation of MaxInitializationTime (the rule waits for the first step and fires when initialization
-takes longer than threshold minutes). The grace for a step that may still arrive is added here.
+takes longer than threshold minutes). The grace for a step that may still arrive is added here. What is lost is the time
+beyond the threshold: a first step that is a little late costs a little.
 """
 
 from dataclasses import dataclass, replace
@@ -97,7 +98,8 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
             if trained_s > UNSEEN_STEP_GRACE_S:
                 return _without_steps(trained_s)
         starts = _starts(view, view.started_at)
-        return max((_judge_start(start, view, parameters) for start in starts), key=_gravity)
+        judged = (_since(_judge_start(start, view, parameters), start) for start in starts)
+        return max(judged, key=_gravity)
 
 
 def _without_steps(trained_s: float) -> RuleResult:
@@ -161,6 +163,11 @@ def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTime
     return _judge_first_step(start.step_at - start.at, elapsed_s, parameters, start.name)
 
 
+def _since(result: RuleResult, start: _Start) -> RuleResult:
+    """Say that the job has initialized since its start."""
+    return replace(result, onset=start.at) if result.status is Status.FIRED else result
+
+
 def _gravity(result: RuleResult) -> tuple[int, float]:
     """Order judgements of starts: one that fires before one that is still open, and then by time."""
     rank = {Status.FIRED: 2, Status.WARMING_UP: 1}.get(result.status, 0)
@@ -174,6 +181,7 @@ def _judge_first_step(
     elapsed_s = max(elapsed_s, after_s)
     minutes = after_s / 60.0
     late = minutes > parameters.threshold
+    excess = _share(after_s - parameters.threshold * 60.0, elapsed_s)
     allowed = f"threshold {show_number(parameters.threshold)} min"
     return RuleResult(
         Status.FIRED if late else Status.OK,
@@ -182,8 +190,8 @@ def _judge_first_step(
         threshold=parameters.threshold,
         data_points=1,
         advice=_advice(after_s, parameters) if late else None,
-        affected_share=_share(after_s, elapsed_s) if late else None,
-        wasted_share=_share(after_s - parameters.threshold * 60.0, elapsed_s) if late else None,
+        affected_share=excess if late else None,
+        wasted_share=excess if late else None,
         details=Initialization(after_s, step_seen=True),
     )
 
@@ -195,6 +203,7 @@ def _judge_absence(
     grace_s = 0.0 if closed else UNSEEN_STEP_GRACE_S
     threshold_s = parameters.threshold * 60.0
     elapsed_s = max(elapsed_s, 0.0)
+    excess = _share(elapsed_s - threshold_s, elapsed_s)
     allowed = f"threshold {show_number(parameters.threshold)} min"
     if elapsed_s > threshold_s + grace_s:
         status = Status.FIRED
@@ -215,8 +224,8 @@ def _judge_absence(
         measured=elapsed_s / 60.0,
         threshold=parameters.threshold,
         advice=_advice(elapsed_s, parameters) if status is Status.FIRED else None,
-        affected_share=1.0 if status is Status.FIRED else None,
-        wasted_share=_share(elapsed_s - threshold_s, elapsed_s) if status is Status.FIRED else None,
+        affected_share=excess if status is Status.FIRED else None,
+        wasted_share=excess if status is Status.FIRED else None,
         details=Initialization(elapsed_s, step_seen=False),
     )
 

@@ -1,8 +1,7 @@
-"""What is remembered of a GPU's memory, window by window, and whether it grows."""
+"""What is remembered of a GPU's memory activity, window by window, and whether it grows."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -24,21 +23,28 @@ TREND_Z = 3.09
 RAMP_FLOORS = 4
 """So many floors in a row tell a steep ramp, too short for a test for a trend, from a jump."""
 
+BEGUN = 0.1
+"""A rise has begun where a level has left the lowest by this share of it."""
+
+STILL_RISES = 0.25
+"""The newest third of a rise must have this share of it; a steady one has a third: else it levels off."""
+
+UNEXPLAINED = 0.5
+"""At full load a rise must be this share of what it is as measured: else most of it is that of the GPU's load."""
+
 TENTHS = 10.0
 """Levels are stored as whole tenths of a percent."""
 
 
-class MemoryGrowth(msgspec.Struct, array_like=True):
-    """What is remembered of one GPU; levels in tenths of a percent.
+class Levels(msgspec.Struct, array_like=True):
+    """Levels of the windows of one GPU, in tenths of a percent.
 
-    ``since`` is the kept point with its first sample, ``largest`` its largest sample. Of the windows judged, ``means``
-    are those of the newest two and ``highest_mean`` is the highest of all before, ``floor`` and ``highest_floor`` are
-    the newest floor and the highest. ``floors`` are the minima of each ``stride`` windows in a row, ``lowest`` that of
-    the ``pending`` ones that are fewer. ``earlier_floor`` is the highest floor when the stride was doubled last.
+    Of the windows judged, ``means`` are those of the newest two and ``highest_mean`` is the highest of all before,
+    ``floor`` and ``highest_floor`` are the newest floor and the highest. ``floors`` are the minima of each ``stride``
+    windows in a row, ``lowest`` that of the ``pending`` ones that are fewer. ``earlier_floor`` is the highest floor
+    when the stride was doubled last.
     """
 
-    since: int
-    largest: int = 0
     means: list[int] = msgspec.field(default_factory=list)
     highest_mean: int | None = None
     floor: int = 0
@@ -48,6 +54,11 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
     lowest: int = 0
     pending: int = 0
     earlier_floor: int | None = None
+
+    @property
+    def all_floors(self) -> list[int]:
+        """The floors, that of the pending windows included."""
+        return [*self.floors, *([self.lowest] if self.pending else [])]
 
     def add(self, mean: float, floor: float) -> None:
         """Add one window, by its mean and its floor in percent."""
@@ -66,25 +77,139 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
             self.floors.append(self.lowest)
             self.pending = 0
 
+    def scaled(self, factor: float) -> "Levels":
+        """Return the same windows with every level multiplied."""
+
+        def times(level: int) -> int:
+            return round(level * factor)
+
+        return Levels(
+            means=[times(each) for each in self.means],
+            highest_mean=None if self.highest_mean is None else times(self.highest_mean),
+            floor=times(self.floor),
+            highest_floor=times(self.highest_floor),
+            floors=[times(each) for each in self.floors],
+            stride=self.stride,
+            lowest=times(self.lowest),
+            pending=self.pending,
+            earlier_floor=None if self.earlier_floor is None else times(self.earlier_floor),
+        )
+
+
+class MemoryGrowth(msgspec.Struct, array_like=True):
+    """What is remembered of one GPU; levels in tenths of a percent.
+
+    ``since`` is the kept point with its first sample, ``largest`` its largest sample. What follows is as in Levels.
+    ``full`` are the levels that the same activity would have at full load, 100 % of utilization; ``load`` is the mean
+    utilization of the newest window, in tenths of a percent.
+    """
+
+    since: int
+    largest: int = 0
+    means: list[int] = msgspec.field(default_factory=list)
+    highest_mean: int | None = None
+    floor: int = 0
+    highest_floor: int = 0
+    floors: list[int] = msgspec.field(default_factory=list)
+    stride: int = 1
+    lowest: int = 0
+    pending: int = 0
+    earlier_floor: int | None = None
+    full: Levels | None = None
+    load: int = 0
+
+    @property
+    def levels(self) -> Levels:
+        """The levels as they were measured."""
+        return Levels(
+            self.means,
+            self.highest_mean,
+            self.floor,
+            self.highest_floor,
+            self.floors,
+            self.stride,
+            self.lowest,
+            self.pending,
+            self.earlier_floor,
+        )
+
+    def add(self, window: "Window") -> None:
+        """Add one window; what an earlier version stored without loads counts as work under the load of now."""
+        factor = 100.0 / max(window.load, 1.0)
+        if self.full is None:
+            self.full = self.levels.scaled(factor)
+        measured = self.levels
+        measured.add(window.mean, window.floor)
+        for name in measured.__struct_fields__:
+            setattr(self, name, getattr(measured, name))
+        if window.full is None:
+            self.full.add(window.mean * factor, window.floor * factor)
+        else:
+            self.full.add(*window.full)
+        self.load = round(window.load * TENTHS)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window of one GPU, percent: mean and floor of memory activity, mean utilization, and the first two at full.
+
+    ``full`` is None where the GPU had too few points under load.
+    """
+
+    mean: float
+    floor: float
+    load: float
+    full: tuple[float, float] | None = None
+
+
+class Jump(msgspec.Struct, array_like=True):
+    """A jump: since when the level has held (epoch seconds), and levels in tenths of a percent."""
+
+    gpu: str
+    at: float
+    floor: int
+    highest: int
+
+    @property
+    def points(self) -> float:
+        """Percentage points."""
+        return (self.floor - self.highest) / TENTHS
+
 
 class MemoryState(msgspec.Struct, array_like=True):
     """One entry a GPU.
 
     ``begin`` is the kept point at which the next window begins, once ``windows`` were judged; ``violated`` of them
-    showed an increase of some GPU.
+    showed an increase of some GPU. ``strongest`` is the strongest jump of all, ``jumped_at`` since when the level of
+    the newest has held, epoch seconds.
     """
 
     begin: int = 0
     windows: int = 0
     violated: int = 0
     gpus: dict[str, MemoryGrowth] = msgspec.field(default_factory=dict)
+    strongest: Jump | None = None
+    jumped_at: float | None = None
+
+    def note_jumps(self, increases: list["Increase"], at: float) -> None:
+        """Remember what jumped in the newest window, which began ``at`` epoch seconds."""
+        jumped = [each for each in increases if each.kind == "jump"]
+        if not jumped:
+            self.jumped_at = None
+        elif self.jumped_at is None:
+            self.jumped_at = at
+        for each in jumped:
+            found = Jump(each.gpu, at, each.growth.floor, each.growth.highest_mean or 0)
+            if self.strongest is None or found.points > self.strongest.points:
+                self.strongest = found
 
 
 @dataclass(frozen=True, slots=True)
 class Increase:
     """What one GPU's windows say: ``points`` percentage points of increase over ``windows`` windows.
 
-    ``kind`` is None while that is not over the threshold; ``z`` is there for a trend only.
+    ``kind`` is None while that is not over the threshold; ``z`` is there for a trend only. ``rise`` is the part of the
+    levels that rises up to now, in tenths of a percent and windows.
     """
 
     gpu: str
@@ -93,6 +218,7 @@ class Increase:
     points: float
     windows: int
     z: float | None = None
+    rise: "Rise" = field(default_factory=lambda: Rise([], 1))
 
     @property
     def is_ramp(self) -> bool:
@@ -103,46 +229,133 @@ class Increase:
             return False
         return min(steps) > 0 and max(steps) <= sum(steps) / 2.0
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is growth that goes on, and no jump."""
+        return self.kind is not None and (self.kind != "jump" or self.is_ramp)
+
     def hourly(self, window_s: float) -> float:
         """Return percentage points an hour of training, of windows of so many seconds."""
-        points, windows = self.points, self.windows
-        if self.is_ramp:
-            first, *_, last = self.growth.floors[-RAMP_FLOORS:]
-            points, windows = (last - first) / TENTHS, (RAMP_FLOORS - 1) * self.growth.stride
-        return points / (max(windows, 1) * window_s / 3_600.0)
+        rise = Rise(self.growth.floors[-RAMP_FLOORS:], self.growth.stride) if self.is_ramp else self.rise
+        return rise.slope / (window_s / 3_600.0)
+
+    def time_left_s(self, window_s: float) -> float | None:
+        """Return in how many seconds of training the activity is at 100 %, if it goes on so; None for a jump."""
+        if not self.goes_on:
+            return None
+        hourly = self.hourly(window_s)
+        return 3_600.0 * max(100.0 - self.growth.floor / TENTHS, 0.0) / hourly if hourly > 0.0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """The newest levels (tenths of a percent) since they began to rise, ``stride`` windows each."""
+
+    levels: list[int]
+    stride: int
+
+    @classmethod
+    def of(cls, levels: list[int], stride: int) -> "Rise":
+        """Return the levels since the last one that had not left the lowest yet."""
+        if len(levels) < 2:
+            return cls(levels, stride)
+        lowest, span = min(levels), levels[-1] - min(levels)
+        begin = max(index for index, level in enumerate(levels) if level <= lowest + BEGUN * max(span, 0))
+        return cls(levels[begin:], stride)
+
+    @property
+    def slope(self) -> float:
+        """Percentage points a window: the median slope, which single levels do not move."""
+        if len(self.levels) < 2:
+            return 0.0
+        return float(theil_sen_slope(np.array([self.levels], dtype=np.float64))[0]) / TENTHS / self.stride
+
+    @property
+    def points(self) -> float:
+        """Percentage points from the first to the last level."""
+        return (self.levels[-1] - self.levels[0]) / TENTHS if self.levels else 0.0
+
+    @property
+    def windows(self) -> int:
+        """Windows from the first to the last level."""
+        return (len(self.levels) - 1) * self.stride
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the newest third still rises: what has levelled off is no leak."""
+        if len(self.levels) < 2:
+            return False
+        third = Rise(self.levels[-(max(math.ceil(len(self.levels) / 3.0), 2) + 1) :], self.stride)
+        risen = third.slope * third.windows
+        return risen > 0.0 and risen >= STILL_RISES * self.points
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one set of levels says, in percentage points: of the newest jump, the trend with its Z, the late rise."""
+
+    jump: float
+    z: float
+    trend: float
+    late: float
+    rise: Rise
 
 
 def increases_of(state: MemoryState, increase: float) -> list[Increase]:
-    """Judge the GPUs with JUMP_WINDOWS windows or more: a jump before a trend before a late rise."""
-    trends = {gpu: (z, points) for gpu, z, points in _trends(state)}
-    found = []
-    for gpu, growth in state.gpus.items():
-        if growth.highest_mean is None:
-            continue
-        jump = (growth.floor - growth.highest_mean) / TENTHS
-        z, rise = trends.get(gpu, (0.0, 0.0))
-        late = -math.inf if growth.earlier_floor is None else (growth.floor - growth.earlier_floor) / TENTHS
+    """Judge the GPUs with JUMP_WINDOWS windows or more: a jump before a trend before a late rise.
+
+    At full load each must show too: activity follows the load, so that GPUs which are fed better are no leak.
+    """
+    judged = [(gpu, growth) for gpu, growth in state.gpus.items() if growth.highest_mean is not None]
+    measured = _found([growth.levels for _, growth in judged])
+    full = _found([growth.full or growth.levels for _, growth in judged])
+    increases = []
+    for (gpu, growth), found, at_full in zip(judged, measured, full, strict=True):
+        load = growth.load / TENTHS / 100.0 if growth.full is not None else 1.0
+
+        def is_risen(points: float, points_at_full: float, load: float = load) -> bool:
+            return bool(points > increase and points_at_full * load >= UNEXPLAINED * points)
+
+        kind: Kind | None = None
+        points, windows = found.jump, JUMP_WINDOWS
         recent = (len(growth.floors) - MAX_FLOORS // 2) * growth.stride + growth.pending
-        if jump > increase:
-            found.append(Increase(gpu, growth, "jump", jump, JUMP_WINDOWS))
-        elif z > TREND_Z and rise > increase:
-            found.append(Increase(gpu, growth, "trend", rise, (len(growth.floors) - 1) * growth.stride, z))
-        elif late > increase:
-            found.append(Increase(gpu, growth, "late", late, recent))
-        else:
-            found.append(Increase(gpu, growth, None, jump, JUMP_WINDOWS))
-    return found
+        if is_risen(found.jump, at_full.jump):
+            kind = "jump"
+        elif at_full.rise.goes_on and found.z > TREND_Z and is_risen(found.trend, at_full.trend):
+            kind, points, windows = "trend", found.trend, (len(growth.floors) - 1) * growth.stride
+        elif at_full.rise.goes_on and is_risen(found.late, at_full.late):
+            kind, points, windows = "late", found.late, recent
+        z = found.z if kind == "trend" else None
+        rising = growth.levels.all_floors[-len(at_full.rise.levels) :]
+        increases.append(Increase(gpu, growth, kind, points, windows, z, Rise(rising, growth.stride)))
+    return increases
 
 
-def _trends(state: MemoryState) -> Iterator[tuple[str, float, float]]:
-    """Mann-Kendall's Z and the rise in percentage points of every GPU with MIN_FLOORS floors, equal lengths at once.
+def _found(levels: list[Levels]) -> list[_Found]:
+    trends = _trends(levels)
+    return [
+        _Found(
+            jump=(each.floor - (each.highest_mean or 0)) / TENTHS,
+            z=trends.get(index, (0.0, 0.0))[0],
+            trend=trends.get(index, (0.0, 0.0))[1],
+            late=-math.inf if each.earlier_floor is None else (each.floor - each.earlier_floor) / TENTHS,
+            rise=Rise.of(each.all_floors, each.stride),
+        )
+        for index, each in enumerate(levels)
+    ]
+
+
+def _trends(levels: list[Levels]) -> dict[int, tuple[float, float]]:
+    """Mann-Kendall's Z and the rise in percentage points, by index, of all with MIN_FLOORS floors.
 
     A rise is never more than the newest floor is above the lowest: the median slope of what began or ended on the way
     goes beyond, and what has fallen back grows no more.
     """
+    found: dict[int, tuple[float, float]] = {}
     for length in range(MIN_FLOORS, MAX_FLOORS + 1):
-        names = [gpu for gpu, growth in state.gpus.items() if len(growth.floors) == length]
-        if names:
-            floors = np.array([state.gpus[gpu].floors for gpu in names], dtype=np.float64)
+        chosen = [index for index, each in enumerate(levels) if len(each.floors) == length]
+        if chosen:
+            floors = np.array([levels[index].floors for index in chosen], dtype=np.float64)
             rises = np.minimum(theil_sen_slope(floors) * (length - 1), floors[:, -1] - floors.min(axis=1)) / TENTHS
-            yield from zip(names, mann_kendall_z(floors).tolist(), rises.tolist(), strict=True)
+            found.update(zip(chosen, zip(mann_kendall_z(floors).tolist(), rises.tolist(), strict=True), strict=True))
+    return found

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainguard.rules.details import SeriesDetails
-from trainguard.rules.memory_growth import FLOOR_QUANTILE, JUMP_WINDOWS, TENTHS, TREND_Z, Increase
+from trainguard.rules.memory_growth import FLOOR_QUANTILE, JUMP_WINDOWS, TENTHS, TREND_Z, Increase, Jump
 from trainguard.rules.quantiles import column_boxes, column_quantiles
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
@@ -112,6 +112,14 @@ def sentence_of(worst: Increase, view: NodeView, window_s: float, threshold: flo
     )
 
 
+def stronger(jump: Jump, view: NodeView) -> str:
+    """Say what the strongest jump so far was, where the newest is a weaker one."""
+    ago = show_duration(max((view.watermark_s or jump.at) - jump.at, 0.0))
+    before, after = show_percent(jump.highest / TENTHS), show_percent(jump.floor / TENTHS)
+    amount = show_percentage_points(jump.points)
+    return f"; the strongest jump was of {amount}, from {before} to {after} on {jump.gpu}, {ago} ago"
+
+
 def advice_on(worst: Increase, window_s: float) -> str:
     """Say what to look at, and when the GPU's memory is full."""
     room = 100.0 - worst.growth.floor / TENTHS
@@ -122,11 +130,11 @@ def advice_on(worst: Increase, window_s: float) -> str:
             f"{show_percent(max(room - worst.points, 0.0))}. "
             f"For a job that needs the memory take GPUs with more of it; {METRIC}."
         )
-    hourly = worst.hourly(window_s)
+    hourly, left_s = worst.hourly(window_s), worst.time_left_s(window_s)
+    full = "" if left_s is None else f", and at that rate {worst.gpu} is at 100 % in {show_duration(left_s)}"
     return (
-        f"It grew by {show_percentage_points(hourly)} an hour, and at that rate {worst.gpu} is at 100 % in "
-        f"{show_duration(3_600.0 * room / hourly)}: look for tensors that are kept from step to step (losses "
-        f"summed with their graph, growing lists and caches), save checkpoints, or take GPUs with more memory; "
+        f"It grew by {show_percentage_points(hourly)} an hour{full}: look for tensors that are kept from step to step "
+        f"(losses summed with their graph, growing lists and caches), save checkpoints, or take GPUs with more memory; "
         f"{METRIC}."
     )
 

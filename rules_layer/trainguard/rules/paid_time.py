@@ -8,6 +8,9 @@ import numpy as np
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.telemetry.snapshots import BoolArray
 
+ALARMING_WASTE = 0.15
+"""What wastes a smaller share of the time is said, and nobody is woken or stopped for it."""
+
 
 def share_of_paid(view: NodeView, lost_s: float) -> float | None:
     """Return ``lost_s`` seconds of the whole node as a share, 0 to 1, of its time; None before its first sample."""

@@ -18,14 +18,14 @@ def span_help(name: str, meaning: str, units: Sequence[str] = (POINTS, "seconds"
     """Return the help of a parameter in points and of the same one in seconds, by their names."""
     points, seconds = units
     return {
-        name: ParameterHelp(points, meaning),
-        f"{name}_s": ParameterHelp(seconds, f"the same as {name}, independent of the sampling interval"),
+        name: ParameterHelp(points, f"{meaning}, in {POINTS} in place of {name}_s"),
+        f"{name}_s": ParameterHelp(seconds, f"{meaning}, at any sampling interval"),
     }
 
 
 WAITED = "how much is waited for before the first verdict"
 PATIENCE_HELP = span_help("patience", WAITED)
-WINDOW_HELP = span_help("window", "how many of the newest points are looked at")
+WINDOW_HELP = span_help("window", "how much of the newest time is looked at")
 SCAN_INTERVAL_HELP = ParameterHelp(
     "microseconds", "accepted, and rounded up to whole minutes; evaluation is once a minute"
 )

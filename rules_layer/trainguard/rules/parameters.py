@@ -185,6 +185,8 @@ def _values(
     for parameter in given:
         try:
             values[parameter] = _value(rule, parameters_type, given, parameter)
+            if values[parameter] is not None:
+                values.pop(f"{parameter}_s", None)  # points that are given replace default seconds
         except RuleConfigError as fault:
             faults.append(fault)
     return values, faults

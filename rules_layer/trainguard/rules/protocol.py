@@ -16,7 +16,10 @@ from trainguard.rules.spec import RuleSpec
 from trainguard.telemetry.framework import FrameworkEvents
 
 MIN_WINDOW_POINTS = 20
-MAX_WINDOW_POINTS = 2_000
+MAX_WINDOW_POINTS = 2_500
+"""250 s at 100 ms, the shortest interval of the managed service; with eight GPUs about 85 kB of an item before it is
+compressed, which holds 400 kB afterwards."""
+
 
 Percent = Annotated[float, msgspec.Meta(ge=0.0, le=100.0)]
 Positive = Annotated[float, msgspec.Meta(gt=0.0)]
@@ -32,6 +35,10 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """
 
     scan_interval_us: PositiveInt = 60_000_000
+
+    def in_force(self) -> dict[str, Any]:
+        """Return the values by name, as people read what a rule runs with."""
+        return msgspec.structs.asdict(self)
 
 
 P = TypeVar("P", bound=RuleParameters)
@@ -69,7 +76,7 @@ class SystemRule(Rule[P], Generic[P, S]):
 
     @abstractmethod
     def window_points(self, parameters: P, interval_s: float) -> int:
-        """How many kept points the rule looks back on; 0 when it looks at none. Raises RuleConfigError over 2,000."""
+        """How many kept points the rule looks back on; 0 when it looks at none. Raises RuleConfigError over 2,500."""
 
     @abstractmethod
     def observe(self, state: S, minute: NodeMinute, parameters: P) -> None:

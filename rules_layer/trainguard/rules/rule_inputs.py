@@ -9,12 +9,40 @@ from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snap
 
 
 @dataclass(frozen=True, slots=True)
+class IdleTime:
+    """How a node's GPUs idled; runs of idle snapshots are those that are over, after start-up.
+
+    Attributes
+    ----------
+    samples, paused : int
+        Snapshots in idle runs; those of them that were left out as pauses.
+    breaks_s : float
+        Seconds in idle runs of 10 s and three snapshots, or more.
+    breaks : tuple of (float, float)
+        The newest of them: start, epoch seconds, and length in seconds.
+    quiet_s : float
+        For how long, up to the watermark, every GPU has been nearly idle on average, start-up included; 0 where one was
+        not over the newest 20 minutes, or over all samples where they are fewer.
+    highest_mean, newest_mean : float
+        The busiest GPU's mean utilization over the newest 20 minutes, and over the newest one, percent.
+    """
+
+    samples: int = 0
+    paused: int = 0
+    breaks_s: float = 0.0
+    breaks: tuple[tuple[float, float], ...] = ()
+    quiet_s: float = 0.0
+    highest_mean: float = 0.0
+    newest_mean: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """What the engine knows of a node's system stream, up to its watermark.
 
-    Kept points are the snapshots after start-up (before the node's first active snapshot) and outside pauses (idle runs
-    over 60 s) and the idle tail; an idle run is kept only once it has ended within 60 s. A GPU is active at >= 10 %, a
-    node when some GPU is.
+    Kept points are the snapshots after start-up (before the work in which the node has been active for 60 s) and
+    outside pauses (idle runs of three snapshots and over 60 s) and the idle tail; an idle run is kept only once it has
+    ended. A GPU is active at >= 10 %, a node when some GPU is.
 
     Attributes
     ----------
@@ -22,6 +50,7 @@ class NodeView:
         Event time of the last completed snapshot, epoch seconds; None before the first.
     first_sample_at : float or None
     first_active_at : float or None
+        The end of start-up; None while it lasts.
     interval_s : float
         Sampling interval.
     gpu_names : tuple of str, length G
@@ -34,14 +63,15 @@ class NodeView:
     kept_gpu_utilization, kept_gpu_memory : float64[K, G]
     kept_cpu_mean : float64[K]
     idle_run_s : float
-        Length of the idle run that is open at the watermark; 0 while active. Before the first active snapshot: the
-        time since the first sample, or since samples were last missing.
+        Length of the idle run that is open at the watermark; 0 while active. During start-up, while no work goes on:
+        the time since the first sample, or since samples were last missing.
     gpu_histogram : int64[G, 101]
         Counts of GPUUtilization over all kept points, bin = floor(value).
     closed : bool
         Whether the stream has ended.
     detailed : bool
         Whether anybody reads the judgement's details; where nobody does, a rule may leave them out.
+    idle_time : IdleTime
     """
 
     node: str
@@ -60,6 +90,12 @@ class NodeView:
     gpu_histogram: IntArray
     closed: bool
     detailed: bool = True
+    idle_time: IdleTime = IdleTime()
+
+    @property
+    def through(self) -> float | None:
+        """Former name of ``watermark_s``, which custom rules may read."""
+        return self.watermark_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +109,13 @@ class NodeMinute:
     active : bool[T]
         Whether some GPU of the node was active.
     started : bool[T]
-        Whether the snapshot is at or after the node's first active one.
+        Whether the snapshot is one of work, as far as that is known now, and not of start-up.
     fresh : int
         How many kept points were added: the newest of ``view.kept_times``, which holds all of them beside the window.
     view : NodeView
         The node after this minute.
+    started_anew : bool
+        Whether what was shown as work before this minute turned out to be start-up.
     """
 
     snapshots: Snapshots
@@ -85,6 +123,7 @@ class NodeMinute:
     started: BoolArray
     fresh: int
     view: NodeView
+    started_anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +153,8 @@ class NodeFacts:
         Logical cores: distinct names with CPUUtilization; 0 when none was seen.
     framework : FrameworkView or None
     collected : mapping of str to msgspec.Struct
-        What the joined rules have collected from the framework events, by rule.
+        What the joined rules have collected from the framework events, by rule; and the node's state of each rule that
+        is completed by one over the job.
     """
 
     node: str

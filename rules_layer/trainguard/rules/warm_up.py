@@ -8,9 +8,10 @@ from trainguard.rules.details import Details
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import counted, show_duration
+from trainguard.state.sample_window import WORK_S
 
 LONG_PATIENCE_S = 3_600.0
-"""Where patience in points lasts longer than this, seconds are the better choice, and the reason says so."""
+"""Where patience that was given in points lasts longer, seconds are the better choice, and the reason says so."""
 
 
 def warming_up(
@@ -27,7 +28,10 @@ def warming_up(
 
 
 def never_active_reason(view: NodeView) -> str:
-    """Why there is no verdict on a node of which no GPU was active before its watermark, or before its stream ended."""
+    """Why there is no verdict on a node that had not worked before its watermark, or before its stream ended."""
+    if view.ever_active.any():
+        until = "until its stream ended" if view.closed else "yet"
+        return f"{view.node} has not finished its start-up: its GPUs were not active for {WORK_S:g} s in all {until}."
     if _lacks_utilization(view):
         return f"no GPU of {view.node} was seen active, and its newest points have no sample of GPU utilization."
     idle = show_duration(view.idle_run_s)

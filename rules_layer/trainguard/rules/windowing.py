@@ -1,7 +1,11 @@
-"""Rules over samples in a window: patience and window in points or in seconds, and what must be there to judge."""
+"""Rules over samples in a window: patience and window in seconds or in points, and what must be there to judge.
+
+By default both are durations, whatever the sampling interval: the points that the managed service documents are those
+of its own sampling, every 500 ms. Points count where somebody gives points.
+"""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,26 +26,59 @@ LASTING_WINDOWS = 2
 
 
 class PatienceParameters(RuleParameters, frozen=True, kw_only=True):
-    """Parameters with a patience, in points or in seconds.
+    """Parameters with a patience, in seconds or in points.
 
-    A rule declares the fields itself, in the order in which people see its parameters.
+    A rule declares the fields itself, in the order in which people see its parameters, both None by default. Seconds
+    win over points. Where neither is given, ``default_patience_s`` seconds are waited for, and at least
+    ``default_points`` points. A class without that default gives its fields a value.
     """
 
     if TYPE_CHECKING:
-        patience: int
+        patience: int | None
         patience_s: float | None
+
+    default_patience_s: ClassVar[float | None] = None
+    default_points: ClassVar[int] = MIN_WINDOW_POINTS
 
     def patience_points(self, interval_s: float) -> int:
         """Return how many points are waited for before the first verdict."""
-        return patience_in_points(self.patience, self.patience_s, interval_s)
+        if self.patience_s is not None:
+            return points_in(self.patience_s, interval_s)
+        if self.patience is not None:
+            return self.patience
+        return max(points_in(self.default_patience_s or 0.0, interval_s), self.default_points)
+
+    def in_force(self) -> dict[str, Any]:
+        """Return the values by name, with the seconds that hold where neither points nor seconds were given."""
+        values = super().in_force()
+        for span, default_s in self._default_spans().items():
+            if values[span] is None and values[f"{span}_s"] is None:
+                values[f"{span}_s"] = default_s
+        return values
+
+    def _default_spans(self) -> dict[str, float | None]:
+        return {"patience": self.default_patience_s}
 
 
 class WindowParameters(PatienceParameters, frozen=True, kw_only=True):
-    """Parameters with a patience and a window, each in points or in seconds; declared as there."""
+    """Parameters with a patience and a window, each in seconds or in points; declared as there."""
 
     if TYPE_CHECKING:
-        window: int
+        window: int | None
         window_s: float | None
+
+    default_window_s: ClassVar[float | None] = None
+
+    def _default_spans(self) -> dict[str, float | None]:
+        return {**super()._default_spans(), "window": self.default_window_s}
+
+    def window_duration_s(self, interval_s: float) -> float:
+        """Return how long the window is meant to be, seconds: where few points fall into it, more are looked at."""
+        if self.window_s is not None:
+            return self.window_s
+        if self.window is not None:
+            return max(self.window, MIN_WINDOW_POINTS) * interval_s
+        return self.default_window_s or 0.0
 
 
 P = TypeVar("P", bound=PatienceParameters)
@@ -74,32 +111,30 @@ class WindowedRule(SampledRule[W, S], Generic[W, S]):
     """A rule over the samples of a node's GPUs that looks back on the newest window of kept points."""
 
     def window_points(self, parameters: W, interval_s: float) -> int:
-        """``window``, or ``window_s`` in points, at least 20; RuleConfigError over 2,000."""
-        return window_in_points(self.name, parameters.window, parameters.window_s, interval_s)
+        """Return the window in points, at least 20; RuleConfigError where ``window_s`` is more than 2,500.
+
+        A default window that is more points, at an interval below 100 ms, is cut to 2,500.
+        """
+        points = points_in(parameters.window_duration_s(interval_s), interval_s)
+        if points > MAX_WINDOW_POINTS and parameters.window_s is not None:
+            expected = (
+                f"at most {MAX_WINDOW_POINTS * interval_s:g} s, which are {MAX_WINDOW_POINTS:,} points at the sampling "
+                f"interval of {interval_s:g} s"
+            )
+            raise RuleConfigError(self.name, "window_s", parameters.window_s, expected)
+        return min(max(points, MIN_WINDOW_POINTS), MAX_WINDOW_POINTS)
+
+    def lasting_points(self, parameters: W, interval_s: float) -> int:
+        """Return for how many points more a window must show the same before it counts: LASTING_WINDOWS windows.
+
+        They are counted by how long the window is meant to be: at 60 s, where 20 points are 20 minutes, a window of
+        250 s has lasted after 500 s.
+        """
+        return points_in(LASTING_WINDOWS * parameters.window_duration_s(interval_s), interval_s)
 
     def clear_after_s(self, parameters: W, interval_s: float) -> float:
         """Three windows."""
         return 3.0 * self.window_points(parameters, interval_s) * interval_s
-
-
-def patience_in_points(patience: int, patience_s: float | None, interval_s: float) -> int:
-    """``patience_s`` in points where it is given, else ``patience``."""
-    return patience if patience_s is None else points_in(patience_s, interval_s)
-
-
-def window_in_points(rule: str, window: int, window_s: float | None, interval_s: float) -> int:
-    """``window_s`` in points where it is given, else ``window``; 20 points where it is fewer.
-
-    Raises RuleConfigError where ``window_s`` is more than 2,000 points.
-    """
-    points = window if window_s is None else points_in(window_s, interval_s)
-    if points > MAX_WINDOW_POINTS:
-        expected = (
-            f"at most {MAX_WINDOW_POINTS * interval_s:g} s, which are {MAX_WINDOW_POINTS:,} points at the sampling "
-            f"interval of {interval_s:g} s"
-        )
-        raise RuleConfigError(rule, "window_s", window_s, expected)
-    return max(points, MIN_WINDOW_POINTS)
 
 
 def sampled_enough(window: FloatArray) -> BoolArray:

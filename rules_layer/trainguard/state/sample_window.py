@@ -1,21 +1,34 @@
 """Kept points of a node: what its rules look back on, without start-up, pauses and the idle tail.
 
-A GPU is active at 10 % or more, a node when some GPU is. Before the node's first active snapshot is start-up. An idle
-run of at most 60 s is kept once an active snapshot has ended it; a longer one is a pause (evaluation, checkpoint,
-upload) and is left out; one that is unfinished at the job's end is the tail, and never kept. Time of which there are no
-samples (a node that was interrupted and came back) is no idle time: an idle run does not go on across it.
+A GPU is active at 10 % or more, a node when some GPU is. A run of three or more idle snapshots that is longer than 60 s
+is a pause (evaluation, checkpoint, upload) and is left out; a shorter one is kept once an active snapshot has ended it;
+one that is unfinished at the job's end is the tail, and never kept. Time of which there are no samples (a node that was
+interrupted and came back) is no idle time: an idle run does not go on across it.
+
+Start-up lasts until the node works: until it has been active for 60 s in all, and in three snapshots at least. It ends
+at the beginning of the work, uninterrupted by a pause, in which that is reached. So a model's first touch of the GPUs,
+and the compilation that follows it, are start-up. Until the work is known as such its points wait.
 """
 
 import msgspec
 import numpy as np
 
 from trainguard.state.codec import PackedColumn, pack_column, quantise_column, unpack_column, unpack_columns
+from trainguard.state.idle_evidence import PAUSE_SAMPLES, IdleTime, RecentUse
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
 ACTIVE_PERCENT = 10.0
 KEPT_IDLE_S = 60.0
 HISTOGRAM_BINS = 101
 SMALLEST_WINDOW = 20
+
+WORK_S = 60.0
+WORK_SAMPLES = 3
+"""So long, and in so many snapshots, a node is active until its start-up has ended."""
+
+MAX_WAITING_POINTS = 2_500
+"""Of work that goes on but is hardly active, the newest points wait."""
+
 REMEMBERED_GAPS = 16
 
 INTERRUPTED_S = 120.0
@@ -23,14 +36,31 @@ INTERRUPTED_S = 120.0
 
 
 class IdleRun(msgspec.Struct):
-    """The idle run that is open: its start, and its points while it can still be kept (G + G + 2 packed columns)."""
+    """The idle run that is open: its start, and its points while it can still be kept (G + G + 2 packed columns).
+
+    ``samples`` is how many snapshots it has; one that an earlier version stored is judged by its time alone.
+    """
 
     since: float
     points: list[PackedColumn]
+    samples: int = PAUSE_SAMPLES
+
+
+class StartUp(msgspec.Struct):
+    """What start-up has seen of work: ``active`` snapshots in all, and the work that is going on.
+
+    That began ``since``, None while there is none; ``points`` are its packed columns.
+    """
+
+    active: int = 0
+    since: float | None = None
+    points: list[PackedColumn] = msgspec.field(default_factory=list)
 
 
 class SampleWindowState(msgspec.Struct):
     """Kept points in the form in which they are stored.
+
+    ``first_active_at`` is the end of start-up, None before; ``start_up`` is there until then.
 
     ``window`` holds the packed columns time (ms since ``first_sample_at``), mean CPU, G utilizations, G memories of
     the newest points; ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``last_seen_at`` is the last
@@ -51,6 +81,9 @@ class SampleWindowState(msgspec.Struct):
     gaps: list[tuple[float, float]] = msgspec.field(default_factory=list)
     quantised: bool = False
     limit: int | None = None
+    start_up: StartUp | None = None
+    recent_use: RecentUse = msgspec.field(default_factory=RecentUse)
+    idle_time: IdleTime = msgspec.field(default_factory=IdleTime)
 
 
 class SampleWindow:
@@ -67,11 +100,14 @@ class SampleWindow:
         self._ever_active = np.zeros(gpus, dtype=np.bool_)
         self._ever_active[: len(state.ever_active)] = state.ever_active
         self._capacity: int | None = None
+        self._start_up: StartUp | None = None
+        if state.first_active_at is None:
+            self._start_up = StartUp() if state.start_up is None else state.start_up
+        self._waiting = _unpacked([] if self._start_up is None else self._start_up.points, gpus)
         self.fresh = 0
+        self.started_anew = False
 
-    def extend(
-        self, snapshots: Snapshots, *, capacity: int, longest_s: float = KEPT_IDLE_S
-    ) -> tuple[BoolArray, BoolArray]:
+    def extend(self, snapshots: Snapshots, *, capacity: int, interval_s: float) -> tuple[BoolArray, BoolArray]:
         """Sort completed snapshots into kept and left out.
 
         Parameters
@@ -80,13 +116,14 @@ class SampleWindow:
             With as many GPUs as this object.
         capacity : int
             How many of the newest kept points to hold.
-        longest_s : float
-            Longer distances of two snapshots are time that nobody observed.
+        interval_s : float
+            Distance of snapshots when none is missing; three of them, and 60 s, are time that nobody observed.
 
         Returns
         -------
         active, started : bool[T]
-            Whether some GPU was active, and whether the snapshot is at or after the first active one.
+            Whether some GPU was active, and whether the snapshot is one of work, as far as that is known now. Where
+            the next calls show that it was start-up still, ``started_anew`` is true after them.
         """
         state = self._state
         if len(snapshots) and state.first_sample_at is None:
@@ -95,13 +132,20 @@ class SampleWindow:
         active: BoolArray = np.logical_or.reduce(busy, axis=1)
         seen = np.logical_or.reduce(~np.isnan(snapshots.gpu_utilization), axis=1)
         self._ever_active |= np.logical_or.reduce(busy, axis=0)
-        if active.any() and state.first_active_at is None:
-            state.first_active_at = float(snapshots.times[int(np.argmax(active))])
-        first = state.first_active_at
-        started: BoolArray = snapshots.times >= (np.inf if first is None else first)
-        unobserved = self._unobserved(snapshots.times, np.flatnonzero(seen), longest_s)
-        self._sort(snapshots, active, np.flatnonzero(seen & started), unobserved, capacity)
+        used = np.flatnonzero(seen)
+        unobserved = self._unobserved(snapshots.times, used, max(KEPT_IDLE_S, 3.0 * interval_s))
+        self._note_use(snapshots, used, unobserved)
+        self.started_anew = False
+        self._sort(snapshots, active, used, unobserved, capacity, interval_s)
+        since = state.first_active_at if self._start_up is None else self._start_up.since
+        started: BoolArray = snapshots.times >= (np.inf if since is None else since)
         return active, started
+
+    def _note_use(self, snapshots: Snapshots, used: IntArray, unobserved: IntArray) -> None:
+        if unobserved.size:
+            self._state.recent_use.forget()
+            used = used[used >= unobserved[-1]]
+        self._state.recent_use.add(snapshots.times[used], snapshots.gpu_utilization[used])
 
     def note_gaps(self, times: FloatArray, *, since: float | None, interval_s: float) -> None:
         """Remember the times in which there was no snapshot at all.
@@ -134,10 +178,17 @@ class SampleWindow:
         return after_gaps
 
     def _sort(
-        self, snapshots: Snapshots, active: BoolArray, used: IntArray, unobserved: IntArray, capacity: int
+        self,
+        snapshots: Snapshots,
+        active: BoolArray,
+        used: IntArray,
+        unobserved: IntArray,
+        capacity: int,
+        interval_s: float,
     ) -> None:
         if used.size == 0:
             return
+        before = None if self._start_up is None else self._start_up.since
         points = self._points(snapshots)[used]
         added: list[FloatArray] = []
         resumed = np.isin(used, unobserved)
@@ -147,27 +198,65 @@ class SampleWindow:
             if resumed[position]:
                 self._state.idle, self._idle = None, None
             if active[used[position]]:
-                added.extend(self._end_idle(start))
-                added.append(run)
-            else:
+                added.extend(self._work_on([*self._end_idle(start), run], start, len(run), interval_s))
+            elif self._start_up is None or self._start_up.since is not None:
                 self._idle_on(run, start, end)
+        since = self._state.first_active_at if self._start_up is None else self._start_up.since
+        self.started_anew = before is not None and since != before
         self._keep(added, capacity)
+
+    def _work_on(self, points: list[FloatArray], start: float, active: int, interval_s: float) -> list[FloatArray]:
+        """Return the points that are kept: none during start-up, and at its end those that have waited."""
+        start_up = self._start_up
+        if start_up is None:
+            return points
+        if start_up.since is None:
+            start_up.since = start
+        start_up.active += active
+        most = MAX_WAITING_POINTS if self._state.limit is None else self._state.limit
+        self._waiting = np.concatenate([self._waiting, *points])[-most:]
+        if start_up.active < WORK_SAMPLES or start_up.active * interval_s < WORK_S:
+            return []
+        waited, self._waiting = self._waiting, _empty(self._gpus)
+        self._state.first_active_at, self._start_up = start_up.since, None
+        return [waited]
+
+    def settle(self) -> None:
+        """Take the work that goes on at the stream's end for work, however short it is."""
+        if self._start_up is not None and self._start_up.since is not None:
+            capacity = 0 if self._capacity is None else self._capacity
+            waited, self._waiting = self._waiting, _empty(self._gpus)
+            self._state.first_active_at, self._start_up = self._start_up.since, None
+            self._keep([waited], capacity)
 
     def _idle_on(self, run: FloatArray, start: float, end: float) -> None:
         if self._state.idle is None:
-            self._state.idle = IdleRun(start, [])
+            self._state.idle = IdleRun(start, [], 0)
             self._idle = _empty(self._gpus)
-        if end - self._state.idle.since > KEPT_IDLE_S:
-            self._idle = None
+        self._state.idle.samples += len(run)
+        if _is_pause(self._state.idle, end):
+            self._pause()
         elif self._idle is not None:
             self._idle = np.concatenate([self._idle, run])
 
+    def _pause(self) -> None:
+        """Forget the points of an idle run that is a pause; before the end of start-up the work before it as well."""
+        self._idle = None
+        if self._start_up is not None:
+            self._state.idle, self._waiting = None, _empty(self._gpus)
+            self._start_up.since = None
+
     def _end_idle(self, now: float) -> list[FloatArray]:
         idle, points = self._state.idle, self._idle
-        self._state.idle, self._idle = None, None
-        if idle is None or points is None or now - idle.since > KEPT_IDLE_S:
+        if idle is None:
             return []
-        return [points]
+        pause = _is_pause(idle, now)
+        if pause:
+            self._pause()
+        if self._start_up is None:
+            self._state.idle_time.add(idle.since, now - idle.since, idle.samples, pause=pause)
+        self._state.idle, self._idle = None, None
+        return [] if pause or points is None else [points]
 
     def _keep(self, added: list[FloatArray], capacity: int) -> None:
         fresh = np.concatenate([_empty(self._gpus), *added])
@@ -203,13 +292,16 @@ class SampleWindow:
         if not state.quantised:
             state.quantised = True
             self._matrix[:, 1:] = quantise_column(self._matrix[:, 1:])
+            self._waiting[:, 1:] = quantise_column(self._waiting[:, 1:])
             if self._idle is not None:
                 self._idle[:, 1:] = quantise_column(self._idle[:, 1:])
             return "degraded_to_whole_percents"
-        if len(self._matrix) <= SMALLEST_WINDOW:
+        held = max(len(self._matrix), len(self._waiting))
+        if held <= SMALLEST_WINDOW:
             return None
-        state.limit = len(self._matrix) // 2
+        state.limit = held // 2
         self._matrix = self._matrix[-state.limit :]
+        self._waiting = self._waiting[-state.limit :]
         return "degraded_to_half_the_window"
 
     def store(self) -> None:
@@ -221,6 +313,14 @@ class SampleWindow:
         state.histogram = self._histogram.astype("<u4").tobytes()
         if state.idle is not None:
             state.idle.points = [] if self._idle is None else _packed(self._idle)
+        state.start_up = self._start_up
+        if state.start_up is not None:
+            state.start_up.points = _packed(self._waiting)
+
+    @property
+    def working_since(self) -> float | None:
+        """Start of the work that may be the end of start-up, epoch seconds; None while there is none, or after it."""
+        return None if self._start_up is None else self._start_up.since
 
     @property
     def times(self) -> FloatArray:
@@ -251,6 +351,10 @@ class SampleWindow:
     def histogram(self) -> IntArray:
         """Counts of utilization over all kept points, one bin a percent: int64[G, 101]."""
         return self._histogram
+
+
+def _is_pause(idle: IdleRun, now: float) -> bool:
+    return idle.samples >= PAUSE_SAMPLES and now - idle.since > KEPT_IDLE_S
 
 
 def _empty(gpus: int) -> FloatArray:

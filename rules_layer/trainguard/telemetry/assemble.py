@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from trainguard.telemetry.snapshots import FloatArray, IntArray, Snapshots
+from trainguard.telemetry.snapshots import FULL_CORE, FloatArray, IntArray, Snapshots
 from trainguard.telemetry.system import MAX_SERIES, SHORTEST_INTERVAL_S, Samples, Series, series_order
 
 SAMPLING_INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
@@ -35,6 +35,7 @@ class OpenSnapshot(msgspec.Struct):
     io_wait_count: int = 0
     host_memory: float = math.nan
     network: float = math.nan
+    cores_full: int = 0
 
 
 def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: float | None) -> float | None:
@@ -63,6 +64,15 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
         if abs(distance - interval_s) <= _SNAP * interval_s:
             return interval_s
     return min(max(distance, SHORTEST_INTERVAL_S), _MAX_INTERVAL_S)
+
+
+def of_gpus(samples: Samples) -> Samples:
+    """Return the samples of GPUs alone."""
+    wanted = [column for column, series in enumerate(samples.table) if series.kind in {"gpu", "gpu_memory"}]
+    if len(wanted) == len(samples.table):
+        return samples
+    chosen = np.isin(samples.series, wanted)
+    return Samples(samples.times[chosen], samples.values[chosen], samples.series[chosen], samples.table)
 
 
 def extend_gpu_names(known: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
@@ -143,6 +153,7 @@ _NODE_COLUMNS: tuple[tuple[str, type], ...] = (
     ("cpu_sum", np.float64),
     ("cpu_count", np.int64),
     ("cpu_max", np.float64),
+    ("cores_full", np.int64),
     ("io_wait_sum", np.float64),
     ("io_wait_count", np.int64),
     ("io_wait_max", np.float64),
@@ -161,6 +172,7 @@ class _Columns:
     cpu_sum: FloatArray
     cpu_count: IntArray
     cpu_max: FloatArray
+    cores_full: IntArray
     io_wait_sum: FloatArray
     io_wait_count: IntArray
     io_wait_max: FloatArray
@@ -184,6 +196,7 @@ class _Columns:
             cpu_sum=cpu_sum,
             cpu_count=cpu_count,
             cpu_max=_row_maximum(cpu),
+            cores_full=np.count_nonzero(cpu > FULL_CORE, axis=1).astype(np.int64),
             io_wait_sum=io_wait_sum,
             io_wait_count=io_wait_count,
             io_wait_max=_row_maximum(io_wait),
@@ -199,6 +212,7 @@ class _Columns:
         self.cpu_sum[0] += earlier.cpu_sum
         self.cpu_count[0] += earlier.cpu_count
         self.cpu_max[0] = np.fmax(self.cpu_max[0], earlier.cpu_max)
+        self.cores_full[0] += earlier.cores_full
         self.io_wait_sum[0] += earlier.io_wait_sum
         self.io_wait_count[0] += earlier.io_wait_count
         self.io_wait_max[0] = np.fmax(self.io_wait_max[0], earlier.io_wait_max)
@@ -216,6 +230,7 @@ class _Columns:
             gpu_memory=self.gpu_memory[:count],
             cpu_mean=_mean(self.cpu_sum[:count], self.cpu_count[:count]),
             cpu_max=self.cpu_max[:count],
+            cores_full=np.where(self.cpu_count[:count] > 0, self.cores_full[:count].astype(np.float64), np.nan),
             io_wait_mean=_mean(self.io_wait_sum[:count], self.io_wait_count[:count]),
             io_wait_max=self.io_wait_max[:count],
             host_memory=self.host_memory[:count],

@@ -9,6 +9,9 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+FULL_CORE = 90.0
+"""A core above it, percent, is full."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
@@ -26,6 +29,8 @@ class Snapshots:
         GPUUtilization, and GPUMemoryUtilization (memory-controller activity, not memory in use).
     cpu_mean, cpu_max : float64[T]
         Mean and maximum of CPUUtilization over the cores.
+    cores_full : float64[T]
+        How many cores are above FULL_CORE percent.
     io_wait_mean, io_wait_max : float64[T]
         Mean and maximum of I/OWaitPercentage over the cores.
     host_memory : float64[T]
@@ -40,6 +45,7 @@ class Snapshots:
     gpu_memory: FloatArray
     cpu_mean: FloatArray
     cpu_max: FloatArray
+    cores_full: FloatArray
     io_wait_mean: FloatArray
     io_wait_max: FloatArray
     host_memory: FloatArray

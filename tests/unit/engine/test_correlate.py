@@ -13,8 +13,9 @@ from trainguard.families.profiler.correlate import Correlation, compare_minutes
 from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
 from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.records import JobRecord, Status
-from trainguard.rules.bottleneck_counts import BottleneckState, MinuteCount, Tally
+from trainguard.rules.bottleneck_counts import MinuteCount, Tally
 from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedPhase
+from trainguard.rules.bottleneck_state import BottleneckState
 from trainguard.rules.framework_minutes import MinuteProfile
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.time_table import TimeTable

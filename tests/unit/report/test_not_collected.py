@@ -128,7 +128,7 @@ def test_given_nodes_without_gpus_when_asked_then_all_or_those_are_named() -> No
 def test_given_a_long_sampling_interval_when_asked_then_what_it_hides_is_told_with_its_numbers() -> None:
     entry = named(judged_job(nodes=[Node(interval_s=60.0)]))["What happens between two points, 60 s apart"]
     assert entry.unknown == (
-        "Stalls shorter than 120 s are hidden or look longer than they are; 1,000 points of patience take 16.7 h."
+        "Stalls shorter than 120 s are hidden or look longer than they are; 20 points of patience take 20 min."
     )
     assert "system_monitor_interval_millis=500" in entry.how
     assert not any("between" in what for what in named(judged_job(nodes=[Node(interval_s=1.0)])))

@@ -88,8 +88,9 @@ def test_given_numbers_with_the_clock_s_noise_when_listed_then_they_are_rounded_
 
 def test_given_settings_when_listed_then_what_differs_from_the_documented_default_is_named() -> None:
     found = entry(fired("BatchSize"), BatchSize_window="100", BatchSize_patience="100")
-    assert found.changed == ["window"]
-    assert found.parameters["window"] == 100
+    assert found.changed == ["patience", "window"]
+    assert (found.parameters["window"], found.parameters["window_s"]) == (100, None)
+    assert entry(fired("BatchSize")).parameters["window_s"] == 250.0
     assert entry(fired("BatchSize")).changed == []
     wrong = entry(quiet("BatchSize", Status.ERROR), BatchSize_window="-3")
     assert (wrong.changed, wrong.parameters) == ([], {})
@@ -112,7 +113,7 @@ def test_given_settings_when_listed_then_what_differs_from_the_documented_defaul
         (
             saying(quiet("LowGPUUtilization", Status.WARMING_UP), data_points=400),
             ended(),
-            "Lower LowGPUUtilization_patience for jobs as short as this one: it is 1,000 points, which are 8.3 min at",
+            "Lower LowGPUUtilization_patience_s for jobs as short as this one: it is 1,000 points, which are 8.3 min",
         ),
         (saying(quiet("LowGPUUtilization", Status.WARMING_UP), data_points=1_400), ended(), None),
         (saying(quiet("LowGPUUtilization", Status.WARMING_UP), data_points=400), JOB, None),

@@ -42,15 +42,18 @@ class Played:
         return {kind for kind in said if kind is not None}
 
 
-def minutes(memory: FloatArray, *, interval_s: float, a_minute: int, held: int) -> Iterator[NodeMinute]:
-    """Cut memory (float64[T] or [T, G]) of a node that is always busy into minutes of ``a_minute`` points."""
+def minutes(
+    memory: FloatArray, *, interval_s: float, a_minute: int, held: int, load: float | FloatArray = 90.0
+) -> Iterator[NodeMinute]:
+    """Cut memory (float64[T] or [T, G]) of a node whose GPUs are at ``load`` into minutes of ``a_minute`` points."""
     matrix = memory[:, np.newaxis] if memory.ndim == 1 else memory
+    loads = np.broadcast_to(np.atleast_1d(np.asarray(load, dtype=np.float64)).reshape(-1, 1), matrix.shape)
     gpus = matrix.shape[1]
     for begin in range(0, len(matrix), a_minute):
         end = min(begin + a_minute, len(matrix))
         oldest = max(begin - held, 0)
         times: FloatArray = START + np.arange(oldest, end, dtype=np.float64) * interval_s
-        busy = np.full((end - oldest, gpus), 90.0)
+        busy = loads[oldest:end]
         view = NodeView(
             node="algo-1",
             watermark_s=float(times[-1]),
@@ -80,6 +83,7 @@ def play(
     interval_s: float = 0.5,
     a_minute: int | None = None,
     held: int | None = None,
+    load: float | FloatArray = 90.0,
 ) -> Played:
     """Show the rule a series of whole percents, a minute at a time or, where that is less, a window."""
     state, points, results = RULE.state_type(), [], []
@@ -87,7 +91,7 @@ def play(
     kept = window if held is None else held
     cut = min(round(60.0 / interval_s), window) if a_minute is None else a_minute
     whole = np.clip(np.rint(memory), 0.0, 100.0)
-    for minute in minutes(whole, interval_s=interval_s, a_minute=cut, held=kept):
+    for minute in minutes(whole, interval_s=interval_s, a_minute=cut, held=kept, load=load):
         RULE.observe(state, minute, parameters)
         results.append(RULE.judge(state, minute.view, parameters))
         points.append(minute.view.kept_total)
@@ -97,8 +101,9 @@ def play(
 def windows(*levels: float | tuple[float, float], parameters: GPUMemoryIncreaseParameters = SMALL) -> FloatArray:
     """Patience at the first level, then a window a level; a pair is the level's floor and the rest of its window."""
     pairs = [level if isinstance(level, tuple) else (level, level) for level in levels]
-    parts = [np.where(np.arange(parameters.window) < 3, low, rest) for low, rest in pairs]
-    return np.concatenate([np.full(parameters.patience, pairs[0][1]), *parts]).astype(np.float64)
+    window, patience = RULE.window_points(parameters, 0.5), parameters.patience_points(0.5)
+    parts = [np.where(np.arange(window) < 3, low, rest) for low, rest in pairs]
+    return np.concatenate([np.full(patience, pairs[0][1]), *parts]).astype(np.float64)
 
 
 def noise(hours: float, level: float, spread: float = 3.0, *, seed: int = 0) -> FloatArray:

@@ -5,11 +5,12 @@ so differently from the engine's own incremental way.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from tests.support.kept_points import kept_points
 from tests.support.node_snapshots import node_snapshots
 from trainguard.records import Status
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
@@ -21,7 +22,7 @@ JOB_START = 1_700_000_040.0
 """A full minute, epoch seconds."""
 
 NODE = "algo-1"
-HELD_POINTS = 2_000
+HELD_POINTS = 2_500
 
 
 @dataclass(frozen=True)
@@ -103,16 +104,25 @@ def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
     """Cut a series into minutes; the last one, where ``closed``, is empty and says that the stream has ended."""
     numbers = np.floor(node.times / 60.0).astype(np.int64)
     ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    begin, kept_before = 0, 0
-    for end in ends:
-        minute = _minute(node, begin, end, kept_before, closed=False)
-        yield minute
-        begin, kept_before = end, minute.view.kept_total
-    if closed:
-        yield _minute(node, begin, begin, kept_before, closed=True)
+    begin, kept_before, quiet_since = 0, 0, None
+    last_start = None
+    for end in [*ends, *([ends[-1]] if closed else [])]:
+        minute, start = _minute(node, begin, end, kept_before, closed=begin == end)
+        recent = slice(np.searchsorted(node.times, 60.0 * np.floor((node.times[end - 1] - 1_200.0) / 60.0)), end)
+        highest = float(np.nan_to_num(np.nanmean(node.gpu[recent], axis=0)).max()) if node.gpu.shape[1] else 100.0
+        quiet_since = None if highest >= 5.0 else node.times[recent][0] if quiet_since is None else quiet_since
+        quiet_s = 0.0 if quiet_since is None else float(node.times[end - 1] - quiet_since)
+        idle_time = replace(minute.view.idle_time, quiet_s=quiet_s, highest_mean=highest)
+        yield replace(
+            minute,
+            view=replace(minute.view, idle_time=idle_time),
+            started_anew=last_start is not None and start != last_start,
+        )
+        begin, kept_before, last_start = end, minute.view.kept_total, start
 
 
-def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed: bool) -> NodeMinute:
+def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed: bool) -> tuple[NodeMinute, int | None]:
+    """Return the minute, without how quiet the node was, and the first row that is shown as work."""
     so_far, times = node.gpu[:end], node.times[:end]
     shown = np.flatnonzero(~np.isnan(so_far).all(axis=0))
     names = tuple(f"gpu{index}" for index in shown.tolist())
@@ -120,16 +130,19 @@ def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed:
     busy = gpu >= 10.0
     active: BoolArray = np.logical_or.reduce(busy, axis=1)
     sampled: BoolArray = np.logical_or.reduce(~np.isnan(gpu), axis=1)
-    first = int(np.argmax(active)) if active.any() else end
-    started = np.arange(end) >= first
-    kept, idle_since = _kept(times, active, sampled & started)
-    window = np.flatnonzero(kept)[-HELD_POINTS:]
+    kept = kept_points(times, active, sampled, node.interval_s)
+    if closed and kept.working is not None:
+        kept = replace(kept, rows=kept.waiting, start=kept.working)
+    shown_start = kept.working if kept.start is None else kept.start
+    started = np.arange(end) >= (end if shown_start is None else shown_start)
+    window = kept.rows[-HELD_POINTS:]
     watermark_s = float(times[-1])
-    idle_run_s = watermark_s - (float(times[0]) if first == end else idle_since or watermark_s)
+    idle_since = kept.idle_since if shown_start is not None else float(times[0])
+    idle_run_s = 0.0 if idle_since is None else watermark_s - idle_since
     counted = np.where(np.isnan(gpu), -1, np.floor(gpu)).astype(np.int64)
-    histogram = np.array([[np.sum(counted[kept, g] == value) for value in range(101)] for g in range(len(names))])
+    histogram = np.array([[np.sum(counted[kept.rows, g] == value) for value in range(101)] for g in range(len(names))])
     part = slice(begin, end)
-    return NodeMinute(
+    minute = NodeMinute(
         snapshots=node_snapshots(
             times[part],
             gpu[part],
@@ -142,16 +155,16 @@ def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed:
         ),
         active=active[part],
         started=started[part],
-        fresh=int(kept.sum()) - kept_before,
+        fresh=len(kept.rows) - kept_before,
         view=NodeView(
             node=NODE,
             watermark_s=watermark_s,
             first_sample_at=float(times[0]),
-            first_active_at=None if first == end else float(times[first]),
+            first_active_at=None if kept.start is None else float(times[kept.start]),
             interval_s=node.interval_s,
             gpu_names=names,
             ever_active=np.logical_or.reduce(busy, axis=0),
-            kept_total=int(kept.sum()),
+            kept_total=len(kept.rows),
             kept_times=times[window],
             kept_gpu_utilization=gpu[window],
             kept_gpu_memory=memory[window],
@@ -159,20 +172,7 @@ def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed:
             idle_run_s=idle_run_s,
             gpu_histogram=histogram.reshape(len(names), 101),
             closed=closed,
+            idle_time=kept.idle_time,
         ),
     )
-
-
-def _kept(times: FloatArray, active: BoolArray, eligible: BoolArray) -> tuple[BoolArray, float | None]:
-    """Tell which rows are kept, and since when the node has been idle at the end, if it is."""
-    kept = eligible & active
-    rows = np.flatnonzero(eligible)
-    run: list[int] = []
-    for row in rows.tolist():
-        if not active[row]:
-            run.append(row)
-            continue
-        if run and times[row] - times[run[0]] <= 60.0:
-            kept[run] = True
-        run = []
-    return kept, float(times[run[0]]) if run else None
+    return minute, shown_start

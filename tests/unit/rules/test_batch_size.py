@@ -100,10 +100,16 @@ def test_given_a_gpu_that_was_never_active_when_judged_then_it_does_not_count() 
 
 
 def test_given_points_about_patience_when_judged_then_it_warms_up_until_there_are_more() -> None:
-    result = judge(minutely([LARGE] * 102), closed=False)
+    result = judge(minutely([LARGE] * 102), BatchSizeParameters(patience=100), closed=False)
 
     assert result.statuses == (Status.WARMING_UP,) * 100 + (Status.OK,) * 2
     assert result.results[99].patience == "100/100"
+
+
+def test_given_60_s_sampling_when_judged_by_default_then_a_small_batch_fires_within_half_an_hour() -> None:
+    result = judge(minutely([SMALL] * 30), closed=False)
+
+    assert result.statuses == (Status.WARMING_UP,) * 20 + (Status.OK,) * 8 + (Status.FIRED,) * 2
 
 
 def test_given_a_small_batch_when_the_window_has_moved_by_two_windows_then_it_fires_and_not_before() -> None:
@@ -122,10 +128,10 @@ def test_given_an_evaluation_that_is_clean_when_the_batch_is_small_again_then_th
 
 
 def test_given_a_small_batch_until_the_end_when_the_tail_is_long_then_the_tail_adds_nothing() -> None:
-    result = judge(minutely([SMALL] * 55 + [0.0] * 60), A_POINT_A_MINUTE)
+    result = judge(minutely([SMALL] * 39 + [0.0] * 60), A_POINT_A_MINUTE)
 
     assert result.first_fire is None
-    assert result.last.data_points == 55
+    assert result.last.data_points == 39
 
 
 def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -> None:
@@ -222,5 +228,18 @@ def test_given_a_window_in_seconds_that_is_too_long_when_asked_for_then_the_erro
 
     assert RULE.window_points(parameters, 5.0) == 720
     assert RULE.clear_after_s(parameters, 5.0) == 3 * 3_600.0
-    with pytest.raises(RuleConfigError, match=r"BatchSize: parameter window_s is 3600\.0, expected at most 1000 s"):
+    with pytest.raises(RuleConfigError, match=r"BatchSize: parameter window_s is 3600\.0, expected at most 1250 s"):
         RULE.window_points(parameters, 0.5)
+
+
+def test_given_a_light_phase_of_a_well_used_job_when_it_has_cost_little_then_it_is_told_and_no_finding() -> None:
+    result = judge(minutely([LARGE] * 600 + [SMALL] * 80), A_POINT_A_MINUTE, closed=False)
+
+    assert result.first_fire is None
+    assert "of the paid time, and counts from 15 % on" in result.last.reason
+
+
+def test_given_a_small_batch_when_it_fires_then_its_onset_and_gpus_are_those_of_the_data() -> None:
+    result = judge(minutely([SMALL] * 70), A_POINT_A_MINUTE, closed=False)
+
+    assert (result.last.onset, result.last.gpus) == (result.view.first_active_at, ("gpu0",))

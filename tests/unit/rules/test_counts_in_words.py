@@ -8,7 +8,7 @@ import pytest
 from tests.unit.rules.node_replay import NodeSeries, node_minutes, replay, series
 from trainguard.records import Status
 from trainguard.rules.batch_size import BatchSize, BatchSizeParameters
-from trainguard.rules.bottleneck_counts import BottleneckState
+from trainguard.rules.bottleneck_state import BottleneckState
 from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters

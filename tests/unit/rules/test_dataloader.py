@@ -119,12 +119,12 @@ def test_given_loaders_that_take_turns_when_all_were_set_up_then_all_count() -> 
 def test_given_fetches_of_the_training_process_when_counted_then_it_is_no_loader() -> None:
     alone = [event("DataLoaderIter", "DataLoaderIter::GetNext", s, 0.25, pid=905) for s in range(12)]
 
-    result = judge(read([setup(0), *alone, step(0, 0.0, 0.5)]))
+    result = judge(read([setup(0), *alone, step(0, 0.0, 0.5)]), system_through=START + 20.0, closed=True)
 
     assert result.measured == 0.0
     assert result.status is Status.FIRED
     assert result.reason == "algo-1 has 0 loader processes for 8 cores: 0 % (min_threshold 70 %)."
-    assert result.wasted_share == pytest.approx(0.03)
+    assert result.wasted_share == pytest.approx(0.15)
 
 
 def test_given_two_processes_that_wait_for_batches_when_it_fires_then_the_mean_share_of_the_time_is_lost() -> None:
@@ -133,7 +133,16 @@ def test_given_two_processes_that_wait_for_batches_when_it_fires_then_the_mean_s
 
     objects = [read([setup(0), *waiting(duration)], process=f"algo-1-{duration}") for duration in (0.5, 0.75)]
 
-    assert judge(*objects).wasted_share == pytest.approx((6.0 + 9.0) / 2 / 100.0)
+    early, running, ended = (
+        judge(*objects, system_through=START + 40.0),
+        judge(*objects, system_through=START + 600.0),
+        judge(*objects, system_through=START + 40.0, closed=True),
+    )
+
+    assert (early.status, running.status) == (Status.WARMING_UP, Status.OK)
+    assert early.reason.endswith("What that costs is judged 10 min after the start.")
+    assert ended.status is Status.FIRED
+    assert ended.wasted_share == pytest.approx((6.0 + 9.0) / 2 / 40.0)
 
 
 @pytest.mark.parametrize("known_by", ["step", "setup", "key"])
@@ -297,7 +306,7 @@ def test_given_more_training_processes_than_there_is_room_for_when_stored_then_t
 
 
 def busy_at(level: float) -> NodeView:
-    (minute,) = node_minutes(series(np.full((100, 2), [level, 0.0]), interval_s=0.5), closed=False)
+    (minute,) = node_minutes(series(np.full((120, 2), [level, 0.0]), interval_s=0.5), closed=False)
     return minute.view
 
 
@@ -308,7 +317,7 @@ def test_given_too_few_loaders_when_the_gpus_are_busy_all_the_same_then_the_advi
     collected = {RULE.name: folded(read(seconds_of(2)))}
     nodes = {"algo-1": NodeFacts("algo-1", busy_at(level), cores=CORES, collected=collected)}
 
-    result = RULE.judge(job({}, framework_seen=True, nodes=nodes), DEFAULTS)
+    result = RULE.judge(job({}, framework_seen=True, nodes=nodes, closed=True), DEFAULTS)
 
     assert result.status is Status.FIRED
     advice = result.advice or ""
@@ -331,3 +340,48 @@ def fetches_of_the_main_process(count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("patience", "said"), [(1, "more than 1 second with"), (2, "more than 2 seconds with")])
 def test_given_a_patience_when_told_then_one_is_one_second(patience: int, said: str) -> None:
     assert said in judge(read(seconds_of(5, 1)), parameters=DataloaderParameters(patience=patience)).reason
+
+
+def own_fetches(wait_s: float, seconds: range) -> list[dict[str, Any]]:
+    """Fetches of a training process without workers: ``wait_s`` of each second."""
+    return [event("DataLoaderIter", "DataLoaderIter::GetNext", s, wait_s, pid=905) for s in seconds]
+
+
+def judge_waits(level: float, *objects: FrameworkEvents, elapsed_s: float = 100.0) -> RuleResult:
+    nodes = {"algo-1": NodeFacts("algo-1", busy_at(level), cores=CORES, collected={RULE.name: folded(*objects)})}
+    view = job({}, nodes=nodes, framework_seen=True, system_through=START + elapsed_s, closed=elapsed_s < 600.0)
+    return RULE.judge(view, DEFAULTS)
+
+
+def test_given_too_few_loaders_when_the_gpus_are_97_percent_busy_then_it_is_said_and_does_not_fire() -> None:
+    result = judge_waits(97.0, read(own_fetches(0.9, range(100))))
+
+    assert (result.status, result.advice, result.wasted_share) == (Status.OK, None, None)
+    assert result.reason == (
+        "algo-1 has 0 loader processes for 8 cores: 0 % (min_threshold 70 %). It costs little: the training processes "
+        "waited 90 % of the time for batches and the used GPUs left 3 % of the time undone, and it fires from 15 % of "
+        "the time on."
+    )
+
+
+@pytest.mark.parametrize(("wait_s", "status"), [(0.1, Status.OK), (0.2, Status.FIRED)])
+def test_given_low_gpus_when_batches_are_waited_for_then_only_a_good_part_of_the_time_fires(
+    wait_s: float, status: Status
+) -> None:
+    result = judge_waits(50.0, read(own_fetches(wait_s, range(100))))
+
+    assert result.status is status
+    assert result.wasted_share == (pytest.approx(0.2) if status is Status.FIRED else None)
+    assert result.gpus == (("gpu0",) if status is Status.FIRED else ())
+
+
+def test_given_waits_that_begin_late_in_a_long_job_when_judged_then_those_of_late_fire_and_say_since_when() -> None:
+    day = range(0, 72_000, 60)
+    healthy, late = own_fetches(0.01, day), own_fetches(0.5, range(72_000, 74_400))
+
+    before = judge_waits(50.0, read(healthy), elapsed_s=72_000.0)
+    after = judge_waits(50.0, read(healthy), read(late), elapsed_s=74_400.0)
+
+    assert (before.status, after.status) == (Status.OK, Status.FIRED)
+    assert after.onset is not None
+    assert abs(after.onset - START - 72_000.0) <= 1_200.0

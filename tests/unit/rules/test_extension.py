@@ -176,7 +176,7 @@ def test_given_as_many_rules_as_there_may_be_when_read_then_they_are_taken() -> 
         (variant(OwnJoin, state_type=None), "a subclass of msgspec.Struct"),
         (OwnRule(clear=lambda: "soon"), "clear_after_s is 'soon'"),
         (OwnRule(clear=lambda: float("inf")), "clear_after_s is inf"),
-        (OwnRule(window=lambda: 2_001), "window_points is 2001"),
+        (OwnRule(window=lambda: 2_501), "window_points is 2501"),
         (OwnRule(window=lambda: 1 // 0), "ZeroDivisionError"),
     ],
 )
@@ -187,7 +187,7 @@ def test_given_a_rule_that_breaks_the_protocol_when_checked_then_the_error_names
         check_rule(rule)
 
 
-@pytest.mark.parametrize("rule", [OwnRule(), OwnSteps(), OwnJoin(), OwnJob(), OwnRule(window=lambda: 2_000)])
+@pytest.mark.parametrize("rule", [OwnRule(), OwnSteps(), OwnJoin(), OwnJob(), OwnRule(window=lambda: 2_500)])
 def test_given_a_rule_of_each_kind_when_checked_then_it_is_taken(rule: Any) -> None:
     check_rule(rule)
 

@@ -8,6 +8,7 @@ from tests.unit.rules.memory_replay import (
     HOUR,
     RULE,
     SMALL,
+    START,
     autoregressive,
     minutes,
     noise,
@@ -129,7 +130,7 @@ def test_given_a_trend_when_it_fires_then_the_advice_has_its_rate_and_when_it_re
 
 
 def test_given_a_leak_that_began_and_ended_on_the_way_when_it_fires_then_it_rose_by_what_its_floor_did() -> None:
-    result = play(windows(*[20] * 4, *range(20, 80, 4), *[80] * 4))
+    result = play(windows(*[20] * 4, *range(20, 80, 4), *[80] * 2))
 
     assert result.kinds() == {"trend"}
     assert result.last.measured == 60.0
@@ -212,8 +213,8 @@ def test_given_a_rise_within_patience_when_judged_then_it_is_left_out() -> None:
     assert play(memory, GPUMemoryIncreaseParameters(window=20, patience=0)).fired_at != []
 
 
-def test_given_60_s_sampling_when_warming_up_then_seconds_are_recommended() -> None:
-    result = play(np.full(30, 50.0), DEFAULTS, interval_s=60.0)
+def test_given_points_at_60_s_sampling_when_warming_up_then_seconds_are_recommended() -> None:
+    result = play(np.full(30, 50.0), GPUMemoryIncreaseParameters(window=500, patience=100), interval_s=60.0)
 
     assert "about 26.2 h left at a sampling interval of 60 s: better give patience_s and window_s" in result.last.reason
 
@@ -285,3 +286,49 @@ def test_given_a_short_job_when_it_ends_then_it_says_that_there_is_no_verdict() 
 
     assert result.last.status is Status.WARMING_UP
     assert result.last.reason.endswith("its stream has ended, too early for a verdict.")
+
+
+@pytest.mark.parametrize("interval_s", [0.1, 0.5, 5.0, 60.0])
+@pytest.mark.parametrize("rise", ["ramp", "step"])
+def test_given_activity_that_follows_the_load_when_the_load_rises_then_it_is_no_leak(
+    interval_s: float, rise: str
+) -> None:
+    points = round((2.0 if interval_s < 60.0 else 20.0) * 3_600.0 / interval_s)
+    ramped = np.linspace(30.0, 95.0, points)
+    load = ramped if rise == "ramp" else np.where(np.arange(points) < points // 2, 35.0, 95.0)
+
+    following = play(0.5 * load + noise(points / HOUR, 0.0, 1.0)[:points], DEFAULTS, interval_s=interval_s, load=load)
+    leaking = play(0.5 * ramped, DEFAULTS, interval_s=interval_s, load=90.0)
+
+    assert following.fired_at == []
+    assert leaking.fired_at != []
+
+
+def test_given_a_cache_that_has_filled_when_the_activity_stays_there_then_it_is_over_and_not_extrapolated() -> None:
+    filling = ramp(2.0, 20.0, 50.0)
+    filled = play(np.concatenate([filling, noise(2.0, 50.0, 1.0)]), DEFAULTS)
+
+    assert filled.kinds() >= {"trend"}
+    assert filled.last.status is Status.OK
+    assert filled.last.time_left_s is None
+    assert filled.fired_at[-1] < 3 * HOUR
+
+
+def test_given_growth_when_it_fires_then_it_says_since_when_on_which_gpus_and_when_it_is_at_100() -> None:
+    flat, leak = noise(10.0, 30.0), ramp(3.0, 30.0, 60.0) + noise(3.0, 0.0, seed=1)
+    result = play(np.column_stack([np.concatenate([flat, leak]), noise(13.0, 30.0)]), DEFAULTS)
+
+    assert result.last.onset is not None
+    assert abs(result.last.onset - (START + 10.0 * 3_600.0)) < 3_600.0
+    assert result.last.gpus == ("gpu0",)
+    assert result.last.time_left_s == pytest.approx(4.0 * 3_600.0, rel=0.25)
+
+
+def test_given_a_weaker_jump_after_a_strong_one_when_it_fires_then_the_strongest_is_told_too() -> None:
+    result = play(windows(20, 20, 20, 60, 60, 60, 72))
+
+    assert result.last.measured == 40.0
+    assert "12 percentage points (threshold 10) above the highest mean of any window before, 60 %" in result.last.reason
+    assert "the strongest jump was of 40 percentage points, from 20 % to 60 % on gpu0, 39.5 s ago" in result.last.reason
+    assert result.last.onset == START + 140 * 0.5
+    assert result.last.time_left_s is None

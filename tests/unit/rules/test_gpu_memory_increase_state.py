@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.rules.memory_replay import (
     RULE,
+    SMALL,
     minutes,
     noise,
     play,
@@ -76,7 +77,7 @@ def test_given_8_noisy_gpus_for_3_days_when_stored_then_the_state_is_small() -> 
     state = play(memory, interval_s=30.0, a_minute=200).state
 
     assert max(len(growth.floors) for growth in state.gpus.values()) <= 24
-    assert len(compress(msgspec.msgpack.encode(state), 6)) <= 500
+    assert len(compress(msgspec.msgpack.encode(state), 6)) <= 800
 
 
 levels = st.one_of(st.integers(0, 100).map(float), st.just(float("nan")))
@@ -102,3 +103,18 @@ def test_given_any_series_when_stored_after_every_minute_then_state_and_verdicts
         assert RULE.judge(restored, minute.view, parameters) == said
         assert (said.advice is not None) == (said.status is Status.FIRED)
     assert play(memory, parameters, interval_s=1.0, a_minute=1).state == held
+
+
+def test_given_state_of_a_version_without_loads_when_more_windows_come_then_growth_is_still_found() -> None:
+    memory = windows(*range(20, 42, 2))
+    state = play(memory).state
+    stored = msgspec.to_builtins(state)
+    stored[3] = {gpu: growth[:11] for gpu, growth in stored[3].items()}
+    restored = msgspec.convert(stored[:4], type=RULE.state_type)
+
+    for minute in minutes(np.concatenate([memory, np.repeat([42.0, 44.0], 20)]), interval_s=0.5, a_minute=20, held=20):
+        if minute.view.kept_total > len(memory):
+            RULE.observe(restored, minute, SMALL)
+            said = RULE.judge(restored, minute.view, SMALL)
+
+    assert said.plain_details["gpu0"]["kind"] == "trend"

@@ -50,16 +50,19 @@ def test_given_values_on_the_thresholds_when_counted_then_they_are_no_bottleneck
 
 @pytest.mark.parametrize(("hits", "status"), [(500, Status.OK), (501, Status.FIRED)])
 def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(hits: int, status: Status) -> None:
-    wait = np.zeros(1_000)
-    wait[:hits] = READING
+    waits = np.zeros(1_000, dtype=np.bool_)
+    waits[480:960] = True
+    waits[20 : 20 + hits - 480] = True
+    reading = series(np.where(waits, 69.0, BUSY), io_wait=np.where(waits, READING, 0.0), interval_s=1.0)
 
-    result = judge(series(np.full(1_000, 60.0), io_wait=wait, interval_s=1.0), IOBottleneckParameters(patience=999))
+    result = judge(reading, IOBottleneckParameters(patience=999))
 
     assert (result.last.status, result.last.measured) == (status, hits / 10.0)
 
 
 def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_patience() -> None:
-    result = judge(node((1_002.0, BUSY, 0.0), interval_s=60.0), closed=False)
+    parameters = IOBottleneckParameters(patience=1_000)
+    result = judge(node((1_002.0, BUSY, 0.0), interval_s=60.0), parameters, closed=False)
 
     assert result.statuses[998:1_001] == (Status.WARMING_UP, Status.WARMING_UP, Status.OK)
     assert result.results[999].patience == "1000/1000"

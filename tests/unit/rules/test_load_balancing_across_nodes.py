@@ -1,6 +1,8 @@
 import json
 from dataclasses import replace
 
+import msgspec
+import numpy as np
 import pytest
 
 from tests.support.delivery import Network
@@ -16,8 +18,9 @@ from tests.unit.rules.gpu_loads import (
 )
 from trainguard.layout import hour_folder
 from trainguard.records import Status
+from trainguard.rules.balance_window import BLOCK_S, BalanceWindow
 from trainguard.rules.divergence import MAX_DISTANCE
-from trainguard.rules.rule_inputs import JobView
+from trainguard.rules.rule_inputs import JobView, NodeFacts
 
 
 def test_given_equal_nodes_when_compared_then_it_stays_silent() -> None:
@@ -100,6 +103,29 @@ def test_given_nodes_without_gpus_or_points_when_compared_then_they_are_left_out
 def test_given_both_rules_when_an_episode_is_kept_then_it_ends_after_the_same_time() -> None:
     assert RULE.clear_after_s(DEFAULTS, 0.5) == JOB_RULE.clear_after_s(DEFAULTS, 0.5) == 5_400.0
     assert RULE.window_points(DEFAULTS, 0.5) == 0
+
+
+def test_given_a_node_that_falls_behind_late_when_the_last_hour_is_compared_then_it_fires_and_says_since_when() -> None:
+    healthy = counted(90, points=144_000)
+    nodes = {}
+    for name, level in (("algo-1", 90.0), ("algo-2", 50.0)):
+        window = BalanceWindow()
+        times = BLOCK_S * 2_900_000 + np.arange(0.0, 3_600.0, 10.0)
+        window.add(times, np.where(times[:, None] < times[0] + 1_200.0, 90.0, np.full((1, 2), level)))
+        nodes[name] = NodeFacts(name, view_of(name, healthy, interval_s=10.0), collected={"LoadBalancing": window})
+
+    said = JOB_RULE.judge(JobView(0.0, 0.0, None, False, False, False, nodes), DEFAULTS)
+
+    assert said.status is Status.FIRED
+    assert (said.worst, said.onset) == ("algo-2", BLOCK_S * 2_900_000 + 1_200.0)
+    assert said.reason == (
+        "over the last 60 min algo-2 is at 63.3 % on average, algo-1 at 90 %: 26.7 percentage points behind the "
+        "busiest (threshold 20)."
+    )
+
+
+def test_given_state_of_a_version_without_a_window_when_read_then_it_begins_empty() -> None:
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode([]), type=RULE.state_type) == BalanceWindow()
 
 
 def minute_of_gpus(node: int, index: int, *levels: float) -> Upload:

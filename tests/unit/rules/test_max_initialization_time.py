@@ -119,15 +119,15 @@ def test_given_no_step_yet_when_warming_up_then_the_reason_tells_when_it_will_be
 def test_given_a_late_step_when_it_fires_then_it_says_what_that_cost_of_the_jobs_time() -> None:
     result = RULE.judge(replace(VIEW, first_step_at=START + 1_800.0, system_through=START + 6_000.0), DEFAULTS)
 
-    assert result.affected_share == pytest.approx(0.3)
+    assert result.affected_share == pytest.approx(0.1)
     assert result.wasted_share == pytest.approx(0.1)
     assert (result.advice or "").startswith("Shorten what comes before the first step by at least 10 min: stream")
 
 
-def test_given_no_step_when_it_fires_then_all_of_the_time_was_initialization() -> None:
+def test_given_no_step_when_it_fires_then_all_of_the_time_beyond_the_threshold_was_lost() -> None:
     result = RULE.judge(replace(VIEW, system_through=START + 2_400.0), DEFAULTS)
 
-    assert (result.affected_share, result.wasted_share) == (1.0, 0.5)
+    assert (result.affected_share, result.wasted_share) == (0.5, 0.5)
     assert "by at least 20 min" in (result.advice or "")
 
 
@@ -228,3 +228,16 @@ def test_given_a_restart_without_a_step_when_it_fires_then_the_work_before_it_is
     assert result.status is Status.FIRED
     assert result.reason == "no step was seen in the 50 min since the restart of the job (threshold 20 min)."
     assert result.wasted_share is not None
+
+
+@pytest.mark.parametrize("late_s", [48.0, 600.0, 3_600.0])
+def test_given_a_first_step_that_is_late_when_it_fires_then_it_costs_what_is_beyond_the_threshold(
+    late_s: float,
+) -> None:
+    view = replace(VIEW, first_step_at=START + THRESHOLD_S + late_s, system_through=START + 36_000.0)
+
+    result = RULE.judge(view, DEFAULTS)
+
+    assert result.wasted_share == pytest.approx(late_s / 36_000.0)
+    assert result.affected_share == result.wasted_share
+    assert result.onset == START

@@ -15,6 +15,7 @@ from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.load_balancing import LoadBalancing
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
+from trainguard.rules.rule_inputs import IdleTime
 
 BUSY = np.full((2_400, 2), 90.0)
 NO_CPU = series(BUSY, cpu=np.nan)
@@ -107,7 +108,7 @@ def test_given_gpus_without_utilization_when_judged_then_nobody_says_for_how_lon
     rule: AnySystemRule, closed: bool
 ) -> None:
     minute = list(node_minutes(series(np.zeros((2_400, 2))), closed=False))[-1]
-    without = replace(minute.view, idle_run_s=0.0, closed=closed)
+    without = replace(minute.view, idle_run_s=0.0, idle_time=IdleTime(), closed=closed)
 
     said = rule.judge(rule.state_type(), without, rule.parameters_type())
 

@@ -57,7 +57,7 @@ def test_given_a_value_that_no_tag_could_hold_when_read_then_the_error_names_it_
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(True, "a whole number from 0"), (1.5, "a whole number from 0"), (None, "a whole number from 0")],
+    [(True, "a whole number from 0 or None"), (1.5, "a whole number from 0 or None")],
 )
 def test_given_a_json_value_of_another_kind_when_resolved_then_it_is_a_fault_of_its_rule(
     value: Any, expected: str
@@ -80,26 +80,26 @@ def test_given_the_shipped_defaults_when_resolved_then_they_are_the_container_s_
 
     assert not faults
     found = {
-        (rule, name): getattr(shipped[rule], name)
+        (rule, name): shipped[rule].in_force()[name]
         for rule, name in [
-            ("BatchSize", "patience"),
-            ("BatchSize", "window"),
-            ("CPUBottleneck", "patience"),
+            ("BatchSize", "patience_s"),
+            ("BatchSize", "window_s"),
+            ("CPUBottleneck", "patience_s"),
             ("GPUMemoryIncrease", "increase"),
-            ("GPUMemoryIncrease", "patience"),
-            ("GPUMemoryIncrease", "window"),
+            ("GPUMemoryIncrease", "patience_s"),
+            ("GPUMemoryIncrease", "window_s"),
             ("IOBottleneck", "gpu_threshold"),
-            ("IOBottleneck", "patience"),
+            ("IOBottleneck", "patience_s"),
             ("LoadBalancing", "threshold"),
-            ("LoadBalancing", "patience"),
-            ("LowGPUUtilization", "patience"),
+            ("LoadBalancing", "patience_s"),
+            ("LowGPUUtilization", "patience_s"),
             ("StepOutlier", "stddev"),
             ("MaxInitializationTime", "threshold"),
             ("Dataloader", "min_threshold"),
             ("Dataloader", "max_threshold"),
         ]
     }
-    assert list(found.values()) == [1_000, 500, 1_000, 5, 1_000, 10, 10, 1_000, 0.2, 1_000, 1_000, 4, 20, 70, 200]
+    assert list(found.values()) == [500, 250, 500, 5, 500, 5, 10, 500, 0.2, 500, 500, 4, 20, 70, 200]
 
 
 def test_given_the_documented_defaults_when_resolved_then_they_differ_where_the_container_does() -> None:

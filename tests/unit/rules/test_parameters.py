@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 
 from trainguard.rules.cpu_bottleneck import CPUBottleneckParameters
-from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.parameters import resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import ALL_RULES, RULE_NAMES
@@ -16,18 +18,20 @@ def test_given_no_settings_when_resolved_then_every_rule_has_its_documented_defa
     assert not faults
     assert set(parameters) == EVERY_NAME
     documented: dict[str, dict[str, float | None]] = {
-        "BatchSize": {"cpu_threshold_p95": 70, "gpu_memory_threshold_p95": 70, "patience": 100, "window": 500},
-        "CPUBottleneck": {"threshold": 50, "gpu_threshold": 10, "cpu_threshold": 90, "patience": 100},
-        "Dataloader": {"min_threshold": 70, "max_threshold": 200},
-        "GPUMemoryIncrease": {"increase": 10, "patience": 100, "window": 500},
-        "IOBottleneck": {"threshold": 50, "io_threshold": 50, "gpu_threshold": 70, "patience": 1_000},
-        "LoadBalancing": {"threshold": 0.5, "patience": 10},
-        "LowGPUUtilization": {"threshold_p95": 70, "threshold_p5": 10, "window": 500, "patience": 1_000},
+        "BatchSize": {"cpu_threshold_p95": 70, "gpu_memory_threshold_p95": 70, "patience_s": 50, "window_s": 250},
+        "CPUBottleneck": {"threshold": 50, "gpu_threshold": 10, "cpu_threshold": 90, "patience_s": 50},
+        "Dataloader": {"min_threshold": 70, "max_threshold": 200, "patience_s": 10},
+        "GPUMemoryIncrease": {"increase": 10, "patience_s": 50, "window_s": 250},
+        "IOBottleneck": {"threshold": 50, "io_threshold": 50, "gpu_threshold": 70, "patience_s": 500},
+        "LoadBalancing": {"threshold": 0.5, "patience_s": 5},
+        "LowGPUUtilization": {"threshold_p95": 70, "threshold_p5": 10, "window_s": 250, "patience_s": 500},
         "MaxInitializationTime": {"threshold": 20},
         "StepOutlier": {"stddev": 5, "mode": None, "n_outliers": 10},
     }
     for rule, values in documented.items():
-        assert {name: getattr(parameters[rule], name) for name in values} == values
+        in_force = parameters[rule].in_force()
+        assert {name: in_force[name] for name in values} == values
+        assert (in_force.get("patience"), in_force.get("window")) == (None, None)
     assert {each.scan_interval_us for each in parameters.values()} == {60_000_000}
 
 
@@ -50,16 +54,46 @@ def test_given_settings_as_users_write_them_when_resolved_then_names_and_types_a
 
 
 @pytest.mark.parametrize(
+    ("given", "interval_s", "patience", "window", "lasting"),
+    [
+        ({}, 0.1, 5_000, 2_500, 5_000),
+        ({}, 0.5, 1_000, 500, 1_000),
+        ({}, 5.0, 100, 50, 100),
+        ({}, 60.0, 20, 20, 8),
+        ({"patience": "1000", "window": "500"}, 60.0, 1_000, 500, 1_000),
+        ({"patience_s": "90", "window_s": "90"}, 60.0, 2, 20, 3),
+        ({"window": "5"}, 60.0, 20, 20, 40),
+    ],
+)
+def test_given_any_sampling_when_spans_are_converted_then_only_points_that_are_given_stay_points(
+    given: dict[str, str], interval_s: float, patience: int, window: int, lasting: int
+) -> None:
+    rule = LowGPUUtilization()
+    parameters: Any = resolve_parameters({f"LowGPUUtilization_{name}": value for name, value in given.items()})[0][
+        "LowGPUUtilization"
+    ]
+
+    assert parameters.patience_points(interval_s) == patience
+    assert rule.window_points(parameters, interval_s) == window
+    assert rule.lasting_points(parameters, interval_s) == lasting
+
+
+def test_given_shipped_defaults_when_points_are_given_then_they_replace_the_seconds() -> None:
+    parameters: Any = resolve_parameters({"BatchSize_patience": "30"}, "shipped")[0]["BatchSize"]
+
+    assert (parameters.patience, parameters.patience_s, parameters.patience_points(60.0)) == (30, None, 30)
+
+
+@pytest.mark.parametrize(
     ("setting", "value", "expected"),
     [
         ("LowGPUUtilization_threshold_p95", "101", "a number from 0 to 100"),
         ("LowGPUUtilization_threshold_p5", "low", "a number from 0 to 100"),
         ("LowGPUUtilization_threshold_p5", "nan", "a number from 0 to 100"),
-        ("LowGPUUtilization_window", "0", "a whole number from 1 to 2000"),
-        ("LowGPUUtilization_window", "2001", "a whole number from 1 to 2000"),
-        ("LowGPUUtilization_window", "None", "a whole number from 1 to 2000"),
-        ("LowGPUUtilization_patience", "-1", "a whole number from 0"),
-        ("LowGPUUtilization_patience", "10.5", "a whole number from 0"),
+        ("LowGPUUtilization_window", "0", "a whole number from 1 to 2500 or None"),
+        ("LowGPUUtilization_window", "2501", "a whole number from 1 to 2500 or None"),
+        ("LowGPUUtilization_patience", "-1", "a whole number from 0 or None"),
+        ("LowGPUUtilization_patience", "10.5", "a whole number from 0 or None"),
         ("LowGPUUtilization_patience_s", "0", "a number above 0 or None"),
         ("LowGPUUtilization_patience_s", "inf", "a number above 0 or None"),
         ("CPUBottleneck_gpu_fraction", "0", "a number above 0 to 1"),

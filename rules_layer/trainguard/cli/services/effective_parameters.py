@@ -52,13 +52,14 @@ def effective_parameters(
         Who gave each setting, where it was recorded.
     """
     defaults = _defaults(rule, values, settings)
+    replaced = {f"{span}_s" for span in defaults if values.get(span) is not None}
     found = [
         EffectiveParameter(
             name=name,
             value=values[name],
             unit=help_of(rule, name).unit,
             default=default,
-            changed=values[name] != default,
+            changed=values[name] != default and name not in replaced,
             source=_source(rule, name, values, settings, sources or {}, tagged=tagged),
             meaning=help_of(rule, name).meaning,
         )
@@ -70,7 +71,7 @@ def effective_parameters(
 
 def _defaults(rule: str, values: Mapping[str, Value], settings: Mapping[str, str]) -> dict[str, Value]:
     if rule in PARAMETERS_TYPES:
-        return msgspec.structs.asdict(PARAMETERS_TYPES[rule]())
+        return PARAMETERS_TYPES[rule]().in_force()
     return {name: None if setting_of(rule, name, settings) else value for name, value in values.items()}
 
 
@@ -100,8 +101,9 @@ def _source(
     *,
     tagged: bool,
 ) -> str:
-    if values.get(f"{name}_s") is not None:
-        return f"replaced by {name}_s"
+    for other in (f"{name}_s", name.removesuffix("_s")):
+        if other != name and values.get(other) is not None and setting_of(rule, other, settings) is not None:
+            return f"replaced by {other}"
     setting = setting_of(rule, name, settings)
     if setting is None:
         return DEFAULT

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.verdicts.findings import Finding, finding_of
@@ -115,4 +113,4 @@ def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
 def parameters_shown(plan: RulePlan, rule: str) -> dict[str, float | int | str | None]:
     """Return the parameters that a rule runs with; empty when its configuration is at fault."""
     parameters = plan.parameters.get(rule)
-    return {} if parameters is None else msgspec.structs.asdict(parameters)
+    return {} if parameters is None else parameters.in_force()

@@ -18,8 +18,9 @@ from trainguard.families.profiler.framework_stream import FrameworkStream
 from trainguard.families.profiler.kinds import system_rules
 from trainguard.families.profiler.system_stream import SystemStream
 from trainguard.records import Status
-from trainguard.rules.bottleneck_counts import BottleneckState, MinuteCount
+from trainguard.rules.bottleneck_counts import MinuteCount
 from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
+from trainguard.rules.bottleneck_state import BottleneckState
 from trainguard.rules.bottlenecks import BottleneckRule
 from trainguard.rules.extension import is_custom
 from trainguard.rules.framework_classes import CLASS_LABELS

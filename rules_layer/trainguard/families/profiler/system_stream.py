@@ -1,6 +1,7 @@
 """A node's system stream: objects in order to snapshots, kept points, rule states and verdicts."""
 
 import copy
+import math
 from collections.abc import Callable, Collection
 
 import msgspec
@@ -15,10 +16,17 @@ from trainguard.families.profiler.kinds import system_rules
 from trainguard.rules.extension import check_window
 from trainguard.rules.late_view import LateView
 from trainguard.rules.protocol import AnySystemRule
-from trainguard.rules.rule_inputs import NodeMinute, NodeView
-from trainguard.state.sample_window import KEPT_IDLE_S, SampleWindow, SampleWindowState
+from trainguard.rules.rule_inputs import IdleTime, NodeMinute, NodeView
+from trainguard.state.sample_window import SampleWindow, SampleWindowState
 from trainguard.state.use_by_time import UseByTime
-from trainguard.telemetry.assemble import OpenSnapshot, assemble, complete, estimate_interval_s, extend_gpu_names
+from trainguard.telemetry.assemble import (
+    OpenSnapshot,
+    assemble,
+    complete,
+    estimate_interval_s,
+    extend_gpu_names,
+    of_gpus,
+)
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
 
@@ -26,7 +34,9 @@ from trainguard.telemetry.system import Samples
 class SystemState(msgspec.Struct):
     """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
 
-    ``cores`` is the largest number of logical cores that one object named; ``use`` is how busy the GPUs were when.
+    ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
+    GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named; ``use`` is how
+    busy the GPUs were when.
     """
 
     interval_s: float | None = None
@@ -39,6 +49,7 @@ class SystemState(msgspec.Struct):
     last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
     use: UseByTime = msgspec.field(default_factory=UseByTime)
+    gpu_interval_s: float | None = None
 
 
 class SystemStream:
@@ -59,13 +70,20 @@ class SystemStream:
         state = self.state
         last = state.watermark_s if state.open_snapshot is None else state.open_snapshot.time
         state.interval_s = estimate_interval_s(samples, state.interval_s, last)
+        state.gpu_interval_s = estimate_interval_s(of_gpus(samples), state.gpu_interval_s, self._last_gpu_sample_at())
         state.cores = max(state.cores, sum(series.kind == "cpu" for series in samples.table))
         self._admit(extend_gpu_names(tuple(state.gpu_names), samples))
         self.unnamed_gpu_samples = self._unnamed(samples)
         snapshots, state.open_snapshot = assemble(
-            samples, state.open_snapshot, gpu_names=tuple(state.gpu_names), interval_s=self._interval_s
+            samples, state.open_snapshot, gpu_names=tuple(state.gpu_names), interval_s=self._snapshot_interval_s
         )
         return self._fold(snapshots, closed=False)
+
+    def _last_gpu_sample_at(self) -> float | None:
+        last = self.state.open_snapshot
+        if last is not None and not all(math.isnan(each) for each in (*last.gpu_utilization, *last.gpu_memory)):
+            return last.time
+        return self.state.kept.last_seen_at
 
     def _unnamed(self, samples: Samples) -> int:
         """Return how many samples are of GPUs beyond those that a node can have."""
@@ -84,22 +102,29 @@ class SystemStream:
             self._kept = SampleWindow(self.state.kept, len(gpu_names))
 
     def _fold(self, snapshots: Snapshots, *, closed: bool) -> list[Fire]:
-        self._kept.note_gaps(snapshots.times, since=self.state.watermark_s, interval_s=self._interval_s)
-        active, started = self._kept.extend(
-            snapshots, capacity=self._capacity(), longest_s=max(KEPT_IDLE_S, 3.0 * self._interval_s)
-        )
+        self._kept.note_gaps(snapshots.times, since=self.state.watermark_s, interval_s=self._snapshot_interval_s)
+        active, started = self._kept.extend(snapshots, capacity=self._capacity(), interval_s=self.interval_s)
+        if closed:
+            self._kept.settle()
         if len(snapshots):
             self.state.use.add(snapshots.times, snapshots.gpu_utilization)
             self.state.watermark_s = max(float(snapshots.times[-1]), self.state.watermark_s or 0.0)
         if self.state.watermark_s is None:
             return []
         view = self.view(closed=closed)
-        minute = NodeMinute(snapshots=snapshots, active=active, started=started, fresh=self._kept.fresh, view=view)
+        minute = NodeMinute(
+            snapshots=snapshots,
+            active=active,
+            started=started,
+            fresh=self._kept.fresh,
+            view=view,
+            started_anew=self._kept.started_anew,
+        )
         fires = self._rules.run(
             lambda rule, rule_state, parameters: rule.observe(rule_state, shown(rule, minute), parameters),
             lambda rule, rule_state, parameters: rule.judge(rule_state, shown(rule, view), parameters),
             watermark_s=self.state.watermark_s,
-            interval_s=self._interval_s,
+            interval_s=self.interval_s,
             closed=closed,
         )
         self._kept.trim()
@@ -121,7 +146,7 @@ class SystemStream:
         view = self.view(closed=closed)
         return self._rules.verdicts(
             lambda rule, state, parameters: rule.judge(state, shown(rule, view), parameters),
-            interval_s=self._interval_s,
+            interval_s=self.interval_s,
             closed=closed,
             of=of,
         )
@@ -153,7 +178,12 @@ class SystemStream:
         return self._rules.raised
 
     @property
-    def _interval_s(self) -> float:
+    def interval_s(self) -> float:
+        """Distance of the points that rules judge, seconds: that of the GPUs' samples, where there are some."""
+        return self._snapshot_interval_s if self.state.gpu_interval_s is None else self.state.gpu_interval_s
+
+    @property
+    def _snapshot_interval_s(self) -> float:
         return self._plan.interval_s if self.state.interval_s is None else self.state.interval_s
 
     def _capacity(self) -> int:
@@ -163,7 +193,7 @@ class SystemStream:
         if rule.name in self._plan.faults:
             return 0
         try:
-            return check_window(rule.name, rule.window_points(self._plan.parameters_of(rule.name), self._interval_s))
+            return check_window(rule.name, rule.window_points(self._plan.parameters_of(rule.name), self.interval_s))
         except RuleLoadError as fault:
             self._rules.fail(rule, fault)
         except RuleConfigError:
@@ -192,7 +222,7 @@ class SystemStream:
             watermark_s=state.watermark_s,
             first_sample_at=state.kept.first_sample_at,
             first_active_at=state.kept.first_active_at,
-            interval_s=self._interval_s,
+            interval_s=self.interval_s,
             gpu_names=tuple(state.gpu_names),
             ever_active=kept.ever_active,
             kept_total=state.kept.kept_total,
@@ -204,12 +234,28 @@ class SystemStream:
             gpu_histogram=kept.histogram,
             closed=closed,
             detailed=self._plan.detailed,
+            idle_time=self._idle_time(),
         )
 
     def _idle_run_s(self) -> float:
         kept, watermark_s = self.state.kept, self.state.watermark_s
         if watermark_s is None:
             return 0.0
-        if kept.first_active_at is None:
-            return 0.0 if kept.observed_since is None else watermark_s - kept.observed_since
-        return 0.0 if kept.idle is None else watermark_s - kept.idle.since
+        if kept.idle is not None:
+            return watermark_s - kept.idle.since
+        at_work = kept.first_active_at is not None or self._kept.working_since is not None
+        return 0.0 if at_work or kept.observed_since is None else watermark_s - kept.observed_since
+
+    def _idle_time(self) -> IdleTime:
+        kept, watermark_s = self.state.kept, self.state.watermark_s
+        use, idle = kept.recent_use, kept.idle_time
+        since = use.quiet_since
+        return IdleTime(
+            samples=idle.samples,
+            paused=idle.paused,
+            breaks_s=idle.breaks_s,
+            breaks=tuple(idle.breaks),
+            quiet_s=0.0 if since is None or watermark_s is None else watermark_s - since,
+            highest_mean=use.highest_mean,
+            newest_mean=use.newest_mean,
+        )

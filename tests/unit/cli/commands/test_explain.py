@@ -59,8 +59,8 @@ def test_given_a_fire_when_explained_then_what_was_done_and_the_nodes_are_told()
 def test_given_parameters_by_tag_when_explained_then_the_changed_ones_come_first_with_their_tag() -> None:
     parameters = of_small_job("LowGPUUtilization").parameters
     assert [(each.name, each.value, each.default, each.changed, each.source) for each in parameters[:3]] == [
-        ("window", 20, 500, True, "tag trainguard:LowGPUUtilization_window"),
-        ("patience", 20, 1_000, True, "tag trainguard:LowGPUUtilization_patience"),
+        ("window", 20, None, True, "tag trainguard:LowGPUUtilization_window"),
+        ("patience", 20, None, True, "tag trainguard:LowGPUUtilization_patience"),
         ("threshold_p95", 70.0, 70.0, False, "default"),
     ]
     assert parameters[-1].name == "scan_interval_us"
@@ -146,7 +146,7 @@ def test_given_a_setting_at_fault_when_explained_then_the_tag_and_what_would_be_
     record = job("job", rule_settings={"batchsize_PATIENCE": "many"})
     told = of_row(row("BatchSize", Status.ERROR), record)
     assert told.outlook == [
-        "Set trainguard:batchsize_PATIENCE to a whole number from 0, or remove it.",
+        "Set trainguard:batchsize_PATIENCE to a whole number from 0 or None, or remove it.",
         READ_ONCE,
     ]
     assert "cpu_threshold_p95 % of CPU" in told.fires_when

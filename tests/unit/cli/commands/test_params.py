@@ -73,7 +73,7 @@ def test_given_a_rule_when_asked_for_then_each_parameter_has_both_defaults_and_w
         "in_force": None,
     }
     assert entries["window_s"]["accepts"] == "a number above 0 or None"
-    assert (entries["window_s"]["documented"], entries["window_s"]["shipped"]) == (None, None)
+    assert (entries["window_s"]["documented"], entries["window_s"]["shipped"]) == (250.0, 5.0)
 
 
 @pytest.mark.parametrize("defaults", ["documented", "shipped"])
@@ -83,8 +83,8 @@ def test_given_one_set_of_defaults_asked_for_when_shown_then_the_other_is_left_o
     heading = deployed.shown("params", "batch", "--defaults", defaults, columns=140)
     assert defaults in heading
     assert ({"documented", "shipped"} - {defaults}).pop() not in heading
-    value = {"documented": "100", "shipped": "1,000"}[defaults]
-    line = next(line for line in heading.splitlines() if line.startswith("patience "))
+    value = {"documented": "50", "shipped": "500"}[defaults]
+    line = next(line for line in heading.splitlines() if line.startswith("patience_s "))
     assert line.split()[1] == value
 
 
@@ -107,6 +107,7 @@ def test_given_a_job_and_no_rule_when_asked_for_then_the_changed_parameters_of_e
     assert changed == {
         "LowGPUUtilization": ["window", "patience"],
         "CPUBottleneck": ["patience"],
+        "BatchSize": ["patience"],
         "StepOutlier": ["n_outliers"],
     }
 
@@ -114,7 +115,7 @@ def test_given_a_job_and_no_rule_when_asked_for_then_the_changed_parameters_of_e
 def test_given_settings_at_fault_when_asked_for_then_the_fault_is_told_in_place_of_values(deployed: Deployed) -> None:
     deployed.add(job("wrong", rule_settings={"BatchSize_window": "0", "NoRule_x": "1"}))
     found = document(deployed, "batch", "--job", "wrong")
-    assert "parameter BatchSize_window is '0', expected a whole number from 1 to 2000" in found["fault"]
+    assert "parameter BatchSize_window is '0', expected a whole number from 1 to 2500 or None" in found["fault"]
     assert {entry["in_force"] for entry in found["parameters"]} == {None}
     assert "NoRule" in document(deployed, "--job", "wrong")["faults"][0]
     assert "NoRule" in deployed.run("params", "--job", "wrong").stdout

@@ -125,7 +125,8 @@ def test_given_a_file_when_reported_then_the_page_alone_is_written(here: Path, f
 
 
 def test_given_parameters_when_reported_then_they_are_the_rules(here: Path, folder: Path) -> None:
-    assert "LowGPUUtilization" not in told(folder)["fired"]
+    patient = {"LowGPUUtilization": {"patience": 1000}}
+    assert "LowGPUUtilization" not in told(folder, "--params", params(patient))["fired"]
     assert "LowGPUUtilization" in told(folder, "--params", params(LOW))["fired"]
     assert report(folder, "--params", params(LOW), "--fail-on-fire").exit_code == 1
     assert report(folder, "--fail-on-fire", "--params", params({"rule_to_invoke": "Dataloader"})).exit_code == 0

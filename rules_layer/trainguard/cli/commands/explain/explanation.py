@@ -221,7 +221,7 @@ def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None) -
 
 def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
     parameters = plan.parameters.get(rule)
-    return {} if parameters is None else msgspec.structs.asdict(parameters)
+    return {} if parameters is None else parameters.in_force()
 
 
 def condition(rule: str, values: Mapping[str, Value]) -> str:

@@ -188,7 +188,7 @@ def _ordered(rule: str) -> list[str]:
 
 def _parameter_entry(rule: str, name: str, of_job: EffectiveParameter | None) -> ParameterEntry:
     fields = {field.name: field for field in msgspec.structs.fields(PARAMETERS_TYPES[rule])}
-    documented = fields[name].default
+    documented = PARAMETERS_TYPES[rule]().in_force()[name]
     said = help_of(rule, name)
     return ParameterEntry(
         name=name,
@@ -214,6 +214,6 @@ def _in_force(rule: str, record: JobRecord | None, running: Mapping[str, Any]) -
     if record is None or rule not in running:
         return {}
     tagged = replayed_job(record.job) is None
-    values = msgspec.structs.asdict(running[rule])
+    values = running[rule].in_force()
     found = effective_parameters(rule, values, record.rule_settings, tagged=tagged, sources=record.setting_sources)
     return {each.name: each for each in found}

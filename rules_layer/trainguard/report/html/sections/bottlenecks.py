@@ -22,13 +22,13 @@ Compared = ComparedClass | ComparedPhase
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
     nodes = {node: held for node, held in nodes_of(entry, BottleneckDetails).items() if held.judged}
-    picked = pick(nodes, worst=entry.worst, badness=lambda held: max(held.share_percent, held.recent_share_percent))
+    picked = pick(nodes, worst=entry.worst, badness=lambda held: max(_whole(held), _recent(held)))
     if not nodes:
         return []
     limits = limit_of(entry, "threshold")
     columns = [
         Column("Node"),
-        plot_column("Points with a bottleneck, whole job", PERCENT, " %", limits),
+        plot_column("Points with a bottleneck or in slow minutes, whole job", PERCENT, " %", limits),
         Column("Whole job", "number"),
         Column("Last 30 min", "number"),
         Column("GPUs low", "number"),
@@ -41,7 +41,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
         shown.extend(_compared(worst, first.framework))
     shown.extend(_newest(worst, first))
     rest = [
-        (shown_name(node), percent(held.share_percent), percent(held.recent_share_percent), count(held.judged))
+        (shown_name(node), percent(_whole(held)), percent(_recent(held)), count(held.judged))
         for node, held in picked.rest
     ]
     heads = [Column("Node"), *(Column(what, "number") for what in ("Whole job", "Last 30 min", "Points judged"))]
@@ -50,12 +50,24 @@ def blocks(entry: RuleEntry) -> list[Block]:
 
 def _row(node: str, held: BottleneckDetails, limits: list[strips.Limit]) -> tuple[str, ...]:
     shown = shown_name(node)
+    whole = _whole(held)
     said = f"{shown}: {held.bottlenecked:,} of {held.judged:,} points, {percent(held.share_percent)}"
-    hot = bool(limits) and held.share_percent > limits[0].value
-    drawn = strips.bar(held.share_percent, PERCENT, said=said, tone="hot" if hot else "plain", limits=limits)
+    if held.slow_share_percent > held.share_percent:
+        said = f"{shown}: {percent(held.slow_share_percent)} of {held.judged:,} points lie in slow minutes"
+    hot = bool(limits) and whole > limits[0].value
+    drawn = strips.bar(whole, PERCENT, said=said, tone="hot" if hot else "plain", limits=limits)
     low = 100.0 * held.low_gpu_utilization / held.judged
-    recent = percent(held.recent_share_percent) if held.recent_judged else percent(None)
-    return shown, drawn, percent(held.share_percent), recent, percent(low), count(held.judged)
+    recent = percent(_recent(held)) if held.recent_judged else percent(None)
+    return shown, drawn, percent(whole), recent, percent(low), count(held.judged)
+
+
+def _whole(held: BottleneckDetails) -> float:
+    """Return the share of points that are bottlenecks, or lie in slow minutes where they are more, percent."""
+    return max(held.share_percent, held.slow_share_percent)
+
+
+def _recent(held: BottleneckDetails) -> float:
+    return max(held.recent_share_percent, held.recent_slow_share_percent)
 
 
 def _compared(node: str, minutes: ComparedMinutes) -> list[Block]:

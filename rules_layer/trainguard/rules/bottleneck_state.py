@@ -1,0 +1,146 @@
+"""What the rules on bottlenecks keep of a node: what is judged for good, what waits for its end, and since when.
+
+A short idle run counts as soon as the node is active again. A long one is a pause, and one pause is no bottleneck: a
+compilation, a download and an evaluation look like it. Pauses count from the third within two hours on, all of them.
+"""
+
+import msgspec
+import numpy as np
+
+from trainguard.rules.bottleneck_counts import Counted, IsSlow, Tally
+from trainguard.rules.rule_inputs import NodeMinute
+from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
+
+PAUSE_S = 60.0
+"""A longer idle run is a pause; two sampling intervals where they are longer."""
+
+RECURRENCES, RECUR_MINUTES = 3, 120
+"""So many pauses that end within so many minutes recur."""
+
+UNUSED_S = 600.0
+"""A GPU that idles for longer while others work is no longer used, and waits for nothing."""
+
+QUIET_MINUTES = 10
+"""A bottleneck that was not seen for longer has begun anew when it is seen again."""
+
+LAPSED_MINUTES = 3
+"""One that was not seen for longer does not hold now."""
+
+
+class Pause(msgspec.Struct, array_like=True):
+    """A pause: the epoch minute of its end, and what it counts; nothing once it was counted."""
+
+    ended: int
+    tally: Tally
+
+
+class BottleneckState(msgspec.Struct, array_like=True):
+    """What is judged for good, and the open idle run: it counts as soon as the node is active again, else never.
+
+    ``idle_since`` is the open idle run's first snapshot, epoch seconds; ``pauses`` are the newest two. ``unused`` is in
+    how many active snapshots of the node each GPU was idle since it last worked. ``bad_since`` and ``bad_through`` are
+    the epoch minutes from and up to which a bottleneck was seen, ``checked`` the last one that was looked at.
+    """
+
+    kept: Tally = msgspec.field(default_factory=Tally)
+    open_idle: Tally = msgspec.field(default_factory=Tally)
+    idle_since: float | None = None
+    pauses: list[Pause] = msgspec.field(default_factory=list)
+    unused: dict[str, int] = msgspec.field(default_factory=dict)
+    bad_since: int | None = None
+    bad_through: int | None = None
+    checked: int = 0
+
+    def start_anew(self) -> None:
+        """Forget what was counted: the node's work begins now, what was before belongs to its start-up."""
+        self.kept, self.open_idle, self.idle_since, self.pauses = Tally(), Tally(), None, []
+        self.bad_since = self.bad_through = None
+
+    def used(self, minute: NodeMinute) -> tuple[str, ...]:
+        """Return the GPUs that work on the node: once active, and not idle for long while others were."""
+        view = minute.view
+        active = (gpu for gpu, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if ever)
+        return tuple(gpu for gpu in active if self.unused.get(gpu, 0) * view.interval_s < UNUSED_S)
+
+    def note_use(self, minute: NodeMinute, busy: BoolArray) -> None:
+        """Take note of which GPUs worked: bool[T, G] of the snapshots' GPUs."""
+        for column, gpu in enumerate(minute.snapshots.gpu_names):
+            own = np.flatnonzero(busy[:, column])
+            since = minute.active if own.size == 0 else minute.active[int(own[-1]) + 1 :]
+            idle = int(np.count_nonzero(since)) + (self.unused.get(gpu, 0) if own.size == 0 else 0)
+            self.unused[gpu] = idle
+            if not idle:
+                del self.unused[gpu]
+
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether no bottleneck was seen of late: what is over does not go on to fire."""
+        if self.bad_through is None or not self.kept.minutes:
+            return True
+        return self.kept.minutes[-1].minute > self.bad_through + LAPSED_MINUTES
+
+    def add(
+        self, minute: NodeMinute, counted: Counted, judged: BoolArray, *, is_slow: IsSlow, threshold: float
+    ) -> None:
+        """Count the judged snapshots of one minute: what is active, and idle runs as they end.
+
+        A minute is bad when it is slow, or when more than ``threshold`` percent of it were bottlenecks.
+        """
+        times, chosen = minute.snapshots.times, judged.copy()
+        longest_s = max(PAUSE_S, 2.0 * minute.view.interval_s)
+        active_rows = np.flatnonzero(minute.active)
+        rows = np.arange(times.size)
+        for begin, end in _inner_runs(active_rows, times, longest_s):
+            run = judged & (rows >= begin) & (rows < end)
+            chosen &= ~run
+            self._end_pause(counted.tally(times, run), float(times[end]), is_slow)
+        first, last = (int(active_rows[0]), int(active_rows[-1])) if active_rows.size else (times.size, times.size - 1)
+        leading = judged & (rows < first)
+        self.open_idle.absorb(counted.tally(times, leading), is_slow)
+        if first > 0 and self.idle_since is None and times.size:
+            self.idle_since = float(times[0])
+        if not active_rows.size:
+            return
+        ended = float(times[first])
+        if self.idle_since is not None and ended - self.idle_since > longest_s:
+            self._end_pause(self.open_idle, ended, is_slow)
+        else:
+            self.kept.absorb(self.open_idle, is_slow)
+        self.kept.absorb(counted.tally(times, chosen & (rows >= first) & (rows <= last)), is_slow)
+        self.open_idle = counted.tally(times, judged & (rows > last))
+        self.idle_since = float(times[last + 1]) if last + 1 < times.size else None
+        self._note_bad(is_slow, threshold)
+
+    def _end_pause(self, tally: Tally, ended_at: float, is_slow: IsSlow) -> None:
+        """Count a pause and those before it once they recur; else hold it."""
+        if not tally.judged:
+            return
+        pause = Pause(int(ended_at // 60.0), tally)
+        recent = [each for each in self.pauses if each.ended > pause.ended - RECUR_MINUTES]
+        if len(recent) >= RECURRENCES - 1:
+            for each in (*recent, pause):
+                self.kept.absorb(each.tally, is_slow)
+                self.checked = min([self.checked, *(count.minute - 1 for count in each.tally.minutes)])
+                each.tally = Tally()
+        self.pauses = [*recent, pause][-(RECURRENCES - 1) :]
+
+    def _note_bad(self, is_slow: IsSlow, threshold: float) -> None:
+        """Take note of since when and up to when minutes have been bad; the newest is looked at while it grows."""
+        for count in self.kept.minutes:
+            if count.minute < self.checked:
+                continue
+            self.checked = count.minute
+            if 100.0 * count.bottlenecked <= threshold * count.judged and not is_slow(count):
+                continue
+            if self.bad_through is None or count.minute > self.bad_through + QUIET_MINUTES:
+                self.bad_since = count.minute
+            self.bad_through = count.minute
+
+
+def _inner_runs(active_rows: IntArray, times: FloatArray, longest_s: float) -> list[tuple[int, int]]:
+    """Return the idle runs between active snapshots that are pauses, first row and the row after the last."""
+    if active_rows.size < 2:
+        return []
+    apart = np.flatnonzero(np.diff(active_rows) > 1)
+    runs = [(int(active_rows[index]) + 1, int(active_rows[index + 1])) for index in apart.tolist()]
+    return [(begin, end) for begin, end in runs if float(times[end] - times[begin]) > longest_s]

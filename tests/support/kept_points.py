@@ -1,0 +1,80 @@
+"""Kept points by a plain reading of their definition, over a whole series at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.rules.rule_inputs import IdleTime
+from trainguard.telemetry.snapshots import BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class KeptPoints:
+    """What a series of snapshots is sorted into.
+
+    ``rows`` are the kept ones; ``start`` is the first row of work, None during start-up; ``working`` that of work which
+    may be the end of start-up, ``waiting`` its rows; ``idle_since`` is the start of the open idle run.
+    """
+
+    rows: list[int]
+    start: int | None
+    working: int | None
+    idle_since: float | None
+    idle_time: IdleTime
+    waiting: list[int]
+
+
+def kept_points(  # noqa: C901 -- the definition in one piece
+    times: FloatArray, active: BoolArray, seen: BoolArray, interval_s: float
+) -> KeptPoints:
+    """Sort snapshots at ``times`` (float64[T]), of which some have GPU samples (``seen``) and some are ``active``."""
+    runs = _runs(times, active, np.flatnonzero(seen), max(60.0, 3.0 * interval_s))
+    kept: list[int] = []
+    waiting: list[int] = []
+    begun, count, start = None, 0, None
+    idle_since, samples, paused = None, 0, 0
+    breaks = []
+    for run, (is_active, rows, until) in enumerate(runs):
+        last = run == len(runs) - 1
+        idle_since = None
+        if is_active:
+            waiting += rows
+            if start is None:
+                begun, count = rows[0] if begun is None else begun, count + len(rows)
+                if count >= 3 and count * interval_s >= 60.0:
+                    start = begun
+        elif begun is not None:
+            length_s = (times[rows[-1]] if until is None else until) - times[rows[0]]
+            pause = len(rows) >= 3 and length_s > 60.0
+            if start is None and pause:
+                waiting, begun = [], None
+            elif until is not None:
+                waiting += [] if pause else rows
+                if start is not None:
+                    samples, paused = samples + len(rows), paused + pause * len(rows)
+                    breaks += [(float(times[rows[0]]), float(length_s))] if length_s >= 10.0 and len(rows) >= 3 else []
+            elif last:
+                idle_since = float(times[rows[0]])
+        if start is not None:
+            kept.extend(waiting)
+            waiting = []
+    idle_time = IdleTime(samples, paused, sum(length for _, length in breaks), tuple(breaks[-12:]))
+    return KeptPoints(kept, start, begun if start is None else None, idle_since, idle_time, waiting)
+
+
+def _runs(
+    times: FloatArray, active: BoolArray, rows: np.typing.NDArray[np.int64], longest_s: float
+) -> list[tuple[bool, list[int], float | None]]:
+    """Return the runs of active and of idle rows; of one that the next ends without a gap, the time of that."""
+    runs: list[tuple[bool, list[int], float | None]] = []
+    if not rows.size:
+        return runs
+    gaps = np.diff(times[rows]) > longest_s
+    edges = np.flatnonzero(gaps | np.diff(active[rows])) + 1
+    pieces = np.split(rows, edges)
+    for piece, following in zip(pieces, [*pieces[1:], None], strict=True):
+        until = None
+        if following is not None and times[following[0]] - times[piece[-1]] <= longest_s:
+            until = float(times[following[0]])
+        runs.append((bool(active[piece[0]]), piece.tolist(), until))
+    return runs

@@ -1,0 +1,66 @@
+"""CPUBottleneck where counters are means over the sampling interval: GPUs that are slow, and in no point idle."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.node_replay import JOB_START, Replay, node_minutes, series
+from trainguard.records import Status
+from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
+
+RULE = CPUBottleneck()
+DEFAULTS = CPUBottleneckParameters()
+
+
+def means(gpu: float, *, cpu: float, full: float, interval_s: float, minutes: float = 60.0, gpus: int = 1) -> Replay:
+    """Judge a node whose counters are means: GPUs at ``gpu``, all cores at ``cpu`` and ``full`` of them full."""
+    count = round(minutes * 60.0 / interval_s)
+    base = series(np.full((count, gpus), gpu), cpu=99.0, interval_s=interval_s)
+    state, result = RULE.state_type(), None
+    for minute in node_minutes(base, closed=True):
+        points = len(minute.snapshots)
+        snapshots = replace(minute.snapshots, cpu_mean=np.full(points, cpu), cores_full=np.full(points, full))
+        RULE.observe(state, replace(minute, snapshots=snapshots), DEFAULTS)
+        result = RULE.judge(state, minute.view, DEFAULTS)
+    assert result is not None
+    return Replay((), (result,), state, minute.view)
+
+
+@pytest.mark.parametrize("interval_s", [0.1, 0.5, 5.0, 60.0, 90.0])
+def test_given_means_of_slow_gpus_beside_full_cores_when_judged_then_it_fires_though_no_gpu_is_below_10(
+    interval_s: float,
+) -> None:
+    result = means(45.0, cpu=97.0, full=8.0, interval_s=interval_s).last
+
+    assert (result.status, result.plain_details["bottlenecked"]) == (Status.FIRED, 0)
+    assert result.wasted_share == pytest.approx(0.55, abs=0.01)
+    assert (result.onset, result.gpus) == (JOB_START, ("gpu0",))
+    assert "the GPUs were below 80 % on average, at 45 % of late, while all cores were full, 97 % on" in result.reason
+    assert result.advice is not None
+    assert result.advice.startswith("All cores are full, 97 % on average: use fewer or cheaper transforms")
+    assert "more data loader processes" not in result.advice
+
+
+def test_given_means_of_slow_gpus_beside_some_full_cores_when_others_are_free_then_more_loaders_are_advised() -> None:
+    result = means(45.0, cpu=30.0, full=4.0, interval_s=60.0).last
+
+    assert result.status is Status.FIRED
+    assert "while 4 cores were full on average" in result.reason
+    assert result.advice is not None
+    assert result.advice.startswith("The cores are 30 % busy on average, so that others are free: use more data loader")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cpu", "full", "gpus"),
+    [
+        pytest.param(95.0, 97.0, 8.0, 1, id="busy GPUs beside full cores"),
+        pytest.param(45.0, 14.0, 1.0, 1, id="a process that launches small work, or waits in a loop for its GPU"),
+        pytest.param(45.0, 14.0, 8.0, 8, id="eight of them for eight GPUs"),
+        pytest.param(45.0, 60.0, 0.0, 1, id="free cores"),
+    ],
+)
+def test_given_means_without_cores_that_hold_the_gpus_up_when_judged_then_it_stays_silent(
+    gpu: float, cpu: float, full: float, gpus: int
+) -> None:
+    assert means(gpu, cpu=cpu, full=full, interval_s=60.0, gpus=gpus).last.status is Status.OK
