@@ -39,6 +39,9 @@ class RuleResult:
 
     ``onset`` is when the condition that holds now began, epoch seconds, as the data show it; None leaves it to the
     first evaluation at which it held. ``gpus`` are the GPUs on which it holds.
+
+    ``time_left_s``, of a risk that has cost nothing yet, is in how many seconds it comes true if it goes on as it did;
+    None where nobody can say.
     """
 
     status: Status
@@ -58,6 +61,7 @@ class RuleResult:
     oversized: bool = False
     onset: float | None = None
     gpus: tuple[str, ...] = ()
+    time_left_s: float | None = None
     details: Details | Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -102,6 +102,7 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
         (OwnRule(judging=saying(pooled=(1, 2, 3))), "pooled is (1, 2, 3)"),
         (OwnRule(judging=saying(onset="noon")), "onset is 'noon'"),
         (OwnRule(judging=saying(gpus=["gpu0"])), "gpus is ['gpu0']"),
+        (OwnRule(judging=saying(time_left_s=-1.0)), "time_left_s is -1.0"),
         (OwnRule(judging=saying(measured=3.0, measure="rpm")), "a Measure or None"),
         (OwnRule(judging=saying(measured=3.0, measure=Measure("speed", cast("str", 7)))), "measure is 7"),
         (OwnRule(judging=saying(details={"a": object()})), "what JSON can hold"),

@@ -74,6 +74,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         pooled=_pooled(rule, result.pooled),
         onset=_number(rule, "onset", result.onset),
         gpus=_gpus(rule, result.gpus),
+        time_left_s=_time_left(rule, result.time_left_s),
         details=_details(rule, result.details),
     )
 
@@ -120,6 +121,13 @@ def _pooled(rule: str, value: Any) -> tuple[int, int] | None:
     if not isinstance(value, tuple) or len(value) != 2:
         raise RuleLoadError(rule, "pooled", value, "two whole numbers, or None")
     return _count(rule, "pooled", value[0]), _count(rule, "pooled", value[1])
+
+
+def _time_left(rule: str, value: Any) -> float | None:
+    seconds = _number(rule, "time_left_s", value)
+    if seconds is not None and seconds < 0.0:
+        raise RuleLoadError(rule, "time_left_s", value, "a number of seconds from 0, or None")
+    return seconds
 
 
 def _gpus(rule: str, value: Any) -> tuple[str, ...]:
