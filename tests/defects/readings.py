@@ -53,7 +53,7 @@ class Documented:
 
     def times_fired(self, rule: str) -> int:
         """Return how many episodes of firing the job had."""
-        return self.verdicts[rule].episode.times_fired
+        return self.verdicts[rule].history.times_fired
 
     def datapoints(self, rule: str) -> int:
         """Return how many points or steps the rule has judged."""

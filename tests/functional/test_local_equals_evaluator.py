@@ -118,7 +118,7 @@ def test_given_two_nodes_and_many_processes_when_both_engines_have_judged_them_t
     uploads = small_job.uploads(low=True)
     network = delivered(uploads, small_job.SETTINGS)
     local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=0)
-    assert any(verdict.episode.times_fired for verdict in verdicts(local.job, local.records))
+    assert any(verdict.history.times_fired for verdict in verdicts(local.job, local.records))
     assert_same(network, local)
 
 
@@ -150,7 +150,7 @@ def test_given_an_episode_that_ends_and_another_when_both_engines_have_judged_th
     network = delivered(uploads, SHORT)
     local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=2)
     low = next(each for each in verdicts(local.job, local.records) if each.rule == "LowGPUUtilization")
-    assert low.episode.times_fired == 2
+    assert low.history.times_fired == 2
     assert local.job.episodes["LowGPUUtilization"] == 2
     assert_same(network, local)
 
@@ -215,5 +215,5 @@ def test_given_nodes_that_fall_silent_when_both_engines_have_judged_them_then_th
     network = delivered(uploads, SHORT)
     local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=0)
     low = next(each for each in verdicts(local.job, local.records) if each.rule == "LowGPUUtilization")
-    assert low.episode.times_fired == fires
+    assert low.history.times_fired == fires
     assert_same(network, local)

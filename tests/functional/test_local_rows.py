@@ -10,7 +10,7 @@ from tests.support import small_job
 from tests.support.small_job import JOB, Upload
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.outbox.rows import RowContext, rule_row
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.local.rows import evaluation_rows
@@ -70,7 +70,7 @@ def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_wast
         context = RowContext("job", None, PLAN, 60.0, {}, None, None, account)
         status = Status.FIRED if is_open else Status.OK
         result = RuleResult(status, "GPUs idle.", wasted_share=0.5)
-        episode = Episode(is_open=is_open, times_fired=1)
+        episode = FiringHistory(is_open=is_open, times_fired=1)
         return rule_row(context, Verdict("LowGPUUtilization", result, episode, reach=Reach(1, 4, 1.0)))
 
     fired, over = row(4, is_open=True), row(4, is_open=False)

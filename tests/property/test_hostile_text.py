@@ -19,7 +19,7 @@ from trainguard.cli.output.rendering import show
 from trainguard.engine.jobs.job_registry import start_notice
 from trainguard.engine.outbox.fires import with_entries
 from trainguard.engine.outbox.rows import RowContext, rule_row
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.plain_text import LONGEST_SENTENCE, terminal_json
@@ -130,7 +130,7 @@ def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_o
     context = RowContext(
         "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
     )
-    row = rule_row(context, Verdict("LowGPUUtilization", result, Episode(is_open=True, times_fired=1)))
+    row = rule_row(context, Verdict("LowGPUUtilization", result, FiringHistory(is_open=True, times_fired=1)))
     entry = OutboxEntry("f", "LowGPUUtilization", 0, "algo-1", 0.0, text, None, None, advice=text)
     (stored,) = with_entries(NodeRecord(StreamKey("job", "algo-1", "system")), [entry]).outbox.values()
     for each in (row.reason, row.worst, row.advice, row.patience, stored.reason, stored.advice):

@@ -95,7 +95,7 @@ class Story:
         runner = RuleRunner([Held()], node.stored, FAMILIES.plan(self.job))
         runner.run(None, lambda *_: result, watermark_s=minute * MINUTE, interval_s=1.0)
         fired = [each for each in self.told if each[0] == "fire"]
-        alerted = node.stored[RULE].episode.alerted
+        alerted = node.stored[RULE].history.alerted
         if alerted >= len(fired):
             assert alerted == len(fired)
             self.told.append(("fire", alerted, name))
@@ -105,7 +105,7 @@ class Story:
         for name, node in self.nodes.items():
             if node.watermark_s is not None:
                 result = said(holds=node.holds[node.watermark_s])
-                verdict = Verdict(RULE, result, node.stored[RULE].episode, CLEAR * MINUTE)
+                verdict = Verdict(RULE, result, node.stored[RULE].history, CLEAR * MINUTE)
                 parts[name] = with_liveness(verdict, node.watermark_s * MINUTE, ahead)
         if not parts:
             return
@@ -116,11 +116,11 @@ class Story:
             open_on = [name for name, node in self.nodes.items() if node.stored and self._is_open(node, entry.episode)]
             assert not (entry.kind.value == "cleared" and open_on), "told as over, and it is not"
         current = self.job.episodes.get(RULE, 0)
-        if whole.episode.alerted == current and ends_episode(whole):
+        if whole.history.alerted == current and ends_episode(whole):
             self.job = replace(self.job, episodes={RULE: current + 1})
 
     def _is_open(self, node: Node, episode: int) -> bool:
-        stored = node.stored[RULE].episode
+        stored = node.stored[RULE].history
         return stored.is_open and stored.alerted == episode
 
 
@@ -176,7 +176,7 @@ def test_given_any_conditions_and_pauses_when_told_then_no_fire_is_made_up_and_n
     }
     told = Story(nodes, lost).run()
     fires = [each for each in told if each[0] == "fire"]
-    began = sum(node.stored[RULE].episode.times_fired for node in nodes.values() if node.stored)
+    began = sum(node.stored[RULE].history.times_fired for node in nodes.values() if node.stored)
     assert bool(fires) == bool(began)
     assert len(fires) <= began
     cleared = [episode for kind, episode, _ in told if kind == "cleared"]

@@ -80,6 +80,6 @@ def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mappi
     for verdict in verdicts:
         current = episodes.get(verdict.rule, 0)
         is_over = ends_episode(verdict) or notified_cleared(state, verdict.rule, current)
-        if verdict.episode.alerted == current and is_over:
+        if verdict.history.alerted == current and is_over:
             ended[verdict.rule] = current
     return ended

@@ -156,7 +156,7 @@ def due_rows(
     if not finished:
         rows = as_known(rows, verdicts, streams)
     told = {entry.rule for entry in news}
-    alerted = {verdict.rule: verdict.episode.alerted for verdict in verdicts}
+    alerted = {verdict.rule: verdict.history.alerted for verdict in verdicts}
     due = []
     for row in rows:
         said = f"{row.status.value} {alerted.get(row.rule, -1)}"

@@ -36,12 +36,12 @@ def _of_rule(judged: EvaluatedJob, rule: str, severity: Severity) -> Iterator[tu
 
 def _on_nodes(judged: EvaluatedJob, rule: str, severity: Severity) -> Iterator[Mark]:
     for node, verdict in judged.by_node.get(rule, {}).items():
-        if verdict.episode.fired_at is not None:
+        if verdict.history.fired_at is not None:
             system = judged.profiler.system.get(node)
             gpus: Sequence[str] = [] if system is None else system.state.gpu_names
             worst = verdict.result.worst
             yield Mark(
-                at=verdict.episode.fired_at,
+                at=verdict.history.fired_at,
                 rule=rule,
                 severity=severity.value,
                 node=node,
@@ -53,11 +53,11 @@ def _on_nodes(judged: EvaluatedJob, rule: str, severity: Severity) -> Iterator[M
 def _on_job(judged: EvaluatedJob, rule: str, severity: Severity) -> Iterator[Mark]:
     """Yield the fire of a rule over the whole job; it may name the node that is worst."""
     stored, verdict = judged.streams.state.stored_rules.get(rule), judged.verdict_of(rule)
-    if stored is not None and stored.episode.fired_at is not None and verdict is not None:
+    if stored is not None and stored.history.fired_at is not None and verdict is not None:
         worst = verdict.result.worst
         node = worst if worst in judged.profiler.system else None
         yield Mark(
-            at=stored.episode.fired_at, rule=rule, severity=severity.value, node=node, gpu=None, text=_text(verdict)
+            at=stored.history.fired_at, rule=rule, severity=severity.value, node=node, gpu=None, text=_text(verdict)
         )
 
 

@@ -83,7 +83,7 @@ def build_report(
         healthy=verdict.level == "healthy",
         verdict=verdict,
         summary=sentence(judged.verdicts, judged.findings),
-        fired=[each.rule for each in judged.verdicts if each.episode.times_fired],
+        fired=[each.rule for each in judged.verdicts if each.history.times_fired],
         findings=[_finding(finding, judged.account.nodes) for finding in judged.findings],
         cost=_spending(judged),
         job=job_summary(judged),

@@ -99,7 +99,7 @@ def _quiet_reasons(judged: EvaluatedJob) -> dict[str, tuple[int, int]]:
     counts = {}
     for verdict in judged.verdicts:
         spec = spec_of(verdict.rule)
-        if verdict.episode.times_fired or LOW_GPUS not in spec.explains or not isinstance(spec.clause, str):
+        if verdict.history.times_fired or LOW_GPUS not in spec.explains or not isinstance(spec.clause, str):
             continue
         parts = [*judged.by_node.get(verdict.rule, {}).values()] or [verdict]
         pooled = [each.result.pooled for each in parts if each.result.pooled is not None]

@@ -27,8 +27,8 @@ def _managed(verdict: Verdict, plan: RulePlan) -> dict[str, Any]:
     snapshots or steps.
     """
     return {
-        "RuleTriggered": verdict.episode.times_fired,
-        "Violations": verdict.episode.violations,
+        "RuleTriggered": verdict.history.times_fired,
+        "Violations": verdict.history.violations,
         "Details": verdict.result.plain_details,
         "Datapoints": verdict.result.data_points,
         "RuleParameters": parameters_text(verdict.rule, parameters_shown(plan, verdict.rule)),

@@ -41,7 +41,7 @@ def changed_parameters(plan: RulePlan, rule: str) -> list[str]:
 
 
 def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> RuleEntry:
-    result, episode = verdict.result, verdict.episode
+    result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
     parameters: dict[str, Parameter] = parameters_shown(judged.plan, verdict.rule)
     return RuleEntry(
@@ -54,10 +54,10 @@ def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> Rule
         threshold=_rounded(result.threshold),
         unit=(measure.unit or None) if measure is not None else None,
         worst=result.worst,
-        times_fired=episode.times_fired,
-        violations=episode.violations,
+        times_fired=history.times_fired,
+        violations=history.violations,
         data_points=result.data_points,
-        fired_at=shown_time(episode.fired_at),
+        fired_at=shown_time(history.fired_at),
         parameters=parameters,
         changed=changed_parameters(judged.plan, verdict.rule),
         details=_rounded(result.plain_details),

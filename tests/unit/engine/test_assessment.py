@@ -5,7 +5,7 @@ import pytest
 from trainguard.engine.assessment import ended_episodes
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.episodes import Episode, Liveness
+from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import Status
 from trainguard.rules.rule_result import RuleResult
@@ -28,7 +28,9 @@ RULE = "LowGPUUtilization"
 def test_given_a_verdict_when_a_job_is_looked_at_then_its_alerted_episode_ends_or_goes_on(
     is_open: bool, liveness: Liveness, alerted: int, cleared: bool, ends: bool
 ) -> None:
-    verdict = Verdict(RULE, RuleResult(Status.OK, "so."), Episode(is_open=is_open, alerted=alerted), liveness=liveness)
+    verdict = Verdict(
+        RULE, RuleResult(Status.OK, "so."), FiringHistory(is_open=is_open, alerted=alerted), liveness=liveness
+    )
     state = JobState(
         notified={RULE: Notified(2, 0.0, "high", cleared), "BatchSize": Notified(2, 0.0, "high", cleared=True)}
     )
@@ -36,7 +38,7 @@ def test_given_a_verdict_when_a_job_is_looked_at_then_its_alerted_episode_ends_o
 
 
 def test_given_a_rule_that_fires_for_the_first_time_when_it_is_over_then_its_episode_0_ends() -> None:
-    verdict = Verdict(RULE, RuleResult(Status.OK, "so."), Episode(alerted=0))
+    verdict = Verdict(RULE, RuleResult(Status.OK, "so."), FiringHistory(alerted=0))
     assert ended_episodes([verdict], JobState(), {}) == {RULE: 0}
 
 

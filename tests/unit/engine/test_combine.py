@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from trainguard.engine.verdicts.combine import combine
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.records import JOB_NODE, Status
 from trainguard.rules.rule_result import RuleResult
@@ -18,7 +18,9 @@ def verdict(*, is_open: bool = False, status: Status = Status.OK, **said: Any) -
     times_fired = 1 if is_open else 0
     status = Status.FIRED if is_open else status
     result = RuleResult(status, "said so.", data_points=10, **said)
-    return Verdict(RULE, result, Episode(is_open=is_open, times_fired=times_fired, alerted=times_fired - 1, judged=5))
+    return Verdict(
+        RULE, result, FiringHistory(is_open=is_open, times_fired=times_fired, alerted=times_fired - 1, judged=5)
+    )
 
 
 def test_given_two_nodes_that_fire_when_combined_then_the_one_that_loses_more_speaks_and_both_are_counted() -> None:
@@ -34,7 +36,7 @@ def test_given_two_nodes_that_fire_when_combined_then_the_one_that_loses_more_sp
     assert combined.result.reason == "2 of 4 nodes fire; worst algo-2: said so."
     assert combined.affected_share == 0.7
     assert combined.reach == Reach(2, 4, 0.2 + 0.6)
-    assert (combined.result.data_points, combined.episode.judged) == (40, 20)
+    assert (combined.result.data_points, combined.history.judged) == (40, 20)
 
 
 def test_given_nodes_that_count_points_when_combined_then_the_pooled_share_stands_beside_the_worst() -> None:
@@ -47,7 +49,7 @@ def test_given_nodes_that_count_points_when_combined_then_the_pooled_share_stand
 
 def test_given_an_episode_that_is_over_when_combined_then_the_nodes_that_had_fired_are_the_affected_ones() -> None:
     ended = verdict(wasted_share=0.3)
-    ended = replace(ended, episode=Episode(times_fired=1))
+    ended = replace(ended, history=FiringHistory(times_fired=1))
 
     assert combine(RULE, {"algo-1": ended, "algo-2": verdict()}).reach == Reach(1, 2, 0.3)
     assert combine(RULE, {"algo-1": verdict(), "algo-2": verdict()}).reach == Reach(0, 2, None)
@@ -78,7 +80,7 @@ def test_given_a_node_that_warms_up_when_the_others_are_judged_then_they_speak_a
 
 
 def test_given_an_episode_that_is_over_when_another_node_lost_nothing_then_the_one_that_had_fired_speaks() -> None:
-    ended = replace(verdict(affected_share=0.1), episode=Episode(times_fired=1))
+    ended = replace(verdict(affected_share=0.1), history=FiringHistory(times_fired=1))
 
     assert combine(RULE, {"algo-1": verdict(affected_share=0.9), "algo-2": ended}).result.worst == "algo-2"
     parts = {"algo-1": verdict(status=Status.ERROR), "algo-2": ended}
@@ -101,9 +103,9 @@ def test_given_a_rule_that_fires_nowhere_when_combined_then_errors_speak_before_
 def test_given_nodes_that_fired_for_one_episode_when_combined_then_the_least_grave_counts_as_told() -> None:
     def told(severity: str | None, episode: int) -> Verdict:
         fired = verdict(is_open=True)
-        told = msgspec.structs.replace(fired.episode, alerted=episode, alerted_severity=severity)
-        return replace(fired, episode=told)
+        told = msgspec.structs.replace(fired.history, alerted=episode, alerted_severity=severity)
+        return replace(fired, history=told)
 
     parts = {"algo-1": told("critical", 1), "algo-2": told("medium", 1), "algo-3": told("low", 0), "algo-4": verdict()}
-    assert combine(RULE, parts).episode.alerted_severity == "medium"
-    assert combine(RULE, {**parts, "algo-5": told(None, 1)}).episode.alerted_severity is None
+    assert combine(RULE, parts).history.alerted_severity == "medium"
+    assert combine(RULE, {**parts, "algo-5": told(None, 1)}).history.alerted_severity is None

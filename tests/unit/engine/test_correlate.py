@@ -6,7 +6,7 @@ import pytest
 from tests.support.framework_traces import SECOND, START_US, event, read
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.correlate import add_framework, compare_minutes
@@ -78,7 +78,7 @@ DETAILS = BottleneckDetails(240, 120, 50.0, 240, 50.0, 120, [])
 
 
 def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
-    return Verdict("CPUBottleneck", RuleResult(status, "so.", advice=advice, details=DETAILS), Episode())
+    return Verdict("CPUBottleneck", RuleResult(status, "so.", advice=advice, details=DETAILS), FiringHistory())
 
 
 def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> RuleResult:

@@ -57,7 +57,7 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
     verdict = after([95.0] * 60 + [30.0] * 100 + [95.0] * 140)
     finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1))
 
-    assert (verdict.result.status, verdict.episode.is_open, verdict.episode.times_fired) == (Status.OK, False, 1)
+    assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)
     assert "gpu0 on algo-1: 95 % of the last 20 points (20 min) are at or below 33.3 %" in finding.reason
     assert finding.reason.startswith("last seen 2.3 h ago: ")
     assert "Now: gpu0 on algo-1, the least busy GPU" in finding.reason

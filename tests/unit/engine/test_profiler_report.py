@@ -34,11 +34,11 @@ def test_given_findings_when_told_then_the_gravest_comes_with_its_cost_and_the_o
     )
     assert (verdict.result.advice, verdict.result.worst) == ("Prefetch.", "algo-1")
     assert (verdict.result.measured, verdict.result.data_points) == (2.0, 3)
-    assert (verdict.episode.times_fired, verdict.episode.violations, verdict.episode.fired_at) == (2, 6, 60.0)
+    assert (verdict.history.times_fired, verdict.history.violations, verdict.history.fired_at) == (2, 6, 60.0)
 
 
 def test_given_a_report_when_told_then_it_has_no_fire_of_its_own_to_alert_or_to_end() -> None:
-    assert told(fired("LowGPUUtilization")).episode.alerted == -1
+    assert told(fired("LowGPUUtilization")).history.alerted == -1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.unit.engine.test_telling import STORY
 from trainguard.adapters.timestamps import iso_from_epoch
 from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S
 from trainguard.engine.verdicts.combine import combine
-from trainguard.engine.verdicts.episodes import Episode, Liveness
+from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
 from trainguard.engine.verdicts.liveness import VANISHED_S, ends_episode, known_until, with_liveness
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.records import JOB_NODE, RuleRow, Status, StreamKey
@@ -31,7 +31,7 @@ STEPS = [each for each in uploads() if "pevents" in each.key]
 
 def verdict(*, is_open: bool, fired_at: float | None = None, alerted: int = 0, clear_after_s: float = 60.0) -> Verdict:
     status = Status.FIRED if is_open else Status.OK
-    episode = Episode(is_open=is_open, times_fired=1, fired_at=fired_at, alerted=alerted)
+    episode = FiringHistory(is_open=is_open, times_fired=1, fired_at=fired_at, alerted=alerted)
     return Verdict(RULE, RuleResult(status, "so."), episode, clear_after_s)
 
 
@@ -44,14 +44,14 @@ def test_given_an_open_finding_when_its_node_is_behind_then_three_windows_and_a_
 ) -> None:
     heard = with_liveness(verdict(is_open=True, clear_after_s=clear_after_s), 5_000.0, 5_000.0 + silent_s)
     assert heard.liveness is (Liveness.STALE if stale else Liveness.KNOWN)
-    assert heard.episode.is_open is not stale
+    assert heard.history.is_open is not stale
     assert ("Nothing was heard of the node" in heard.result.reason) is stale
 
 
 def test_given_a_rule_that_failed_on_a_silent_node_when_heard_then_it_is_an_error_and_its_episode_over() -> None:
     failed = replace(verdict(is_open=True), result=RuleResult(Status.ERROR, "failed."))
     heard = with_liveness(failed, 0.0, 5_000.0)
-    assert (heard.liveness, heard.result.status, heard.episode.is_open) == (Liveness.KNOWN, Status.ERROR, False)
+    assert (heard.liveness, heard.result.status, heard.history.is_open) == (Liveness.KNOWN, Status.ERROR, False)
 
 
 def of_job(*nodes: tuple[Verdict, float]) -> Verdict:

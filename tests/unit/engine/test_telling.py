@@ -28,8 +28,8 @@ ACCOUNT = Account("ml.p3.2xlarge", 0.0, NOW, 1)
 
 def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0) -> Verdict:
     """Return the verdict of a rule that people were told of, as so grave."""
-    told = msgspec.structs.replace(verdict.episode, alerted=episode, alerted_severity=severity)
-    return replace(verdict, episode=told)
+    told = msgspec.structs.replace(verdict.history, alerted=episode, alerted_severity=severity)
+    return replace(verdict, history=told)
 
 
 def tell(state: JobState, *verdicts: Verdict, job: JobRecord = RECORD, account: Account = ACCOUNT) -> list[Any]:

@@ -50,7 +50,7 @@ def test_given_a_job_when_built_then_it_says_what_the_profiler_report_s_row_says
     row = report_verdict(verdicts, findings, evaluation.plan)
     report = judged.state().report
     assert report.summary == row.result.reason
-    assert report.fired == [each.rule for each in verdicts if each.episode.times_fired]
+    assert report.fired == [each.rule for each in verdicts if each.history.times_fired]
     assert [each.rule for each in report.rules][: len(findings)] == [each.rule for each in findings]
     assert {each.rule for each in report.rules} == {each.rule for each in verdicts}
     assert (report.final, report.healthy, report.job.gpus) == (True, False, 4)

@@ -9,7 +9,7 @@ from tests.support.judged_jobs import Node, ended, judged_job
 from tests.support.verdicts import fired, over
 from tests.unit.report.test_verdict import told
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import Status
@@ -22,7 +22,7 @@ from trainguard.rules.rule_result import RuleResult
 def counted_bottleneck(rule: str, hits: int) -> Verdict:
     """Return the verdict of a bottleneck rule that counted so many of 1,000 points, too few to fire."""
     result = RuleResult(Status.OK, f"{rule} is quiet.", pooled=(hits, 1_000))
-    return Verdict(rule, result, Episode())
+    return Verdict(rule, result, FiringHistory())
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,15 @@ from typing import Any
 from tests.support.judged_jobs import Node, judged_job
 from tests.support.verdicts import fired, over, quiet
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.report.annotations import MAX_MARKS, TEXT_LENGTH, marks, unmarked
 from trainguard.timeline.series import Mark
 
 
 def at(time: float, verdict: Verdict, **said: Any) -> Verdict:
-    episode = Episode(times_fired=2, fired_at=time)
-    return replace(verdict, episode=episode, result=replace(verdict.result, **said))
+    episode = FiringHistory(times_fired=2, fired_at=time)
+    return replace(verdict, history=episode, result=replace(verdict.result, **said))
 
 
 def test_given_fires_on_nodes_when_marked_then_each_node_has_its_own_and_its_gpu() -> None:
@@ -39,7 +39,7 @@ def test_given_fires_on_nodes_when_marked_then_each_node_has_its_own_and_its_gpu
 def test_given_a_fire_of_the_whole_job_when_marked_then_it_is_of_the_node_that_it_names_or_of_none() -> None:
     judged = judged_job(fired("Dataloader", worst="algo-1"), fired("MaxInitializationTime", wasted=0.2))
     for rule, time in (("Dataloader", 50.0), ("MaxInitializationTime", 40.0)):
-        judged.streams.state.stored_rules[rule] = StoredRule(episode=Episode(times_fired=1, fired_at=time))
+        judged.streams.state.stored_rules[rule] = StoredRule(history=FiringHistory(times_fired=1, fired_at=time))
     judged.streams.state.stored_rules["LoadBalancing"] = StoredRule()
     assert [(mark.at, mark.rule, mark.node) for mark in marks(judged)] == [
         (40.0, "MaxInitializationTime", None),

@@ -4,7 +4,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.family_streams import JobRules, UnitVerdicts
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.rule_runner import gone_rules
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.final import final
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.pricing.cost import Account
@@ -34,12 +34,12 @@ def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[l
         verdicts = [final(verdict, streams.watermark_s) for verdict in verdicts]
     known = {verdict.rule for verdict in verdicts} | {PROFILER_REPORT}
     verdicts.extend(
-        Verdict(name, RuleResult(Status.ERROR, str(fault)), Episode())
+        Verdict(name, RuleResult(Status.ERROR, str(fault)), FiringHistory())
         for name, fault in plan.faults.items()
         if name not in known
     )
     verdicts.extend(
-        Verdict(name, RuleResult(Status.DISABLED, f"rule_to_invoke is {', '.join(plan.rules)}."), Episode())
+        Verdict(name, RuleResult(Status.DISABLED, f"rule_to_invoke is {', '.join(plan.rules)}."), FiringHistory())
         for name in plan.disabled
         if name not in plan.faults
     )

@@ -22,7 +22,7 @@ from dataclasses import replace
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.verdicts.episodes import Episode, fire_id
+from trainguard.engine.verdicts.episodes import FiringHistory, fire_id
 from trainguard.engine.verdicts.findings import Finding, finding_of
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
 from trainguard.links import report_links
@@ -93,7 +93,7 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
     reach = Reach(nodes, nodes, None if wasted is None else wasted * nodes)
     result = replace(fire.result, affected_share=fire.affected_share)
     account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
-    return finding_of(Verdict(fire.rule, result, Episode(is_open=True), reach=reach), account)
+    return finding_of(Verdict(fire.rule, result, FiringHistory(is_open=True), reach=reach), account)
 
 
 def drain(

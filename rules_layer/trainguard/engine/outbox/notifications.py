@@ -25,7 +25,7 @@ def due_notifications(
         return []
     news: list[OutboxEntry] = []
     for verdict in verdicts:
-        if verdict.episode.alerted == plan.episode_of(verdict.rule):
+        if verdict.history.alerted == plan.episode_of(verdict.rule):
             news.extend(_of_finding(job, verdict, finding_of(verdict, account), state, at=account.watermark_s))
     return news
 
@@ -43,17 +43,17 @@ def _of_finding(
 
     Nothing while its nodes are silent, nor of what began after they fell silent: that has a fire of its own to come.
     """
-    rule, episode = verdict.rule, verdict.episode
+    rule, history = verdict.rule, verdict.history
     if verdict.liveness is not Liveness.KNOWN:
         return
     notified = state.notified.get(rule)
-    if notified is None or notified.episode != episode.alerted:
-        notified = Notified(episode.alerted, episode.fired_at, episode.alerted_severity or finding.severity.value)
+    if notified is None or notified.episode != history.alerted:
+        notified = Notified(history.alerted, history.fired_at, history.alerted_severity or finding.severity.value)
         state.notified[rule] = notified
-    if episode.is_open and severity_rank(finding.severity) > severity_rank(notified.severity):
+    if history.is_open and severity_rank(finding.severity) > severity_rank(notified.severity):
         previous, notified.severity = notified.severity, finding.severity.value
         yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
-    elif not episode.is_open and not notified.cleared and verdict.result.status is not Status.ERROR:
+    elif not history.is_open and not notified.cleared and verdict.result.status is not Status.ERROR:
         notified.cleared = True
         lasted_s = None if notified.since is None else max(at - notified.since, 0.0)
         yield _entry(job, verdict, finding, AlertKind.CLEARED, at=at, lasted_s=lasted_s)
@@ -70,9 +70,9 @@ def _entry(
     lasted_s: float | None = None,
 ) -> OutboxEntry:
     return OutboxEntry(
-        fire_id=fire_id(job.arn, verdict.rule, verdict.episode.alerted),
+        fire_id=fire_id(job.arn, verdict.rule, verdict.history.alerted),
         rule=verdict.rule,
-        episode=verdict.episode.alerted,
+        episode=verdict.history.alerted,
         node=(finding.worst or JOB_NODE).partition("/")[0],
         enqueued_at=at,
         reason=finding.reason,

@@ -41,10 +41,10 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
     While an episode of firing is open the row stays FIRED, also between two evaluations at which the condition holds:
     a row must not flap under the reader's eyes.
     """
-    result, episode = verdict.result, verdict.episode
+    result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
     status, reason = shown_status(verdict), result.reason
-    if finding is None and (episode.times_fired or status is Status.FIRED):
+    if finding is None and (history.times_fired or status is Status.FIRED):
         finding = finding_of(verdict, context.account)
     wasted_percent = None if finding is None else _wasted_percent(finding, context.account)
     if status is not Status.FIRED:
@@ -69,10 +69,10 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         affected_percent=None if finding is None else finding.affected_percent,
         cost_lost=None if finding is None or finding.cost is None else str(finding.cost),
         wasted_percent=wasted_percent,
-        violations=episode.violations,
-        times_fired=episode.times_fired,
+        violations=history.violations,
+        times_fired=history.times_fired,
         evaluated_through=context.watermark_s,
-        fired_at=episode.fired_at,
+        fired_at=history.fired_at,
         counters=unused,
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,

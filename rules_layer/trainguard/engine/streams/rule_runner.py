@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.last_finding import LastFinding
+from trainguard.engine.streams.last_finding import FIRST_MINUTE_S, LastFinding
 from trainguard.engine.streams.sandbox import sandboxed
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.severity import score_of, severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Reach, Verdict
 from trainguard.errors import RuleConfigError, RuleFailedError, RuleLoadError
@@ -42,7 +42,7 @@ class StoredRule(msgspec.Struct):
     """
 
     data: bytes = b""
-    episode: Episode = msgspec.field(default_factory=Episode)
+    history: FiringHistory = msgspec.field(default_factory=FiringHistory, name="episode")
     fault: str | None = None
     published: str | None = msgspec.field(default=None, name="shown")
     published_at: float | None = msgspec.field(default=None, name="shown_at")
@@ -61,6 +61,11 @@ class StoredRule(msgspec.Struct):
         self.watermark_s = watermark_s
         if result.status is Status.FIRED:
             self.last_finding = LastFinding.of(result, at=watermark_s, began_at=self.began_at)
+
+    def paid_s(self, paid_from: float | None) -> float:
+        """Return for how many seconds the nodes were paid for by the last evaluation."""
+        since = (self.began_at or self.watermark_s) - FIRST_MINUTE_S if paid_from is None else paid_from
+        return max(self.watermark_s - since, 0.0)
 
 
 class RuleRunner(Generic[R]):
@@ -96,10 +101,12 @@ class RuleRunner(Generic[R]):
         watermark_s: float,
         interval_s: float,
         closed: bool = False,
+        paid_from: float | None = None,
     ) -> list[Fire]:
         """Show each rule something new, then let it judge; return the fires that began.
 
-        ``closed`` says that it is judged as a stream that has ended.
+        ``closed`` says that it is judged as a stream that has ended. ``paid_from`` is since when the nodes are paid
+        for, epoch seconds; None is about a minute before the first evaluation.
         """
         fires: list[Fire] = []
         self._latest_closed = closed
@@ -111,19 +118,21 @@ class RuleRunner(Generic[R]):
                 holds = result.status is Status.FIRED
                 entry.note(result, watermark_s)
                 judged = result.status in JUDGED
-                entry.episode.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
-                if holds and entry.episode.alerted < self._plan.episode_of(rule.name):
-                    fires.append(self._fire(Verdict(rule.name, result, entry.episode), watermark_s))
+                entry.history.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
+                if holds:
+                    entry.history.note(result, watermark_s=watermark_s, paid_s=entry.paid_s(paid_from))
+                if holds and entry.history.alerted < self._plan.episode_of(rule.name):
+                    fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s))
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 
     def _fire(self, verdict: Verdict, watermark_s: float) -> Fire:
         """Return the fire that begins, and take note of it in the episode."""
-        affected, episode = verdict.affected_share, verdict.episode
+        affected, history = verdict.affected_share, verdict.history
         score = score_of(wasted_share=verdict.result.wasted_share, affected_share=affected, reach=Reach(1, 1, None))
-        episode.alerted = self._plan.episode_of(verdict.rule)
-        episode.alerted_severity = severity_of(score).value
-        return Fire(verdict.rule, verdict.result, watermark_s, affected)
+        history.alerted = self._plan.episode_of(verdict.rule)
+        history.alerted_severity = severity_of(score).value
+        return Fire(verdict.rule, verdict.result, watermark_s, affected, verdict.episodes[-1:])
 
     def _step(
         self, rule: R, entry: StoredRule, observe: Observe[R] | None, judge: Evaluate[R], interval_s: float
@@ -195,7 +204,7 @@ class RuleRunner(Generic[R]):
                     result = entry.last_finding.with_result(result, entry.watermark_s)
                 if entry.anew is not None:
                     result = replace(result, reason=f"{result.reason} {entry.anew}")
-                verdicts.append(Verdict(rule.name, result, entry.episode, clear_after_s))
+                verdicts.append(Verdict(rule.name, result, entry.history, clear_after_s))
         return verdicts
 
     def forget(self) -> None:
@@ -222,8 +231,10 @@ def gone_rules(stored: Sequence[Mapping[str, StoredRule]], plan: RulePlan) -> li
     gone = sorted({name for stored_rules in stored for name in stored_rules} - known)
     verdicts = []
     for name in gone:
-        episodes = [stored_rules[name].episode for stored_rules in stored if name in stored_rules]
-        fired_at = [each.fired_at for each in episodes if each.fired_at is not None]
-        ended = Episode(times_fired=max(each.times_fired for each in episodes), fired_at=max(fired_at, default=None))
+        histories = [stored_rules[name].history for stored_rules in stored if name in stored_rules]
+        fired_at = [each.fired_at for each in histories if each.fired_at is not None]
+        ended = FiringHistory(
+            times_fired=max(each.times_fired for each in histories), fired_at=max(fired_at, default=None)
+        )
         verdicts.append(Verdict(name, GONE, ended))
     return verdicts

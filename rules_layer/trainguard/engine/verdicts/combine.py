@@ -6,8 +6,9 @@ A rule that also compares the nodes with each other has one more part, under the
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.liveness import known_until, liveness_of
+from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.records import JOB_NODE, Status, severity_rank
 from trainguard.rules.units import show_percent
@@ -16,12 +17,13 @@ from trainguard.rules.units import show_percent
 def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
     """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
     if set(verdicts) == {JOB_NODE}:
-        whole = verdicts[JOB_NODE]
-        return replace(whole, reach=Reach(nodes_of_job, nodes_of_job, _wasted_nodes(verdicts, nodes_of_job)))
+        whole, merged = verdicts[JOB_NODE], merged_episodes(verdicts, nodes_of_job)
+        reach = Reach(nodes_of_job, nodes_of_job, _wasted_nodes(verdicts, nodes_of_job))
+        return replace(whole, reach=reach, merged=merged.episodes, merged_earlier=merged.earlier)
     node = max(sorted(verdicts), key=lambda name: _badness(verdicts[name]))
     worst = verdicts[node]
     nodes = [name for name in verdicts if name != JOB_NODE]
-    fired = sum(verdicts[name].episode.is_open for name in nodes)
+    fired = sum(verdicts[name].history.is_open for name in nodes)
     reason = worst.result.reason
     if fired and len(nodes) > 1 and node != JOB_NODE:
         reason = f"{fired} of {len(nodes)} nodes fire; worst {node}: {reason}"
@@ -37,15 +39,23 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         details={name: verdicts[name].result.details for name in sorted(verdicts)},
     )
     reach = Reach(_affected(verdicts, len(nodes)), len(nodes), _wasted_nodes(verdicts, len(nodes)))
-    episode = _episode([each.episode for each in verdicts.values()])
-    liveness, watermark_s = liveness_of(verdicts), known_until(verdicts)
-    return Verdict(rule, result, episode, reach=reach, liveness=liveness, watermark_s=watermark_s)
+    merged = merged_episodes(verdicts, len(nodes))
+    return Verdict(
+        rule,
+        result,
+        _history([each.history for each in verdicts.values()]),
+        reach=reach,
+        liveness=liveness_of(verdicts),
+        watermark_s=known_until(verdicts),
+        merged=merged.episodes,
+        merged_earlier=merged.earlier,
+    )
 
 
 def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
     """Count the nodes on which the rule fires, or has fired where it does nowhere now; a part of the job is of all."""
-    firing = [name for name, each in verdicts.items() if each.episode.is_open]
-    firing = firing or [name for name, each in verdicts.items() if each.episode.times_fired]
+    firing = [name for name, each in verdicts.items() if each.history.is_open]
+    firing = firing or [name for name, each in verdicts.items() if each.history.times_fired]
     return nodes if JOB_NODE in firing else len(firing)
 
 
@@ -54,7 +64,7 @@ def _wasted_nodes(verdicts: Mapping[str, Verdict], nodes: int) -> float | None:
     said = {
         name: each.result.wasted_share
         for name, each in verdicts.items()
-        if each.episode.times_fired and each.result.wasted_share is not None
+        if each.history.times_fired and each.result.wasted_share is not None
     }
     if not said:
         return None
@@ -87,25 +97,25 @@ def _worst(node: str, series: str | None) -> str | None:
 
 def _badness(verdict: Verdict) -> tuple[bool, bool, bool, int, float, float, int]:
     """Order verdicts of one rule: fired before not, then by what it wastes, affects, and how often it was seen."""
-    result, episode = verdict.result, verdict.episode
+    result, history = verdict.result, verdict.history
     wasted, affected = result.wasted_share or 0.0, verdict.affected_share or 0.0
-    in_error, has_fired = result.status is Status.ERROR, episode.times_fired > 0
-    return episode.is_open, in_error, has_fired, -result.status.place, wasted, affected, episode.violations
+    in_error, has_fired = result.status is Status.ERROR, history.times_fired > 0
+    return history.is_open, in_error, has_fired, -result.status.place, wasted, affected, history.violations
 
 
-def _episode(episodes: Sequence[Episode]) -> Episode:
-    """Return the job's episode: open while a node's is; it has fired as often as episodes of the job were alerted.
+def _history(histories: Sequence[FiringHistory]) -> FiringHistory:
+    """Return the job's history: open while a node's is; it has fired as often as episodes of the job were alerted.
 
     Which of several nodes' fires was the first, and so the one that people were told of, is not known: the severity is
     that of the least grave, so that none that is graver goes untold.
     """
-    fired_at = [each.fired_at for each in episodes if each.fired_at is not None]
-    latest = max((each.alerted for each in episodes), default=-1)
-    told = [each.alerted_severity for each in episodes if each.alerted == latest]
-    return Episode(
-        is_open=any(each.is_open for each in episodes),
-        violations=sum(each.violations for each in episodes),
-        judged=sum(each.judged for each in episodes),
+    fired_at = [each.fired_at for each in histories if each.fired_at is not None]
+    latest = max((each.alerted for each in histories), default=-1)
+    told = [each.alerted_severity for each in histories if each.alerted == latest]
+    return FiringHistory(
+        is_open=any(each.is_open for each in histories),
+        violations=sum(each.violations for each in histories),
+        judged=sum(each.judged for each in histories),
         times_fired=latest + 1,
         alerted=latest,
         fired_at=max(fired_at, default=None),

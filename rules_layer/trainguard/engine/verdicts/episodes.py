@@ -1,21 +1,30 @@
-"""Episodes of firing: when a condition that holds is a new fire, and when it is over.
+"""A rule's firing history on one node: when a condition that holds is a new fire, and the episodes in which it held.
 
-A rule's judgement says whether its condition holds now. An episode begins at the first evaluation at which it does and
+A rule's result says whether its condition holds now. An episode begins at the first evaluation at which it does and
 ends after three clean windows; only the beginning is a fire. ``alerted`` remembers the job's episode number that the
 fire was enqueued for, so that a node enqueues one fire an episode of the job, however often its own condition flaps;
 ``alerted_severity`` how grave that fire was.
+
+Who reads a finding wants to know when it was: an episode runs from the onset, as the data show it, to the last
+evaluation at which the condition held. The newest episodes are kept, those before them are counted.
 """
 
 import hashlib
+import math
 from enum import Enum
 
 import msgspec
 
+from trainguard.finding import MOST_EPISODES, Episode
+from trainguard.rules.rule_result import RuleResult
+
 MINUTE_S = 60.0
+MOST_GPUS = 16
+"""So many GPUs of an episode are named."""
 
 
 class Liveness(Enum):
-    """How an episode stands when nodes fall silent; see `silence`.
+    """How an episode stands when nodes fall silent; see `liveness`.
 
     ``KNOWN``: it is open or over, as it says. ``STALE``: it was open when the last of its nodes fell silent.
     ``ANEW``: it is open only where it began after all the others had fallen silent.
@@ -26,11 +35,60 @@ class Liveness(Enum):
     ANEW = "anew"
 
 
-class Episode(msgspec.Struct):
+class StoredEpisode(msgspec.Struct, array_like=True):
+    """One episode as it is stored; times are event time in epoch seconds.
+
+    ``start`` is the onset, ``held_at`` the last evaluation at which the condition held. ``wasted_until_s`` is what the
+    rule's findings had wasted of the node's paid time by then, from the job's start on, and ``wasted_before_s`` what
+    they had wasted before this episode. ``has_onset`` says whether the rule itself has said when the condition began.
+    """
+
+    start: float
+    held_at: float
+    measured: float | None = None
+    wasted_before_s: float = 0.0
+    wasted_until_s: float | None = None
+    gpus: list[str] = msgspec.field(default_factory=list)
+    has_onset: bool = False
+
+    @property
+    def wasted_s(self) -> float | None:
+        """Seconds that it cost; no more than it lasted, where the rule has said when it began."""
+        if self.wasted_until_s is None:
+            return None
+        wasted_s = max(self.wasted_until_s - self.wasted_before_s, 0.0)
+        return min(wasted_s, self.held_at - self.start) if self.has_onset else wasted_s
+
+    def take_in(self, result: RuleResult, *, paid_s: float, not_before: float) -> None:
+        """Take in a result at which the condition holds; the episode began no earlier than ``not_before``."""
+        if result.onset is not None and math.isfinite(result.onset):
+            self.start = max(min(result.onset, self.start), not_before)
+            self.has_onset = True
+        if _is_worse(result, self.measured):
+            self.measured = result.measured
+        if result.wasted_share is not None:
+            total_s = result.wasted_share * paid_s
+            if self.wasted_until_s is None:
+                # A smaller total is of another kind of loss: it is this episode's alone.
+                self.wasted_before_s = self.wasted_before_s if total_s >= self.wasted_before_s else 0.0
+            self.wasted_until_s = max(total_s, self.wasted_until_s or 0.0)
+        new = [gpu for gpu in result.gpus if gpu not in self.gpus]
+        self.gpus = sorted([*self.gpus, *new], key=lambda gpu: (len(gpu), gpu))[:MOST_GPUS]
+
+
+def _is_worse(result: RuleResult, measured: float | None) -> bool:
+    """Whether a result's measure is further from its threshold than ``measured``."""
+    if result.measured is None or measured is None:
+        return result.measured is not None
+    threshold = result.threshold or 0.0
+    return abs(result.measured - threshold) > abs(measured - threshold)
+
+
+class FiringHistory(msgspec.Struct):
     """One rule's firing history on one node; times are event time in epoch seconds.
 
     ``violations`` counts the event minutes at whose evaluation the condition held, ``judged`` those at which the rule
-    could tell whether it does.
+    could tell whether it does. ``episodes`` are the newest ones, oldest first; ``times_fired`` counts all.
     """
 
     is_open: bool = False
@@ -43,11 +101,31 @@ class Episode(msgspec.Struct):
     judged: int = 0
     last_judged_minute: int | None = None
     alerted_severity: str | None = None
+    episodes: list[StoredEpisode] = msgspec.field(default_factory=list)
 
     @property
     def affected_share(self) -> float | None:
         """Share, 0 to 1, of the judged evaluations at which the condition held; None while nothing was judged."""
         return self.violations / self.judged if self.judged else None
+
+    @property
+    def earlier_episodes(self) -> int:
+        """How many episodes there were before the oldest that is kept."""
+        return max(self.times_fired - len(self.episodes), 0)
+
+    def shown_episodes(self) -> tuple[Episode, ...]:
+        """Return the episodes as people read them: the last one goes on while the history is open."""
+        last = len(self.episodes) - 1
+        return tuple(
+            Episode(
+                start=each.start,
+                end=None if self.is_open and place == last else each.held_at,
+                gpus=tuple(each.gpus),
+                measured=each.measured,
+                wasted_s=each.wasted_s,
+            )
+            for place, each in enumerate(self.episodes)
+        )
 
     def update(self, *, holds: bool, watermark_s: float, clear_after_s: float, judged: bool = True) -> bool:
         """Take in one evaluation at watermark ``watermark_s``; True when it begins an episode.
@@ -70,7 +148,32 @@ class Episode(msgspec.Struct):
         self.is_open = True
         self.times_fired += 1
         self.fired_at = watermark_s
+        self._begin(watermark_s)
         return True
+
+    def note(self, result: RuleResult, *, watermark_s: float, paid_s: float) -> None:
+        """Take a result at which the condition holds into the open episode.
+
+        Parameters
+        ----------
+        result : RuleResult
+        watermark_s : float
+            Event time of the evaluation, epoch seconds.
+        paid_s : float
+            Seconds that the node was paid for by then.
+        """
+        if not self.episodes:
+            # The item of a version that kept no episodes: this one is known from its fire on.
+            self._begin(self.fired_at if self.fired_at is not None else watermark_s)
+        newest = self.episodes[-1]
+        newest.held_at = max(newest.held_at, watermark_s)
+        before = self.episodes[-2].held_at if len(self.episodes) > 1 else -math.inf
+        newest.take_in(result, paid_s=paid_s, not_before=before)
+
+    def _begin(self, start: float) -> None:
+        before_s = self.episodes[-1].wasted_until_s if self.episodes else None
+        self.episodes.append(StoredEpisode(start, start, wasted_before_s=before_s or 0.0))
+        del self.episodes[:-MOST_EPISODES]
 
     def _clean(self, watermark_s: float, clear_after_s: float) -> None:
         if not self.is_open:

@@ -95,7 +95,7 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
 
 def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding]:
     """Return the findings of a job's verdicts: those that go on first, then by score, causes before symptoms."""
-    found = {each.rule: finding_of(each, account) for each in verdicts if each.episode.times_fired}
+    found = {each.rule: finding_of(each, account) for each in verdicts if each.history.times_fired}
     causes = _causes(found)
     chains = {rule: _chain(rule, causes) for rule in found}
     scores = {rule: max(found[each].score for each in found if rule in chains[each]) for rule in found}

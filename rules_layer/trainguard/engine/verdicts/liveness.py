@@ -53,23 +53,23 @@ def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | No
     verdict = replace(verdict, watermark_s=watermark_s)
     silent_s = (ahead or 0.0) - (watermark_s or 0.0)
     failed = verdict.result.status is Status.ERROR
-    if not verdict.episode.is_open or not (failed or silent_s >= _silent_after_s(verdict)):
+    if not verdict.history.is_open or not (failed or silent_s >= _silent_after_s(verdict)):
         return verdict
-    episode = msgspec.structs.replace(verdict.episode, is_open=False)
+    history = msgspec.structs.replace(verdict.history, is_open=False)
     if failed:
-        return replace(verdict, episode=episode)
+        return replace(verdict, history=history)
     reason = f"{verdict.result.reason} Nothing was heard of the node for the last {silent_s:,.0f} s."
     result = replace(verdict.result, status=Status.OK, reason=reason)
-    return replace(verdict, result=result, episode=episode, liveness=Liveness.STALE)
+    return replace(verdict, result=result, history=history, liveness=Liveness.STALE)
 
 
 def liveness_of(parts: Mapping[str, Verdict]) -> Liveness:
     """Return how the job's newest alerted episode stands, from its verdicts by node as they are heard."""
-    latest = max(part.episode.alerted for part in parts.values())
-    stale = [part for part in parts.values() if part.liveness is Liveness.STALE and part.episode.alerted == latest]
+    latest = max(part.history.alerted for part in parts.values())
+    stale = [part for part in parts.values() if part.liveness is Liveness.STALE and part.history.alerted == latest]
     if not stale:
         return Liveness.KNOWN
-    began = [part.episode.fired_at or 0.0 for part in parts.values() if part.episode.is_open]
+    began = [part.history.fired_at or 0.0 for part in parts.values() if part.history.is_open]
     if not began:
         return Liveness.STALE
     silent_since = max((part.watermark_s or 0.0) + _silent_after_s(part) for part in stale)
@@ -79,7 +79,7 @@ def liveness_of(parts: Mapping[str, Verdict]) -> Liveness:
 def ends_episode(verdict: Verdict) -> bool:
     """Whether the job's episode ends with this verdict, so that the next fire is one of its own."""
     if verdict.liveness is Liveness.KNOWN:
-        return not verdict.episode.is_open
+        return not verdict.history.is_open
     return verdict.liveness is Liveness.ANEW
 
 
@@ -89,7 +89,7 @@ def known_until(parts: Mapping[str, Verdict]) -> float | None:
     A finding: up to the newest watermark among the nodes that it is open on, however far others have come. That there
     is none: up to the watermark of the last of the nodes that are heard of.
     """
-    fired = [part.watermark_s for part in parts.values() if part.episode.is_open and part.watermark_s is not None]
+    fired = [part.watermark_s for part in parts.values() if part.history.is_open and part.watermark_s is not None]
     if fired:
         return max(fired)
     marks = {

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.findings import Finding
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.records import Status
@@ -35,15 +35,15 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], pla
         data_points=sum(each in JUDGED for each in statuses),
         advice=None if top is None else top.advice,
     )
-    episodes = [verdict.episode for verdict in verdicts]
+    histories = [verdict.history for verdict in verdicts]
     return Verdict(
         PROFILER_REPORT,
         result,
-        Episode(
-            is_open=any(each.is_open for each in episodes),
-            violations=sum(each.violations for each in episodes),
-            times_fired=sum(each.times_fired for each in episodes),
-            fired_at=max((each.fired_at for each in episodes if each.fired_at is not None), default=None),
+        FiringHistory(
+            is_open=any(each.is_open for each in histories),
+            violations=sum(each.violations for each in histories),
+            times_fired=sum(each.times_fired for each in histories),
+            fired_at=max((each.fired_at for each in histories if each.fired_at is not None), default=None),
         ),
     )
 

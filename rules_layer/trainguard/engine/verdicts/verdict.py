@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from trainguard.engine.verdicts.episodes import Episode, Liveness
+from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
+from trainguard.finding import Episode
 from trainguard.records import Status
 from trainguard.rules.rule_result import RuleResult
 
@@ -14,13 +15,15 @@ JUDGED = frozenset({Status.OK, Status.FIRED})
 class Fire:
     """A fire that one evaluation began; ``at`` is the watermark, epoch seconds.
 
-    ``affected_share`` is the share, 0 to 1, of the time judged until then in which the condition was seen.
+    ``affected_share`` is the share, 0 to 1, of the time judged until then in which the condition was seen; ``episodes``
+    holds the episode that the fire begins.
     """
 
     rule: str
     result: RuleResult
     at: float
     affected_share: float | None = None
+    episodes: tuple[Episode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +40,39 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A rule's judgement with its episode: what its row says.
+    """A rule's result with its firing history: what its row says.
 
     ``clear_after_s`` is after how many clean seconds of event time an episode of the rule is over. ``reach`` is None in
     the verdict of one node alone. ``liveness`` is how the episode stands among the job's nodes, ``watermark_s`` the
-    event time up to which the job's verdict is known, epoch seconds.
+    event time up to which the job's verdict is known, epoch seconds. ``merged`` are a job's episodes, None in
+    the verdict of one node alone; ``merged_earlier`` counts those before them.
     """
 
     rule: str
     result: RuleResult
-    episode: Episode
+    history: FiringHistory
     clear_after_s: float = 0.0
     reach: Reach | None = None
     liveness: Liveness = Liveness.KNOWN
     watermark_s: float | None = None
+    merged: tuple[Episode, ...] | None = None
+    merged_earlier: int = 0
+
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """When and where the condition held, the newest episodes, oldest first."""
+        return self.history.shown_episodes() if self.merged is None else self.merged
+
+    @property
+    def earlier_episodes(self) -> int:
+        """How many episodes there were before these."""
+        return self.history.earlier_episodes if self.merged is None else self.merged_earlier
 
     @property
     def affected_share(self) -> float | None:
         """Share, 0 to 1, of the judged time in which the condition was seen: as the rule says, else of evaluations."""
         said = self.result.affected_share
-        return self.episode.affected_share if said is None else said
+        return self.history.affected_share if said is None else said
 
     @property
     def over_nodes(self) -> Reach:
@@ -67,4 +83,4 @@ class Verdict:
 def shown_status(verdict: Verdict) -> Status:
     """Return the status that a person is shown: FIRED while an episode is open, unless the rule is at fault."""
     status = verdict.result.status
-    return Status.FIRED if verdict.episode.is_open and status is not Status.ERROR else status
+    return Status.FIRED if verdict.history.is_open and status is not Status.ERROR else status

@@ -12,7 +12,7 @@ from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.combine import combine
-from trainguard.engine.verdicts.episodes import Episode
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.correlate import add_framework
@@ -97,7 +97,9 @@ class ProfilerStreams(FamilyStreams):
                 return RuleResult(Status.ERROR, failed[rule.name])
             return rule.judge(shown(rule, view), parameters)
 
-        fires = runner.run(None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s)
+        fires = runner.run(
+            None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s, paid_from=view.started_at
+        )
         of_job = {each.rule: self._settled(each, plan) for each in runner.verdicts(judge, interval_s=plan.interval_s)}
         verdicts = []
         names = dict.fromkeys(rule.name for rule in plan.by_family.get(FIRST_FAMILY, ()))
@@ -162,8 +164,8 @@ class ProfilerStreams(FamilyStreams):
         named = [of_kind[node].state.watermark_s for of_kind in read if node in of_kind]
         furthest = self.framework_through if joined else self.watermark_s
         watermark_s = max((mark for mark in named if mark is not None), default=furthest)
-        episode = msgspec.structs.replace(verdict.episode, violations=verdict.episode.times_fired, judged=0)
-        return replace(verdict, episode=episode, watermark_s=watermark_s)
+        history = msgspec.structs.replace(verdict.history, violations=verdict.history.times_fired, judged=0)
+        return replace(verdict, history=history, watermark_s=watermark_s)
 
 
 def _as_known(fire: Fire, verdict: Verdict, own: JobRules) -> Fire:
@@ -184,4 +186,4 @@ def _without_data(rule: str, job: JobRecord, plan: RulePlan) -> Verdict:
         result = RuleResult(Status.WAITING_FOR_DATA, f"no {kind} metrics were read.")
     else:
         result = RuleResult(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
-    return Verdict(rule, result, Episode())
+    return Verdict(rule, result, FiringHistory())
