@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from trainguard.finding import Episode
 from trainguard.job_policy import JobPolicy
 from trainguard.layout import ProfileRoot
 
@@ -145,7 +146,8 @@ class OutboxEntry:
     ``enqueued_at`` is event time in epoch seconds: the watermark at which the rule fired. ``severity``, ``advice`` and
     ``cost`` say how much the fire matters, what to do, and what it has cost until then, as sentences for people.
     ``fire_id`` names the fire that an entry of any ``kind`` is about. ``previous_severity`` is what an escalation grew
-    from, ``lasted_s`` for how many seconds of event time an episode that is over was open.
+    from, ``lasted_s`` for how many seconds of event time an episode that is over was open. ``episodes`` are the newest
+    times at which the condition held; in a fire's, the one that begins.
     """
 
     fire_id: str
@@ -163,6 +165,7 @@ class OutboxEntry:
     kind: AlertKind = AlertKind.FIRE
     previous_severity: str | None = None
     lasted_s: float | None = None
+    episodes: tuple[Episode, ...] = ()
 
     @property
     def alert_id(self) -> str:
@@ -210,7 +213,8 @@ class RuleRow:
     """One item of RuleState: what a person reads about a rule on a job, or on one node of it.
 
     ``quantity`` and ``unit`` say what ``measured`` and ``threshold`` are; None where nothing was measured, where a
-    number has no dimension, and in rows of earlier versions.
+    number has no dimension, and in rows of earlier versions. ``episodes`` are the newest times at which the condition
+    held, oldest first; ``earlier_episodes`` counts those before them.
     ``severity``, ``advice``, ``affected_percent`` (of the judged time, or of the evaluations) and ``cost_lost`` are
     there while the rule has fired. ``wasted_percent``, the share of the paid time that the finding cost, all nodes
     together, stays when it is over; None where the rule cannot say. ``generation`` is that of the job's registration.
@@ -241,6 +245,8 @@ class RuleRow:
     parameters: Mapping[str, float | int | str | None] = field(default_factory=dict)
     expires_at: int | None = None
     generation: int = 0
+    episodes: tuple[Episode, ...] = ()
+    earlier_episodes: int = 0
 
     @property
     def target(self) -> str:

@@ -107,6 +107,7 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
         "cost": fire.cost,
         "measured": fire.measured,
         "threshold": fire.threshold,
+        "episodes": msgspec.to_builtins(fire.episodes),
         "stop": {
             "made": request.stop.made,
             "decision": decision.decision,

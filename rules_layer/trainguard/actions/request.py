@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from trainguard.finding import EpisodeEntry
 from trainguard.job_policy import JobPolicy
 from trainguard.records import AlertKind
 
@@ -25,7 +26,8 @@ class AlertInput(msgspec.Struct, rename="camel"):
     ``report.json`` and ``report.html``, ``report_link`` is the page in the console. ``fired_at`` is the event time at
     which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there;
     ``faults`` are what a notice tells of, and in a notice ``rule`` names what is faulty. ``tuning_job`` names the
-    tuning job that the job is one of. ``resend`` is there where the alert is sent late, on request.
+    tuning job that the job is one of. ``episodes`` say when and where the condition held. ``resend`` is there where
+    the alert is sent late, on request.
     """
 
     job: str
@@ -52,6 +54,7 @@ class AlertInput(msgspec.Struct, rename="camel"):
     tuning_job: str | None = None
     policy: JobPolicy = JobPolicy()
     resend: Resend | None = None
+    episodes: list[EpisodeEntry] = []
 
     @property
     def own_id(self) -> str:

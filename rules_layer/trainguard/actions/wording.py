@@ -66,7 +66,7 @@ def _of_stop(request: AlertRequest) -> str:
 def text(request: AlertRequest, done: str) -> str:
     """Return the text for people, each foreign text on the one line that it belongs to; ``done`` says what was done."""
     fire = request.fire
-    about = [*_matters(fire), *unless(fire), f"Action: {done}", _when(fire), *late(fire)]
+    about = [*_matters(fire), *unless(fire), f"Action: {done}", *held(fire), _when(fire), *late(fire)]
     lines = [headline(request), "", *reasons(fire), "", *about]
     lines = [mail_line(line, LONGEST_SENTENCE) for line in lines]
     if fire.kind is not AlertKind.NOTICE:
@@ -85,6 +85,11 @@ def _when(fire: AlertInput) -> str:
         return f"Found at: {fire.fired_at}"
     said = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(fire.kind, "Fired at")
     return f"{said}: {fire.fired_at} (node {fire.node}, episode {fire.episode})"
+
+
+def held(fire: AlertInput) -> list[str]:
+    """Return the line about when and where the condition held, where that is known."""
+    return [f"Held: {fire.episodes[-1].sentence}"] if fire.episodes else []
 
 
 def late(fire: AlertInput) -> list[str]:

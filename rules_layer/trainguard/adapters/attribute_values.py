@@ -74,6 +74,11 @@ def text_list(values: Iterable[str]) -> "AttributeValue":
     return {"L": [text(value) for value in values]}
 
 
+def maps(values: "Iterable[Item]") -> "AttributeValue":
+    """Write a list of maps."""
+    return {"L": [{"M": value} for value in values]}
+
+
 def scalar(value: Scalar) -> "AttributeValue":
     """Write a parameter's value."""
     if value is None:
@@ -165,6 +170,11 @@ class Columns:
         """Read a list of strings; a missing column is an empty one."""
         return self._read(name, _text_list) if name in self._item else ()
 
+    def map_list(self, name: str) -> "list[Columns]":
+        """Read a list of maps; a missing column is an empty one."""
+        held = self._read(name, _map_list) if name in self._item else []
+        return [Columns(each, self._path(name)) for each in held]
+
     def scalars(self, name: str) -> Mapping[str, Scalar]:
         """Read a map of parameter values; a missing column is an empty map."""
         return self._map(name, _scalar)
@@ -220,6 +230,10 @@ def _blob(value: "AttributeValue") -> bytes:
 
 def _text_list(value: "AttributeValue") -> tuple[str, ...]:
     return tuple(each["S"] for each in value["L"])
+
+
+def _map_list(value: "AttributeValue") -> "list[Mapping[str, AttributeValue]]":
+    return [_inner(each) for each in value["L"]]
 
 
 def _inner(value: "AttributeValue") -> "Mapping[str, AttributeValue]":

@@ -16,6 +16,7 @@ from trainguard.adapters.attribute_values import (
     text_or_none,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, decoding
+from trainguard.adapters.episodes import episodes_of, episodes_value
 from trainguard.adapters.immutable import frozen_record
 from trainguard.errors import StateConflictError
 from trainguard.records import AlertKind, NodeRecord, OutboxEntry, StreamKey
@@ -121,6 +122,7 @@ def _entry_item(entry: OutboxEntry) -> "Item":
             "Kind": text(entry.kind),
             "PreviousSeverity": text_or_none(entry.previous_severity),
             "LastedS": number_or_none(entry.lasted_s),
+            "Episodes": episodes_value(entry.episodes),
         }
     )
 
@@ -167,4 +169,5 @@ def _entry(alert_id: str, columns: Columns) -> OutboxEntry:
         kind=columns.made_or_none("Kind", AlertKind) or AlertKind.FIRE,
         previous_severity=columns.text_or_none("PreviousSeverity"),
         lasted_s=columns.real_or_none("LastedS"),
+        episodes=episodes_of(columns, "Episodes"),
     )

@@ -15,6 +15,7 @@ from trainguard.adapters.attribute_values import (
     text_or_none,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
+from trainguard.adapters.episodes import episodes_of, episodes_value
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.ports import StopRecord, StoredRow
@@ -165,6 +166,8 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "Parameters": {"M": {name: scalar(value) for name, value in row.parameters.items()}},
         "ExpiresAt": integer_or_none(row.expires_at),
         "Generation": integer_or_none(row.generation or None),
+        "Episodes": episodes_value(row.episodes),
+        "EarlierEpisodes": integer_or_none(row.earlier_episodes or None),
     }
     if row.fired_at is not None:
         columns["FiredAt"] = text(iso_from_epoch(row.fired_at))
@@ -203,6 +206,8 @@ def _row(job: str, item: "Item") -> RuleRow:
             parameters=columns.scalars("Parameters"),
             expires_at=columns.integer_or_none("ExpiresAt"),
             generation=columns.integer_or_none("Generation") or 0,
+            episodes=episodes_of(columns, "Episodes"),
+            earlier_episodes=columns.integer_or_none("EarlierEpisodes") or 0,
         )
 
 

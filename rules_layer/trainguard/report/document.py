@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from trainguard.finding import EpisodeEntry
 from trainguard.timeline.series import Timelines
 
 SCHEMA_VERSION: Literal["2"] = "2"
@@ -49,40 +50,6 @@ class Money(msgspec.Struct, frozen=True, kw_only=True):
     spent: float
     currency: str
     sentence: str
-
-
-class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of time in which a finding's condition held.
-
-    Attributes
-    ----------
-    start : str
-        When the condition began, as the data show it; not when the alert went out.
-    end : str or None
-        The last time at which it held; None while it goes on.
-    node : str or None
-        The node on which it held; None of several nodes, or of the job as a whole.
-    nodes : list of str
-        All nodes on which it held; empty for the job as a whole.
-    gpus : list of str
-        The GPUs on which it held, for example ``gpu3``; of several nodes with the node, ``algo-2/gpu3``. Empty where
-        the rule looks at no GPU.
-    measured : float or None
-        The worst value that the rule measured in it, in the unit of the rule's ``measured``.
-    wasted_s : float or None
-        Seconds of the nodes' paid time that it cost, all nodes added up; None where the rule cannot say.
-    cost : float or None
-        The same in money, in the currency of the report's ``cost``.
-    """
-
-    start: str
-    end: str | None
-    node: str | None
-    nodes: list[str] = msgspec.field(default_factory=list)
-    gpus: list[str] = msgspec.field(default_factory=list)
-    measured: float | None = None
-    wasted_s: float | None = None
-    cost: float | None = None
 
 
 class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):

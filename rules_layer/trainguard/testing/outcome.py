@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from trainguard.finding import Episode, EpisodeEntry
 from trainguard.records import AlertKind, RuleRow, Severity, Status
 
 
@@ -22,6 +23,8 @@ class Alert:
         The rule's sentence.
     advice : str or None
     measured, threshold : float or None
+    episodes : tuple of EpisodeEntry
+        When and where the condition held, as far as the alert says: in that of a fire, the episode that it begins.
     """
 
     kind: AlertKind
@@ -32,6 +35,7 @@ class Alert:
     advice: str | None
     measured: float | None
     threshold: float | None
+    episodes: tuple[EpisodeEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,11 @@ class Outcome:
     def row(self) -> RuleRow:
         """The job's row."""
         return self.rows[0]
+
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """When and where the rule's condition held on the job, oldest first; the last one may go on."""
+        return self.row.episodes
 
     @property
     def fires(self) -> tuple[Alert, ...]:

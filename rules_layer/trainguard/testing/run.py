@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from trainguard.errors import SyntheticRunError
+from trainguard.finding import EpisodeEntry
 from trainguard.records import JOB_NODE, AlertKind, Severity
 from trainguard.rules.extension import AnyRule, check_rule
 from trainguard.rules.parameters import parameters_of
@@ -74,4 +77,5 @@ def _alert(payload: Mapping[str, Any], start: int) -> Alert:
         advice=payload["advice"],
         measured=payload["measured"],
         threshold=payload["threshold"],
+        episodes=msgspec.convert(payload["episodes"], tuple[EpisodeEntry, ...]),
     )

@@ -7,6 +7,7 @@ from dataclasses import fields
 import msgspec
 
 from trainguard.adapters.timestamps import iso_from_epoch
+from trainguard.finding import EpisodeEntry
 from trainguard.ports import StoredRow
 from trainguard.records import RuleRow, Severity, Status, severity_rank
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -54,6 +55,8 @@ class RuleRowEntry(msgspec.Struct, frozen=True, kw_only=True):
     stop: StopEntry | None
     counters: dict[str, int]
     parameters: dict[str, float | int | str | None]
+    episodes: list[EpisodeEntry]
+    earlier_episodes: int
 
 
 _AS_STORED = frozenset(RuleRowEntry.__struct_fields__) & {field.name for field in fields(RuleRow)}
@@ -69,6 +72,7 @@ def rule_row_entry(stored: StoredRow) -> RuleRowEntry:
         "evaluated_through": iso(row.evaluated_through),
         "fired_at": iso(row.fired_at),
         "action_at": iso(stored.action_at),
+        "episodes": [episode.entry for episode in row.episodes],
     }
     fire_path = {name: getattr(stored, name) for name in ("fire_id", "action", "alert_id", "report_uri")}
     return RuleRowEntry(**values, **fire_path, stop=stop_entry(stored))

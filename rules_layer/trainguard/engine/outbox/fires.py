@@ -24,6 +24,7 @@ import msgspec
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.episodes import FiringHistory, fire_id
 from trainguard.engine.verdicts.findings import Finding, finding_of
+from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
 from trainguard.links import report_links
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
@@ -71,6 +72,7 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
                 severity=finding.severity,
                 advice=finding.advice,
                 cost=None if finding.cost is None else str(finding.cost),
+                episodes=finding.episodes,
             )
         )
     return with_entries(record, entries)
@@ -81,7 +83,12 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
     outbox = {entry.alert_id: entry for entry in record.unsent}
     for entry in entries:
         advice = None if entry.advice is None else one_line(entry.advice, ADVICE_LIMIT)
-        plain = replace(entry, reason=one_line(entry.reason, LONGEST_SENTENCE), advice=advice)
+        plain = replace(
+            entry,
+            reason=one_line(entry.reason, LONGEST_SENTENCE),
+            advice=advice,
+            episodes=tuple(episode.plain for episode in entry.episodes),
+        )
         outbox.setdefault(entry.alert_id, plain)
     return replace(record, outbox=outbox)
 
@@ -93,7 +100,9 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
     reach = Reach(nodes, nodes, None if wasted is None else wasted * nodes)
     result = replace(fire.result, affected_share=fire.affected_share)
     account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
-    return finding_of(Verdict(fire.rule, result, FiringHistory(is_open=True), reach=reach), account)
+    verdict = Verdict(fire.rule, result, FiringHistory(is_open=True), reach=reach, merged=fire.episodes)
+    episodes = merged_episodes({record.key.node: verdict}, nodes).episodes
+    return finding_of(replace(verdict, merged=episodes), account)
 
 
 def drain(
@@ -142,6 +151,7 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
         "previousSeverity": entry.previous_severity,
         "lastedS": entry.lasted_s,
         "firedAt": iso_time(entry.enqueued_at),
+        "episodes": [msgspec.to_builtins(episode.entry) for episode in entry.episodes],
     }
 
 

@@ -84,4 +84,5 @@ def _entry(
         kind=kind,
         previous_severity=previous_severity,
         lasted_s=lasted_s,
+        episodes=finding.episodes[-1:],
     )

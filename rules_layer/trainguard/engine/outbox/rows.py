@@ -1,7 +1,7 @@
 """From a verdict to the row that a person reads."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -9,6 +9,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.verdicts.findings import Finding, finding_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.finding import Episode
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.pricing.cost import Account
 from trainguard.records import RuleRow, Status
@@ -47,6 +48,7 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
     if finding is None and (history.times_fired or status is Status.FIRED):
         finding = finding_of(verdict, context.account)
     wasted_percent = None if finding is None else _wasted_percent(finding, context.account)
+    episodes = () if finding is None else tuple(_of_node(each, context.node) for each in finding.episodes)
     if status is not Status.FIRED:
         finding = None
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
@@ -77,7 +79,14 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,
         generation=context.generation,
+        episodes=episodes,
+        earlier_episodes=verdict.earlier_episodes,
     )
+
+
+def _of_node(episode: Episode, node: str | None) -> Episode:
+    """Return an episode of a node's own verdict with its node."""
+    return (episode if node is None else replace(episode, nodes=(node,))).plain
 
 
 def _plain(text: str | None, longest: int) -> str | None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from trainguard.engine.verdicts.severity import score_of, severity_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.pricing.cost import Account, Bill, Cost
+from trainguard.finding import Episode
+from trainguard.pricing.cost import HOUR_S, Account, Bill, Cost
 from trainguard.records import Severity, Status
 from trainguard.rules.registry import SPECS, spec_of
 from trainguard.rules.rule_result import IdleNode
@@ -33,7 +34,8 @@ class Finding:
 
     ``ongoing`` says whether its episode is still open; ``nodes`` are how many nodes it was found on and how many were
     judged; ``wasted_nodes`` is how many nodes' whole time it cost; ``confidence`` is as in the rule's judgement,
-    as is ``idle_node``; ``explained_by`` is the rule that names the reason for it.
+    as is ``idle_node``; ``explained_by`` is the rule that names the reason for it. ``episodes`` are the newest times at
+    which its condition held, oldest first, with what each cost; ``earlier_episodes`` counts those before them.
     """
 
     rule: str
@@ -51,6 +53,8 @@ class Finding:
     confidence: float | None = None
     idle_node: IdleNode | None = None
     explained_by: str | None = None
+    episodes: tuple[Episode, ...] = ()
+    earlier_episodes: int = 0
 
     @property
     def symptom(self) -> Symptom | None:
@@ -75,6 +79,7 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
     score = score_of(wasted_share=result.wasted_share, affected_share=affected, reach=reach)
     wasted = reach.wasted_nodes
     bill = None if wasted is None else account.bill()
+    priced = bill if isinstance(bill, Bill) else None
     return Finding(
         rule=verdict.rule,
         severity=severity_of(score),
@@ -89,8 +94,16 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
         wasted_nodes=wasted,
         confidence=result.confidence,
         idle_node=result.idle_node,
-        cost=bill.lost(wasted) if isinstance(bill, Bill) and wasted is not None else None,
+        cost=priced.lost(wasted) if priced is not None and wasted is not None else None,
+        episodes=tuple(_priced(episode, priced) for episode in verdict.episodes),
+        earlier_episodes=verdict.earlier_episodes,
     )
+
+
+def _priced(episode: Episode, bill: Bill | None) -> Episode:
+    if bill is None or episode.wasted_s is None:
+        return episode
+    return replace(episode, cost=bill.hourly * episode.wasted_s / HOUR_S, currency=bill.currency)
 
 
 def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding]:

@@ -23,9 +23,7 @@ class MergedEpisodes:
 
 def merged_episodes(verdicts: Mapping[str, Verdict], nodes: int) -> MergedEpisodes:
     """Return a job's episodes of one rule from its verdicts by node; ``nodes`` is how many nodes the job has."""
-    placed = [
-        _placed(name, each, nodes) for name, verdict in sorted(verdicts.items()) for each in verdict.episodes
-    ]
+    placed = [_placed(name, each, nodes) for name, verdict in sorted(verdicts.items()) for each in verdict.episodes]
     threshold = next((each.result.threshold for each in verdicts.values() if each.result.threshold is not None), 0.0)
     groups: list[list[Episode]] = []
     until = -inf

@@ -14,6 +14,7 @@ from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.plan import RulePlan
 from trainguard.errors import UnknownNameError
 from trainguard.families.installed import FAMILIES
+from trainguard.finding import EpisodeEntry
 from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Severity, Status
 from trainguard.rules.registry import spec_of
@@ -61,6 +62,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     times_fired: int
     fired_at: str | None
     reason: str
+    episodes: list[EpisodeEntry]
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +120,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     affected_percent: float | None
     wasted_percent: float | None
     cost_lost: str | None
+    episodes: list[EpisodeEntry]
+    earlier_episodes: int
     done: Done | None
     stop: StopEntry | None
     evaluated: bool | None
@@ -183,6 +187,8 @@ def explain(
         evaluated_through=iso(row.evaluated_through),
         fired_at=iso(row.fired_at),
         episodes_ended=known.episodes.get(rule, 0),
+        episodes=[episode.entry for episode in row.episodes],
+        earlier_episodes=row.earlier_episodes,
         done=_done(subject.of_job),
         stop=None if subject.of_job is None else stop_entry(subject.of_job),
         evaluated=None if record is None else record.policy.evaluated,
@@ -270,4 +276,5 @@ def _node_state(row: RuleRow) -> NodeState:
         times_fired=row.times_fired,
         fired_at=iso(row.fired_at),
         reason=row.reason,
+        episodes=[episode.entry for episode in row.episodes],
     )

@@ -61,6 +61,7 @@ def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
     blocks = [block for block in blocks if not (isinstance(block, Line) and not block.text)]
     if told.nodes:
         blocks += _nodes(told.nodes, now)
+    blocks += _section("When it held", _episodes(told))
     blocks += _section("What was done", _done(told, now))
     if told.done is not None and told.done.report_uri is not None:
         blocks.append(Line(f"  {told.done.report_uri}", whole=True))
@@ -114,6 +115,12 @@ def _history(told: Explanation, now: float) -> str:
     times = "once" if told.times_fired == 1 else f"{told.times_fired} times"
     ended = f"; {counted(told.episodes_ended, 'episode')} ended" if told.episodes_ended else ""
     return f"{times}, last at {_when(told.fired_at, now)}; seen at {counted(told.violations, 'evaluation')}{ended}"
+
+
+def _episodes(told: Explanation) -> list[str]:
+    """Return a line for each episode that is kept, the newest first, and how many there were before."""
+    lines = [f"{each.sentence}{'' if each.lost is None else f'; it cost {each.lost}'}." for each in told.episodes[::-1]]
+    return [*lines, *([f"{counted(told.earlier_episodes, 'episode')} before."] if told.earlier_episodes else [])]
 
 
 def _shares(told: Explanation) -> str:

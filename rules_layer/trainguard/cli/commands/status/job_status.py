@@ -174,6 +174,8 @@ def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
             continue
         severity = f" ({row.severity.value})" if row.severity is not None else ""
         blocks += [Heading(f"{row.rule}{severity}"), Line(row.reason, indent=2)]
+        if row.episodes:
+            blocks.append(Line(f"It held {row.episodes[-1].sentence}.", indent=2))
         if row.advice:
             blocks.append(Line(f"To do: {row.advice}", indent=2))
         if row.cost_lost:

@@ -1,0 +1,56 @@
+"""Episodes of a finding as attribute values, the same in rows and in outbox entries."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trainguard.adapters.attribute_values import (
+    Columns,
+    maps,
+    number,
+    number_or_none,
+    present,
+    text_list,
+    text_or_none,
+)
+from trainguard.finding import Episode
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
+
+
+def episodes_value(episodes: Sequence[Episode]) -> "AttributeValue | None":
+    """Write episodes as a list of maps; None where there is none."""
+    if not episodes:
+        return None
+    return maps(
+        present(
+            {
+                "Start": number(each.start),
+                "End": number_or_none(each.end),
+                "Nodes": text_list(each.nodes) if each.nodes else None,
+                "Gpus": text_list(each.gpus) if each.gpus else None,
+                "Measured": number_or_none(each.measured),
+                "WastedS": number_or_none(each.wasted_s),
+                "Cost": number_or_none(each.cost),
+                "Currency": text_or_none(each.currency),
+            }
+        )
+        for each in episodes
+    )
+
+
+def episodes_of(columns: Columns, name: str) -> tuple[Episode, ...]:
+    """Read episodes; an item of a version that kept none has none."""
+    return tuple(
+        Episode(
+            start=each.real("Start"),
+            end=each.real_or_none("End"),
+            nodes=each.text_list("Nodes"),
+            gpus=each.text_list("Gpus"),
+            measured=each.real_or_none("Measured"),
+            wasted_s=each.real_or_none("WastedS"),
+            cost=each.real_or_none("Cost"),
+            currency=each.text_or_none("Currency"),
+        )
+        for each in columns.map_list(name)
+    )
