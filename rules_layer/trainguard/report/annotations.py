@@ -1,11 +1,10 @@
-"""Fires as marks on the time lines: when an episode began, of which rule, and where.
-
-Of each rule and node the last fire is known, however many there were.
-"""
+"""Episodes as marks on the time lines: when each began, of which rule, and where."""
 
 from collections.abc import Iterator, Sequence
 
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.finding import Episode
 from trainguard.records import Severity
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.timeline.series import Mark
@@ -36,29 +35,38 @@ def _of_rule(judged: EvaluatedJob, rule: str, severity: Severity) -> Iterator[tu
 
 def _on_nodes(judged: EvaluatedJob, rule: str, severity: Severity) -> Iterator[Mark]:
     for node, verdict in judged.by_node.get(rule, {}).items():
-        if verdict.history.fired_at is not None:
-            system = judged.profiler.system.get(node)
-            gpus: Sequence[str] = [] if system is None else system.state.gpu_names
-            worst = verdict.result.worst
+        system = judged.profiler.system.get(node)
+        gpus: Sequence[str] = [] if system is None else system.state.gpu_names
+        worst = verdict.result.worst
+        for at, named in _starts(verdict.history, verdict.episodes):
+            # A mark is on one GPU: of several, the worst.
+            gpu = named[0] if len(named) == 1 else worst
             yield Mark(
-                at=verdict.history.fired_at,
+                at=at,
                 rule=rule,
                 severity=severity.value,
                 node=node,
-                gpu=worst if worst in gpus else None,
+                gpu=gpu if gpu in gpus else None,
                 text=_text(verdict),
             )
 
 
 def _on_job(judged: EvaluatedJob, rule: str, severity: Severity) -> Iterator[Mark]:
-    """Yield the fire of a rule over the whole job; it may name the node that is worst."""
+    """Yield the fires of a rule over the whole job; it may name the node that is worst."""
     stored, verdict = judged.streams.state.stored_rules.get(rule), judged.verdict_of(rule)
-    if stored is not None and stored.history.fired_at is not None and verdict is not None:
-        worst = verdict.result.worst
-        node = worst if worst in judged.profiler.system else None
-        yield Mark(
-            at=stored.history.fired_at, rule=rule, severity=severity.value, node=node, gpu=None, text=_text(verdict)
-        )
+    if stored is None or verdict is None:
+        return
+    worst = verdict.result.worst
+    node = worst if worst in judged.profiler.system else None
+    for at, _ in _starts(stored.history, stored.history.shown_episodes()):
+        yield Mark(at=at, rule=rule, severity=severity.value, node=node, gpu=None, text=_text(verdict))
+
+
+def _starts(history: FiringHistory, episodes: Sequence[Episode]) -> list[tuple[float, tuple[str, ...]]]:
+    """Return when each episode began and on which GPUs; of an item that keeps none, when its last fire was."""
+    if episodes:
+        return [(episode.start, episode.gpus) for episode in episodes]
+    return [] if history.fired_at is None else [(history.fired_at, ())]
 
 
 def _text(verdict: Verdict) -> str:

@@ -7,7 +7,7 @@ from trainguard.engine.verdicts.verdict import JUDGED, shown_status
 from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import listed
-from trainguard.report.profiler_coverage import stale_nodes, stopped_nodes
+from trainguard.report.profiler_coverage import BAD_OBJECTS, stale_nodes, stopped_nodes
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted
@@ -19,7 +19,8 @@ PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 class Judged:
     """Rules that can fire, by what became of them; ``partly`` names those that have not judged every node.
 
-    ``stale`` are nodes without system metrics, ``stopped`` those whose metrics end long before the others'.
+    ``stale`` are nodes without system metrics, ``stopped`` those whose metrics end long before the others';
+    ``unread`` counts the objects that could not be read.
     """
 
     judged: Sequence[str]
@@ -30,12 +31,13 @@ class Judged:
     partly: Sequence[str]
     stale: Sequence[str]
     stopped: Sequence[str]
+    unread: int = 0
 
     @property
     def complete(self) -> bool:
         """Whether every rule that applies has judged every node."""
         lacking = (self.failed, self.pending, self.disabled, self.partly, self.stale, self.stopped)
-        return bool(self.judged) and not any(lacking)
+        return bool(self.judged) and not any(lacking) and not self.unread
 
     @property
     def blind_to_gpus(self) -> bool:
@@ -52,6 +54,8 @@ class Judged:
             parts.append(f"nothing was heard of {listed(self.stale)}")
         if self.stopped:
             parts.append(f"{listed(self.stopped)} stopped writing long before the other nodes")
+        if self.unread:
+            parts.append(f"{counted(self.unread, 'object')} could not be read")
         return parts
 
     def in_words(self, *, ended: bool) -> str:
@@ -85,6 +89,7 @@ def unjudged(judged: EvaluatedJob) -> Judged:
         partly=[rule for rule in told if _lacks_nodes(judged, rule)],
         stale=stale_nodes(judged),
         stopped=[*stopped_nodes(judged)],
+        unread=judged.streams.counters.get(BAD_OBJECTS, 0),
     )
 
 

@@ -20,10 +20,13 @@ from trainguard.report.document import Level
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import gpu_use, share_between_steps
-from trainguard.report.phrasing import listed
+from trainguard.report.phrasing import listed, show_money
+from trainguard.report.unexplained import unexplained
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_percent
+
+NAMED_EPISODES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +43,17 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: Finding | None) -> Heal
         return _with_findings(judged, rules, root)
     if not rules.judged:
         return Health("unknown", f"{_nothing_to_say(judged, rules)}.")
-    use = _use(judged)
+    use, left = _use(judged), unexplained(judged)
     missing = rules.in_words(ended=judged.ended)
     if not rules.complete:
         found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
-        return Health("unknown", f"{found}; {use}." if use else f"{found}.")
+        parts = [found, *([use] if use else []), *([left.sentence] if left else [])]
+        return Health("unknown", f"{'; '.join(parts)}.")
     why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
     others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply{why})" if rules.not_applicable else ""
     found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
+    if left is not None:
+        return Health("attention", f"{found} nothing wrong{others}, but {use}: {left.sentence}.")
     healthy = f"This job {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
     return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
 
@@ -56,10 +62,11 @@ def _with_findings(judged: EvaluatedJob, rules: Judged, root: Finding) -> Health
     group = group_of(root, judged.findings)
     level, opening = _opening(judged, root, group)
     said = f"{opening} {_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
-    others = other_roots(root, judged.findings)
+    others, left = other_roots(root, judged.findings), unexplained(judged)
     if others:
         said += f"; also found: {listed([f'{each.rule} ({_marked(each, judged)})' for each in others])}"
-    return Health(level, f"{'; '.join([said, *rules.faults, *_too_late(judged, rules, root)])}.")
+    rest = [*([left.sentence] if left else []), *rules.faults, *_too_late(judged, rules, root)]
+    return Health(level, f"{'; '.join([said, *rest])}.")
 
 
 def _too_late(judged: EvaluatedJob, rules: Judged, root: Finding) -> list[str]:
@@ -112,7 +119,20 @@ def _marked(finding: Finding, judged: EvaluatedJob) -> str:
     affected, of = finding.nodes
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
     over = ", over before the end" if judged.ended else ", over now"
-    return f"{finding.severity.value}{where}{'' if finding.ongoing else over}"
+    parts = [f"{finding.severity.value}{where}{'' if finding.ongoing else over}", *_when(finding)]
+    lost = [episode for episode in finding.episodes if episode.cost is not None]
+    if lost:
+        parts.append(show_money(sum(each.cost or 0.0 for each in lost), lost[0].currency or ""))
+    return ", ".join(parts)
+
+
+def _when(finding: Finding) -> list[str]:
+    """Say when and where a finding was: of many episodes the newest, and how many there were."""
+    if not finding.episodes:
+        return []
+    of = len(finding.episodes) + finding.earlier_episodes
+    shown = listed([episode.sentence for episode in finding.episodes[-NAMED_EPISODES:]])
+    return [shown if of <= NAMED_EPISODES else f"{of:,} times, last {shown}"]
 
 
 def _nothing_to_say(judged: EvaluatedJob, rules: Judged) -> str:

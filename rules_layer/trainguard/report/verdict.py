@@ -10,6 +10,7 @@ from trainguard.report.evaluation_gaps import Judged, unjudged
 from trainguard.report.facts import low_use, share_between_steps
 from trainguard.report.health import health_of
 from trainguard.report.phrasing import clause, listed
+from trainguard.report.unexplained import unexplained
 from trainguard.report.waste import cost_sentence
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.units import show_percent
@@ -59,6 +60,11 @@ def _without_finding(judged: EvaluatedJob, rules: Judged, level: Level) -> str:
         if judged.ended:
             return f"Find out why the GPUs were only {busy}: {unsure} had too little data to say."
         return f"Wait for more data: the GPUs are only {busy}, and {unsure} cannot say yet."
+    left = unexplained(judged)
+    return _nothing_to_change(judged, level) if left is None else f"Find out what the job did then: {left.sentence}."
+
+
+def _nothing_to_change(judged: EvaluatedJob, level: Level) -> str:
     nothing = (
         "Nothing needs to be changed"
         if level == "healthy"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.verdicts.findings import finding_of, rank_findings
+from trainguard.engine.verdicts.findings import OVER_WEIGHT, finding_of, rank_findings
 from trainguard.engine.verdicts.severity import score_of, severity_of
 from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.pricing.cost import Account
@@ -196,8 +196,8 @@ def test_given_any_verdicts_when_ranked_then_scores_fall_and_every_cause_stands_
     found = rank_findings(given_verdicts, PRICED)
 
     assert {each.rule for each in found} == {each.rule for each in given_verdicts}
-    keys = [(each.ongoing, each.score) for each in found]
-    assert keys == sorted(keys, reverse=True)
+    weighed = [each.score if each.ongoing else OVER_WEIGHT * each.score for each in found]
+    assert weighed == sorted(weighed, reverse=True)
     place = {each.rule: number for number, each in enumerate(found)}
     for each in found:
         assert 0.0 <= each.score <= 100.0

@@ -59,8 +59,8 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
 
     assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)
     assert "gpu0 on algo-1: 95 % of the last 20 points (20 min) are at or below 33.3 %" in finding.reason
-    assert finding.reason.startswith("last seen 2.3 h ago: ")
-    assert "Now: gpu0 on algo-1, the least busy GPU" in finding.reason
+    assert finding.reason.startswith("2023-11-15 00:12 to 00:54 UTC: gpu0 on algo-1: 95 % of the last 20 points")
+    assert "By 2023-11-15 03:12 UTC: gpu0 on algo-1, the least busy GPU" in finding.reason
     assert finding.advice is not None
     assert finding.wasted_share == pytest.approx(0.7 * 100 / 300, abs=0.03)
     assert finding.cost is not None
@@ -70,7 +70,7 @@ def test_given_a_fault_that_goes_on_when_judged_then_only_the_judgement_of_now_s
     result = after([95.0] * 60 + [30.0] * 100).result
 
     assert result.status is Status.FIRED
-    assert "last seen" not in result.reason
+    assert result.reason.startswith("gpu0 on algo-1: 95 % of the last 20 points")
 
 
 def test_given_a_job_without_a_fault_when_judged_then_nothing_was_seen() -> None:
@@ -81,9 +81,12 @@ def test_given_a_job_without_a_fault_when_judged_then_nothing_was_seen() -> None
 
 
 def test_given_what_was_seen_when_told_with_the_judgement_of_now_then_shares_fade_and_the_status_is_of_now() -> None:
-    told = LastFinding.of(FOUND, at=1_540.0, began_at=1_000.0).with_result(NOW, 2_140.0)
+    seen = LastFinding.of(FOUND, at=1_540.0, began_at=1_000.0)
+    told = seen.with_result(NOW, 2_140.0)
+    ended = seen.with_result(NOW, 2_140.0, start=1_200.0, closed=True)
 
-    assert told.reason == "last seen 10 min ago: it is bad. Now: it is good."
+    assert told.reason == "1970-01-01 00:25 UTC: it is bad. By 1970-01-01 00:35 UTC: it is good."
+    assert ended.reason == "1970-01-01 00:20 to 00:25 UTC: it is bad. At the end: it is good."
     assert (told.status, told.measured, told.worst, told.advice) == (Status.OK, 3.0, "gpu1", "Do this.")
     assert told.wasted_share == pytest.approx(0.3)
     assert told.affected_share == pytest.approx(0.45)

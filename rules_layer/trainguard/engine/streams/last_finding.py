@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import msgspec
 
+from trainguard.finding import clock_times
 from trainguard.rules.rule_result import IdleNode, RuleResult
-from trainguard.rules.units import show_duration
+from trainguard.timestamps import iso_time
 
 TEXT_LENGTH = 1_000
 FIRST_MINUTE_S = 60.0
@@ -47,17 +48,24 @@ class LastFinding(msgspec.Struct, array_like=True):
             idle_node=result.idle_node,
         )
 
-    def with_result(self, now: RuleResult, watermark_s: float) -> RuleResult:
+    def with_result(
+        self, now: RuleResult, watermark_s: float, *, start: float | None = None, closed: bool = False
+    ) -> RuleResult:
         """Return the judgement of now, at the watermark ``watermark_s``, with what was found before it.
+
+        The sentence has clock times, which stay true however late it is read. ``start`` is when the condition began,
+        epoch seconds; ``closed`` says that the stream has ended, so that there is no now.
 
         Shares are of the time since the start: what was lost by then is a smaller share of the time until now.
         """
+        since = self.at if start is None else min(start, self.at)
+        then = "At the end" if closed else f"By {clock_times(iso_time(watermark_s), iso_time(watermark_s))}"
         elapsed_s = max(watermark_s - self.at, 0.0)
         fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + elapsed_s)
         affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
         return replace(
             now,
-            reason=f"last seen {show_duration(elapsed_s)} ago: {self.reason} Now: {now.reason}",
+            reason=f"{clock_times(iso_time(since), iso_time(self.at))}: {self.reason} {then}: {now.reason}",
             advice=self.advice,
             worst=self.worst,
             wasted_share=_faded(self.wasted_share, fading),

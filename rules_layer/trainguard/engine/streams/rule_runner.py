@@ -13,8 +13,8 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.last_finding import FIRST_MINUTE_S, LastFinding
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.severity import score_of, severity_of
-from trainguard.engine.verdicts.verdict import JUDGED, Fire, Reach, Verdict
+from trainguard.engine.verdicts.severity import score_of_verdict, severity_of
+from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleFailedError, RuleLoadError
 from trainguard.records import Status
 from trainguard.rules.extension import check_clear_after, is_custom, packed_state
@@ -129,7 +129,7 @@ class RuleRunner(Generic[R]):
     def _fire(self, verdict: Verdict, watermark_s: float) -> Fire:
         """Return the fire that begins, and take note of it in the episode."""
         affected, history = verdict.affected_share, verdict.history
-        score = score_of(wasted_share=verdict.result.wasted_share, affected_share=affected, reach=Reach(1, 1, None))
+        score = score_of_verdict(verdict, watermark_s)
         history.alerted = self._plan.episode_of(verdict.rule)
         history.alerted_severity = severity_of(score).value
         return Fire(verdict.rule, verdict.result, watermark_s, affected, verdict.episodes[-1:])
@@ -201,7 +201,8 @@ class RuleRunner(Generic[R]):
                 judged = self._latest.get(rule.name)
                 result, clear_after_s = judged or self._step(rule, entry, None, judge, interval_s)
                 if entry.last_finding is not None and result.status not in {Status.FIRED, Status.ERROR}:
-                    result = entry.last_finding.with_result(result, entry.watermark_s)
+                    newest = entry.history.episodes[-1].start if entry.history.episodes else None
+                    result = entry.last_finding.with_result(result, entry.watermark_s, start=newest, closed=closed)
                 if entry.anew is not None:
                     result = replace(result, reason=f"{result.reason} {entry.anew}")
                 verdicts.append(Verdict(rule.name, result, entry.history, clear_after_s))

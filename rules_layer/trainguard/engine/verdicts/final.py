@@ -27,4 +27,4 @@ def _closed(verdict: Verdict) -> Verdict:
         result = replace(result, time_left_s=None)
     held_until = verdict.history.episodes[-1].held_at if verdict.history.episodes else verdict.watermark_s
     episodes = [each if each.end is not None else replace(each, end=held_until) for each in verdict.episodes]
-    return replace(verdict, result=result, merged=tuple(episodes), merged_earlier=verdict.earlier_episodes)
+    return replace(verdict, result=result, merged=tuple(episodes), merged_earlier=verdict.earlier_episodes, ended=True)

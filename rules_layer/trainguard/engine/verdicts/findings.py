@@ -1,14 +1,16 @@
 """What was found on a job, the gravest first, and causes before their symptoms.
 
-Low GPUs are what most faults look like. A rule that names the reason comes before one that only names the look: where
-both fire, the strongest rule that explains a symptom takes over its score, and the symptom follows it.
+Low GPUs are what most faults look like. A rule that names the reason comes before one that only names the look, for the
+time in which both were there: it takes over as much of the symptom's score as it explains. A symptom that is explained
+for most of its time follows its cause; else it stands for what is left of it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainguard.engine.verdicts.severity import score_of, severity_of
+from trainguard.engine.verdicts.overlap import shared_share
+from trainguard.engine.verdicts.severity import score_of_verdict, severity_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.finding import Episode
 from trainguard.pricing.cost import HOUR_S, Account, Bill, Cost
@@ -28,14 +30,22 @@ SURE_FROM = 1.0 / 3.0
 """A rule that says how sure it is explains a symptom only from here on."""
 
 
+MOSTLY = 0.75
+"""A symptom is explained when causes account for so much of its time; else it stands for what is left."""
+
+OVER_WEIGHT = 0.25
+"""How much of its score a finding that is over keeps for its place while the job runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A rule that has fired on a job.
 
     ``ongoing`` says whether its episode is still open; ``nodes`` are how many nodes it was found on and how many were
     judged; ``wasted_nodes`` is how many nodes' whole time it cost; ``confidence`` is as in the rule's judgement,
-    as is ``idle_node``; ``explained_by`` is the rule that names the reason for it. ``episodes`` are the newest times at
-    which its condition held, oldest first, with what each cost; ``earlier_episodes`` counts those before them.
+    as is ``idle_node``; ``explained_by`` is the rule that names the reason for it, ``explained_share`` the share, 0 to
+    1, of its time for which some rule does. ``episodes`` are the newest times at which its condition held, oldest
+    first, with what each cost; ``earlier_episodes`` counts those before them.
     """
 
     rule: str
@@ -53,6 +63,7 @@ class Finding:
     confidence: float | None = None
     idle_node: IdleNode | None = None
     explained_by: str | None = None
+    explained_share: float = 0.0
     episodes: tuple[Episode, ...] = ()
     earlier_episodes: int = 0
 
@@ -76,7 +87,7 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
     """Return what a verdict that has fired means by itself; ``account`` is of the nodes that the verdict is of."""
     result, reach = verdict.result, verdict.over_nodes
     affected = verdict.affected_share
-    score = score_of(wasted_share=result.wasted_share, affected_share=affected, reach=reach)
+    score = score_of_verdict(verdict, account.watermark_s)
     wasted = reach.wasted_nodes
     bill = None if wasted is None else account.bill()
     priced = bill if isinstance(bill, Bill) else None
@@ -107,24 +118,104 @@ def _priced(episode: Episode, bill: Bill | None) -> Episode:
 
 
 def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding]:
-    """Return the findings of a job's verdicts: those that go on first, then by score, causes before symptoms."""
+    """Return the findings of a job's verdicts, the gravest first, causes before their symptoms.
+
+    While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more.
+    """
     found = {each.rule: finding_of(each, account) for each in verdicts if each.history.times_fired}
-    causes = _causes(found)
+    shares = {rule: _shares_of(finding, found, account.watermark_s) for rule, finding in found.items()}
+    causes = _causes(found, shares, account.watermark_s)
     chains = {rule: _chain(rule, causes) for rule in found}
-    scores = {rule: max(found[each].score for each in found if rule in chains[each]) for rule in found}
+    own = {rule: found[rule].score for rule in found}
+    explained = {rule: _explained(found[rule], found, shares[rule], account.watermark_s) for rule in found}
+    for rule in found:
+        if causes[rule] is None and explained[rule] < MOSTLY:
+            own[rule] *= 1.0 - explained[rule]
+    scores = {rule: _score(rule, found, own, chains, shares) for rule in found}
+    running = not any(each.ended for each in verdicts)
+
+    def place(finding: Finding) -> tuple[float, int]:
+        weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
+        return -weight * finding.score, len(chains[finding.rule])
+
     ranked = [
-        replace(finding, score=scores[rule], severity=severity_of(scores[rule]), explained_by=causes[rule])
+        replace(
+            finding,
+            score=scores[rule],
+            severity=severity_of(scores[rule]),
+            explained_by=causes[rule],
+            explained_share=explained[rule],
+        )
         for rule, finding in found.items()
     ]
-    return sorted(ranked, key=lambda each: (not each.ongoing, -each.score, len(chains[each.rule])))
+    return sorted(ranked, key=place)
 
 
-def _causes(found: Mapping[str, Finding]) -> dict[str, str | None]:
-    """Return by rule the rule that explains it; none in a circle, as rules of somebody else's may say."""
+def _score(
+    rule: str,
+    found: Mapping[str, Finding],
+    own: Mapping[str, float],
+    chains: Mapping[str, Sequence[str]],
+    shares: Mapping[str, Mapping[str, float]],
+) -> float:
+    """Return a finding's score: its own, that of a symptom that it explains, or its part of one that has several."""
+    of_symptoms = [found[each].score for each in found if rule in chains[each] and each != rule]
+    partly = [found[each].score * of[rule] for each, of in shares.items() if rule in of and len(chains[each]) == 1]
+    return max([own[rule], *of_symptoms, *partly])
+
+
+def _shares_of(symptom: Finding, found: Mapping[str, Finding], until: float | None) -> dict[str, float]:
+    """Return by rule what share, 0 to 1, of a symptom's time each finding explains that can explain it.
+
+    A finding that is not sure explains nothing; it is itself explained by what it would else explain.
+    """
+    look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
+    rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
+    shares = {}
+    for rule in rules:
+        if rule in found and (share := _share(found[rule], symptom, until)):
+            shares[rule] = share
+    return shares
+
+
+def _share(cause: Finding, symptom: Finding, until: float | None) -> float:
+    """Return the share of a symptom's time for which a cause can be the reason; 1 where their times are not known."""
+    if not cause.episodes or not symptom.episodes:
+        return 1.0 if _explains(cause, symptom, 1.0) and (cause.ongoing or not symptom.ongoing) else 0.0
+    share = shared_share(symptom.episodes, [cause.episodes], _until(until, cause, symptom))
+    return share if share and _explains(cause, symptom, share) else 0.0
+
+
+def _explained(
+    symptom: Finding, found: Mapping[str, Finding], shares: Mapping[str, float], until: float | None
+) -> float:
+    """Return the share, 0 to 1, of a symptom's time that one cause or another explains."""
+    causes = [found[rule] for rule in shares]
+    if not symptom.episodes or not all(cause.episodes for cause in causes):
+        return max(shares.values(), default=0.0)
+    end = max((_until(until, cause, symptom) for cause in causes), default=0.0)
+    return shared_share(symptom.episodes, [cause.episodes for cause in causes], end)
+
+
+def _until(until: float | None, *findings: Finding) -> float:
+    """Return where episodes end that go on: at the watermark, or at the last time that one of them names."""
+    marks = [mark for each in findings for episode in each.episodes for mark in (episode.start, episode.end)]
+    return max([mark for mark in (until, *marks) if mark is not None])
+
+
+def _causes(
+    found: Mapping[str, Finding], shares: Mapping[str, Mapping[str, float]], until: float | None
+) -> dict[str, str | None]:
+    """Return by rule the rule that explains most of it; none in a circle, as rules of somebody else's may say.
+
+    A symptom of which a good part is left unexplained has no rule that explains it: it stands for itself.
+    """
     causes: dict[str, str | None] = dict.fromkeys(found)
-    for rule, finding in found.items():
-        cause = _cause_of(finding, found)
-        if cause is not None and rule not in _chain(cause, causes):
+    for rule, of_rule in shares.items():
+        if not of_rule or _explained(found[rule], found, of_rule, until) < MOSTLY:
+            continue
+        cause = max(of_rule, key=lambda each: found[each].score * of_rule[each])
+        if rule not in _chain(cause, causes):
             causes[rule] = cause
     return causes
 
@@ -137,21 +228,12 @@ def _chain(rule: str, causes: Mapping[str, str | None]) -> list[str]:
     return chain
 
 
-def _cause_of(symptom: Finding, found: Mapping[str, Finding]) -> str | None:
-    """Return the strongest finding that explains a symptom; None when nothing does.
-
-    A finding that is not sure explains nothing; it is itself explained by what it would else explain.
-    """
-    look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
-    rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
-    causes = [found[rule] for rule in rules if rule in found and _explains(found[rule], symptom)]
-    return max(causes, key=lambda cause: cause.score).rule if causes else None
-
-
-def _explains(cause: Finding, symptom: Finding) -> bool:
-    if not cause.is_sure or (symptom.ongoing and not cause.ongoing):
+def _explains(cause: Finding, symptom: Finding, share: float) -> bool:
+    """Whether a cause is sure, and loses enough to account for a ``share``, 0 to 1, of what a symptom loses."""
+    if not cause.is_sure:
         return False
     if symptom.idle_node or cause.wasted_share is None or symptom.wasted_share is None:
         return True
-    of_nodes = (cause.wasted_nodes or 0.0) >= EXPLAINED_SHARE * (symptom.wasted_nodes or math.inf)
-    return of_nodes or cause.wasted_share >= EXPLAINED_SHARE * symptom.wasted_share
+    least = EXPLAINED_SHARE * share
+    of_nodes = (cause.wasted_nodes or 0.0) >= least * (symptom.wasted_nodes or math.inf)
+    return of_nodes or cause.wasted_share >= least * symptom.wasted_share

@@ -45,7 +45,8 @@ class Verdict:
     ``clear_after_s`` is after how many clean seconds of event time an episode of the rule is over. ``reach`` is None in
     the verdict of one node alone. ``liveness`` is how the episode stands among the job's nodes, ``watermark_s`` the
     event time up to which the job's verdict is known, epoch seconds. ``merged`` are a job's episodes, None in
-    the verdict of one node alone; ``merged_earlier`` counts those before them.
+    the verdict of one node alone; ``merged_earlier`` counts those before them. ``ended`` says that
+    the stream or the job has ended.
     """
 
     rule: str
@@ -57,6 +58,7 @@ class Verdict:
     watermark_s: float | None = None
     merged: tuple[Episode, ...] | None = None
     merged_earlier: int = 0
+    ended: bool = False
 
     @property
     def episodes(self) -> tuple[Episode, ...]:

@@ -16,6 +16,7 @@ from trainguard.rules.extension import check_window
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.state.sample_window import KEPT_IDLE_S, SampleWindow, SampleWindowState
+from trainguard.state.use_by_time import UseByTime
 from trainguard.telemetry.assemble import OpenSnapshot, assemble, complete, estimate_interval_s, extend_gpu_names
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
@@ -24,7 +25,7 @@ from trainguard.telemetry.system import Samples
 class SystemState(msgspec.Struct):
     """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
 
-    ``cores`` is the largest number of logical cores that one object named.
+    ``cores`` is the largest number of logical cores that one object named; ``use`` is how busy the GPUs were when.
     """
 
     interval_s: float | None = None
@@ -36,6 +37,7 @@ class SystemState(msgspec.Struct):
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
     last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
+    use: UseByTime = msgspec.field(default_factory=UseByTime)
 
 
 class SystemStream:
@@ -85,6 +87,7 @@ class SystemStream:
             snapshots, capacity=self._capacity(), longest_s=max(KEPT_IDLE_S, 3.0 * self._interval_s)
         )
         if len(snapshots):
+            self.state.use.add(snapshots.times, snapshots.gpu_utilization)
             self.state.watermark_s = max(float(snapshots.times[-1]), self.state.watermark_s or 0.0)
         if self.state.watermark_s is None:
             return []

@@ -1,0 +1,80 @@
+"""For which time one finding can be the reason for another: both were there, on the same nodes.
+
+What holds for long before another thing begins, and goes on as it was when that is over, is not its reason. So of the
+time from a cause's start to the end of what it has in common with a symptom, the symptom must fill half at least.
+What a cause does after the symptom has ended says nothing: many rules look over windows, and are late to let go.
+"""
+
+from collections.abc import Sequence
+
+from trainguard.finding import Episode
+
+SLACK_S = 300.0
+"""Rules look over windows: when a condition began and ended is known to within so many seconds."""
+
+SHOWN_SHARE = 0.5
+
+Span = tuple[float, float]
+
+
+def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> float:
+    """Return the share, 0 to 1, of a symptom's time in which one of ``causes`` can be its reason.
+
+    Parameters
+    ----------
+    symptom : sequence of Episode
+    causes : sequence of sequence of Episode
+        The episodes of each cause.
+    until : float
+        Where episodes end that go on, epoch seconds.
+    """
+    whole_s = sum(_length(_span(each, until)) for each in symptom)
+    if not whole_s:
+        # Of something that was seen but once, all or nothing is shared.
+        touched = any(_shared(each, of, symptom, until) for each in symptom for of in causes)
+        return 1.0 if touched else 0.0
+    shared_s = sum(
+        covered_s(_span(each, until), [span for of in causes for span in _shared(each, of, symptom, until)])
+        for each in symptom
+    )
+    return min(shared_s / whole_s, 1.0)
+
+
+def covered_s(span: Span, by: Sequence[Span]) -> float:
+    """Return how many seconds of a span lie in at least one of others."""
+    total, reached = 0.0, span[0]
+    for start, end in sorted(by):
+        begin, finish = max(start, reached), min(end, span[1])
+        if finish > begin:
+            total += finish - begin
+            reached = finish
+    return total
+
+
+def on_same_nodes(one: Episode, other: Episode) -> bool:
+    """Whether two episodes have a node in common; one of the job as a whole has all."""
+    return not one.nodes or not other.nodes or not set(one.nodes).isdisjoint(other.nodes)
+
+
+def _shared(episode: Episode, cause: Sequence[Episode], symptom: Sequence[Episode], until: float) -> list[Span]:
+    """Return the spans of a symptom's episode for which a cause can be the reason."""
+    start, end = _span(episode, until)
+    spans = []
+    for each in cause:
+        begin, finish = _span(each, until)
+        common = max(start, begin - SLACK_S), min(end, finish + SLACK_S)
+        if not on_same_nodes(episode, each) or common[1] < common[0]:
+            continue
+        held = min(begin, common[0]), common[1]
+        shown = [(one - SLACK_S, other + SLACK_S) for one, other in (_span(part, until) for part in symptom)]
+        if covered_s(held, shown) >= SHOWN_SHARE * _length(held):
+            spans.append(common)
+    return spans
+
+
+def _span(episode: Episode, until: float) -> Span:
+    return episode.start, max(until if episode.end is None else episode.end, episode.start)
+
+
+def _length(span: Span) -> float:
+    return span[1] - span[0]
