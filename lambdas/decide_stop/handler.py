@@ -51,12 +51,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     decision = decide_stop(case, training_jobs.describe(case.job), switch.read(), known=known, now=now)
     if decision.stop and not budget.take(case.fire_id, case.identity, now=now, limit=limit):
         decision = over_ceiling(limit)
-    answer = {
-        "stop": decision.stop,
-        "decision": decision.decision,
-        "why": decision.why,
-        "stopAt": decision.stop_at,
-        "optedIn": decision.opted_in,
-    }
+    answer: dict[str, Any] = msgspec.to_builtins(decision)
     logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})
     return answer

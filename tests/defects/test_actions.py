@@ -10,7 +10,7 @@ from infra.constructs.fire_machine import definition
 from tests.infra.states_language import Ending, Execution
 from tests.support.small_job import describe
 from trainguard.actions.alert import compose_alert
-from trainguard.actions.request import AlertInput, AlertRequest, StopCase, StopOutcome, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopCase, StopDecision, StopResult
 from trainguard.actions.stop import decide_stop
 from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.actions.stop_switch import StopSwitches
@@ -128,7 +128,7 @@ def test_given_a_message_without_numbers_when_composed_then_it_never_says_none(m
         report_uri="s3://profiles/report.json",
     )
     for error in (None, "AccessDenied"):
-        decision = StopOutcome(stop=True, decision="stop", why="the tag allows it")
+        decision = StopDecision(stop=True, decision="stop", why="the tag allows it")
         alert = compose_alert(AlertRequest(bare, decision, StopResult(made, error)), now=NOW)
         for text in (alert.subject, alert.text, alert.action, *alert.attributes.values()):
             assert "None" not in text

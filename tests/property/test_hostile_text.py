@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.support.hostile_text import PHRASES, hostile, links, unseen
 from tests.unit.actions.test_alert import FIRE
 from trainguard.actions.alert import Alert, compose_alert, publishable
-from trainguard.actions.request import AlertInput, AlertRequest, StopOutcome, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict, blocks_of
 from trainguard.cli.output.rendering import show
 from trainguard.engine.jobs.job_registry import start_notice
@@ -38,7 +38,7 @@ def alert(kind: AlertKind, text: str) -> Alert:
     foreign: dict[str, Any] = dict.fromkeys(("job", "node", "reason", "advice", "cost", "fired_at", "severity"), text)
     places = {"report_uri": f"s3://profiles/{text}/report.json", "report_page": f"s3://profiles/{text}/report.html"}
     fire = AlertInput(**(FIRE | foreign | places), kind=kind, faults=[text], tuning_job=text, previous_severity=text)
-    decision = StopOutcome(True, "stop", text, FIRE["fired_at"])
+    decision = StopDecision(True, "stop", text, FIRE["fired_at"])
     return compose_alert(AlertRequest(fire, decision, StopResult(False, text)), now=0.0)
 
 

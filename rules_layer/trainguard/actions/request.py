@@ -64,10 +64,12 @@ class AlertInput(msgspec.Struct, rename="camel"):
         return self.alert_id or self.fire_id
 
 
-class StopOutcome(msgspec.Struct, rename="camel"):
-    """What the stop decision was; ``stop_at``, ISO 8601, is when a grace time ends.
+class StopDecision(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether to stop; ``decision`` is stop, grace, dry-run or refused, ``why`` a phrase for the alert and the row.
 
-    ``opted_in`` says whether the job's owner has asked for fires of the rule to stop it.
+    ``decision`` is ``none`` where none was to be made, and ``unrecorded`` where it is not known any more. ``stop_at``,
+    ISO 8601, is when a grace time ends. ``opted_in`` says whether the job's owner has asked for fires of the rule to
+    stop it.
     """
 
     stop: bool = False
@@ -88,7 +90,7 @@ class AlertRequest(msgspec.Struct):
     """Everything that the alert is made of."""
 
     fire: AlertInput
-    decision: StopOutcome = msgspec.field(default_factory=StopOutcome)
+    decision: StopDecision = msgspec.field(default_factory=StopDecision)
     stop: StopResult = msgspec.field(default_factory=StopResult)
 
     @property

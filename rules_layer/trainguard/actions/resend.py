@@ -8,7 +8,9 @@ people who ask at once, one starts it.
 
 from collections.abc import Mapping
 
-from trainguard.actions.request import AlertInput, StopOutcome, StopResult
+import msgspec
+
+from trainguard.actions.request import AlertInput, StopDecision, StopResult
 from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import AlertKind
 
@@ -27,42 +29,36 @@ def resend_name(origin: str, attempt: int) -> str:
 
 
 def resend_payload(
-    payload: Mapping[str, object], *, origin: str, attempt: int, decision: StopOutcome, stop: StopResult
+    payload: Mapping[str, object], *, origin: str, attempt: int, decision: StopDecision, stop: StopResult
 ) -> dict[str, object]:
     """Return the input of that execution; ``payload`` is that of ``origin``."""
     outcome = {
-        "decision": {
-            "stop": decision.stop,
-            "decision": decision.decision,
-            "why": decision.why,
-            "stopAt": decision.stop_at,
-            "optedIn": decision.opted_in,
-        },
+        "decision": msgspec.to_builtins(decision),
         "stop": {"made": stop.made, "error": stop.error},
     }
     return {**payload, "resend": {"of": origin, "attempt": attempt, **outcome}}
 
 
-def recorded_outcome(fire: AlertInput, row: StoredRow | None) -> tuple[StopOutcome, StopResult]:
+def recorded_outcome(fire: AlertInput, row: StoredRow | None) -> tuple[StopDecision, StopResult]:
     """Return what was decided on a stop for a fire and what came of it, as the rule's row has it.
 
     Where the row is of another fire by now, or says nothing, whether the job was stopped is not known, and the result
     says so.
     """
     if fire.kind is not AlertKind.FIRE:
-        return StopOutcome(), StopResult()
+        return StopDecision(), StopResult()
     record = None if row is None else row.stop
     if record is None or record.fire_id != fire.fire_id:
         unknown = "the rule's row does not say what was decided for this fire"
-        return StopOutcome(decision=_UNRECORDED, why=unknown), StopResult(made=None, error=unknown)
+        return StopDecision(decision=_UNRECORDED, why=unknown), StopResult(made=None, error=unknown)
     return _decision(record), _result(record)
 
 
-def _decision(record: StopRecord) -> StopOutcome:
+def _decision(record: StopRecord) -> StopDecision:
     if record.decision == _GRACE:
         ended = "the execution ended before the grace time did"
-        return StopOutcome(decision="refused", why=ended, opted_in=True)
-    return StopOutcome(stop=record.decision == _STOP, decision=record.decision, why=record.why)
+        return StopDecision(decision="refused", why=ended, opted_in=True)
+    return StopDecision(stop=record.decision == _STOP, decision=record.decision, why=record.why)
 
 
 def _result(record: StopRecord) -> StopResult:

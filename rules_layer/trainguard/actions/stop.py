@@ -5,9 +5,9 @@ tag once more, whatever this says. With a grace time there are two decisions: th
 one is made when the grace time is over, and asks everything again.
 """
 
-from dataclasses import dataclass, replace
+import msgspec
 
-from trainguard.actions.request import StopCase
+from trainguard.actions.request import StopCase, StopDecision
 from trainguard.actions.stop_preconditions import StopPreconditions, epoch, stop_objection
 from trainguard.actions.stop_switch import StopSwitch, StopSwitches
 from trainguard.engine.jobs.job_description import SAME_MOMENT_S, STOP_ALLOWED, STOP_TAG, profile_place, stop_allowed
@@ -17,21 +17,6 @@ from trainguard.rules.units import show_duration
 from trainguard.timestamps import iso_time
 
 UPLOADING = "Uploading"
-
-
-@dataclass(frozen=True, slots=True)
-class StopDecision:
-    """Whether to stop; ``decision`` is stop, grace, dry-run or refused, ``why`` a phrase for the alert and the row.
-
-    ``stop_at``, ISO 8601, is when the grace time ends. ``opted_in`` says whether the job's owner has asked for fires of
-    the rule to stop it.
-    """
-
-    stop: bool
-    decision: str
-    why: str
-    stop_at: str | None = None
-    opted_in: bool = False
 
 
 def decide_stop(
@@ -51,13 +36,13 @@ def decide_stop(
         The job and its tags as SageMaker gives them now.
     switch : StopSwitches
         The deployment's stop switch and its override; the stricter of the two counts.
-    known : Standing
+    known : StopPreconditions
         What is known of the finding now.
     now : float
         Time of the decision, epoch seconds.
     """
     decision = _decide(case, description, switch, known=known, now=now)
-    return replace(decision, opted_in=_has_opted_in(case, description))
+    return msgspec.structs.replace(decision, opted_in=_has_opted_in(case, description))
 
 
 def _decide(

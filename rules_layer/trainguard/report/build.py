@@ -116,6 +116,7 @@ def _finding(finding: Finding, all_nodes: int) -> FindingEntry:
         advice=finding.advice,
         cost=None if finding.cost is None else _money(finding.cost),
         explained_by=finding.explained_by,
+        explained_share=round(finding.explained_share, 4),
         episodes=[episode.entry for episode in finding.episodes],
         earlier_episodes=finding.earlier_episodes,
     )

@@ -56,7 +56,8 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that has fired, as it stands among the others.
 
     ``affected_share`` (of the worst node's judged time) and ``wasted_share`` (of the paid time of all nodes) are from 0
-    to 1. ``explained_by`` names the rule whose finding is the cause of this one. ``episodes`` are the newest times at
+    to 1. ``explained_by`` names the rule whose finding is the cause of this one, ``explained_share`` (0 to 1) is the
+    part of its time for which some rule names a cause. ``episodes`` are the newest times at
     which its condition held, oldest first; ``earlier_episodes`` counts those before them.
     """
 
@@ -73,6 +74,7 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     advice: str | None
     cost: Money | None
     explained_by: str | None
+    explained_share: float = 0.0
     episodes: list[EpisodeEntry] = msgspec.field(default_factory=list)
     earlier_episodes: int = 0
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.actions.alert import compose_alert, publishable
-from trainguard.actions.request import AlertInput, AlertRequest, StopOutcome, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.engine.outbox.fires import fire_payload
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
@@ -42,7 +42,7 @@ def alert(
     **fire: Any,
 ) -> Any:
     request = AlertRequest(
-        AlertInput(**(FIRE | fire)), StopOutcome(stop, decision, why, stop_at), StopResult(made, error)
+        AlertInput(**(FIRE | fire)), StopDecision(stop, decision, why, stop_at), StopResult(made, error)
     )
     return compose_alert(request, now=now)
 

@@ -3,12 +3,12 @@
 import pytest
 
 from trainguard.actions.counting import count_stop
-from trainguard.actions.request import AlertInput, AlertRequest, StopOutcome, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.records import AlertKind
 
 
-def request(kind: AlertKind, decision: StopOutcome, stop: StopResult) -> AlertRequest:
+def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertRequest:
     fire = AlertInput(
         job="j", job_arn="arn:j", rule="CPUBottleneck", fire_id="f", episode=0, node="algo-1", reason="", fired_at="",
         report_uri="s3://b/r", kind=kind,
@@ -19,19 +19,19 @@ def request(kind: AlertKind, decision: StopOutcome, stop: StopResult) -> AlertRe
 @pytest.mark.parametrize(
     ("kind", "decision", "stop", "counted"),
     [
-        (AlertKind.FIRE, StopOutcome(True, "stop", "opted in"), StopResult(True), {"stops_made": 1}),
-        (AlertKind.FIRE, StopOutcome(True, "stop", "opted in"), StopResult(False, "no"), {"stops_failed": 1}),
-        (AlertKind.WARNING, StopOutcome(False, "grace", "begun", "soon"), StopResult(), {"stops_announced": 1}),
-        (AlertKind.FIRE, StopOutcome(False, "dry-run", "asked"), StopResult(), {"stops_in_dry_run": 1}),
-        (AlertKind.FIRE, StopOutcome(False, "refused", "ceiling", opted_in=True), StopResult(), {"stops_refused": 1}),
-        (AlertKind.FIRE, StopOutcome(False, "refused", "no tag"), StopResult(), {}),
-        (AlertKind.ESCALATION, StopOutcome(), StopResult(), {}),
-        (AlertKind.CLEARED, StopOutcome(), StopResult(), {}),
-        (AlertKind.NOTICE, StopOutcome(), StopResult(), {}),
+        (AlertKind.FIRE, StopDecision(True, "stop", "opted in"), StopResult(True), {"stops_made": 1}),
+        (AlertKind.FIRE, StopDecision(True, "stop", "opted in"), StopResult(False, "no"), {"stops_failed": 1}),
+        (AlertKind.WARNING, StopDecision(False, "grace", "begun", "soon"), StopResult(), {"stops_announced": 1}),
+        (AlertKind.FIRE, StopDecision(False, "dry-run", "asked"), StopResult(), {"stops_in_dry_run": 1}),
+        (AlertKind.FIRE, StopDecision(False, "refused", "ceiling", opted_in=True), StopResult(), {"stops_refused": 1}),
+        (AlertKind.FIRE, StopDecision(False, "refused", "no tag"), StopResult(), {}),
+        (AlertKind.ESCALATION, StopDecision(), StopResult(), {}),
+        (AlertKind.CLEARED, StopDecision(), StopResult(), {}),
+        (AlertKind.NOTICE, StopDecision(), StopResult(), {}),
     ],
 )
 def test_given_an_alert_when_its_stop_is_counted_then_it_is_under_the_name_of_how_it_ended(
-    kind: AlertKind, decision: StopOutcome, stop: StopResult, counted: dict[str, int]
+    kind: AlertKind, decision: StopDecision, stop: StopResult, counted: dict[str, int]
 ) -> None:
     journal = MemoryJournal()
     count_stop(request(kind, decision, stop), journal)
@@ -41,6 +41,6 @@ def test_given_an_alert_when_its_stop_is_counted_then_it_is_under_the_name_of_ho
 
 def test_given_a_warning_that_is_not_sent_when_counted_then_no_stop_was_announced() -> None:
     journal = MemoryJournal()
-    warning = request(AlertKind.WARNING, StopOutcome(False, "grace", "begun", "soon"), StopResult())
+    warning = request(AlertKind.WARNING, StopDecision(False, "grace", "begun", "soon"), StopResult())
     count_stop(warning, journal, sent=False)
     assert journal.totals == {}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.actions.test_alert import FIRE
-from trainguard.actions.request import AlertInput, AlertRequest, StopOutcome, StopResult
+from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.actions.routing import LATE, MUTED, STAGED, Routing, route
 from trainguard.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import AlertKind
@@ -30,7 +30,7 @@ def request(
     fire = AlertInput(
         **(FIRE | {"kind": kind, "severity": severity, "policy": JobPolicy(alerts=AlertPolicy(**alerts))})
     )
-    return AlertRequest(fire, StopOutcome(stop=made or tried), StopResult(made=made))
+    return AlertRequest(fire, StopDecision(stop=made or tried), StopResult(made=made))
 
 
 @pytest.mark.parametrize("kind", [AlertKind.FIRE, AlertKind.ESCALATION, AlertKind.CLEARED])
@@ -68,7 +68,7 @@ def test_given_a_warning_that_waited_for_a_function_when_half_of_the_grace_time_
 ) -> None:
     policy = JobPolicy(stops=StopPolicy(grace_s=600.0))
     fire = AlertInput(**(FIRE | {"kind": AlertKind.WARNING, "policy": policy}))
-    warning = AlertRequest(fire, StopOutcome(decision="grace", stop_at=iso_time(MIDNIGHT + 600.0)))
+    warning = AlertRequest(fire, StopDecision(decision="grace", stop_at=iso_time(MIDNIGHT + 600.0)))
     assert route(warning, now=MIDNIGHT + waited_s) == routed
 
 

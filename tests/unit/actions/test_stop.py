@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from trainguard.actions.request import StopCase
-from trainguard.actions.stop import StopDecision, decide_stop, over_ceiling
+from trainguard.actions.request import StopCase, StopDecision
+from trainguard.actions.stop import decide_stop, over_ceiling
 from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, StopPreconditions
 from trainguard.actions.stop_switch import StopSwitches
 from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy

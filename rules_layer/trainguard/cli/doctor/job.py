@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from trainguard.actions.request import StopCase
-from trainguard.actions.stop import StopDecision, decide_stop
+from trainguard.actions.request import StopCase, StopDecision
+from trainguard.actions.stop import decide_stop
 from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.actions.stop_switch import StopSwitch
 from trainguard.cli.doctor.actions import stop_switches
