@@ -3,6 +3,7 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from trainguard.finding import Episode
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import (
     AlertKind,
@@ -42,6 +43,24 @@ def counters() -> st.SearchStrategy[dict[str, int]]:
     return st.dictionaries(names, integers, max_size=4)
 
 
+def episodes() -> st.SearchStrategy[tuple[Episode, ...]]:
+    """Return episodes of a finding."""
+    some = st.lists(texts, max_size=3).map(tuple)
+    maybe = st.none() | floats
+    each = st.builds(
+        Episode,
+        start=floats,
+        end=maybe,
+        nodes=some,
+        gpus=some,
+        measured=maybe,
+        wasted_s=maybe,
+        cost=maybe,
+        currency=st.none() | texts,
+    )
+    return st.lists(each, max_size=3).map(tuple)
+
+
 @st.composite
 def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
     """Return outboxes by alert id."""
@@ -63,6 +82,7 @@ def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
             kind=draw(st.sampled_from(AlertKind)),
             previous_severity=draw(st.none() | texts),
             lasted_s=draw(st.none() | floats),
+            episodes=draw(episodes()),
         )
         for fire_id in fire_ids
     ]
@@ -116,6 +136,8 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
         parameters=draw(st.dictionaries(names, scalars, max_size=4)),
         expires_at=draw(st.none() | epochs),
         generation=draw(generations),
+        episodes=draw(episodes()),
+        earlier_episodes=draw(st.integers(0, 1_000)),
     )
 
 

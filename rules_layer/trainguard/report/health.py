@@ -26,7 +26,7 @@ from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_percent
 
-NAMED_EPISODES = 2
+NAMED_EPISODES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +120,19 @@ def _marked(finding: Finding, judged: EvaluatedJob) -> str:
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
     over = ", over before the end" if judged.ended else ", over now"
     parts = [f"{finding.severity.value}{where}{'' if finding.ongoing else over}", *_when(finding)]
-    lost = [episode for episode in finding.episodes if episode.cost is not None]
+    lost = [episode for episode in finding.unexplained if episode.cost is not None]
     if lost:
         parts.append(show_money(sum(each.cost or 0.0 for each in lost), lost[0].currency or ""))
     return ", ".join(parts)
 
 
 def _when(finding: Finding) -> list[str]:
-    """Say when and where a finding was: of many episodes the newest, and how many there were."""
-    if not finding.episodes:
+    """Say when and where a finding stands for itself: of many episodes the newest, and how many there were."""
+    episodes = finding.unexplained
+    if not episodes:
         return []
-    of = len(finding.episodes) + finding.earlier_episodes
-    shown = listed([episode.sentence for episode in finding.episodes[-NAMED_EPISODES:]])
+    of = len(episodes) + (finding.earlier_episodes if len(episodes) == len(finding.episodes) else 0)
+    shown = listed([episode.sentence for episode in episodes[-NAMED_EPISODES:]])
     return [shown if of <= NAMED_EPISODES else f"{of:,} times, last {shown}"]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainguard.telemetry.snapshots import FloatArray
 
-MOST_STEPS = 64
+MOST_STEPS = 120
 FIRST_WIDTH_S = 60
 
 

@@ -2,10 +2,15 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import FiringHistory, fire_id
+from trainguard.finding import MOST_EPISODES
+from trainguard.records import Status
+from trainguard.rules.rule_result import RuleResult
 
 CLEAR_S = 180.0
 
@@ -79,3 +84,87 @@ def test_given_one_job_rule_and_episode_when_named_then_every_node_derives_the_s
         fire_id(base[0], base[1], 1),
     }
     assert len(names) == 4
+
+
+def low(onset: float | None = None, *, share: float | None = None, measured: float = 40.0, **said: Any) -> RuleResult:
+    """Return a result that holds, with a threshold of 70."""
+    return RuleResult(Status.FIRED, "low.", measured=measured, threshold=70.0, onset=onset, wasted_share=share, **said)
+
+
+def hold(history: FiringHistory, minutes: range, result: RuleResult) -> None:
+    """Evaluate once a minute while the condition holds; the node is paid for from time 0 on."""
+    for minute in minutes:
+        at = 60.0 * minute
+        history.update(holds=True, watermark_s=at, clear_after_s=CLEAR_S)
+        history.note(result, watermark_s=at, paid_s=at)
+
+
+def rest(history: FiringHistory, minutes: range) -> None:
+    """Evaluate once a minute while it does not hold."""
+    for minute in minutes:
+        history.update(holds=False, watermark_s=60.0 * minute, clear_after_s=CLEAR_S)
+
+
+def test_given_an_onset_when_a_fire_comes_later_then_the_episode_runs_from_the_onset_to_the_last_time_it_held() -> None:
+    history = FiringHistory()
+    hold(history, range(30, 41), low(600.0, gpus=("gpu3",)))
+    (going_on,) = history.shown_episodes()
+    rest(history, range(41, 50))
+    (ended,) = history.shown_episodes()
+
+    assert (going_on.start, going_on.end, going_on.gpus) == (600.0, None, ("gpu3",))
+    assert (ended.start, ended.end) == (600.0, 2_400.0)
+    assert history.fired_at == 1_800.0
+
+
+def test_given_two_episodes_when_each_has_wasted_something_then_each_has_what_was_lost_in_it() -> None:
+    history = FiringHistory()
+    hold(history, range(10, 21), low(300.0, share=0.25))
+    rest(history, range(21, 30))
+    hold(history, range(30, 41), low(1_500.0, share=0.4, measured=20.0))
+    first, second = history.shown_episodes()
+
+    assert (first.wasted_s, second.wasted_s) == (300.0, 660.0)
+    assert (first.measured, second.measured) == (40.0, 20.0)
+
+
+def test_given_an_episode_when_its_rule_counts_more_than_the_time_it_lasted_then_it_costs_no_more_than_that() -> None:
+    history = FiringHistory()
+    hold(history, range(50, 61), low(2_700.0, share=1.0))
+
+    assert history.shown_episodes()[0].wasted_s == 900.0
+
+
+def test_given_an_onset_before_the_episode_before_was_over_when_it_fires_then_the_two_do_not_overlap() -> None:
+    history = FiringHistory()
+    hold(history, range(10, 21), low(300.0))
+    rest(history, range(21, 30))
+    hold(history, range(30, 33), low(600.0))
+
+    assert [(each.start, each.end) for each in history.shown_episodes()] == [(300.0, 1_200.0), (1_200.0, None)]
+
+
+def test_given_many_episodes_when_kept_then_the_newest_stay_and_the_others_are_counted() -> None:
+    history = FiringHistory()
+    for number in range(12):
+        hold(history, range(10 * number + 1, 10 * number + 3), low())
+        rest(history, range(10 * number + 3, 10 * number + 10))
+    shown = history.shown_episodes()
+
+    assert (len(shown), history.earlier_episodes, history.times_fired) == (MOST_EPISODES, 4, 12)
+    assert shown[0].start == 60.0 * 41
+
+
+def test_given_the_item_of_a_version_without_episodes_when_it_goes_on_then_it_is_known_from_its_fire_on() -> None:
+    stored = msgspec.msgpack.encode({"is_open": True, "times_fired": 2, "fired_at": 600.0, "alerted": 1})
+    history = msgspec.msgpack.decode(stored, type=FiringHistory)
+    hold(history, range(20, 22), low())
+
+    assert [(each.start, each.end) for each in history.shown_episodes()] == [(600.0, None)]
+    assert history.earlier_episodes == 1
+
+
+def test_given_the_slot_of_a_version_without_episodes_when_read_then_its_history_is_there() -> None:
+    slot = msgspec.msgpack.encode({"episode": {"is_open": True, "times_fired": 3, "alerted": 2}, "shown": "FIRED"})
+
+    assert msgspec.msgpack.decode(slot, type=StoredRule).history.times_fired == 3

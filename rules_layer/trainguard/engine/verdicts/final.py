@@ -9,8 +9,8 @@ from trainguard.records import Status
 def final(verdict: Verdict, watermark_s: float | None) -> Verdict:
     """Return the last word of a rule on a stream, or a job, that has ended at watermark ``watermark_s``.
 
-    An open episode ends when its condition was last seen to hold, and a risk comes true no more. One that waits for
-    data when there will be none any more does not apply; the sentence says whether anything was written at all.
+    An open episode ends when its condition was last seen to hold. A rule that waits for data when there will be none
+    any more does not apply; the sentence says whether anything was written at all.
     """
     result = verdict.result
     if result.status is not Status.WAITING_FOR_DATA:
@@ -22,9 +22,6 @@ def final(verdict: Verdict, watermark_s: float | None) -> Verdict:
 
 
 def _closed(verdict: Verdict) -> Verdict:
-    result = verdict.result
-    if result.time_left_s is not None:
-        result = replace(result, time_left_s=None)
     held_until = verdict.history.episodes[-1].held_at if verdict.history.episodes else verdict.watermark_s
     episodes = [each if each.end is not None else replace(each, end=held_until) for each in verdict.episodes]
-    return replace(verdict, result=result, merged=tuple(episodes), merged_earlier=verdict.earlier_episodes, ended=True)
+    return replace(verdict, merged=tuple(episodes), merged_earlier=verdict.earlier_episodes, ended=True)

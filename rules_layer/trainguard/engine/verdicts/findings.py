@@ -1,15 +1,15 @@
 """What was found on a job, the gravest first, and causes before their symptoms.
 
 Low GPUs are what most faults look like. A rule that names the reason comes before one that only names the look, for the
-time in which both were there: it takes over as much of the symptom's score as it explains. A symptom that is explained
-for most of its time follows its cause; else it stands for what is left of it.
+time in which both were there: it takes over as much of the symptom's score as it explains. A symptom of which every
+episode is explained follows its cause; else it stands for what is left of it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trainguard.engine.verdicts.overlap import shared_share
+from trainguard.engine.verdicts.overlap import left_of, shared_share
 from trainguard.engine.verdicts.severity import score_of_verdict, severity_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.finding import Episode
@@ -45,7 +45,8 @@ class Finding:
     judged; ``wasted_nodes`` is how many nodes' whole time it cost; ``confidence`` is as in the rule's judgement,
     as is ``idle_node``; ``explained_by`` is the rule that names the reason for it, ``explained_share`` the share, 0 to
     1, of its time for which some rule does. ``episodes`` are the newest times at which its condition held, oldest
-    first, with what each cost; ``earlier_episodes`` counts those before them.
+    first, with what each cost, ``unexplained`` those of them that no rule explains; ``earlier_episodes`` counts those
+    before them.
     """
 
     rule: str
@@ -64,6 +65,7 @@ class Finding:
     idle_node: IdleNode | None = None
     explained_by: str | None = None
     explained_share: float = 0.0
+    unexplained: tuple[Episode, ...] = ()
     episodes: tuple[Episode, ...] = ()
     earlier_episodes: int = 0
 
@@ -123,59 +125,87 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding
     While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more.
     """
     found = {each.rule: finding_of(each, account) for each in verdicts if each.history.times_fired}
-    shares = {rule: _shares_of(finding, found, account.watermark_s) for rule, finding in found.items()}
-    causes = _causes(found, shares, account.watermark_s)
+    explained = {rule: _explanation(finding, found, account.watermark_s) for rule, finding in found.items()}
+    causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
-    own = {rule: found[rule].score for rule in found}
-    explained = {rule: _explained(found[rule], found, shares[rule], account.watermark_s) for rule in found}
-    for rule in found:
-        if causes[rule] is None and explained[rule] < MOSTLY:
-            own[rule] *= 1.0 - explained[rule]
-    scores = {rule: _score(rule, found, own, chains, shares) for rule in found}
     running = not any(each.ended for each in verdicts)
 
     def place(finding: Finding) -> tuple[float, int]:
         weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
         return -weight * finding.score, len(chains[finding.rule])
 
-    ranked = [
-        replace(
-            finding,
-            score=scores[rule],
-            severity=severity_of(scores[rule]),
-            explained_by=causes[rule],
-            explained_share=explained[rule],
+    ranked = []
+    for rule, finding in found.items():
+        score = _score(finding, found, chains, explained)
+        ranked.append(
+            replace(
+                finding,
+                score=score,
+                severity=severity_of(score),
+                explained_by=causes[rule],
+                explained_share=explained[rule].share,
+                unexplained=explained[rule].left if causes[rule] is None else (),
+            )
         )
-        for rule, finding in found.items()
-    ]
     return sorted(ranked, key=place)
 
 
+@dataclass(frozen=True, slots=True)
+class _Explanation:
+    """Which findings can be the reason for one, by rule, each with the share, 0 to 1, of its time; and what is left.
+
+    ``share`` is that of all of them together, ``left`` are the episodes for which there is no reason.
+    """
+
+    by_rule: Mapping[str, float]
+    share: float
+    left: tuple[Episode, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a reason for every episode."""
+        return bool(self.by_rule) and not self.left
+
+
 def _score(
-    rule: str,
+    finding: Finding,
     found: Mapping[str, Finding],
-    own: Mapping[str, float],
     chains: Mapping[str, Sequence[str]],
-    shares: Mapping[str, Mapping[str, float]],
+    explained: Mapping[str, _Explanation],
 ) -> float:
     """Return a finding's score: its own, that of a symptom that it explains, or its part of one that has several."""
+    rule, of = finding.rule, explained[finding.rule]
+    own = finding.score if of.whole else finding.score * (1.0 - of.share)
     of_symptoms = [found[each].score for each in found if rule in chains[each] and each != rule]
-    partly = [found[each].score * of[rule] for each, of in shares.items() if rule in of and len(chains[each]) == 1]
-    return max([own[rule], *of_symptoms, *partly])
+    partly = [
+        found[each].score * of_each.by_rule[rule]
+        for each, of_each in explained.items()
+        if rule in of_each.by_rule and not of_each.whole
+    ]
+    return max([own, *of_symptoms, *partly])
 
 
-def _shares_of(symptom: Finding, found: Mapping[str, Finding], until: float | None) -> dict[str, float]:
-    """Return by rule what share, 0 to 1, of a symptom's time each finding explains that can explain it.
+def _explanation(symptom: Finding, found: Mapping[str, Finding], until: float | None) -> _Explanation:
+    """Return what explains a symptom.
 
     A finding that is not sure explains nothing; it is itself explained by what it would else explain.
     """
     look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
     rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
-    shares = {}
-    for rule in rules:
-        if rule in found and (share := _share(found[rule], symptom, until)):
-            shares[rule] = share
-    return shares
+    shares = {rule: _share(found[rule], symptom, until) for rule in rules if rule in found and rule != symptom.rule}
+    shares = {rule: share for rule, share in shares.items() if share}
+    causes = [found[rule] for rule in shares]
+    if not symptom.episodes or not all(cause.episodes for cause in causes):
+        return _Explanation(shares, max(shares.values(), default=0.0), () if shares else symptom.episodes)
+    episodes, end = [cause.episodes for cause in causes], _until(until, symptom, *causes)
+    share = shared_share(symptom.episodes, episodes, end)
+    return _Explanation(shares, share, tuple(_part(*each) for each in left_of(symptom.episodes, episodes, end)))
+
+
+def _part(episode: Episode, share: float) -> Episode:
+    """Return an episode with a share, 0 to 1, of what it cost."""
+    wasted_s = None if episode.wasted_s is None else share * episode.wasted_s
+    return replace(episode, wasted_s=wasted_s, cost=None if episode.cost is None else share * episode.cost)
 
 
 def _share(cause: Finding, symptom: Finding, until: float | None) -> float:
@@ -186,35 +216,22 @@ def _share(cause: Finding, symptom: Finding, until: float | None) -> float:
     return share if share and _explains(cause, symptom, share) else 0.0
 
 
-def _explained(
-    symptom: Finding, found: Mapping[str, Finding], shares: Mapping[str, float], until: float | None
-) -> float:
-    """Return the share, 0 to 1, of a symptom's time that one cause or another explains."""
-    causes = [found[rule] for rule in shares]
-    if not symptom.episodes or not all(cause.episodes for cause in causes):
-        return max(shares.values(), default=0.0)
-    end = max((_until(until, cause, symptom) for cause in causes), default=0.0)
-    return shared_share(symptom.episodes, [cause.episodes for cause in causes], end)
-
-
 def _until(until: float | None, *findings: Finding) -> float:
     """Return where episodes end that go on: at the watermark, or at the last time that one of them names."""
     marks = [mark for each in findings for episode in each.episodes for mark in (episode.start, episode.end)]
     return max([mark for mark in (until, *marks) if mark is not None])
 
 
-def _causes(
-    found: Mapping[str, Finding], shares: Mapping[str, Mapping[str, float]], until: float | None
-) -> dict[str, str | None]:
+def _causes(found: Mapping[str, Finding], explained: Mapping[str, _Explanation]) -> dict[str, str | None]:
     """Return by rule the rule that explains most of it; none in a circle, as rules of somebody else's may say.
 
-    A symptom of which a good part is left unexplained has no rule that explains it: it stands for itself.
+    A symptom with an episode for which there is no reason has no rule that explains it: it stands for itself.
     """
     causes: dict[str, str | None] = dict.fromkeys(found)
-    for rule, of_rule in shares.items():
-        if not of_rule or _explained(found[rule], found, of_rule, until) < MOSTLY:
+    for rule, of in explained.items():
+        if not of.whole:
             continue
-        cause = max(of_rule, key=lambda each: found[each].score * of_rule[each])
+        cause = max(of.by_rule, key=lambda each: found[each].score * of.by_rule[each])
         if rule not in _chain(cause, causes):
             causes[rule] = cause
     return causes

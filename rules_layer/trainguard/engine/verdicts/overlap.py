@@ -14,6 +14,9 @@ SLACK_S = 300.0
 
 SHOWN_SHARE = 0.5
 
+LEFT_SHARE = 0.25
+"""An episode of which less is left is explained: rules are late."""
+
 Span = tuple[float, float]
 
 
@@ -30,14 +33,24 @@ def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]]
     """
     whole_s = sum(_length(_span(each, until)) for each in symptom)
     if not whole_s:
-        # Of something that was seen but once, all or nothing is shared.
-        touched = any(_shared(each, of, symptom, until) for each in symptom for of in causes)
-        return 1.0 if touched else 0.0
-    shared_s = sum(
-        covered_s(_span(each, until), [span for of in causes for span in _shared(each, of, symptom, until)])
-        for each in symptom
-    )
+        # Of what was seen but once, all or nothing is shared.
+        return max((_of_one(each, symptom, causes, until) for each in symptom), default=0.0)
+    shared_s = sum(_of_one(each, symptom, causes, until) * _length(_span(each, until)) for each in symptom)
     return min(shared_s / whole_s, 1.0)
+
+
+def left_of(
+    symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float
+) -> tuple[tuple[Episode, float], ...]:
+    """Return the episodes of a symptom that no cause explains, each with the share, 0 to 1, that is left of it."""
+    shares = [(each, 1.0 - _of_one(each, symptom, causes, until)) for each in symptom]
+    return tuple((each, share) for each, share in shares if share > LEFT_SHARE)
+
+
+def _of_one(episode: Episode, symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> float:
+    span = _span(episode, until)
+    spans = [each for of in causes for each in _shared(episode, of, symptom, until)]
+    return covered_s(span, spans) / _length(span) if _length(span) else float(bool(spans))
 
 
 def covered_s(span: Span, by: Sequence[Span]) -> float:

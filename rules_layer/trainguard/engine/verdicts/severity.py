@@ -8,8 +8,8 @@ Three things count, and nothing in it jumps:
 * how soon a risk comes true: within an hour it counts as half of all that is paid for, within nine as a tenth.
 
 A finding that has cost nothing yet, or whose rule cannot say, counts as a risk: just under a quarter of the time in
-which it was seen. One node alone counts half of what it wastes, because in synchronous training the others wait for
-it; the other half grows with the nodes affected.
+which it was seen. One node alone counts a third of what it wastes, because in synchronous training others may wait for
+it; the rest grows with the nodes affected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RISK_WEIGHT = 0.24
 """Just under a quarter: a risk that has cost nothing yet is medium at most, unless it comes true soon."""
 
-ALONE_WEIGHT = 0.5
+ALONE_WEIGHT = 1.0 / 3.0
 ONGOING_WEIGHT = 0.5
 HOUR_S = 3_600.0
 LEVELS = ((50.0, Severity.CRITICAL), (25.0, Severity.HIGH), (10.0, Severity.MEDIUM))
@@ -70,7 +70,7 @@ def score_of_verdict(verdict: Verdict, at: float | None) -> float:
         affected_share=verdict.affected_share,
         reach=reach,
         losing_share=_losing_share(newest, result.wasted_share or 0.0, reach.nodes, at),
-        time_left_s=result.time_left_s if verdict.history.is_open and not verdict.ended else None,
+        time_left_s=result.time_left_s if verdict.history.is_open else None,
     )
 
 

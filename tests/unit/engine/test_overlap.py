@@ -1,0 +1,123 @@
+"""Which finding is the reason for another: both were there, at the same time, on the same nodes."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.verdicts import fired, over
+from trainguard.engine.verdicts.findings import Finding, rank_findings
+from trainguard.engine.verdicts.overlap import SLACK_S, covered_s, shared_share
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.finding import Episode
+from trainguard.pricing.cost import Account
+
+HOUR_S = 3_600.0
+DAY = Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=24.0 * HOUR_S, nodes=1)
+LOW = "LowGPUUtilization"
+
+
+def held(*hours: tuple[float, float | None], nodes: tuple[str, ...] = (), rate: float = 0.7) -> tuple[Episode, ...]:
+    """Return episodes from hour to hour, of which a share ``rate`` was lost."""
+    return tuple(
+        Episode(
+            HOUR_S * start,
+            None if end is None else HOUR_S * end,
+            nodes=nodes,
+            wasted_s=rate * HOUR_S * ((24.0 if end is None else end) - start),
+        )
+        for start, end in hours
+    )
+
+
+def with_episodes(verdict: Verdict, episodes: tuple[Episode, ...]) -> Verdict:
+    wasted = sum(each.wasted_s or 0.0 for each in episodes) / (24.0 * HOUR_S)
+    result = replace(verdict.result, wasted_share=wasted)
+    reach = replace(verdict.over_nodes, wasted_nodes=wasted)
+    return replace(verdict, merged=episodes, result=result, reach=reach)
+
+
+def ranked(**episodes: tuple[Episode, ...]) -> dict[str, Finding]:
+    """Return the findings of a job of a day that has ended, by rule and in order."""
+    verdicts = [replace(with_episodes(over(rule), of), ended=True) for rule, of in episodes.items()]
+    return {finding.rule: finding for finding in rank_findings(verdicts, DAY)}
+
+
+def test_given_slow_steps_all_day_when_gpus_are_low_for_three_hours_then_the_steps_are_not_the_reason() -> None:
+    found = ranked(
+        LowGPUUtilization=held((6.0, 7.0), (12.0, 13.0), (20.0, 21.0)),
+        StepOutlier=held((0.5, 24.0), rate=0.1),
+    )
+
+    assert found[LOW].explained_by is None
+    assert found[LOW].explained_share == pytest.approx(0.0, abs=0.01)
+
+
+def test_given_slow_steps_in_the_hours_of_low_gpus_when_ranked_then_they_are_the_reason() -> None:
+    found = ranked(LowGPUUtilization=held((6.0, 7.0), (12.0, 13.0)), StepOutlier=held((6.0, 7.0), (12.0, 13.0)))
+
+    assert found[LOW].explained_by == "StepOutlier"
+    assert list(found) == ["StepOutlier", LOW]
+
+
+def test_given_three_times_of_low_gpus_when_two_have_reasons_then_the_third_stands_for_itself() -> None:
+    found = ranked(
+        LowGPUUtilization=held((2.0, 4.0), (8.0, 10.0), (14.0, 15.0)),
+        CPUBottleneck=held((2.0, 4.0)),
+        IOBottleneck=held((8.0, 10.0)),
+    )
+
+    assert found[LOW].explained_by is None
+    assert found[LOW].explained_share == pytest.approx(0.8)
+    assert [each.start for each in found[LOW].unexplained] == [14.0 * HOUR_S]
+    assert [(rule, round(found[rule].score, 1)) for rule in found] == [
+        ("CPUBottleneck", 5.8),
+        ("IOBottleneck", 5.8),
+        (LOW, 2.9),
+    ]
+
+
+def test_given_a_reason_that_lets_go_late_when_ranked_then_it_is_the_reason_all_the_same() -> None:
+    found = ranked(LowGPUUtilization=held((2.0, 4.0)), CPUBottleneck=held((2.0, 24.0), rate=0.08))
+
+    assert found[LOW].explained_by == "CPUBottleneck"
+
+
+def test_given_a_reason_on_another_node_when_ranked_then_it_explains_nothing() -> None:
+    found = ranked(
+        LowGPUUtilization=held((2.0, 4.0), nodes=("algo-1",)), CPUBottleneck=held((2.0, 4.0), nodes=("algo-2",))
+    )
+
+    assert found[LOW].explained_by is None
+
+
+def test_given_a_reason_that_is_over_when_low_gpus_go_on_for_long_then_it_explains_its_time_alone() -> None:
+    verdicts = [
+        with_episodes(fired(LOW), held((2.0, None))),
+        with_episodes(over("CPUBottleneck"), held((2.0, 4.0))),
+    ]
+    found = {finding.rule: finding for finding in rank_findings(verdicts, DAY)}
+
+    assert found[LOW].explained_by is None
+    assert found[LOW].explained_share == pytest.approx((2.0 * HOUR_S + SLACK_S) / (22.0 * HOUR_S))
+
+
+spans = st.tuples(st.floats(0.0, 100.0), st.floats(0.0, 100.0)).map(lambda each: (min(each), max(each)))
+
+
+@given(spans, st.lists(spans, max_size=6))
+def test_given_any_spans_when_one_is_covered_then_never_by_more_than_its_length_nor_less_than_by_one(
+    span: tuple[float, float], by: list[tuple[float, float]]
+) -> None:
+    covered = covered_s(span, by)
+
+    assert 0.0 <= covered <= span[1] - span[0] + 1e-9
+    assert all(covered >= covered_s(span, [each]) - 1e-9 for each in by)
+
+
+@given(spans)
+def test_given_a_finding_when_held_against_itself_then_it_shares_all_of_its_time(span: tuple[float, float]) -> None:
+    episodes = [Episode(*span)]
+
+    assert shared_share(episodes, [episodes], span[1]) == pytest.approx(1.0)

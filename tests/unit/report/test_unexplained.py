@@ -1,0 +1,77 @@
+"""No job is called healthy while a good part of what was paid for went unused and nobody says why."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.judged_jobs import HOUR_S, START, Node, ended, judged_job
+from tests.support.verdicts import over, quiet
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.profiler.system_stream import SystemStream
+from trainguard.finding import Episode, clock_times
+from trainguard.report.evaluated_job import EvaluatedJob
+from trainguard.report.unexplained import unexplained
+from trainguard.report.verdict import verdict_of
+from trainguard.rules.registry import RULE_NAMES
+from trainguard.state.use_by_time import UseByTime
+from trainguard.timestamps import iso_time
+
+FINE = tuple(quiet(rule) for rule in RULE_NAMES)
+
+
+def job_with(use: list[tuple[float, float]], *verdicts: Verdict, active_from_h: float = 0.0) -> EvaluatedJob:
+    """Return a job of ten hours that has ended, whose GPU was so busy (percent) for so many hours, one by one."""
+    judged = judged_job(*(verdicts or FINE), job=ended(), nodes=(Node(use=80.0, closed=True),))
+    values = [percent for hours, percent in use for _ in range(round(hours * 60))]
+    (stream,) = judged.profiler.system.values()
+    assert isinstance(stream, SystemStream)
+    stream.state.use = UseByTime()
+    stream.state.use.add(START + 60.0 * np.arange(len(values)), np.array(values)[:, None])
+    stream.state.kept.first_active_at = START + active_from_h * HOUR_S
+    return judged
+
+
+def test_given_two_idle_hours_of_ten_when_no_rule_fires_then_the_job_is_not_healthy_and_it_is_said_when() -> None:
+    verdict = verdict_of(job_with([(4.0, 90.0), (2.0, 5.0), (4.0, 90.0)]))
+
+    assert verdict.level == "attention"
+    when = clock_times(iso_time(START + 4.0 * HOUR_S), iso_time(START + 6.0 * HOUR_S))
+    assert f"no rule says why the GPUs of algo-1 were less than 50 % busy {when} (20 % of the paid" in verdict.health
+    assert verdict.change.startswith("Find out what the job did then:")
+
+
+@pytest.mark.parametrize("use", [[(9.0, 90.0), (1.0, 5.0)], [(10.0, 60.0)]])
+def test_given_a_little_idle_time_or_half_busy_gpus_when_no_rule_fires_then_nothing_is_left_unexplained(
+    use: list[tuple[float, float]],
+) -> None:
+    assert unexplained(job_with(use)) is None
+
+
+def test_given_start_up_when_no_rule_fires_then_it_is_start_up() -> None:
+    assert unexplained(job_with([(3.0, 0.0), (7.0, 90.0)], active_from_h=3.0)) is None
+
+
+def test_given_a_finding_for_one_of_two_idle_times_when_judged_then_the_other_is_named() -> None:
+    low = over("LowGPUUtilization", wasted=0.2)
+    found = replace(low, merged=(Episode(START + 2.0 * HOUR_S, START + 4.0 * HOUR_S, nodes=("algo-1",)),))
+    left = unexplained(job_with([(2.0, 90.0), (2.0, 5.0), (2.0, 90.0), (2.0, 5.0), (2.0, 90.0)], found))
+
+    assert left is not None
+    assert left.share == pytest.approx(0.2, abs=0.03)
+    assert [(round((start - START) / HOUR_S), round((end - START) / HOUR_S)) for start, end in left.spans] == [(6, 8)]
+
+
+def test_given_a_finding_on_another_node_when_judged_then_it_accounts_for_nothing_here() -> None:
+    low = over("LowGPUUtilization", wasted=0.2)
+    found = replace(low, merged=(Episode(START, START + 10.0 * HOUR_S, nodes=("algo-2",)),))
+
+    assert unexplained(job_with([(8.0, 90.0), (2.0, 5.0)], found)) is not None
+
+
+def test_given_an_object_that_could_not_be_read_when_no_rule_fires_then_it_is_no_all_clear() -> None:
+    judged = judged_job(*FINE, job=ended(), nodes=(Node(use=80.0, closed=True, counters={"bad_objects": 2}),))
+    verdict = verdict_of(judged)
+
+    assert verdict.level == "unknown"
+    assert "2 objects could not be read" in verdict.health
