@@ -68,7 +68,8 @@ def _found(findings: Sequence[Finding]) -> str:
 
 def _named(finding: Finding) -> str:
     explained = "" if finding.explained_by is None else f", explained by {finding.explained_by}"
-    return f"{finding.rule} ({finding.severity.value}{explained})"
+    when = "" if not finding.unexplained else f", {finding.unexplained[-1].sentence}"
+    return f"{finding.rule} ({finding.severity.value}{explained}{when})"
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:

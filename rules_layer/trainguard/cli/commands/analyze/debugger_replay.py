@@ -1,11 +1,11 @@
 """The ``compatible`` reading over a profile: what the managed service would have written."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from trainguard.cli.commands.analyze.debugger_settings import settings_by_rule
-from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict
+from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.files import read_body
 from trainguard.cli.output.progress import Progress
 from trainguard.debugger_replay.parameters import resolve_compatible_parameters, resolve_scan_interval_us
@@ -61,14 +61,22 @@ class DebuggerReplay:
             rules=sorted(lines, key=lambda line: not line.fired) + [_failed(*each) for each in replayed.failed.items()],
             files={f"profiler-reports/{rule}.json": encode_report(report) for rule, report in reports.items()},
             unread=dict(sorted(replayed.skipped.items())),
+            healthy=_is_healthy(lines, replayed.failed, replayed.skipped),
         )
+
+
+def _is_healthy(lines: Sequence[RuleVerdict], failed: Mapping[str, str], skipped: Mapping[str, int]) -> bool:
+    """Whether some rule had data, none has fired or failed, and everything could be read."""
+    judged = any(line.data_points for line in lines)
+    unread = sum(amount for kind, amount in skipped.items() if kind != FOREIGN)
+    return judged and not any(line.fired for line in lines) and not failed and not unread
 
 
 def _line(rule: str, report: Mapping[str, Any]) -> RuleVerdict:
     triggered, violations, points = (report[name] for name in ("RuleTriggered", "Violations", "Datapoints"))
     return RuleVerdict(
         rule=rule,
-        status=Status.FIRED if triggered else Status.OK,
+        status=Status.FIRED if triggered else Status.OK if points else Status.WAITING_FOR_DATA,
         reason=f"triggered {triggered:,} times, {violations:,} violations in {points:,} data points.",
         times_fired=triggered,
         violations=violations,
