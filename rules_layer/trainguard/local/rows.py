@@ -4,6 +4,7 @@ from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.summary import job_rows
+from trainguard.engine.verdicts.final import final
 from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import Evaluation
 from trainguard.pricing.cost import Account
@@ -45,4 +46,5 @@ def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expi
         expires_at=expires_at,
         account=Account(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices),
     )
-    return [rule_row(context, verdict) for verdict in stream.verdicts(closed=True)]
+    verdicts = [final(verdict, context.watermark_s) for verdict in stream.verdicts(closed=True)]
+    return [rule_row(context, verdict) for verdict in verdicts]
