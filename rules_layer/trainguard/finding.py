@@ -12,6 +12,7 @@ MOST_EPISODES = 8
 """So many episodes of one finding are kept, the newest; those before them are counted."""
 
 MOST_NAMES = 16
+NAMED_GPUS = 2
 LONGEST_NAME = 120
 _MINUTE = len("2026-01-31T12:00")
 _DAY = len("2026-01-31")
@@ -55,7 +56,7 @@ class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """Say when and where it was, for example ``2026-01-31 12:00 to 13:10 UTC on algo-1, gpu3``."""
         node = [f"on {named(self.nodes)}"] if self.nodes else []
-        where = ", ".join([*node, *([named(self.gpus)] if self.gpus else [])])
+        where = ", ".join([*node, *([_gpus(self.gpus)] if self.gpus else [])])
         return f"{clock_times(self.start, self.end)} {where}".strip()
 
     @property
@@ -145,6 +146,10 @@ def named(names: Sequence[str], limit: int = 4) -> str:
     """Join names; of many, the first and how many more there are."""
     shown = names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1:,} more"]
     return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
+
+
+def _gpus(names: Sequence[str]) -> str:
+    return named(names) if len(names) <= NAMED_GPUS else f"{len(names)} GPUs"
 
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Findings: the gravest first, causes before their symptoms, and a job with one fault names that fault first."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support.verdicts import fired, over, quiet
 from trainguard.engine.verdicts.findings import OVER_WEIGHT, finding_of, rank_findings
 from trainguard.engine.verdicts.severity import score_of, severity_of
 from trainguard.engine.verdicts.verdict import Reach, Verdict
+from trainguard.finding import Episode
 from trainguard.pricing.cost import Account
 from trainguard.records import Severity
 from trainguard.rules.registry import RULE_NAMES, SPECS
@@ -256,3 +258,40 @@ def test_given_a_priced_job_when_a_finding_wastes_half_of_two_nodes_then_it_cost
 def test_given_a_rule_that_cannot_say_what_it_wastes_when_priced_then_there_is_no_money() -> None:
     assert finding_of(fired("Dataloader"), PRICED).cost is None
     assert finding_of(fired(LOW, wasted=0.5), FREE).cost is None
+
+
+def test_given_episodes_that_lost_more_than_the_rule_says_of_now_when_found_then_they_are_what_it_cost() -> None:
+    episodes = (Episode(600.0, 2_400.0, nodes=("algo-1",), wasted_s=1_800.0), Episode(6_000.0, 7_200.0, wasted_s=0.0))
+    verdict = replace(fired(LOW, wasted=0.05, nodes=(1, 4)), merged=episodes)
+    finding = finding_of(verdict, PRICED)
+
+    assert finding.wasted_share == pytest.approx(0.25)
+    assert finding.wasted_nodes == pytest.approx(0.25)
+    assert [each.cost for each in finding.episodes] == [pytest.approx(1.9125), 0.0]
+    assert finding.cost is not None
+    assert finding.cost.lost == pytest.approx(1.9125)
+
+
+def test_given_an_episode_that_goes_on_when_scored_then_what_is_being_lost_counts_more_the_longer_it_lasts() -> None:
+    def score(hours: float, *, ended: bool = False) -> float:
+        at = 24.0 * 3_600.0
+        start = at - 3_600.0 * hours
+        episode = Episode(start, at if ended else None, nodes=("algo-1",), wasted_s=3_600.0 * hours)
+        verdict = replace(fired(LOW, wasted=hours / 24.0), merged=(episode,))
+        return finding_of(verdict, replace(PRICED, watermark_s=at, nodes=1)).score
+
+    assert score(2.0, ended=True) == pytest.approx(100.0 * 2.0 / 24.0)
+    assert score(2.0) == pytest.approx(100.0 * (2.0 / 24.0 + 22.0 / 24.0 / 3.0))
+    scores = [score(hours) for hours in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)]
+    assert scores == sorted(scores)
+    assert scores[-1] == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(("hours", "score"), [(0.0, 100.0), (1.0, 50.0), (3.0, 25.0), (9.0, 10.0)])
+def test_given_a_risk_that_comes_true_soon_when_scored_then_it_is_as_grave_as_the_time_is_short(
+    hours: float, score: float
+) -> None:
+    risk = fired("GPUMemoryIncrease", affected_share=0.01, time_left_s=3_600.0 * hours)
+
+    assert finding_of(risk, PRICED).score == pytest.approx(score)
+    assert finding_of(replace(risk, history=over("GPUMemoryIncrease").history), PRICED).score < 1.0

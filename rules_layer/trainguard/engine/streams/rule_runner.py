@@ -13,7 +13,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.last_finding import FIRST_MINUTE_S, LastFinding
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.severity import score_of_verdict, severity_of
+from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleFailedError, RuleLoadError
 from trainguard.records import Status
@@ -119,17 +119,19 @@ class RuleRunner(Generic[R]):
                 entry.note(result, watermark_s)
                 judged = result.status in JUDGED
                 entry.history.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
+                paid_s = entry.paid_s(paid_from)
                 if holds:
-                    entry.history.note(result, watermark_s=watermark_s, paid_s=entry.paid_s(paid_from))
+                    entry.history.note(result, watermark_s=watermark_s, paid_s=paid_s)
                 if holds and entry.history.alerted < self._plan.episode_of(rule.name):
-                    fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s))
+                    fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, paid_s))
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 
-    def _fire(self, verdict: Verdict, watermark_s: float) -> Fire:
+    def _fire(self, verdict: Verdict, watermark_s: float, paid_s: float) -> Fire:
         """Return the fire that begins, and take note of it in the episode."""
         affected, history = verdict.affected_share, verdict.history
-        score = score_of_verdict(verdict, watermark_s)
+        wasted = wasted_share_of(verdict, paid_s)
+        score = score_of_verdict(verdict, watermark_s, wasted_share=wasted)
         history.alerted = self._plan.episode_of(verdict.rule)
         history.alerted_severity = severity_of(score).value
         return Fire(verdict.rule, verdict.result, watermark_s, affected, verdict.episodes[-1:])

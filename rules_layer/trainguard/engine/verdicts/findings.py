@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.verdicts.overlap import left_of, shared_share
-from trainguard.engine.verdicts.severity import score_of_verdict, severity_of
+from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.finding import Episode
 from trainguard.pricing.cost import HOUR_S, Account, Bill, Cost
@@ -86,12 +86,15 @@ class Finding:
 
 
 def finding_of(verdict: Verdict, account: Account) -> Finding:
-    """Return what a verdict that has fired means by itself; ``account`` is of the nodes that the verdict is of."""
-    result, reach = verdict.result, verdict.over_nodes
-    affected = verdict.affected_share
-    score = score_of_verdict(verdict, account.watermark_s)
-    wasted = reach.wasted_nodes
-    bill = None if wasted is None else account.bill()
+    """Return what a verdict that has fired means by itself; ``account`` is of the nodes that the verdict is of.
+
+    What it wasted is what the rule says of now, and no less than its episodes add up to.
+    """
+    result, reach, affected = verdict.result, verdict.over_nodes, verdict.affected_share
+    paid_s = _paid_s(account)
+    wasted_share, wasted_nodes = wasted_share_of(verdict, paid_s), _wasted_nodes(verdict, paid_s)
+    score = score_of_verdict(verdict, account.watermark_s, wasted_share=wasted_share)
+    bill = None if wasted_nodes is None else account.bill()
     priced = bill if isinstance(bill, Bill) else None
     return Finding(
         rule=verdict.rule,
@@ -99,18 +102,34 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
         score=score,
         ongoing=shown_status(verdict) is Status.FIRED,
         affected_share=affected,
-        wasted_share=result.wasted_share,
+        wasted_share=wasted_share,
         worst=result.worst,
         nodes=(reach.affected, reach.nodes),
         reason=result.reason,
         advice=result.advice,
-        wasted_nodes=wasted,
+        wasted_nodes=wasted_nodes,
         confidence=result.confidence,
         idle_node=result.idle_node,
-        cost=priced.lost(wasted) if priced is not None and wasted is not None else None,
+        cost=priced.lost(wasted_nodes) if priced is not None and wasted_nodes is not None else None,
         episodes=tuple(_priced(episode, priced) for episode in verdict.episodes),
         earlier_episodes=verdict.earlier_episodes,
     )
+
+
+def _paid_s(account: Account) -> float:
+    """Return for how many seconds each node was paid for; 0 where that is not known."""
+    if account.started_at is None or account.watermark_s is None:
+        return 0.0
+    return account.watermark_s - account.started_at
+
+
+def _wasted_nodes(verdict: Verdict, paid_s: float) -> float | None:
+    """Return how many nodes' whole time a verdict wasted, by the same token."""
+    reach = verdict.over_nodes
+    known = [each.wasted_s for each in verdict.episodes if each.wasted_s is not None]
+    if not known or paid_s <= 0.0:
+        return reach.wasted_nodes
+    return max(min(sum(known) / paid_s, float(reach.nodes or 1)), reach.wasted_nodes or 0.0)
 
 
 def _priced(episode: Episode, bill: Bill | None) -> Episode:

@@ -61,17 +61,35 @@ def score_of(
     return score if time_left_s is None else max(score, 100.0 * HOUR_S / (HOUR_S + max(time_left_s, 0.0)))
 
 
-def score_of_verdict(verdict: Verdict, at: float | None) -> float:
-    """Return the score of a verdict that has fired, at event time ``at``, epoch seconds."""
+def score_of_verdict(verdict: Verdict, at: float | None, *, wasted_share: float | None) -> float:
+    """Return the score of a verdict that has fired, at event time ``at``, epoch seconds.
+
+    ``wasted_share`` is the share, 0 to 1, of the worst node's time that it wasted.
+    """
     result, reach = verdict.result, verdict.over_nodes
     newest = verdict.episodes[-1] if verdict.episodes else None
     return score_of(
-        wasted_share=result.wasted_share,
+        wasted_share=wasted_share,
         affected_share=verdict.affected_share,
         reach=reach,
-        losing_share=_losing_share(newest, result.wasted_share or 0.0, reach.nodes, at),
+        losing_share=_losing_share(newest, wasted_share or 0.0, reach.nodes, at),
         time_left_s=result.time_left_s if verdict.history.is_open else None,
     )
+
+
+def wasted_share_of(verdict: Verdict, paid_s: float) -> float | None:
+    """Return what a verdict wasted of the worst node's paid time, as a share from 0 to 1; None where nobody can say.
+
+    It is what the rule says of now, and no less than its episodes add up to: a rule may look at the GPUs alone on which
+    its condition holds at last.
+    """
+    nodes = verdict.over_nodes.nodes
+    known = [each for each in verdict.episodes if each.wasted_s is not None]
+    said = verdict.result.wasted_share
+    if not known or paid_s <= 0.0:
+        return said
+    added = sum((each.wasted_s or 0.0) / (len(each.nodes) or nodes or 1) for each in known) / paid_s
+    return max(min(added, 1.0), said or 0.0)
 
 
 def _losing_share(newest: Episode | None, lost: float, nodes: int, at: float | None) -> float | None:
