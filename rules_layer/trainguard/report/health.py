@@ -53,20 +53,30 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: Finding | None) -> Heal
     others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply{why})" if rules.not_applicable else ""
     found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
     if left is not None:
-        return Health("attention", f"{found} nothing wrong{others}, but {use}: {left.sentence}.")
+        said = [f"{_idle(judged)}: {found} nothing wrong{others}", *([use] if use else []), left.sentence]
+        return Health("attention", f"{'; '.join(said)}.")
     healthy = f"This job {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
     return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
 
 
 def _with_findings(judged: EvaluatedJob, rules: Judged, root: Finding) -> Health:
-    group = group_of(root, judged.findings)
+    """Name the findings that nothing explains, the gravest first, and what no finding accounts for."""
+    group, left = group_of(root, judged.findings), unexplained(judged)
     level, opening = _opening(judged, root, group)
-    said = f"{opening} {_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
-    others, left = other_roots(root, judged.findings), unexplained(judged)
-    if others:
-        said += f"; also found: {listed([f'{each.rule} ({_marked(each, judged)})' for each in others])}"
-    rest = [*([left.sentence] if left else []), *rules.faults, *_too_late(judged, rules, root)]
-    return Health(level, f"{'; '.join([said, *rest])}.")
+    named = f"{_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
+    others = other_roots(root, judged.findings)
+    also = [f"also found: {listed([f'{each.rule} ({_marked(each, judged)})' for each in others])}"] if others else []
+    if left is None:
+        said = [f"{opening} {named}", *also]
+    elif 100.0 * left.share > root.score:
+        said = [f"{_idle(judged)}: {left.sentence}", f"besides, {named}", *also]
+    else:
+        said = [f"{opening} {named}", *also, left.sentence]
+    return Health(level, f"{'; '.join([*said, *rules.faults, *_too_late(judged, rules, root)])}.")
+
+
+def _idle(judged: EvaluatedJob) -> str:
+    return f"This job {'was' if judged.ended else 'is'} idle in part without a reason"
 
 
 def _too_late(judged: EvaluatedJob, rules: Judged, root: Finding) -> list[str]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from trainguard.actions.alert import compose_alert, publishable
 from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.engine.outbox.fires import fire_payload
+from trainguard.finding import EpisodeEntry
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
 
@@ -206,3 +207,20 @@ def test_given_quiet_hours_when_composed_then_row_document_and_machine_know_unti
     assert told.waiting.startswith(f"alert waits until {morning} (quiet hours). Training job not stopped: ")
     assert (told.document["waits_until"], publishable(told)["waitUntil"]) == (morning, morning)
     assert publishable(alert())["waitUntil"] is None
+
+
+def test_given_an_episode_when_told_then_mail_and_document_say_when_and_where_the_condition_held() -> None:
+    held = EpisodeEntry(
+        start="2026-01-31T12:00:00.000Z", end=None, node="algo-2", nodes=["algo-2"], gpus=["gpu3"], measured=31.0
+    )
+    told = alert(episodes=[held])
+
+    assert "Held: since 2026-01-31 12:00 UTC on algo-2, gpu3" in told.text.splitlines()
+    assert told.document["episodes"] == [msgspec.to_builtins(held)]
+
+
+def test_given_the_payload_of_a_version_without_episodes_when_told_then_it_says_nothing_of_them() -> None:
+    told = alert()
+
+    assert "Held:" not in told.text
+    assert told.document["episodes"] == []

@@ -77,7 +77,7 @@ def test_given_a_terminal_of_any_width_when_a_job_is_analysed_then_no_reason_is_
     result = run("analyze", write(tmp_path / "jobs"), "--out", tmp_path / "out", env=environment)
     assert result.exit_code == 0, result.stderr
     shown = _STYLES.sub("", result.stdout)
-    table = shown.partition("This job was")[0]
+    table = shown.partition("This job ")[0]
     assert max(len(line.rstrip()) for line in table.splitlines()) <= columns
     told = re.sub(r"\s+", "", table)
     for rule in ("LowGPUUtilization", "MaxInitializationTime", "NOT_APPLICABLE"):

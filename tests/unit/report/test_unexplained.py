@@ -27,7 +27,9 @@ def job_with(use: list[tuple[float, float]], *verdicts: Verdict, active_from_h: 
     (stream,) = judged.profiler.system.values()
     assert isinstance(stream, SystemStream)
     stream.state.use = UseByTime()
-    stream.state.use.add(START + 60.0 * np.arange(len(values)), np.array(values)[:, None])
+    stream.state.use.add(
+        START + 60.0 * np.arange(len(values), dtype=np.float64), np.array(values, dtype=np.float64)[:, None]
+    )
     stream.state.kept.first_active_at = START + active_from_h * HOUR_S
     return judged
 

@@ -11,7 +11,11 @@ from trainguard.state.use_by_time import MOST_STEPS, UseByTime
 
 def used(percents: list[float], *, cuts: tuple[int, ...] = (), every_s: float = 60.0) -> UseByTime:
     """Return the steps of a node with one GPU, its snapshots added in portions that end at ``cuts``."""
-    use, times, values = UseByTime(), np.arange(len(percents)) * every_s, np.array(percents)[:, None]
+    use, times, values = (
+        UseByTime(),
+        np.arange(len(percents), dtype=np.float64) * every_s,
+        np.array(percents, dtype=np.float64)[:, None],
+    )
     ends = [*sorted(cut for cut in cuts if cut < len(percents)), len(percents)]
     for start, end in zip([0, *ends], ends, strict=False):
         use.add(times[start:end], values[start:end])

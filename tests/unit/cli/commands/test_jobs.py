@@ -40,10 +40,10 @@ def test_given_a_judged_job_when_listed_then_its_line_has_status_verdict_gravest
     assert (line["job"], line["status"], line["active"]) == (JOB, "InProgress", True)
     assert (line["instance_type"], line["instance_count"]) == ("ml.g5.12xlarge", 2)
     assert (line["started_at"], line["ended_at"], line["duration_s"]) == ("2026-11-21T08:00:00.000Z", None, 1020.0)
-    assert (line["finding"], line["severity"]) == ("LowGPUUtilization", "critical")
+    assert (line["finding"], line["severity"]) == ("LowGPUUtilization", "high")
     assert line["ringing"] == line["fired"] == ["LowGPUUtilization", "StepOutlier"]
     assert line["cost_lost"].startswith("about USD ")
-    assert line["verdict"].startswith("LowGPUUtilization (critical): 1 of 2 nodes fire")
+    assert line["verdict"].startswith("LowGPUUtilization (high): 1 of 2 nodes fire")
 
 
 def test_given_json_asked_for_when_listed_then_the_document_has_a_version_and_a_time(deployed: Deployed) -> None:
@@ -135,7 +135,7 @@ def test_given_a_terminal_of_any_width_when_listed_then_no_line_is_wider_and_the
     assert max(len(line) for line in lines) <= columns
     assert "severity" in lines[0]
     assert JOB in lines[1]
-    assert "critical" in lines[1]
+    assert "high" in lines[1]
 
 
 def test_given_no_job_like_that_when_listed_then_stdout_is_empty_and_stderr_says_so(deployed: Deployed) -> None:

@@ -21,7 +21,8 @@ from trainguard.rules.profiler_report import PROFILER_REPORT
 __all__ = ["deployed"]
 RULE_LINE = {
     "rule", "node", "status", "severity", "reason", "measured", "threshold", "worst", "data_points", "patience",
-    "advice", "affected_percent", "wasted_percent", "cost_lost", "violations", "times_fired", "evaluated_through",
+    "advice", "affected_percent", "wasted_percent", "cost_lost", "episodes", "earlier_episodes", "violations",
+    "times_fired", "evaluated_through",
     "fired_at", "fire_id", "action", "action_at", "alert_id", "report_uri", "stop", "counters", "parameters",
 }  # fmt: skip
 
@@ -45,7 +46,7 @@ def test_given_active_jobs_when_asked_for_then_what_rings_gravest_is_first_and_e
     lines = deployed.run("status").stdout.splitlines()
     assert [line.split("\t")[0] for line in lines] == [JOB, "a-medium", "a-quiet"]
     assert lines[0].split("\t")[-2:] == [
-        "critical",
+        "high",
         "LowGPUUtilization, StepOutlier; " + found["jobs"][0]["cost_lost"],
     ]
 
@@ -83,7 +84,7 @@ def test_given_a_job_when_shown_to_a_person_then_each_fire_has_its_reason_advice
     deployed: Deployed,
 ) -> None:
     text = " ".join(deployed.shown("status", JOB, columns=160).split())
-    assert "LowGPUUtilization (critical) 1 of 2 nodes fire; worst algo-1: gpu0 on algo-1" in text
+    assert "LowGPUUtilization (high) 1 of 2 nodes fire; worst algo-1: gpu0 on algo-1" in text
     assert "To do: Raise the batch size" in text
     assert "It has cost about USD" in text
     assert f"Done: {NOT_STOPPED} (2026-11-21 08:07:02Z, 10 min ago)" in text
@@ -208,3 +209,28 @@ def test_given_an_interrupt_when_watched_then_it_ends_with_what_was_seen_last() 
     result = CommandResult(document={}, blocks=[Line("last seen")], fired=True)
     assert watch(lambda: result, console=console, every_s=1.0, fail_on_fire=False, pause=interrupt) == 0
     assert shown.getvalue().rstrip().endswith("last seen")
+
+
+def test_given_a_rule_that_fired_when_asked_for_then_its_episodes_say_when_where_and_at_what_cost(
+    deployed: Deployed,
+) -> None:
+    low = document(deployed, JOB)["rules"][0]
+    (episode,) = low["episodes"]
+
+    assert (episode["node"], episode["nodes"], episode["end"], low["earlier_episodes"]) == (
+        "algo-1",
+        ["algo-1"],
+        None,
+        0,
+    )
+    assert episode["start"] <= low["fired_at"]
+    assert episode["cost"] > 0.0
+    text = " ".join(deployed.shown("status", JOB, columns=160).split())
+    assert f"It held since {episode['start'][:16].replace('T', ' ')} UTC on algo-1" in text
+
+
+def test_given_a_rule_that_fired_when_explained_then_it_says_when_it_held(deployed: Deployed) -> None:
+    text = " ".join(deployed.shown("explain", JOB, "LowGPUUtilization", columns=160).split())
+
+    assert "When it held since 2026-11-21 08:0" in text or "When it held Since 2026-11-21 08:0" in text
+    assert "; it cost USD " in text

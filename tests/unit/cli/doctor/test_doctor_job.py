@@ -13,7 +13,7 @@ from moto.sagemaker.models import sagemaker_backends
 
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clients
-from trainguard.actions.stop import StopDecision
+from trainguard.actions.request import StopDecision
 from trainguard.actions.stop_switch import StopSwitch
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
 from trainguard.cli.doctor.check import CheckResult, Level
