@@ -13,6 +13,7 @@ from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.streams import ProfilerStreams
 from trainguard.local.rows import evaluation_rows
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, RuleRow, Status
@@ -77,3 +78,20 @@ def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_wast
     assert (fired.severity is None, fired.cost_lost is None, fired.wasted_percent) == (False, False, 25.0)
     assert (over.severity, over.cost_lost, over.wasted_percent) == (None, None, 25.0)
     assert row(0, is_open=True).wasted_percent is None
+
+
+def test_given_a_job_when_evaluated_then_each_node_keeps_how_busy_its_gpus_were_from_its_start_to_its_end(
+    tmp_path: Path,
+) -> None:
+    uploads = small_job.uploads(low=True)
+    network = delivered(uploads, small_job.SETTINGS)
+    local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=0)
+    streams = ProfilerStreams.of(FAMILIES.open(local.job.job, local.plan, local.records)).system
+
+    assert set(streams) == {"algo-1", "algo-2"}
+    for stream in streams.values():
+        until = stream.state.watermark_s or 0.0
+        steps = [*stream.state.use.steps(until)]
+        assert steps[0].start <= (stream.state.kept.first_sample_at or 0.0) <= steps[0].end
+        assert steps[-1].end == until
+        assert all(0.0 <= step.percent <= 100.0 for step in steps)
