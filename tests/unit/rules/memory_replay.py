@@ -97,8 +97,9 @@ def play(
 def windows(*levels: float | tuple[float, float], parameters: GPUMemoryIncreaseParameters = SMALL) -> FloatArray:
     """Patience at the first level, then a window a level; a pair is the level's floor and the rest of its window."""
     pairs = [level if isinstance(level, tuple) else (level, level) for level in levels]
-    parts = [np.where(np.arange(parameters.window) < 3, low, rest) for low, rest in pairs]
-    return np.concatenate([np.full(parameters.patience, pairs[0][1]), *parts]).astype(np.float64)
+    window, patience = parameters.window or 0, parameters.patience or 0
+    parts = [np.where(np.arange(window) < 3, low, rest) for low, rest in pairs]
+    return np.concatenate([np.full(patience, pairs[0][1]), *parts]).astype(np.float64)
 
 
 def noise(hours: float, level: float, spread: float = 3.0, *, seed: int = 0) -> FloatArray:
