@@ -26,7 +26,7 @@ def kept_by_definition(values: Any) -> Any:
     """Return the indexes of the kept points."""
     seen = np.array([value is not None for value in values], dtype=np.bool_)
     active = np.array([value is not None and value >= 10 for value in values], dtype=np.bool_)
-    return kept_points(1_000.0 + STEP_S * np.arange(len(values)), active, seen, STEP_S).rows
+    return kept_points(1_000.0 + STEP_S * np.arange(len(values), dtype=np.float64), active, seen, STEP_S).rows
 
 
 VALUE = st.one_of(st.just(0.0), st.just(0.0), st.integers(0, 100).map(float), st.none())
@@ -190,6 +190,6 @@ def test_given_two_idle_samples_a_minute_apart_when_they_end_then_they_are_no_pa
         points = SampleWindow(state, 2)
         values = [50.0] * 3 + [0.0] * idle + [50.0]
         gpu = np.array([[value, 3.0] for value in values])
-        shown = node_snapshots(1_000.0 + 60.0 * np.arange(len(values)), gpu, cpu_mean=12.25)
+        shown = node_snapshots(1_000.0 + 60.0 * np.arange(len(values), dtype=np.float64), gpu, cpu_mean=12.25)
         points.extend(shown, capacity=CAPACITY, interval_s=60.0)
         assert state.kept_total == kept

@@ -72,7 +72,11 @@ def details_of(view: NodeView, usage: Usage) -> BatchDetails:
         boxes[name] = (utilization[index], usage.gpu[index])
         boxes[f"{name}_memory"] = (memory[index], usage.memory[index])
     return BatchDetails(
-        series={name: _series(box, newest) for name, (box, newest) in boxes.items() if box is not None},
+        series={
+            name: _series(box, newest)
+            for name, (box, newest) in boxes.items()
+            if box is not None and not math.isnan(box.p50)
+        },
         memory_note=MEMORY_NOTE,
         last_timestamp=None if view.watermark_s is None else round(view.watermark_s * 1e6),
     )

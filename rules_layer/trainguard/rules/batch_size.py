@@ -189,7 +189,7 @@ def _onset(view: NodeView, usage: Usage, parameters: BatchSizeParameters) -> tup
     That is the beginning of the window, or all points where the GPUs were low in them.
     """
     boxes = counted_boxes(view.gpu_histogram[view.ever_active])
-    highest = [box.p95 for box in boxes if box is not None and box.p95 is not None]
+    highest = [box.p95 for box in boxes]
     if view.first_active_at is not None and max(highest, default=100.0) < parameters.gpu_threshold_p95:
         return 0, view.first_active_at
     points = len(usage.window)

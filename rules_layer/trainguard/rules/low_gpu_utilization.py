@@ -302,7 +302,7 @@ def _onset(
     index = view.gpu_names.index(usage.gpu)
     times, values = view.kept_times[-window:], view.kept_gpu_utilization[-window:, index]
     box = counted_boxes(view.gpu_histogram[[index]])[0]
-    if usage.kind == "under" and box is not None and box.p95 is not None and box.p95 < parameters.threshold_p95:
+    if usage.kind == "under" and box.p95 < parameters.threshold_p95:
         return 0, view.first_active_at
     first = int(np.argmax(values < parameters.threshold_p5)) if usage.kind == "fluctuating" else 0
     return view.kept_total - len(times) + first, float(times[first])

@@ -24,7 +24,7 @@ class IdleTime:
         For how long, up to the watermark, every GPU has been nearly idle on average, start-up included; 0 where one was
         not over the newest 20 minutes, or over all samples where they are fewer.
     highest_mean, newest_mean : float
-        The busiest GPU's mean utilization over the newest 20 minutes, and over the newest one, percent.
+        The busiest GPU's mean utilization over the newest 20 to 24 minutes, and over the newest 4 at most, percent.
     """
 
     samples: int = 0

@@ -16,26 +16,30 @@ QUIET_S = 1_200.0
 QUIET_PERCENT = 5.0
 """GPUs below this mean are nearly idle, whatever single samples show."""
 
+PART_S = 240.0
+"""Use is summed over so long: few numbers a GPU, for an item that is written every minute."""
+
 MIN_BREAK_S = 10.0
-REMEMBERED_BREAKS = 12
+REMEMBERED_BREAKS = 8
 
 
-class UsedMinute(msgspec.Struct, array_like=True):
-    """One epoch minute: time of its first sample, and sums and counts of utilization, one a GPU."""
+class UsedPart(msgspec.Struct, array_like=True):
+    """Four minutes, by their ordinal since the epoch: sums (whole percents) and counts of utilization, one a GPU."""
 
-    minute: int
-    first_at: float
-    sums: list[float]
+    part: int
+    sums: list[int]
     counts: list[int]
 
 
-class RecentUse(msgspec.Struct):
+class RecentUse(msgspec.Struct, array_like=True):
     """Utilization over the newest twenty minutes, and since when every GPU has been nearly idle.
 
-    ``highest_mean`` is the busiest GPU's over that time, ``newest_mean`` over the newest minute.
+    ``begun_at`` is the first sample since the node was last not observed.
+    ``highest_mean`` is the busiest GPU's over that time, ``newest_mean`` over its newest part.
     """
 
-    minutes: list[UsedMinute] = msgspec.field(default_factory=list)
+    parts: list[UsedPart] = msgspec.field(default_factory=list)
+    begun_at: float | None = None
     quiet_since: float | None = None
     highest_mean: float = 0.0
     newest_mean: float = 0.0
@@ -44,57 +48,60 @@ class RecentUse(msgspec.Struct):
         """Add the samples of T snapshots (float64[T], float64[T, G])."""
         if times.size == 0:
             return
-        numbers = np.floor(times / 60.0).astype(np.int64)
+        if self.begun_at is None:
+            self.begun_at = float(times[0])
+        numbers = np.floor(times / PART_S).astype(np.int64)
         edges = np.flatnonzero(np.diff(numbers)) + 1
         for rows in np.split(np.arange(times.size), edges):
-            self._add_minute(int(numbers[rows[0]]), float(times[rows[0]]), utilization[rows])
+            self._add_part(int(numbers[rows[0]]), utilization[rows])
         oldest = float(times[-1]) - QUIET_S
-        self.minutes = [each for each in self.minutes if 60.0 * (each.minute + 1) > oldest]
-        self._look()
+        self.parts = [each for each in self.parts if PART_S * (each.part + 1) > oldest]
+        self._look(self.begun_at)
 
     def forget(self) -> None:
         """Begin anew, after time that nobody observed."""
-        self.minutes, self.quiet_since, self.highest_mean, self.newest_mean = [], None, 0.0, 0.0
+        self.parts, self.begun_at, self.quiet_since = [], None, None
+        self.highest_mean = self.newest_mean = 0.0
 
-    def _add_minute(self, minute: int, first_at: float, utilization: FloatArray) -> None:
-        if not self.minutes or self.minutes[-1].minute != minute:
-            self.minutes.append(UsedMinute(minute, first_at, [], []))
-        held, gpus = self.minutes[-1], utilization.shape[1]
+    def _add_part(self, part: int, utilization: FloatArray) -> None:
+        if not self.parts or self.parts[-1].part != part:
+            self.parts.append(UsedPart(part, [], []))
+        held, gpus = self.parts[-1], utilization.shape[1]
         sums, counts = np.zeros(gpus), np.zeros(gpus, dtype=np.int64)
         sums[: len(held.sums)], counts[: len(held.counts)] = held.sums, held.counts
-        held.sums = (sums + np.nansum(utilization, axis=0)).tolist()
+        held.sums = np.rint(sums + np.nansum(utilization, axis=0)).astype(np.int64).tolist()
         held.counts = (counts + np.count_nonzero(~np.isnan(utilization), axis=0)).tolist()
 
-    def _look(self) -> None:
-        gpus = len(self.minutes[-1].sums)
+    def _look(self, begun_at: float) -> None:
+        gpus = len(self.parts[-1].sums)
         sums, counts = np.zeros(gpus), np.zeros(gpus)
-        for each in self.minutes:
+        for each in self.parts:
             sums[: len(each.sums)] += each.sums
             counts[: len(each.counts)] += each.counts
-        newest = self.minutes[-1]
+        newest = self.parts[-1]
         self.highest_mean = _highest(sums, counts)
-        self.newest_mean = _highest(np.array(newest.sums), np.array(newest.counts))
+        self.newest_mean = _highest(np.array(newest.sums, dtype=np.float64), np.array(newest.counts, dtype=np.float64))
         if not counts.any() or self.highest_mean >= QUIET_PERCENT:
             self.quiet_since = None
         elif self.quiet_since is None:
-            self.quiet_since = self.minutes[0].first_at
+            self.quiet_since = max(begun_at, PART_S * self.parts[0].part)
 
 
 def _highest(sums: FloatArray, counts: FloatArray) -> float:
     return float((sums / np.maximum(counts, 1.0)).max()) if sums.size else 0.0
 
 
-class IdleTime(msgspec.Struct):
+class IdleTime(msgspec.Struct, array_like=True):
     """How a node's GPUs idled between their activity, in runs that are over.
 
     ``samples`` of idle runs, ``paused`` those of them that were left out as pauses; ``breaks`` are the newest runs of
-    10 s or more, start and seconds, ``breaks_s`` the seconds of all of them.
+    10 s or more, start and length in whole seconds, ``breaks_s`` the seconds of all of them.
     """
 
     samples: int = 0
     paused: int = 0
     breaks_s: float = 0.0
-    breaks: list[tuple[float, float]] = msgspec.field(default_factory=list)
+    breaks: list[tuple[int, int]] = msgspec.field(default_factory=list)
 
     def add(self, since: float, seconds: float, samples: int, *, pause: bool) -> None:
         """Add one idle run."""
@@ -102,4 +109,4 @@ class IdleTime(msgspec.Struct):
         self.paused += samples if pause else 0
         if seconds >= MIN_BREAK_S and samples >= PAUSE_SAMPLES:
             self.breaks_s += seconds
-            self.breaks = [*self.breaks, (since, seconds)][-REMEMBERED_BREAKS:]
+            self.breaks = [*self.breaks, (round(since), round(seconds))][-REMEMBERED_BREAKS:]

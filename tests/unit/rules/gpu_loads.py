@@ -56,7 +56,7 @@ def view_of(name: str, *gpus: IntArray, idle_run_s: float = 0.0, interval_s: flo
         idle_run_s=idle_run_s,
         first_sample_at=0.0,
         first_active_at=0.0 if points else None,
-        ever_active=histogram.any(axis=1),
+        ever_active=np.atleast_1d(histogram.any(axis=1)),
         watermark_s=max(points * interval_s, idle_run_s) - interval_s,
     )
 

@@ -108,7 +108,7 @@ def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
     last_start = None
     for end in [*ends, *([ends[-1]] if closed else [])]:
         minute, start = _minute(node, begin, end, kept_before, closed=begin == end)
-        recent = slice(np.searchsorted(node.times, 60.0 * np.floor((node.times[end - 1] - 1_200.0) / 60.0)), end)
+        recent = slice(np.searchsorted(node.times, 240.0 * np.floor((node.times[end - 1] - 1_200.0) / 240.0)), end)
         highest = float(np.nan_to_num(np.nanmean(node.gpu[recent], axis=0)).max()) if node.gpu.shape[1] else 100.0
         quiet_since = None if highest >= 5.0 else node.times[recent][0] if quiet_since is None else quiet_since
         quiet_s = 0.0 if quiet_since is None else float(node.times[end - 1] - quiet_since)
