@@ -217,10 +217,10 @@ class RuleRunner(Generic[R]):
         """Let the next verdicts be judged anew: what rules are shown has changed."""
         self._latest.clear()
 
-    def release(self) -> None:
-        """Give up the rules' states, and what they are stored as: nothing more is judged or stored by these slots."""
+    def release(self, keep: Collection[str] = ()) -> None:
+        """Give up the rules' states but those that ``keep`` names, and their stored form: nothing more is evaluated."""
         self._released = True
-        self._states.clear()
+        self._states = {name: state for name, state in self._states.items() if name in keep}
         self._latest.clear()
         for entry in self._stored.values():
             entry.data = b""

@@ -29,6 +29,11 @@ def job_rules(plan: RulePlan) -> tuple[AnyJobRule, ...]:
     return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JobRule))
 
 
+def compared_rules(plan: RulePlan) -> frozenset[str]:
+    """Return the names of the rules over system metrics whose states a rule over the whole job compares."""
+    return frozenset(rule.name for rule in job_rules(plan)) & frozenset(rule.name for rule in system_rules(plan))
+
+
 def joined_rules(plan: RulePlan) -> tuple[AnyJoinedRule, ...]:
     """Return the rules over the whole job that collect from framework events."""
     return tuple(rule for rule in plan.rules_of(FIRST_FAMILY) if isinstance(rule, JoinedRule))

@@ -21,7 +21,7 @@ from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.correlate import Correlation
 from trainguard.families.profiler.framework_stream import MICROSECONDS, FrameworkStream
 from trainguard.families.profiler.interruptions import interruptions, without_steps
-from trainguard.families.profiler.kinds import job_rules, joined_rules, system_rules
+from trainguard.families.profiler.kinds import compared_rules, job_rules, joined_rules
 from trainguard.families.profiler.system_stream import SystemStream
 from trainguard.records import FIRST_FAMILY, JOB_NODE, JobRecord, Status, StreamKey
 from trainguard.rules.protocol import AnyJobRule, RuleParameters
@@ -163,7 +163,7 @@ class ProfilerStreams(FamilyStreams):
                 collected[rule.name] = framework.collected(rule.name)
             except RuleFailedError as fault:
                 failed[rule.name] = f"{node}: {fault}"
-        for name in {rule.name for rule in job_rules(plan)} & {rule.name for rule in system_rules(plan)}:
+        for name in compared_rules(plan):
             try:
                 collected.update({} if system is None else {name: system.state_of(name)})
             except RuleFailedError as fault:

@@ -12,7 +12,7 @@ from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleLoadError
-from trainguard.families.profiler.kinds import system_rules
+from trainguard.families.profiler.kinds import compared_rules, system_rules
 from trainguard.rules.extension import check_window
 from trainguard.rules.late_view import LateView
 from trainguard.rules.protocol import AnySystemRule
@@ -208,7 +208,7 @@ class SystemStream:
         Nothing more can be judged or stored.
         """
         self._late = LateView(self.view(closed=False), closed=False, again=lambda: again().view(closed=False))
-        self._rules.release()
+        self._rules.release(keep=compared_rules(self._plan))
         self._kept = SampleWindow(SampleWindowState(), 0)
         self.state.kept.window, self.state.kept.histogram, self.state.kept.idle = [], b"", None
 
