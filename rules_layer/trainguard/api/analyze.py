@@ -42,7 +42,7 @@ def analyze(
     source : str or path
         The folder of the profile, or ``s3://bucket/prefix``, which needs boto3.
     parameters : mapping or path, optional
-        Parameters of rules, for example ``{"LowGPUUtilization": {"threshold_p95": 60}}``, or a JSON file of them.
+        Parameters of rules, for example ``{"<Rule>": {"<parameter>": 60}}``, or a JSON file of them.
     prices : PriceTable or path, optional
         By default the packaged table.
     instance_type : str, optional

@@ -1,6 +1,6 @@
 """Time in which GPUs were not busy and that no finding accounts for: as long as there is much of it, a job is not fine.
 
-Time before a node's first active snapshot is start-up, which MaxInitializationTime judges, and no part of it.
+Time before a node's first active snapshot is start-up, which a rule of its own evaluates, and no part of it.
 """
 
 from collections.abc import Iterator

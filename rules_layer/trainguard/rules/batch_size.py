@@ -21,7 +21,7 @@ from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowP
 from trainguard.rules.quantiles import column_quantiles, counted_boxes
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.warm_up import never_collected, warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
@@ -77,6 +77,11 @@ SPEC = RuleSpec(
     seen_with=(LOW_GPUS,),
     clause="the batches, or the whole job, were too small for the instance",
     details=BatchDetails,
+    chart_lines=(
+        ChartLine("utilization", "gpu_threshold_p95", "p95"),
+        ChartLine("memory", "gpu_memory_threshold_p95", "p95"),
+        ChartLine("cpu", "cpu_threshold_p95", "p95 of the mean"),
+    ),
     section="trainguard.report.html.sections.batch_size:blocks",
 )
 

@@ -19,7 +19,7 @@ from trainguard.rules.bottlenecks import (
 )
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import Percent
-from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_number, show_percent
 from trainguard.telemetry.snapshots import Snapshots
@@ -54,6 +54,10 @@ SPEC = RuleSpec(
     seen_with=(LOW_GPUS,),
     clause="the CPU cores could not keep up with the GPUs",
     details=BottleneckDetails,
+    chart_lines=(
+        ChartLine("utilization", "gpu_threshold", "a GPU waits"),
+        ChartLine("cpu", "cpu_threshold", "a core is busy"),
+    ),
     section=SECTION,
 )
 

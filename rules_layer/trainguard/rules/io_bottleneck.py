@@ -18,7 +18,7 @@ from trainguard.rules.bottlenecks import (
 )
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import Percent
-from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_percent
 from trainguard.telemetry.snapshots import Snapshots
@@ -59,6 +59,10 @@ SPEC = RuleSpec(
     seen_with=(LOW_GPUS,),
     clause="the GPUs waited for storage or other I/O",
     details=BottleneckDetails,
+    chart_lines=(
+        ChartLine("utilization", "gpu_threshold", "a GPU waits"),
+        ChartLine("io_wait", "io_threshold", "a core waits"),
+    ),
     section=SECTION,
 )
 

@@ -23,7 +23,7 @@ from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowP
 from trainguard.rules.quantiles import column_quantiles, counted_boxes
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import show_percent
 from trainguard.rules.warm_up import warming_up
@@ -81,6 +81,7 @@ SPEC = RuleSpec(
     symptom=LOW_GPUS,
     clause=output.clause_of,
     details=LowGpuDetails,
+    chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),
     section="trainguard.report.html.sections.low_gpu_utilization:blocks",
 )
 

@@ -25,6 +25,15 @@ class Loss:
     until: str
 
 
+@dataclass(frozen=True, slots=True)
+class ChartLine:
+    """A threshold as a line in one of the report's charts; ``words`` say what is compared with it."""
+
+    chart: Literal["utilization", "memory", "cpu", "io_wait"]
+    parameter: str
+    words: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSpec:
     """A rule's name, its help, and what ranking and reports have to know about it.
@@ -77,6 +86,8 @@ class RuleSpec:
         What to say about a job that was too short, where no patience can be lowered.
     details : type or None
         The class of its details; None of a rule that shows none.
+    chart_lines : tuple of ChartLine
+        The thresholds that the report draws into its charts.
     section : str or None
         The report's section, as ``module:function``: text, as who evaluates must not import reports.
     """
@@ -104,6 +115,7 @@ class RuleSpec:
     loss_from_now: Callable[[RuleResult], Loss | None] | None = None
     too_short: str | None = None
     details: type[Details] | None = None
+    chart_lines: tuple[ChartLine, ...] = ()
     section: str | None = None
 
     def measure_of(self, result: RuleResult) -> Measure | None:

@@ -6,18 +6,8 @@ from dataclasses import dataclass
 from trainguard.records import Status
 from trainguard.report.document import RuleEntry
 from trainguard.report.html.sections.settings import setting
+from trainguard.rules.registry import spec_of
 
-_DRAWN = (
-    ("utilization", "LowGPUUtilization", "threshold_p95", "p95"),
-    ("utilization", "LowGPUUtilization", "threshold_p5", "p5"),
-    ("utilization", "BatchSize", "gpu_threshold_p95", "p95"),
-    ("utilization", "CPUBottleneck", "gpu_threshold", "a GPU waits"),
-    ("utilization", "IOBottleneck", "gpu_threshold", "a GPU waits"),
-    ("memory", "BatchSize", "gpu_memory_threshold_p95", "p95"),
-    ("cpu", "CPUBottleneck", "cpu_threshold", "a core is busy"),
-    ("cpu", "BatchSize", "cpu_threshold_p95", "p95 of the mean"),
-    ("io_wait", "IOBottleneck", "io_threshold", "a core waits"),
-)
 _NOT_JUDGED = {Status.DISABLED, Status.NOT_APPLICABLE}
 
 
@@ -35,10 +25,11 @@ def thresholds_of(rules: Sequence[RuleEntry], fired: Sequence[str]) -> list[Thre
     """Return the thresholds in force of the rules that judge; those of one value in one chart are one line."""
     entries = {entry.rule: entry for entry in rules if entry.status not in _NOT_JUDGED}
     lines: dict[tuple[str, float], list[tuple[str, str]]] = {}
-    for chart, rule, parameter, what in _DRAWN:
-        value = setting(entries[rule], parameter) if rule in entries else None
-        if value is not None:
-            lines.setdefault((chart, value), []).append((rule, what))
+    for rule, entry in entries.items():
+        for line in spec_of(rule).chart_lines:
+            value = setting(entry, line.parameter)
+            if value is not None:
+                lines.setdefault((line.chart, value), []).append((rule, line.words))
     return [Threshold(chart, value, _label(names), _short(names, fired)) for (chart, value), names in lines.items()]
 
 
@@ -48,7 +39,7 @@ def _short(names: Sequence[tuple[str, str]], fired: Sequence[str]) -> str:
 
 
 def _label(names: Sequence[tuple[str, str]]) -> str:
-    """Write ``LowGPUUtilization p95``; rules that mean the same by a value share the words."""
+    """Write ``<rule>: p95``; rules that mean the same by a value share the words."""
     by_words: dict[str, list[str]] = {}
     for rule, what in names:
         by_words.setdefault(what, []).append(rule)
