@@ -57,7 +57,7 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     ``affected_share`` (of the worst node's judged time) and ``wasted_share`` (of the paid time of all nodes) are from 0
     to 1. ``explained_by`` names the rule whose finding is the cause of this one, ``explained_share`` (0 to 1) is the
-    part of its time for which some rule names a cause. ``episodes`` are the newest times at
+    part of its loss for which some rule names a cause. ``episodes`` are the newest times at
     which its condition held, oldest first; ``earlier_episodes`` counts those before them.
     """
 

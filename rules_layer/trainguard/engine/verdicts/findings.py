@@ -44,7 +44,7 @@ class Finding:
     ``ongoing`` says whether its episode is still open; ``nodes`` are how many nodes it was found on and how many were
     judged; ``wasted_nodes`` is how many nodes' whole time it cost; ``confidence`` is as in the rule's judgement,
     as is ``idle_node``; ``explained_by`` is the rule that names the reason for it, ``explained_share`` the share, 0 to
-    1, of its time for which some rule does. ``episodes`` are the newest times at which its condition held, oldest
+    1, of its loss for which some rule does. ``episodes`` are the newest times at which its condition held, oldest
     first, with what each cost, ``unexplained`` those of them that no rule explains; ``earlier_episodes`` counts those
     before them.
     """

@@ -21,7 +21,9 @@ Span = tuple[float, float]
 
 
 def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> float:
-    """Return the share, 0 to 1, of a symptom's time in which one of ``causes`` can be its reason.
+    """Return the share, 0 to 1, of a symptom's loss for which one of ``causes`` can be the reason.
+
+    An episode counts as much as it wasted; as long as it lasted where that is not known of every one.
 
     Parameters
     ----------
@@ -31,12 +33,14 @@ def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]]
     until : float
         Where episodes end that go on, epoch seconds.
     """
-    whole_s = sum(_length(_span(each, until)) for each in symptom)
-    if not whole_s:
+    weights = [each.wasted_s or 0.0 for each in symptom]
+    if not all(weights):
+        weights = [_length(_span(each, until)) for each in symptom]
+    shares = [_of_one(each, symptom, causes, until) for each in symptom]
+    if not sum(weights):
         # Of what was seen but once, all or nothing is shared.
-        return max((_of_one(each, symptom, causes, until) for each in symptom), default=0.0)
-    shared_s = sum(_of_one(each, symptom, causes, until) * _length(_span(each, until)) for each in symptom)
-    return min(shared_s / whole_s, 1.0)
+        return max(shares, default=0.0)
+    return min(sum(share * weight for share, weight in zip(shares, weights, strict=True)) / sum(weights), 1.0)
 
 
 def left_of(
