@@ -1,5 +1,6 @@
 """`trainguard analyze` as a function of its words: what it writes, prints and exits with."""
 
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -329,3 +330,23 @@ def test_given_a_profile_when_analysed_then_table_document_and_report_end_in_the
     assert shown[len(RULE_NAMES) : len(RULE_NAMES) + 4] == [*sentences, report["cost"]["note"]]
     assert report["verdict"]["level"] == "unhealthy"
     assert (report["scope"], report["timelines"]) == ("state", None)
+
+
+def test_given_objects_that_no_rule_can_read_when_analysed_then_no_rule_is_ok_and_the_exit_code_is_3(
+    tmp_path: Path,
+) -> None:
+    packed = write(tmp_path / "packed")
+    for file in packed.rglob("system/**/*.json"):
+        file.write_bytes(gzip.compress(file.read_bytes()))
+    for file in packed.rglob("framework/**/*.json"):
+        file.unlink()
+    torn = write(tmp_path / "torn")
+    for file in torn.rglob("*.json"):
+        file.write_bytes(b"\x00 no profile")
+    for place, reading in ((packed, "compatible"), (torn, "documented")):
+        result = analyze(place, "--reading", reading, "--out", tmp_path / "out", "--fail-on-fire")
+        assert result.exit_code == 3
+        assert "No verdict: no rule could be evaluated." in result.stdout
+        told = json.loads(analyze(place, "--reading", reading, "--out", tmp_path / "out", "--json").stdout)
+        assert (told["healthy"], told["evaluated"]) == (False, False)
+        assert "OK" not in {line["status"] for line in told["rules"]}

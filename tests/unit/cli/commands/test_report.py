@@ -128,7 +128,7 @@ def test_given_parameters_when_reported_then_they_are_the_rules(here: Path, fold
     assert "LowGPUUtilization" not in told(folder)["fired"]
     assert "LowGPUUtilization" in told(folder, "--params", params(LOW))["fired"]
     assert report(folder, "--params", params(LOW), "--fail-on-fire").exit_code == 1
-    assert report(folder, "--fail-on-fire", "--params", params({"rule_to_invoke": "Dataloader"})).exit_code == 0
+    assert report(folder, "--fail-on-fire", "--params", params({"rule_to_invoke": "Dataloader"})).exit_code == 3
 
 
 def test_given_open_when_reported_then_the_page_is_opened(
@@ -383,3 +383,12 @@ def test_given_no_credentials_when_a_prefix_is_reported_on_then_it_says_what_to_
     assert result.exit_code == 2
     assert "no AWS credentials were found" in result.stderr
     assert "aws sso login" in result.stderr
+
+
+def test_given_a_profile_that_no_rule_can_judge_when_reported_then_the_exit_code_is_3(here: Path) -> None:
+    place = write(here / "profiles")
+    for file in place.rglob("*.json"):
+        file.write_bytes(b"\x00 no profile")
+    result = report(place, "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["evaluated"] is False

@@ -75,7 +75,9 @@ def test_given_a_package_when_a_profile_is_analysed_then_its_rules_judge_beside_
     profile = write(tmp_path / "jobs")
     found = answer("analyze", profile, "--out", tmp_path / "out", "--rules-package", PACKAGE, cwd=tmp_path)
     assert {"HostMemory", "LowGPUUtilization"} <= {line["rule"] for line in found["rules"]}
-    alone = answer("analyze", profile, "--out", tmp_path / "alone", "--rule", RULE, cwd=EXAMPLES)
+    done = trainguard("analyze", profile, "--out", tmp_path / "alone", "--rule", RULE, "--json", cwd=EXAMPLES)
+    assert done.returncode == 3  # the small job has no memory samples, which this rule needs
+    alone = json.loads(done.stdout)
     assert [line["rule"] for line in alone["rules"]] == ["HostMemory"]
 
 

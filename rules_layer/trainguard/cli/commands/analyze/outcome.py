@@ -5,12 +5,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trainguard.cli.output.blocks import Block, Column, Grid, Line, Shown, status_cell
+from trainguard.cli.services.evaluated import has_verdict
 from trainguard.records import Status
 from trainguard.report.document import Verdict
 
 SCHEMA_VERSION = "2"
 FOREIGN = "files_of_other_kinds"
 """How files that are no profile objects are counted."""
+
+NOTHING_EVALUATED = "No verdict: no rule could be evaluated."
 
 _COLUMNS = (Column("status"), Column("rule"), Column("severity"), Column("reason and advice", folds=True))
 _NARROW = 72
@@ -79,13 +82,19 @@ class Outcome:
         """Names of the rules that have fired."""
         return [rule.rule for rule in self.rules if rule.fired]
 
+    @property
+    def evaluated(self) -> bool:
+        """Whether any rule has judged."""
+        return has_verdict((rule.rule, rule.status, rule.times_fired) for rule in self.rules)
+
 
 def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
     """Return the outcome for machines; ``about`` says what was analysed and how."""
     return {
         "schema_version": SCHEMA_VERSION,
         **about,
-        "healthy": not outcome.fired if outcome.healthy is None else outcome.healthy,
+        "healthy": outcome.evaluated and not outcome.fired if outcome.healthy is None else outcome.healthy,
+        "evaluated": outcome.evaluated,
         "fired": outcome.fired,
         "verdict": outcome.verdict,
         "summary": outcome.summary,
@@ -106,6 +115,8 @@ def blocks_of(outcome: Outcome) -> list[Block]:
     if outcome.unread:
         counted = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in outcome.unread.items())
         texts.append(f"Not used: {counted}.")
+    if not outcome.evaluated:
+        texts.append(f"{NOTHING_EVALUATED} The profile holds nothing that a rule could read, or too little of it.")
     return [Grid(_COLUMNS, rows, stacks_below=_NARROW), *(Line(text, whole=True) for text in texts)]
 
 

@@ -15,6 +15,7 @@ from trainguard.cli.output.output_path import OutputPath, output_path
 from trainguard.cli.output.progress import Progress, stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Connection, Where
+from trainguard.cli.services.evaluated import has_verdict
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.cli.services.target import Place, StackJob, connect_for, job_not_known, job_place, target_of
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -80,6 +81,7 @@ def _result(request: ReportRequest, *, shown: bool) -> CommandResult:
         blocks=verdict_blocks(drawn.job, drawn.built, [f"Report: {place.shown}"]),
         notes=notes,
         fired=bool(drawn.built.report.fired),
+        evaluated=evaluated(drawn.built),
     )
 
 
@@ -93,12 +95,18 @@ def _document(drawn: Drawn, place: OutputPath, files: Mapping[str, bytes], notes
         "scope": report.scope,
         "final": report.final,
         "healthy": report.healthy,
+        "evaluated": evaluated(drawn.built),
         "verdict": report.verdict,
         "fired": report.fired,
         "page": str(place.shown),
         "files": place.names(files),
         "notes": notes,
     }
+
+
+def evaluated(built: BuiltReport) -> bool:
+    """Return whether any rule of a report has judged."""
+    return has_verdict((rule.rule, rule.status, rule.times_fired) for rule in built.report.rules)
 
 
 def verdict_blocks(job: str, built: BuiltReport, places: Sequence[str]) -> list[Block]:
