@@ -1,6 +1,7 @@
 """`trainguard report`: a report of a folder, of a prefix, of a job that the stack knows, and by the stack itself."""
 
 import json
+import shutil
 import webbrowser
 from collections.abc import Iterator
 from dataclasses import replace
@@ -392,3 +393,14 @@ def test_given_a_profile_that_no_rule_can_judge_when_reported_then_the_exit_code
     result = report(place, "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["evaluated"] is False
+
+
+def test_given_folders_that_no_job_is_called_as_when_reported_then_each_report_has_its_folders_name(
+    here: Path, folder: Path
+) -> None:
+    for name in ("my_job", "my.job"):
+        place = here / "copies" / name
+        place.parent.mkdir(exist_ok=True)
+        shutil.copytree(folder, place)
+        document = told(place)
+        assert (document["job"], document["page"]) == ("my-job", f"{name}-report/report.html")
