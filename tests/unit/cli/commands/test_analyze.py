@@ -1,7 +1,9 @@
 """`trainguard analyze` as a function of its words: what it writes, prints and exits with."""
 
+import errno
 import gzip
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from tests.unit.local.places import write
 from trainguard.cli.main import app
 from trainguard.cli.output import files
 from trainguard.debugger_replay.step_outlier import StepOutlier
+from trainguard.errors import OutputError
 from trainguard.rules.registry import RULE_NAMES
 
 FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
@@ -350,3 +353,23 @@ def test_given_objects_that_no_rule_can_read_when_analysed_then_no_rule_is_ok_an
         told = json.loads(analyze(place, "--reading", reading, "--out", tmp_path / "out", "--json").stdout)
         assert (told["healthy"], told["evaluated"]) == (False, False)
         assert "OK" not in {line["status"] for line in told["rules"]}
+
+
+def test_given_a_disk_that_is_full_when_files_are_written_then_none_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write_files(tmp_path, {"a/one.json": b"old"})
+    real = os.fdopen
+    left = iter([False, True])
+
+    def nearly_full(handle: int, mode: str) -> Any:
+        if next(left):
+            os.close(handle)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(handle, mode)
+
+    monkeypatch.setattr(os, "fdopen", nearly_full)
+    with pytest.raises(OutputError, match="No space left"):
+        files.write_files(tmp_path, {"a/one.json": b"new", "a/two.json": b"new"})
+    assert written(tmp_path) == ["a/one.json"]
+    assert (tmp_path / "a" / "one.json").read_bytes() == b"old"
