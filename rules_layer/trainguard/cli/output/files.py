@@ -7,6 +7,8 @@ from pathlib import Path
 
 from trainguard.errors import OutputError, ParameterFileError
 
+_FILES = frozenset({".csv", ".htm", ".html", ".json", ".md", ".pdf", ".png", ".svg", ".txt", ".xlsx", ".zip"})
+
 
 def read_body(file: Path) -> bytes:
     """Return a parameter file's content; raises ParameterFileError."""
@@ -17,7 +19,12 @@ def read_body(file: Path) -> bytes:
 
 
 def prepare(folder: Path) -> None:
-    """Make sure that reports can be written, before anything else takes time; raises OutputError."""
+    """Make sure that reports can be written, before anything else takes time; raises OutputError.
+
+    A name that ends as a file's does is meant as a file, so no folder of that name is made.
+    """
+    if folder.suffix.lower() in _FILES and not folder.is_dir():
+        raise OutputError(str(folder), f"it is named as a {folder.suffix} file, which no command writes")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tests.support.small_job import JOB, uploads
 from tests.unit.local.places import write
+from trainguard.cli import options
 from trainguard.cli.main import app
 from trainguard.cli.output import files
 from trainguard.debugger_replay.step_outlier import StepOutlier
@@ -373,3 +374,18 @@ def test_given_a_disk_that_is_full_when_files_are_written_then_none_is(
         files.write_files(tmp_path, {"a/one.json": b"new", "a/two.json": b"new"})
     assert written(tmp_path) == ["a/one.json"]
     assert (tmp_path / "a" / "one.json").read_bytes() == b"old"
+
+
+def test_given_a_file_s_name_as_output_when_analysed_then_no_folder_of_that_name_is_made(
+    job: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "page.pdf"
+    result = analyze(job, "--out", out)
+    assert result.exit_code == 2
+    assert "named as a .pdf file" in result.stderr.replace("\n", " ")
+    assert not out.exists()
+
+
+def test_given_the_beginning_of_a_name_when_completed_then_rules_and_instance_types_are_offered() -> None:
+    assert options.rule_names("lowg") == ["LowGPUUtilization"]
+    assert "ml.g5.12xlarge" in options.instance_types("ml.g5.1")
