@@ -38,9 +38,10 @@ def instance_types(begun: str) -> list[str]:
 
 def rule_names(begun: str) -> list[str]:
     """Return the rules whose names begin so, in any case, for the shell's completion."""
-    from trainguard.cli.services.names import ALL_RULE_NAMES
+    from trainguard.rules.profiler_report import PROFILER_REPORT
+    from trainguard.rules.registry import RULE_NAMES
 
-    return [name for name in ALL_RULE_NAMES if name.lower().startswith(begun.lower())]
+    return [name for name in (*RULE_NAMES, PROFILER_REPORT) if name.lower().startswith(begun.lower())]
 
 
 def rule_option(meaning: str) -> Any:
