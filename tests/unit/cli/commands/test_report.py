@@ -1,7 +1,6 @@
 """`trainguard report`: a report of a folder, of a prefix, of a job that the stack knows, and by the stack itself."""
 
 import json
-import shutil
 import webbrowser
 from collections.abc import Iterator
 from dataclasses import replace
@@ -384,23 +383,3 @@ def test_given_no_credentials_when_a_prefix_is_reported_on_then_it_says_what_to_
     assert result.exit_code == 2
     assert "no AWS credentials were found" in result.stderr
     assert "aws sso login" in result.stderr
-
-
-def test_given_a_profile_that_no_rule_can_judge_when_reported_then_the_exit_code_is_3(here: Path) -> None:
-    place = write(here / "profiles")
-    for file in place.rglob("*.json"):
-        file.write_bytes(b"\x00 no profile")
-    result = report(place, "--json")
-    assert result.exit_code == 3
-    assert json.loads(result.stdout)["evaluated"] is False
-
-
-def test_given_folders_that_no_job_is_called_as_when_reported_then_each_report_has_its_folders_name(
-    here: Path, folder: Path
-) -> None:
-    for name in ("my_job", "my.job"):
-        place = here / "copies" / name
-        place.parent.mkdir(exist_ok=True)
-        shutil.copytree(folder, place)
-        document = told(place)
-        assert (document["job"], document["page"]) == ("my-job", f"{name}-report/report.html")
