@@ -21,6 +21,7 @@ SETTINGS = {
     "trainguard:LowGPUUtilization_patience": "20",
     "trainguard:CPUBottleneck_patience": "1000",
     "trainguard:BatchSize_patience": "1000",
+    "trainguard:LoadBalancing_patience": "1000",
     "trainguard:StepOutlier_n_outliers": "3",
 }
 

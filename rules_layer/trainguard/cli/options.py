@@ -29,6 +29,21 @@ def span(written: str) -> float:
     return float(number) * units[unit]
 
 
+def instance_types(begun: str) -> list[str]:
+    """Return the instance types of the packaged price table that begin so, for the shell's completion."""
+    from trainguard.pricing.table import packaged_prices
+
+    return sorted(name for name in packaged_prices().instances if name.startswith(begun.lower()))
+
+
+def rule_names(begun: str) -> list[str]:
+    """Return the rules whose names begin so, in any case, for the shell's completion."""
+    from trainguard.rules.profiler_report import PROFILER_REPORT
+    from trainguard.rules.registry import RULE_NAMES
+
+    return [name for name in (*RULE_NAMES, PROFILER_REPORT) if name.lower().startswith(begun.lower())]
+
+
 def rule_option(meaning: str) -> Any:
     """Return ``--rule``, a rule of one's own; ``meaning`` is its help."""
     return typer.Option("--rule", metavar="MODULE:CLASS", help=meaning, show_default=False)
@@ -77,6 +92,7 @@ InstanceType = Annotated[
         "--instance-type",
         metavar="TYPE",
         help="For example ml.g5.12xlarge: says what findings cost.",
+        autocompletion=instance_types,
         show_default=False,
     ),
 ]

@@ -4,6 +4,8 @@ The names are those of the SageMaker Python SDK, so that launch code moves over 
 is not imported. What is TrainGuard's own is `tags` and the four functions beside it.
 """
 
+from typing import NoReturn
+
 from trainguard.config import rule_configs
 from trainguard.config.framework_profile import FrameworkProfile
 from trainguard.config.launch import (
@@ -45,3 +47,16 @@ __all__ = [
     "tags",
     "update_training_job_arguments",
 ]
+
+_OF_TENSORS = frozenset({"CollectionConfig", "DebuggerHookConfig", "Rule", "TensorBoardOutputConfig"})
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Say what to do where launch code imports what the SageMaker SDK has for tensors."""
+    if name in _OF_TENSORS:
+        raise ImportError(
+            f"trainguard.config has no {name}: rules on tensors are not evaluated yet. "
+            "Use ProfilerRule for rules on profiles, and leave the others out of the launch code, "
+            f"or keep importing {name} from sagemaker.debugger."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

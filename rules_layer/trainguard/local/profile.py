@@ -26,6 +26,9 @@ from trainguard.telemetry.keys import (
 )
 
 ANY_JOB = "profile"
+"""The name of a job whose folder has no letter or digit in its name."""
+_OTHER = re.compile(r"[^A-Za-z0-9]+")
+_LONGEST_NAME = 63
 _JOB_NAME = re.compile(r"[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}")
 _MICROSECONDS = 1_000_000
 _COPIED_AT = float("inf")
@@ -149,7 +152,7 @@ def read_profile(source: ProfileSource) -> Profile:
     NoProfileError
         When none of them is a profile object.
     """
-    root = ProfileRoot("", source.job if _JOB_NAME.fullmatch(source.job) else ANY_JOB)
+    root = ProfileRoot("", _safe(source.job))
     files: dict[str, str] = {}
     nodes: defaultdict[str, Node] = defaultdict(Node)
     shared, foreign = [], []
@@ -171,6 +174,13 @@ def read_profile(source: ProfileSource) -> Profile:
     if not nodes:
         raise NoProfileError(source.place)
     return Profile(source, root, files, dict(sorted(nodes.items())), tuple(shared), tuple(foreign), ended)
+
+
+def _safe(name: str) -> str:
+    """Return a folder's name as SageMaker would take it: ``my-job`` of ``my_job``."""
+    if _JOB_NAME.fullmatch(name):
+        return name
+    return _OTHER.sub("-", name).strip("-")[:_LONGEST_NAME].rstrip("-") or ANY_JOB
 
 
 def _identify(root: ProfileRoot, name: str) -> tuple[str, ProfileKey | TraceKey | None]:

@@ -14,6 +14,8 @@ PROFILER_OUTPUT = "profiler-output"
 STREAMS = ("system", "framework")
 RESULTS = "rule-output"
 _SHOWN_ROOTS = 3
+_ARCHIVES = (".tar", ".tar.bz2", ".tar.gz", ".tar.xz", ".tgz", ".zip")
+_REPORTS = ("report.json", "report.html", "profiler-reports")
 
 Root = TypeVar("Root", str, Path)
 
@@ -148,13 +150,30 @@ def open_folder(place: str) -> FolderSource:
     if not folder.exists():
         raise ProfileSourceError(place, "does not exist, expected a folder or s3://bucket/prefix")
     if not folder.is_dir():
-        raise ProfileSourceError(place, "is no folder")
+        raise ProfileSourceError(place, _what_a_file_is(folder))
     try:
-        root = folder if _holds_streams(folder) else only_root(place, _roots_below(folder))
+        roots = [folder] if _holds_streams(folder) else _roots_below(folder)
+        if not roots and _is_report(folder):
+            expected = "expected the folder of the job, which holds profiler-output"
+            raise ProfileSourceError(place, f"holds reports on a job and not its profile, {expected}")
+        root = only_root(place, roots)
         files = _files(root)
     except OSError as fault:
         raise ProfileSourceError(place, f"cannot be read: {fault}") from fault
     return FolderSource(root, files)
+
+
+def _what_a_file_is(file: Path) -> str:
+    if file.name.lower().endswith(_ARCHIVES):
+        return "is an archive: unpack it, and give the folder that comes out of it"
+    return "is no folder, expected a folder or s3://bucket/prefix"
+
+
+def _is_report(folder: Path) -> bool:
+    """Whether a folder is one that reports were written into, or lies in the results of a job."""
+    if RESULTS in folder.resolve().parts or (folder / RESULTS).is_dir():
+        return True
+    return any((folder / name).exists() for name in _REPORTS)
 
 
 def _holds_streams(folder: Path) -> bool:

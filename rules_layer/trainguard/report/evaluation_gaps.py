@@ -46,12 +46,12 @@ class Judged:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with the judging itself, in clauses: rules in error, nodes of which nothing was heard."""
+        """What is wrong with the judging itself, in clauses: rules in error, nodes without system metrics."""
         parts = []
         if self.failed:
             parts.append(f"{listed(self.failed)} {_verb(self.failed, 'is', 'are')} in error")
         if self.stale:
-            parts.append(f"nothing was heard of {listed(self.stale)}")
+            parts.append(f"{listed(self.stale)} wrote no system metrics")
         if self.stopped:
             parts.append(f"{listed(self.stopped)} stopped writing long before the other nodes")
         if self.unread:

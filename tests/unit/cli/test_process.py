@@ -197,3 +197,14 @@ def test_given_a_fault_that_nobody_thought_of_when_a_job_is_analysed_then_the_ex
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (70, "")
     assert "AttributeError" in done.stderr
+
+
+def test_given_a_pipe_for_stdout_when_stderr_is_a_terminal_then_the_progress_is_shown(
+    job: Path, tmp_path: Path
+) -> None:
+    with terminal() as (ours, theirs):
+        environment = os.environ | {"TERM": "xterm-256color"}
+        words = [*COMMAND, str(job), "--out", str(tmp_path)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=theirs, env=environment, timeout=TIMEOUT_S)
+        assert b"objects" in os.read(ours, 65_536)
+    assert b"covered" not in done.stdout

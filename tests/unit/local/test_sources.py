@@ -54,3 +54,20 @@ def test_given_a_place_without_a_profile_when_opened_then_the_error_says_why(
     with pytest.raises(ProfileSourceError, match=said) as caught:
         open_folder(str(tmp_path / place))
     assert isinstance(caught.value, NoProfileError) == (place == "empty")
+
+
+@pytest.mark.parametrize("name", ["job.tgz", "job.tar.gz", "job.ZIP"])
+def test_given_an_archive_when_opened_then_the_error_says_what_to_do(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ProfileSourceError, match="is an archive: unpack it"):
+        open_folder(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("held", ["report.json", "profiler-reports/BatchSize.json", "rule-output/x/report.json"])
+def test_given_a_folder_of_reports_when_opened_then_the_error_says_that_it_is_no_profile(
+    tmp_path: Path, held: str
+) -> None:
+    (tmp_path / held).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / held).write_text("{}", encoding="utf-8")
+    with pytest.raises(ProfileSourceError, match="holds reports on a job and not its profile"):
+        open_folder(str(tmp_path))

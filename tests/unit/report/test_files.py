@@ -91,7 +91,7 @@ def test_given_a_page_that_cannot_be_made_when_written_then_everything_else_is_a
         writer(network).write(JOB, now=network.now)
     assert set(puts) == MANAGED | {"report.json"}
     assert list(puts)[-1] == "report.json"
-    assert json.loads(puts["report.json"][0])["fired"] == ["LowGPUUtilization", "LoadBalancing", "StepOutlier"]
+    assert json.loads(puts["report.json"][0])["fired"] == ["LowGPUUtilization", "StepOutlier"]
 
 
 def test_given_no_page_asked_for_when_made_then_nothing_is_rendered(

@@ -272,7 +272,7 @@ def test_given_a_healthy_job_on_too_large_an_instance_when_told_then_the_saving_
             QUIET,
             replace(JOB, instance_count=3),
             [Node(use=None)],
-            f"{BY_TWO} is judged yet: nothing was heard of algo-2 and algo-3.",
+            f"{BY_TWO} is judged yet: algo-2 and algo-3 wrote no system metrics.",
         ),
     ],
 )
@@ -293,7 +293,7 @@ def test_given_a_node_that_warms_up_when_another_was_judged_then_health_is_not_c
 def test_given_a_finding_when_told_then_faults_of_the_judging_are_too_but_not_what_is_still_to_come() -> None:
     others = [quiet("BatchSize", Status.ERROR), quiet("StepOutlier", Status.WARMING_UP)]
     verdict = told(*BOTTLENECK, *others, job=replace(JOB, instance_count=2))
-    assert verdict.health.endswith("(CPUBottleneck, critical); BatchSize is in error; nothing was heard of algo-2.")
+    assert verdict.health.endswith("(CPUBottleneck, critical); BatchSize is in error; algo-2 wrote no system metrics.")
 
 
 def test_given_nothing_found_when_a_setting_is_wrong_or_a_rule_fails_then_that_is_to_be_changed() -> None:

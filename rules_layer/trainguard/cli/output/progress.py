@@ -1,8 +1,7 @@
-"""How far an analysis has come: a line on a terminal, nothing at all elsewhere."""
+"""How far an analysis has come: a bar where stderr is a terminal, a line every 30 s elsewhere."""
 
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -13,11 +12,12 @@ from rich.progress import Progress as Bar
 from trainguard.cli.output.terminal import stderr_console
 
 _REDRAW_S = 0.1
+_LINE_EVERY_S = 30.0
 _MB = 1e6
 
 
 class Progress:
-    """Draws a bar that vanishes at the end.
+    """Draws a bar that vanishes at the end; where it cannot, prints a line every 30 s.
 
     It is drawn from the calls alone: a thread for it would stand in the way of workers that are forked.
 
@@ -25,10 +25,12 @@ class Progress:
     ----------
     console : Console
     shown : bool
-        Whether to draw anything.
+        Whether to draw the bar.
+    clock : callable
+        Returns seconds that only grow.
     """
 
-    def __init__(self, console: Console, *, shown: bool) -> None:
+    def __init__(self, console: Console, *, shown: bool, clock: Callable[[], float] = time.monotonic) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
         self._bar = Bar(*columns, console=console, auto_refresh=False, transient=True, disable=not shown)
         self._task = self._bar.add_task("reading", total=None, said="")
@@ -37,6 +39,10 @@ class Progress:
         self._first: float | None = None
         self._through = 0.0
         self._drawn = 0.0
+        self._console = console
+        self._shown = shown
+        self._clock = clock
+        self._printed = clock()
 
     @contextmanager
     def of_objects(self, objects: int, size: int) -> Iterator[None]:
@@ -71,16 +77,23 @@ class Progress:
         self._draw(done, windows, f"{done:,} of {windows:,} windows, {_span(done * self._window_s)} covered")
 
     def _draw(self, done: int, total: int, said: str) -> None:
-        now = time.monotonic()
-        if now - self._drawn >= _REDRAW_S or done == total:
+        now = self._clock()
+        if not self._shown:
+            self._print(now, said)
+        elif now - self._drawn >= _REDRAW_S or done == total:
             self._drawn = now
             self._bar.update(self._task, completed=done, total=total, said=said, refresh=True)
 
+    def _print(self, now: float, said: str) -> None:
+        if now - self._printed >= _LINE_EVERY_S:
+            self._printed = now
+            self._console.print(f"trainguard: {said}", soft_wrap=True)
+
 
 def stderr_progress(*, shown: bool) -> Progress:
-    """Return a line on stderr, if ``shown`` and both streams are a terminal."""
+    """Return a bar on stderr, if ``shown`` and stderr is a terminal; else lines, wherever stdout goes."""
     stderr = stderr_console()
-    return Progress(stderr, shown=shown and stderr.is_terminal and sys.stdout.isatty())
+    return Progress(stderr, shown=shown and stderr.is_terminal)
 
 
 def _span(seconds: float) -> timedelta:

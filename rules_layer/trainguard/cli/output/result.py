@@ -13,7 +13,7 @@ from trainguard.cli.output.terminal import print_note, stdout_console
 from trainguard.errors import TrainGuardError
 
 SCHEMA_VERSION = "1"
-RAN, FIRED, REFUSED = 0, 1, 2
+RAN, FIRED, REFUSED, NO_VERDICT = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,8 @@ class CommandResult:
         Whether a rule has fired, for `--fail-on-fire`.
     final : bool
         Whether another look will find the same.
+    evaluated : bool
+        Whether any rule has judged; a job that no rule has judged exits with NO_VERDICT.
     """
 
     document: msgspec.Struct | Mapping[str, Any]
@@ -39,6 +41,7 @@ class CommandResult:
     notes: Sequence[str] = field(default=())
     fired: bool = False
     final: bool = False
+    evaluated: bool = True
 
 
 def print_result(make: Callable[[], CommandResult], *, as_json: bool, fail_on_fire: bool = False) -> int:
@@ -54,4 +57,6 @@ def print_result(make: Callable[[], CommandResult], *, as_json: bool, fail_on_fi
         show(stdout_console(), result.blocks)
     for note in result.notes:
         print_note(note)
+    if not result.evaluated:
+        return NO_VERDICT
     return FIRED if fail_on_fire and result.fired else RAN

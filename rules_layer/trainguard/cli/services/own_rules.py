@@ -43,7 +43,17 @@ def rule_at(place: str) -> AnyRule:
     """Return the rule at ``module:Class``, found from the working folder too; raises RuleLoadError."""
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
-    return rule_named(place)
+    try:
+        return rule_named(place)
+    except RuleLoadError as fault:
+        package = place.partition(":")[0].partition(".")[0]
+        missing = fault.__cause__
+        if not isinstance(missing, ModuleNotFoundError) or missing.name != package:
+            raise
+        found = [each.parent for each in Path(here).glob(f"*/{package}") if package and each.is_dir()]
+        how = f"set PYTHONPATH={found[0]}" if found else "call it in the folder that holds the module"
+        expected = f"a module of {here} or of Python's path: {how}"
+        raise RuleLoadError(place, "module", package, expected) from fault
 
 
 def _package_of(rule: AnyRule) -> ModuleType:

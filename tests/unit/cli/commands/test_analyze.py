@@ -1,6 +1,9 @@
 """`trainguard analyze` as a function of its words: what it writes, prints and exits with."""
 
+import errno
+import gzip
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,11 @@ from typer.testing import CliRunner, Result
 
 from tests.support.small_job import JOB, uploads
 from tests.unit.local.places import write
+from trainguard.cli import options
 from trainguard.cli.main import app
 from trainguard.cli.output import files
 from trainguard.debugger_replay.step_outlier import StepOutlier
+from trainguard.errors import OutputError
 from trainguard.rules.registry import RULE_NAMES
 
 FIELDS = ["RuleTriggered", "Violations", "Details", "Datapoints", "RuleParameters"]
@@ -329,3 +334,58 @@ def test_given_a_profile_when_analysed_then_table_document_and_report_end_in_the
     assert shown[len(RULE_NAMES) : len(RULE_NAMES) + 4] == [*sentences, report["cost"]["note"]]
     assert report["verdict"]["level"] == "unhealthy"
     assert (report["scope"], report["timelines"]) == ("state", None)
+
+
+def test_given_objects_that_no_rule_can_read_when_analysed_then_no_rule_is_ok_and_the_exit_code_is_3(
+    tmp_path: Path,
+) -> None:
+    packed = write(tmp_path / "packed")
+    for file in packed.rglob("system/**/*.json"):
+        file.write_bytes(gzip.compress(file.read_bytes()))
+    for file in packed.rglob("framework/**/*.json"):
+        file.unlink()
+    torn = write(tmp_path / "torn")
+    for file in torn.rglob("*.json"):
+        file.write_bytes(b"\x00 no profile")
+    for place, reading in ((packed, "compatible"), (torn, "documented")):
+        result = analyze(place, "--reading", reading, "--out", tmp_path / "out", "--fail-on-fire")
+        assert result.exit_code == 3
+        assert "No verdict: no rule could be evaluated." in result.stdout
+        told = json.loads(analyze(place, "--reading", reading, "--out", tmp_path / "out", "--json").stdout)
+        assert (told["healthy"], told["evaluated"]) == (False, False)
+        assert "OK" not in {line["status"] for line in told["rules"]}
+
+
+def test_given_a_disk_that_is_full_when_files_are_written_then_none_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write_files(tmp_path, {"a/one.json": b"old"})
+    real = os.fdopen
+    left = iter([False, True])
+
+    def nearly_full(handle: int, mode: str) -> Any:
+        if next(left):
+            os.close(handle)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(handle, mode)
+
+    monkeypatch.setattr(os, "fdopen", nearly_full)
+    with pytest.raises(OutputError, match="No space left"):
+        files.write_files(tmp_path, {"a/one.json": b"new", "a/two.json": b"new"})
+    assert written(tmp_path) == ["a/one.json"]
+    assert (tmp_path / "a" / "one.json").read_bytes() == b"old"
+
+
+def test_given_a_file_s_name_as_output_when_analysed_then_no_folder_of_that_name_is_made(
+    job: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "page.pdf"
+    result = analyze(job, "--out", out)
+    assert result.exit_code == 2
+    assert "named as a .pdf file" in result.stderr.replace("\n", " ")
+    assert not out.exists()
+
+
+def test_given_the_beginning_of_a_name_when_completed_then_rules_and_instance_types_are_offered() -> None:
+    assert options.rule_names("lowg") == ["LowGPUUtilization"]
+    assert "ml.g5.12xlarge" in options.instance_types("ml.g5.1")

@@ -129,7 +129,7 @@ def test_given_parameters_when_reported_then_they_are_the_rules(here: Path, fold
     assert "LowGPUUtilization" not in told(folder, "--params", params(patient))["fired"]
     assert "LowGPUUtilization" in told(folder, "--params", params(LOW))["fired"]
     assert report(folder, "--params", params(LOW), "--fail-on-fire").exit_code == 1
-    assert report(folder, "--fail-on-fire", "--params", params({"rule_to_invoke": "Dataloader"})).exit_code == 0
+    assert report(folder, "--fail-on-fire", "--params", params({"rule_to_invoke": "Dataloader"})).exit_code == 3
 
 
 def test_given_open_when_reported_then_the_page_is_opened(

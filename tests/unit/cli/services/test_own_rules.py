@@ -75,7 +75,9 @@ def test_given_a_package_when_a_profile_is_analysed_then_its_rules_judge_beside_
     profile = write(tmp_path / "jobs")
     found = answer("analyze", profile, "--out", tmp_path / "out", "--rules-package", PACKAGE, cwd=tmp_path)
     assert {"HostMemory", "LowGPUUtilization"} <= {line["rule"] for line in found["rules"]}
-    alone = answer("analyze", profile, "--out", tmp_path / "alone", "--rule", RULE, cwd=EXAMPLES)
+    done = trainguard("analyze", profile, "--out", tmp_path / "alone", "--rule", RULE, "--json", cwd=EXAMPLES)
+    assert done.returncode == 3  # the small job has no memory samples, which this rule needs
+    alone = json.loads(done.stdout)
     assert [line["rule"] for line in alone["rules"]] == ["HostMemory"]
 
 
@@ -164,3 +166,13 @@ def test_given_a_job_with_settings_of_an_unknown_rule_when_parameters_are_asked_
     assert "--rules-package DIR" in deployed.run("params", "--job", "own").stderr
     deployed.add(job("plain"))
     assert deployed.run("params", "--job", "plain").stderr == ""
+
+
+def test_given_a_rule_of_the_examples_when_named_from_the_checkout_then_the_error_says_what_to_set(
+    tmp_path: Path,
+) -> None:
+    done = trainguard(
+        "analyze", tmp_path, "--out", tmp_path / "out", "--rule", RULE, cwd=EXAMPLES.parent, PYTHONPATH=""
+    )
+    assert done.returncode == 2
+    assert f"set PYTHONPATH={EXAMPLES}" in done.stderr

@@ -55,6 +55,7 @@ def analyze(
     """Judge the profile of a job that has ended by all rules, and write their reports.
 
     Exit code 0: the analysis ran, whatever it found. 1: a rule fired and --fail-on-fire was given. 2: it could not run.
+    3: no rule could be evaluated.
 
     Examples: `trainguard analyze ./my-job --out report`, `trainguard analyze s3://my-profiles/my-job --out report`,
     `trainguard analyze ./my-job --out report --params stricter.json --fail-on-fire`,

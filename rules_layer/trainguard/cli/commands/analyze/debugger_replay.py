@@ -74,15 +74,23 @@ def _is_healthy(lines: Sequence[RuleVerdict], failed: Mapping[str, str], skipped
 
 def _line(rule: str, report: Mapping[str, Any]) -> RuleVerdict:
     triggered, violations, points = (report[name] for name in ("RuleTriggered", "Violations", "Datapoints"))
+    reason = f"triggered {triggered:,} times, {violations:,} violations in {points:,} data points."
     return RuleVerdict(
         rule=rule,
-        status=Status.FIRED if triggered else Status.OK if points else Status.WAITING_FOR_DATA,
-        reason=f"triggered {triggered:,} times, {violations:,} violations in {points:,} data points.",
+        status=_status(triggered, points),
+        reason=reason if points else f"{reason} It has judged nothing.",
         times_fired=triggered,
         violations=violations,
         data_points=points,
         parameters=report["RuleParameters"],
     )
+
+
+def _status(triggered: int, points: int) -> Status:
+    """Return a rule's status: what has seen no data point is no all-clear."""
+    if triggered:
+        return Status.FIRED
+    return Status.OK if points else Status.NOT_APPLICABLE
 
 
 def _failed(rule: str, fault: str) -> RuleVerdict:

@@ -4,15 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trainguard.cli.output.blocks import Block, Column, Grid, Line, Shown, status_cell
+from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Line, Shown, status_cell
+from trainguard.cli.services.evaluated import has_verdict
 from trainguard.records import Status
 from trainguard.report.document import Verdict
+from trainguard.rules.units import counted
 
 SCHEMA_VERSION = "2"
 FOREIGN = "files_of_other_kinds"
 """How files that are no profile objects are counted."""
 
+NOTHING_EVALUATED = "No verdict: no rule could be evaluated."
+
 _COLUMNS = (Column("status"), Column("rule"), Column("severity"), Column("reason and advice", folds=True))
+_GAPS = "gaps"
+_TOO_SHORT = "TOO_SHORT"
+"""What people are shown for WARMING_UP: a job that has ended warms up no more."""
 _NARROW = 72
 """On fewer columns the reasons would be cut to nothing."""
 
@@ -79,13 +86,19 @@ class Outcome:
         """Names of the rules that have fired."""
         return [rule.rule for rule in self.rules if rule.fired]
 
+    @property
+    def evaluated(self) -> bool:
+        """Whether any rule has judged."""
+        return has_verdict((rule.rule, rule.status, rule.times_fired) for rule in self.rules)
+
 
 def document_of(outcome: Outcome, **about: Any) -> dict[str, Any]:
     """Return the outcome for machines; ``about`` says what was analysed and how."""
     return {
         "schema_version": SCHEMA_VERSION,
         **about,
-        "healthy": not outcome.fired if outcome.healthy is None else outcome.healthy,
+        "healthy": outcome.evaluated and not outcome.fired if outcome.healthy is None else outcome.healthy,
+        "evaluated": outcome.evaluated,
         "fired": outcome.fired,
         "verdict": outcome.verdict,
         "summary": outcome.summary,
@@ -103,14 +116,23 @@ def blocks_of(outcome: Outcome) -> list[Block]:
     verdict = outcome.verdict
     whole = [] if verdict is None else [verdict.health, verdict.change, verdict.cost]
     texts = [*whole, *([] if outcome.cost is None else [outcome.cost])]
-    if outcome.unread:
-        counted = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in outcome.unread.items())
-        texts.append(f"Not used: {counted}.")
+    missing = outcome.unread.get(_GAPS)
+    if missing:
+        texts.append(f"Missing between the first and the last system metrics: {counted(missing, 'minute')}.")
+    unused = {name: amount for name, amount in outcome.unread.items() if name != _GAPS}
+    if unused:
+        listed = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in unused.items())
+        texts.append(f"Not used: {listed}.")
+    if not outcome.evaluated:
+        texts.append(f"{NOTHING_EVALUATED} The profile holds nothing that a rule could read, or too little of it.")
     return [Grid(_COLUMNS, rows, stacks_below=_NARROW), *(Line(text, whole=True) for text in texts)]
 
 
 def _row(rule: RuleVerdict) -> list[Shown]:
-    return [status_cell(Status(rule.status)), rule.rule, rule.severity or "", _sentences(rule)]
+    status = status_cell(Status(rule.status))
+    if rule.status == Status.WARMING_UP:
+        status = Cell(_TOO_SHORT, status.style)
+    return [status, rule.rule, rule.severity or "", _sentences(rule)]
 
 
 def _sentences(rule: RuleVerdict) -> str:

@@ -59,6 +59,7 @@ def _result(request: AnalyzeRequest) -> CommandResult:
         blocks=[*blocks_of(outcome), Line(f"Reports: {request.out}", whole=True)],
         notes=outcome.notes,
         fired=bool(outcome.fired),
+        evaluated=outcome.evaluated,
     )
 
 

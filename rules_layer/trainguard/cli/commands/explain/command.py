@@ -4,14 +4,19 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, Job, OwnRule, OwnRules, Profile, Region, Stack
+from trainguard.cli.options import DEFAULT_STACK, AsJson, Job, OwnRule, OwnRules, Profile, Region, Stack, rule_names
 
 
 def explain(
     job: Job,
     rule: Annotated[
         str,
-        typer.Argument(metavar="RULE", help="The rule's name in any case, or its beginning.", show_default=False),
+        typer.Argument(
+            metavar="RULE",
+            help="The rule's name in any case, or its beginning.",
+            autocompletion=rule_names,
+            show_default=False,
+        ),
     ],
     *,
     node: Annotated[

@@ -16,6 +16,7 @@ from trainguard.cli.options import (
     Stack,
     defaults_option,
     job_option,
+    rule_names,
 )
 
 _SHOW = "show"
@@ -42,7 +43,12 @@ params = typer.Typer(
 def show(
     rule: Annotated[
         str | None,
-        typer.Argument(metavar="RULE", help="A rule in any case, or its beginning; else all.", show_default=False),
+        typer.Argument(
+            metavar="RULE",
+            help="A rule in any case, or its beginning; else all.",
+            autocompletion=rule_names,
+            show_default=False,
+        ),
     ] = None,
     *,
     job: Annotated[str | None, job_option("Show what that job runs with, and why.")] = None,

@@ -21,12 +21,14 @@ from trainguard.cli.output.output_path import output_path
 from trainguard.cli.output.progress import stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Where
+from trainguard.cli.services.evaluated import has_verdict
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.cli.services.target import connect_for, target_of
 from trainguard.engine.jobs.replay_names import replay_label, replay_name, replayed_job
 from trainguard.links import REPORT_PAGE
 from trainguard.records import Status
 from trainguard.report.build import BuiltReport, build_report
+from trainguard.report.document import Report
 from trainguard.report.write import put_files
 
 _COLUMNS = (Column("rule"), Column("then"), Column("now"), Column("why", folds=True))
@@ -100,7 +102,12 @@ def _result(outcome: _StoredReplay) -> CommandResult:
         blocks=[*_verdict(outcome), *_changes(replay)],
         notes=replay.notes,
         fired=bool(report.fired),
+        evaluated=_evaluated(report),
     )
+
+
+def _evaluated(report: Report) -> bool:
+    return has_verdict((rule.rule, rule.status, rule.times_fired) for rule in report.rules)
 
 
 def _document(outcome: _StoredReplay) -> dict[str, Any]:
@@ -110,6 +117,7 @@ def _document(outcome: _StoredReplay) -> dict[str, Any]:
         "job": replay.item.job,
         "replay_of": replayed_job(replay.item.job),
         "healthy": report.healthy,
+        "evaluated": _evaluated(report),
         "verdict": report.verdict,
         "fired": report.fired,
         "changed": [change.rule for change in replay.changes if change.changed],

@@ -15,6 +15,7 @@ from trainguard.cli.output.output_path import OutputPath, output_path
 from trainguard.cli.output.progress import Progress, stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Connection, Where
+from trainguard.cli.services.evaluated import has_verdict
 from trainguard.cli.services.input_files import prices_from, settings_from
 from trainguard.cli.services.target import Place, StackJob, connect_for, job_not_known, job_place, target_of
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -49,13 +50,18 @@ class ReportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A report, and what it was made from: the rules' stored state, or the profile judged again."""
+    """A report, and what it was made from: the rules' stored state, or the profile judged again.
+
+    ``folder`` is the name of the folder that the profile lies in; it names the report's folder. Two of them may differ
+    in signs alone that no job's name has.
+    """
 
     job: str
     built: BuiltReport
     source: str
     made_from: Literal["state", "profile"]
     notes: Sequence[str] = field(default=())
+    folder: str | None = None
 
 
 def report_command(request: ReportRequest, *, as_json: bool, fail_on_fire: bool) -> int:
@@ -69,7 +75,7 @@ def _result(request: ReportRequest, *, shown: bool) -> CommandResult:
         place.prepare()
     drawn = draw(request, stderr_progress(shown=shown))
     if place is None:
-        place = output_path(None, drawn.job)
+        place = output_path(None, drawn.folder or drawn.job)
         place.prepare()
     files = place.write(drawn.built)
     notes = list(drawn.notes)
@@ -80,6 +86,7 @@ def _result(request: ReportRequest, *, shown: bool) -> CommandResult:
         blocks=verdict_blocks(drawn.job, drawn.built, [f"Report: {place.shown}"]),
         notes=notes,
         fired=bool(drawn.built.report.fired),
+        evaluated=evaluated(drawn.built),
     )
 
 
@@ -93,12 +100,18 @@ def _document(drawn: Drawn, place: OutputPath, files: Mapping[str, bytes], notes
         "scope": report.scope,
         "final": report.final,
         "healthy": report.healthy,
+        "evaluated": evaluated(drawn.built),
         "verdict": report.verdict,
         "fired": report.fired,
         "page": str(place.shown),
         "files": place.names(files),
         "notes": notes,
     }
+
+
+def evaluated(built: BuiltReport) -> bool:
+    """Return whether any rule of a report has judged."""
+    return has_verdict((rule.rule, rule.status, rule.times_fired) for rule in built.report.rules)
 
 
 def verdict_blocks(job: str, built: BuiltReport, places: Sequence[str]) -> list[Block]:
@@ -143,7 +156,15 @@ def _of_place(place: Place, request: ReportRequest, prices: PriceTable | None, p
     described = described_job(profile.source, replace(known, job=name, arn=f"unknown:{name}"))
     built = _judged(profile, described.job, prices, progress)
     notes = [note for note in (place.note, described.note) if note is not None]
-    return Drawn(job=name, built=built, source=profile.source.place, made_from="profile", notes=notes)
+    return Drawn(
+        job=name, built=built, source=profile.source.place, made_from="profile", notes=notes, folder=_own_name(profile)
+    )
+
+
+def _own_name(profile: Profile) -> str | None:
+    """Return the name of the profile's folder; None where it cannot be shown as it is."""
+    name = profile.source.job
+    return name if name.isprintable() and not name.startswith("-") else None
 
 
 def _of_job(

@@ -1,0 +1,32 @@
+"""`trainguard analyze` on what is short or incomplete: the words that it finds for that."""
+
+from pathlib import Path
+
+from tests.support.small_job import uploads
+from tests.unit.cli.commands.test_analyze import analyze
+from tests.unit.local.places import write
+
+
+def test_given_a_short_job_with_a_gap_when_analysed_then_no_rule_warms_up_and_minutes_are_said_to_miss(
+    tmp_path: Path,
+) -> None:
+    place = write(tmp_path / "jobs", uploads()[:24])
+    minutes = sorted(place.rglob("system/**/*.algo-1.json"))
+    assert len(minutes) > 2
+    minutes[1].unlink()
+    result = analyze(place, "--out", tmp_path / "out")
+    assert "TOO_SHORT" in result.stdout
+    assert "WARMING_UP" not in result.stdout
+    assert "Missing between the first and the last system metrics: 1 minute." in result.stdout
+    assert "gaps" not in result.stdout
+
+
+def test_given_framework_events_alone_when_analysed_then_the_node_is_said_to_lack_system_metrics(
+    tmp_path: Path,
+) -> None:
+    place = write(tmp_path / "jobs")
+    for file in place.rglob("system/**/*.json"):
+        file.unlink()
+    result = analyze(place, "--out", tmp_path / "out")
+    assert "wrote no system metrics" in result.stdout
+    assert "heard" not in result.stdout
