@@ -1,6 +1,6 @@
 """What a fire does to a training job, and what it tells people; the original's rules act by a prefix of names."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -39,7 +39,9 @@ def stopped(fired: str, *known: TrainingJobDescription) -> list[str]:
     def decide(arguments: Any) -> Any:
         case = msgspec.convert(arguments["Payload"], StopCase)
         known = StopPreconditions(job=registered(case.job), row=marked(case))
-        return {"Payload": asdict(decide_stop(case, jobs.describe(case.job), ENABLED, known=known, now=NOW))}
+        return {
+            "Payload": msgspec.to_builtins(decide_stop(case, jobs.describe(case.job), ENABLED, known=known, now=NOW))
+        }
 
     written = (
         "MarkFired",

@@ -253,6 +253,7 @@ def lopsided(upload: Upload) -> Upload:
 
 def test_given_a_fire_of_the_whole_job_about_a_node_behind_others_when_told_then_its_row_is_as_new() -> None:
     network, rule = Network(), "LoadBalancing"
+    network.world.training_jobs.set(describe({"trainguard:LoadBalancing_patience": "20"}))
     first = [lopsided(each) for each in SYSTEM]
     later = [
         moved

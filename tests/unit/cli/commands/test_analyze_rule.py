@@ -51,7 +51,7 @@ def test_given_parameters_when_analysed_then_they_are_the_rules_own(job: Path, t
     ("words", "told"),
     [
         (("--rule", "example_rules.host_memory:Nothing"), "has no attribute 'Nothing'"),
-        (("--rule", "nowhere.at_all:Rule"), "No module named 'nowhere'"),
+        (("--rule", "nowhere.at_all:Rule"), "module is 'nowhere', expected a module of"),
         (("--rule", "HostMemory"), "expected module:Class"),
         (("--rule", RULE, "--reading", "compatible"), "support only --reading documented"),
     ],

@@ -181,8 +181,8 @@ def test_given_a_replay_when_explained_then_its_settings_are_no_tags() -> None:
         ("StepOutlier", OUTLIERS, 11.0, 10.0, "11 steps (beyond the limit), above the threshold of 10 steps"),
         ("StepOutlier", None, 11.0, 10.0, "11, above the threshold of 10"),
         ("Dataloader", None, 75.0, 70.0, "75 % (data loaders of the node's cores), above the threshold of 70 %"),
-        ("LoadBalancing", None, 0.5, 0.5, "0.5 (Jensen-Shannon distance), at the threshold of 0.5"),
-        ("LoadBalancing", None, 0.31, 0.5, "0.31 (Jensen-Shannon distance), below the threshold of 0.5"),
+        ("LoadBalancing", None, 0.5, 0.5, "0.5, at the threshold of 0.5"),
+        ("LoadBalancing", None, 0.31, 0.5, "0.31, below the threshold of 0.5"),
         ("ProfilerReport", None, 2.0, None, "2 (rules that have fired)"),
     ],
 )

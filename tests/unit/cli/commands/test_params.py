@@ -108,6 +108,7 @@ def test_given_a_job_and_no_rule_when_asked_for_then_the_changed_parameters_of_e
         "LowGPUUtilization": ["window", "patience"],
         "CPUBottleneck": ["patience"],
         "BatchSize": ["patience"],
+        "LoadBalancing": ["patience"],
         "StepOutlier": ["n_outliers"],
     }
 

@@ -131,8 +131,15 @@ def test_given_a_replay_that_fires_when_made_then_only_tables_and_the_bucket_are
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with deployed_stack(monkeypatch, tables=True) as stack:
-        stack.live_job(tags={"trainguard:stop-on-fire": "allowed"})
-        document = told(JOB, "--params", params({"LowGPUUtilization": {"window": 20, "patience": 20}}), "--report")
+        never = {"threshold_p95": "1", "threshold_p5": "0"}
+        tags = {f"trainguard:LowGPUUtilization_{name}": value for name, value in never.items()}
+        stack.live_job(tags={"trainguard:stop-on-fire": "allowed", **tags})
+        document = told(
+            JOB,
+            "--params",
+            params({"LowGPUUtilization": {"window": 20, "patience": 20, "threshold_p95": 70}}),
+            "--report",
+        )
         assert "LowGPUUtilization" in document["changed"]
         assert set(stack.calls) == READS | WRITES | {("s3", "PutObject")}
         rows = stack.connection.stores.rows.read(document["job"])

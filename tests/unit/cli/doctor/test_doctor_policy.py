@@ -119,7 +119,7 @@ def test_given_the_policy_when_a_command_runs_then_it_uses_no_other_action(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, [*words, "--json"])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code in {0, 3}, result.output  # 3: a report of a job of which nothing could be evaluated
     assert recorder.actions
     assert recorder.actions <= allowed()
 
