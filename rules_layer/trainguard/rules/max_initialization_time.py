@@ -165,7 +165,9 @@ def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTime
 
 def _since(result: RuleResult, start: _Start) -> RuleResult:
     """Say that the job has initialized since its start."""
-    return replace(result, onset=start.at) if result.status is Status.FIRED else result
+    if result.status is not Status.FIRED:
+        return result
+    return replace(result, onset=start.at, until=start.step_at)
 
 
 def _gravity(result: RuleResult) -> tuple[int, float]:

@@ -38,7 +38,8 @@ class RuleResult:
     ``oversized`` says that what runs would do with a smaller instance.
 
     ``onset`` is when the condition that holds now began, epoch seconds, as the data show it; None leaves it to the
-    first evaluation at which it held. ``gpus`` are the GPUs on which it holds.
+    first evaluation at which it held. ``until`` is when it was over, epoch seconds, of a rule whose finding stands
+    although its condition is past. ``gpus`` are the GPUs on which it holds.
 
     ``time_left_s``, of a risk that has cost nothing yet, is in how many seconds it comes true if it goes on as it did;
     None where nobody can say.
@@ -60,6 +61,7 @@ class RuleResult:
     idle_node: IdleNode | None = None
     oversized: bool = False
     onset: float | None = None
+    until: float | None = None
     gpus: tuple[str, ...] = ()
     time_left_s: float | None = None
     details: Details | Mapping[str, Any] = field(default_factory=dict)

@@ -117,6 +117,15 @@ def test_given_an_onset_when_a_fire_comes_later_then_the_episode_runs_from_the_o
     assert history.fired_at == 1_800.0
 
 
+def test_given_a_finding_that_stands_when_its_rule_says_that_it_was_over_then_the_episode_ends_there() -> None:
+    history = FiringHistory()
+    hold(history, range(30, 35), low(0.0))
+    hold(history, range(35, 41), low(0.0, until=2_040.0))
+    (episode,) = history.shown_episodes()
+
+    assert (episode.start, episode.end, history.is_open) == (0.0, 2_040.0, True)
+
+
 def test_given_two_episodes_when_each_has_wasted_something_then_each_has_what_was_lost_in_it() -> None:
     history = FiringHistory()
     hold(history, range(10, 21), low(300.0, share=0.25))

@@ -101,6 +101,7 @@ def saying(**fields: Any) -> Callable[[Any, Any], Any]:
         (OwnRule(judging=saying(idle_node="sometimes")), "idle_node is 'sometimes'"),
         (OwnRule(judging=saying(pooled=(1, 2, 3))), "pooled is (1, 2, 3)"),
         (OwnRule(judging=saying(onset="noon")), "onset is 'noon'"),
+        (OwnRule(judging=saying(until=float("inf"))), "until is inf"),
         (OwnRule(judging=saying(gpus=["gpu0"])), "gpus is ['gpu0']"),
         (OwnRule(judging=saying(time_left_s=-1.0)), "time_left_s is -1.0"),
         (OwnRule(judging=saying(measured=3.0, measure="rpm")), "a Measure or None"),

@@ -76,6 +76,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
         onset=_number(rule, "onset", result.onset),
+        until=_number(rule, "until", result.until),
         gpus=_gpus(rule, result.gpus),
         time_left_s=_time_left(rule, result.time_left_s),
         details=_details(rule, result.details),

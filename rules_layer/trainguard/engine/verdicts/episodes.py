@@ -40,7 +40,8 @@ class StoredEpisode(msgspec.Struct, array_like=True):
 
     ``start`` is the onset, ``held_at`` the last evaluation at which the condition held. ``wasted_until_s`` is what the
     rule's findings had wasted of the node's paid time by then, from the job's start on, and ``wasted_before_s`` what
-    they had wasted before this episode. ``has_onset`` says whether the rule itself has said when the condition began.
+    they had wasted before this episode. ``has_onset`` says whether the rule itself has said when the condition began,
+    ``ended_at`` when the rule says that it was over, although its finding stands.
     """
 
     start: float
@@ -50,6 +51,7 @@ class StoredEpisode(msgspec.Struct, array_like=True):
     wasted_until_s: float | None = None
     gpus: list[str] = msgspec.field(default_factory=list)
     has_onset: bool = False
+    ended_at: float | None = None
 
     @property
     def wasted_s(self) -> float | None:
@@ -57,13 +59,20 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         if self.wasted_until_s is None:
             return None
         wasted_s = max(self.wasted_until_s - self.wasted_before_s, 0.0)
-        return min(wasted_s, self.held_at - self.start) if self.has_onset else wasted_s
+        return min(wasted_s, self.until - self.start) if self.has_onset else wasted_s
+
+    @property
+    def until(self) -> float:
+        """When it was over, as far as that is known."""
+        return self.held_at if self.ended_at is None else self.ended_at
 
     def take_in(self, result: RuleResult, *, paid_s: float, not_before: float) -> None:
         """Take in a result at which the condition holds; the episode began no earlier than ``not_before``."""
         if result.onset is not None and math.isfinite(result.onset):
             self.start = max(min(result.onset, self.start), not_before)
             self.has_onset = True
+        over = result.until is not None and math.isfinite(result.until) and result.until >= self.start
+        self.ended_at = result.until if over else None
         if _is_worse(result, self.measured):
             self.measured = result.measured
         if result.wasted_share is not None:
@@ -119,7 +128,7 @@ class FiringHistory(msgspec.Struct):
         return tuple(
             Episode(
                 start=each.start,
-                end=None if self.is_open and place == last else each.held_at,
+                end=None if self.is_open and place == last and each.ended_at is None else each.until,
                 gpus=tuple(each.gpus),
                 measured=each.measured,
                 wasted_s=each.wasted_s,

@@ -24,7 +24,7 @@ JOBS = (
         minutes=60,
         pieces=ordinary(60, HEALTHY, start_min=25),
         steps=Steps(first_min=25),
-        faults=(Fault(kind="late start", strength="medium", onset_min=0, end_min=25, wasted_min=(20, 25)),),
+        faults=(Fault(kind="late start", strength="medium", onset_min=0, end_min=25, wasted_min=(5, 25)),),
     ),
     Job(
         name="first-step-at-minute-45",
@@ -35,7 +35,7 @@ JOBS = (
         interval_s=1.0,
         pieces=ordinary(90, HEALTHY, start_min=45),
         steps=Steps(first_min=45),
-        faults=(Fault(kind="late start", onset_min=0, end_min=45, wasted_min=(40, 45)),),
+        faults=(Fault(kind="late start", onset_min=0, end_min=45, wasted_min=(25, 45)),),
     ),
     Job(
         name="first-step-at-minute-30-2-nodes",
@@ -47,7 +47,7 @@ JOBS = (
         nodes=2,
         pieces=ordinary(75, HEALTHY, start_min=30),
         steps=Steps(first_min=30),
-        faults=(Fault(kind="late start", onset_min=0, end_min=30, wasted_min=(50, 60)),),
+        faults=(Fault(kind="late start", onset_min=0, end_min=30, wasted_min=(20, 60)),),
     ),
     Job(
         name="first-step-at-minute-12",
