@@ -146,7 +146,7 @@ LOW, FINE, SILENT = 40, 90, None
 def test_given_an_episode_that_ends_and_another_when_both_engines_have_judged_them_then_they_count_two_fires(
     tmp_path: Path,
 ) -> None:
-    uploads = gpu_minutes([40] * 12 + [90] * 20 + [40] * 12 + [90] * 20 + [40] * 4)
+    uploads = gpu_minutes([40] * 12 + [90] * 20 + [40] * 12 + [90] * 20 + [40] * 2)
     network = delivered(uploads, SHORT)
     local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=2)
     low = next(each for each in verdicts(local.job, local.records) if each.rule == "LowGPUUtilization")

@@ -97,5 +97,5 @@ def test_given_a_module_that_is_not_in_the_working_folder_when_named_then_the_er
     command = FIRES.replace("./leaky-job", str(folder)).replace(".venv", str(folder / ".venv"))
     done = run(command, tmp_path)
     assert done.returncode == 2
-    assert "No module named 'example_rules'" in done.stderr.replace("\n", " ")
-    assert "from the working folder or Python's path" in done.stderr.replace("\n", " ")
+    assert "module is 'example_rules', expected a module of" in done.stderr.replace("\n", " ")
+    assert "or of Python's path: call it in the folder that holds the module" in done.stderr.replace("\n", " ")
