@@ -17,21 +17,21 @@ class Overlay:
         Instruction set of the functions and of the layer's compiled parts, in Lambda's word.
     wheel_platform : str
         The same, as uv names the platform whose wheels fit.
-    doorbell_window_s : int
-        Seconds for which the queue collects doorbells into one batch.
+    batching_window_s : int
+        Seconds for which the queue collects messages into one batch.
     """
 
     python_version: str
     architecture: str
     wheel_platform: str
-    doorbell_window_s: int
+    batching_window_s: int
 
 
 AWS = Overlay(
     python_version="3.14",
     architecture="arm64",
     wheel_platform="aarch64-manylinux_2_28",
-    doorbell_window_s=20,
+    batching_window_s=20,
 )
 
 
@@ -49,5 +49,5 @@ def emulator() -> Overlay:
         python_version=f"{sys.version_info.major}.{sys.version_info.minor}",
         architecture="arm64" if arm else "x86_64",
         wheel_platform=f"{cpu}-apple-darwin" if sys.platform == "darwin" else f"{cpu}-manylinux_2_28",
-        doorbell_window_s=1,
+        batching_window_s=1,
     )

@@ -9,7 +9,7 @@ from infra.config import DeploymentConfig
 from infra.constructs.actions import Actions
 from infra.constructs.canary import Canary
 from infra.constructs.dashboard import Dashboard
-from infra.constructs.evaluation import DOORBELL_VISIBILITY_S, Evaluation, Machines
+from infra.constructs.evaluation import MESSAGE_VISIBILITY_S, Evaluation, Machines
 from infra.constructs.forwarding import Forwarding
 from infra.constructs.function import FunctionPlatform
 from infra.constructs.ingest import Ingest
@@ -42,7 +42,7 @@ class TrainGuardStack(Stack):
             let_accounts_write(storage.bucket, config)
         settings = Settings(self, "Settings", config=config)
         ingest = Ingest(
-            self, "Ingest", config=config, bucket_name=storage.bucket_name, visibility_s=DOORBELL_VISIBILITY_S
+            self, "Ingest", config=config, bucket_name=storage.bucket_name, visibility_s=MESSAGE_VISIBILITY_S
         )
         undelivered = ingest.event_dead_letters
         reports = Reports(self, "Reports", platform=platform, storage=storage)
@@ -107,8 +107,8 @@ class TrainGuardStack(Stack):
             "JobsTable": parts.storage.jobs.table_name,
             "RuleStateTable": parts.storage.rule_state.table_name,
             "NodeStateTable": parts.storage.node_state.table_name,
-            "DoorbellQueueUrl": parts.ingest.doorbells.queue_url,
-            "DoorbellDeadLetterQueueUrl": parts.ingest.doorbell_dead_letters.queue_url,
+            "DoorbellQueueUrl": parts.ingest.evaluation_queue.queue_url,
+            "DoorbellDeadLetterQueueUrl": parts.ingest.evaluation_dead_letters.queue_url,
             "EventDeadLetterQueueUrl": parts.ingest.event_dead_letters.queue_url,
             "FireStateMachineArn": parts.actions.state_machine_arn,
             "ReportStateMachineArn": parts.reports.state_machine_arn,

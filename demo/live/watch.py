@@ -79,7 +79,7 @@ class Watcher:
         return documents
 
     def is_settled(self, jobs: list[str]) -> bool:
-        """Whether every job is closed and nothing is under way: no doorbell, no execution, no alert."""
+        """Whether every job is closed and nothing is under way: no message, no execution, no alert."""
         if any("Active" in self._job(job) for job in jobs):
             return False
         if self._waiting(self._outputs["DoorbellQueueUrl"]) or self._waiting(self._alert_queue):

@@ -19,7 +19,7 @@ def data_flow() -> Canvas:
     )
     job = canvas.box(20, 40, 150, 52, "training job\nwrites a profile", "outside")
     bucket = canvas.box(240, 40, 150, 52, "profile bucket\nobjects are the truth", "store")
-    queue = canvas.box(460, 40, 150, 52, "doorbell queue\nbatches of 20 s", "box")
+    queue = canvas.box(460, 40, 150, 52, "evaluation queue\nbatches of 20 s", "box")
     evaluate = canvas.box(680, 40, 190, 52, "evaluate_objects\none parse, all rules", "function")
     node = canvas.box(680, 160, 190, 52, "NodeState\ncursor, state, outbox", "store")
     rows = canvas.box(680, 280, 190, 52, "RuleState\nwhat people read", "store")

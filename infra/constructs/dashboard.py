@@ -144,15 +144,15 @@ class Dashboard(Construct):
 
     def _queues(self) -> list[Chart]:
         ingest = self._parts.ingest
-        age = ingest.doorbells.metric_approximate_age_of_oldest_message(
+        age = ingest.evaluation_queue.metric_approximate_age_of_oldest_message(
             period=PERIOD, statistic="Maximum", label="oldest (s)"
         )
         return [
-            Chart("Doorbells", left=[depth(ingest.doorbells, label="waiting")], right=[age]),
+            Chart("Doorbells", left=[depth(ingest.evaluation_queue, label="waiting")], right=[age]),
             Chart(
                 "Dead letters",
                 [
-                    depth(ingest.doorbell_dead_letters, label="doorbells"),
+                    depth(ingest.evaluation_dead_letters, label="messages"),
                     depth(ingest.event_dead_letters, label="events and notices"),
                 ],
             ),

@@ -1,4 +1,4 @@
-"""The functions that bring the rules' state up to date: at each doorbell, and once a minute for each active job."""
+"""The functions that bring the rules' state up to date: at each message, and once a minute for each active job."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ from infra.constructs.storage import Storage
 EVALUATOR_TIMEOUT_S = 60
 BATCH_SIZE = 100
 
-DOORBELL_VISIBILITY_S = 6 * EVALUATOR_TIMEOUT_S + overlay.AWS.doorbell_window_s
-"""For how long a doorbell stays hidden once received: six evaluations, as Lambda asks for, and the batch's window."""
+MESSAGE_VISIBILITY_S = 6 * EVALUATOR_TIMEOUT_S + overlay.AWS.batching_window_s
+"""For how long a message stays hidden once received: six evaluations, as Lambda asks for, and the batch's window."""
 
 _TICK_TIMEOUT_S = 60
 _LOOK_TIMEOUT_S = 60
@@ -38,7 +38,7 @@ class Machines:
 
 
 class Evaluation(Construct):
-    """`evaluate_objects` behind the doorbell queue, `tick` behind a clock, and `look_after_job` behind `tick`."""
+    """`evaluate_objects` behind the evaluation queue, `tick` behind a clock, and `look_after_job` behind `tick`."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Evaluation(Construct):
         self._storage = storage
         self._settings = settings
         self._machines = machines
-        self.evaluate_objects = self._build_evaluate_objects(ingest.doorbells)
+        self.evaluate_objects = self._build_evaluate_objects(ingest.evaluation_queue)
         self.look_after_job = self._build_look_after_job(ingest)
         self.tick = self._build_tick(ingest)
 
-    def _build_evaluate_objects(self, doorbells: sqs.Queue) -> TrainGuardFunction:
+    def _build_evaluate_objects(self, evaluation_queue: sqs.Queue) -> TrainGuardFunction:
         evaluate = TrainGuardFunction(
             self,
             "EvaluateObjects",
@@ -71,7 +71,7 @@ class Evaluation(Construct):
                     allow(
                         "ReceiveDoorbells",
                         ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
-                        [doorbells.queue_arn],
+                        [evaluation_queue.queue_arn],
                     ),
                     allow("ReadProfileObjects", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/profiler-output/*"]),
                     allow(
@@ -84,9 +84,9 @@ class Evaluation(Construct):
                         ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
                         [self._storage.node_state.table_arn],
                     ),
-                    *self._evaluation_statements(doorbells),
+                    *self._evaluation_statements(evaluation_queue),
                 ],
-                environment=self._environment(doorbells),
+                environment=self._environment(evaluation_queue),
                 timeout_s=EVALUATOR_TIMEOUT_S,
                 memory_mib=self._platform.config.evaluator_memory_mb,
             ),
@@ -95,9 +95,9 @@ class Evaluation(Construct):
             self,
             "DoorbellsToEvaluateObjects",
             target=evaluate.function,
-            event_source_arn=doorbells.queue_arn,
+            event_source_arn=evaluation_queue.queue_arn,
             batch_size=BATCH_SIZE,
-            max_batching_window=Duration.seconds(self._platform.overlay.doorbell_window_s),
+            max_batching_window=Duration.seconds(self._platform.overlay.batching_window_s),
             max_concurrency=self._platform.config.evaluator_concurrency,
             report_batch_item_failures=True,
         )
@@ -118,9 +118,9 @@ class Evaluation(Construct):
                         ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
                         [self._storage.node_state.table_arn],
                     ),
-                    *self._evaluation_statements(ingest.doorbells),
+                    *self._evaluation_statements(ingest.evaluation_queue),
                 ],
-                environment=self._environment(ingest.doorbells),
+                environment=self._environment(ingest.evaluation_queue),
                 timeout_s=_LOOK_TIMEOUT_S,
                 memory_mib=config.look_after_memory_mb,
                 failures=ingest.event_dead_letters,
@@ -174,11 +174,11 @@ class Evaluation(Construct):
         )
         return tick
 
-    def _evaluation_statements(self, doorbells: sqs.Queue) -> list[iam.PolicyStatement]:
+    def _evaluation_statements(self, evaluation_queue: sqs.Queue) -> list[iam.PolicyStatement]:
         """Return what evaluators, and who looks after jobs, may both do: they run the same engine."""
         return [
             allow("PublishRuleState", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
-            allow("SendTasks", ["sqs:SendMessage"], [doorbells.queue_arn]),
+            allow("SendTasks", ["sqs:SendMessage"], [evaluation_queue.queue_arn]),
             allow("StartExecutions", ["states:StartExecution"], [self._machines.fire_arn, self._machines.report_arn]),
             describe_training_jobs(self),
             allow("ReadJobFiles", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/job.json"]),
@@ -186,13 +186,13 @@ class Evaluation(Construct):
             self._settings.read(),
         ]
 
-    def _environment(self, doorbells: sqs.Queue) -> dict[str, str]:
+    def _environment(self, evaluation_queue: sqs.Queue) -> dict[str, str]:
         return {
             "JOBS_TABLE": self._storage.jobs.table_name,
             "NODE_STATE_TABLE": self._storage.node_state.table_name,
             "RULE_STATE_TABLE": self._storage.rule_state.table_name,
             "PROFILE_BUCKET": self._storage.bucket_name,
-            "TASK_QUEUE_URL": doorbells.queue_url,
+            "TASK_QUEUE_URL": evaluation_queue.queue_url,
             "FIRE_STATE_MACHINE_ARN": self._machines.fire_arn,
             "REPORT_STATE_MACHINE_ARN": self._machines.report_arn,
             **self._settings.environment(),

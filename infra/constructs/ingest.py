@@ -25,10 +25,10 @@ class Ingest(Construct):
 
     Attributes
     ----------
-    doorbells : aws_sqs.Queue
+    messages : aws_sqs.Queue
         One message for each new profile object, and the tasks that the functions set themselves.
-    doorbell_dead_letters : aws_sqs.Queue
-        Doorbells that no evaluator could handle.
+    evaluation_dead_letters : aws_sqs.Queue
+        Messages that no evaluator could handle.
     event_dead_letters : aws_sqs.Queue
         Events and notices that did not reach their target, and events whose function failed.
     """
@@ -38,16 +38,16 @@ class Ingest(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._key = own_key(self, config)
-        self.doorbell_dead_letters = self._build_dead_letters("DoorbellDeadLetters")
+        self.evaluation_dead_letters = self._build_dead_letters("DoorbellDeadLetters")
         self.event_dead_letters = self._build_dead_letters("EventDeadLetters")
-        self.doorbells = sqs.Queue(
+        self.evaluation_queue = sqs.Queue(
             self,
             "Doorbells",
             encryption=sqs.QueueEncryption.KMS if self._key else sqs.QueueEncryption.SQS_MANAGED,
             encryption_master_key=self._key,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(visibility_s),
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.doorbell_dead_letters, max_receive_count=_MOST_RECEIVES),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.evaluation_dead_letters, max_receive_count=_MOST_RECEIVES),
         )
         self._build_rules(bucket_name)
 
@@ -67,12 +67,12 @@ class Ingest(Construct):
         for family in FAMILIES:
             what = f"each new object of the family {family.name}"
             rules.append(self._build_rule(rule_id(family), what, family.events, bucket_name))
-        self.doorbells.add_to_resource_policy(
+        self.evaluation_queue.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="EventsOfTheRules",
                 principals=[iam.ServicePrincipal("events.amazonaws.com")],
                 actions=["sqs:SendMessage"],
-                resources=[self.doorbells.queue_arn],
+                resources=[self.evaluation_queue.queue_arn],
                 conditions={"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}},
             )
         )
@@ -97,7 +97,7 @@ class Ingest(Construct):
             ),
         )
         # For a queue with a key of its own, CDK would let in rules of every account: the policy names these rules.
-        queue = sqs.Queue.from_queue_arn(self, f"QueueOf{construct_id}", self.doorbells.queue_arn)
+        queue = sqs.Queue.from_queue_arn(self, f"QueueOf{construct_id}", self.evaluation_queue.queue_arn)
         rule.add_target(targets.SqsQueue(queue, dead_letter_queue=self.event_dead_letters))
         return rule
 

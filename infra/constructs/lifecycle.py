@@ -42,7 +42,7 @@ class Lifecycle(Construct):
                         [storage.jobs.table_arn],
                     ),
                     allow("FindNodes", ["dynamodb:Query"], [storage.node_state.table_arn]),
-                    allow("SendTasks", ["sqs:SendMessage"], [ingest.doorbells.queue_arn]),
+                    allow("SendTasks", ["sqs:SendMessage"], [ingest.evaluation_queue.queue_arn]),
                     allow("StartExecutions", ["states:StartExecution"], [fire_machine_arn]),
                     settings.read(),
                     describe_training_jobs(self),
@@ -50,7 +50,7 @@ class Lifecycle(Construct):
                 environment={
                     "JOBS_TABLE": storage.jobs.table_name,
                     "NODE_STATE_TABLE": storage.node_state.table_name,
-                    "TASK_QUEUE_URL": ingest.doorbells.queue_url,
+                    "TASK_QUEUE_URL": ingest.evaluation_queue.queue_url,
                     "PROFILE_BUCKET": storage.bucket_name,
                     "FIRE_STATE_MACHINE_ARN": fire_machine_arn,
                     **settings.environment(),

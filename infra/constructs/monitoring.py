@@ -28,8 +28,8 @@ from infra.constructs.storage import Storage
 
 RUNBOOK = "docs/operations.md"
 
-DOORBELL_AGE_LIMIT_S = 900
-"""Older than two visibility timeouts: a doorbell that failed once and came back is no reason to wake anybody."""
+MESSAGE_AGE_LIMIT_S = 900
+"""Older than two visibility timeouts: a message that failed once and came back is no reason to wake anybody."""
 
 LAG_LIMIT_S = 900
 """Verdicts of a healthy deployment are less than two minutes behind the clock."""
@@ -139,8 +139,8 @@ class Monitoring(Construct):
     def _build_queue_alarms(self, parts: WatchedParts) -> None:
         dead_letters = {
             "DoorbellDeadLettersPresent": (
-                parts.ingest.doorbell_dead_letters,
-                "Doorbells that no evaluator could handle: read them, repair, redrive",
+                parts.ingest.evaluation_dead_letters,
+                "Messages that no evaluator could handle: read them, repair, redrive",
             ),
             "EventDeadLettersPresent": (
                 parts.ingest.event_dead_letters,
@@ -151,9 +151,9 @@ class Monitoring(Construct):
             self._alarm(name, meaning, depth(queue))
         self._alarm(
             "DoorbellsWaitTooLong",
-            f"The oldest doorbell waits for more than {DOORBELL_AGE_LIMIT_S} s: verdicts are late",
-            parts.ingest.doorbells.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum"),
-            threshold=DOORBELL_AGE_LIMIT_S,
+            f"The oldest message waits for more than {MESSAGE_AGE_LIMIT_S} s: verdicts are late",
+            parts.ingest.evaluation_queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum"),
+            threshold=MESSAGE_AGE_LIMIT_S,
         )
 
     def _build_function_alarms(self, parts: WatchedParts) -> None:

@@ -78,7 +78,7 @@ ACCEPTED = (
     Accepted(
         "Evaluation/EvaluateObjects/Function/Resource",
         _NO_DLQ,
-        "Only its queue invokes it: a doorbell that fails five times goes to the queue's own dead letters.",
+        "Only its queue invokes it: a message that fails five times goes to the queue's own dead letters.",
     ),
     Accepted(
         "Evaluation/DoorbellsToEvaluateObjects/Resource",

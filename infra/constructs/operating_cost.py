@@ -63,7 +63,7 @@ def _used(parts: WatchedParts) -> Iterator[_Used]:
     yield _Used(index, prices["write_unit"])
     for part in parts.functions:
         yield from _used_by(part, prices)
-    queue = parts.ingest.doorbells
+    queue = parts.ingest.evaluation_queue
     # A message is sent and deleted, and received with up to nine others.
     yield _Used(queue.metric_number_of_messages_sent(period=_HOUR), 2.1 * prices["queue_request"] + prices["event"])
     yield _Used(queue.metric_number_of_empty_receives(period=_HOUR), prices["queue_request"])

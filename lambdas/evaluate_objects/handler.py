@@ -1,4 +1,4 @@
-"""Brings nodes up to date for a batch of doorbells."""
+"""Brings nodes up to date for a batch of messages."""
 
 import os
 from typing import Any

@@ -87,7 +87,7 @@ def test_given_late_files_when_a_minute_of_the_other_node_comes_110_s_late_then_
 
 
 def delivered(objects: Sequence[Upload]) -> dict[str, object]:
-    """Deliver objects as they appear, each with its doorbell, and return the nodes' state that they leave."""
+    """Deliver objects as they appear, each with its message, and return the nodes' state that they leave."""
     network = Network()
     for upload in sorted(objects, key=lambda each: each.at):
         network.run_until(upload.at, batch_s=0.0)

@@ -43,7 +43,7 @@ def event(name: str) -> Any:
 
 
 def ringing(bodies: Iterable[str], *, deliveries: int = 1) -> dict[str, Any]:
-    """Return a batch of the doorbell queue; message ids are ``m0``, ``m1`` and so on."""
+    """Return a batch of the evaluation queue; message ids are ``m0``, ``m1`` and so on."""
     attributes = {"ApproximateReceiveCount": str(deliveries)}
     records = [
         {"messageId": f"m{number}", "body": body, "attributes": attributes, "eventSource": "aws:sqs"}
@@ -52,7 +52,7 @@ def ringing(bodies: Iterable[str], *, deliveries: int = 1) -> dict[str, Any]:
     return {"Records": records}
 
 
-def doorbell(key: str, *, at: float, bucket: str = BUCKET) -> str:
+def object_message(key: str, *, at: float, bucket: str = BUCKET) -> str:
     """Return the message that announces an object; ``at`` in epoch seconds."""
     detail = {"bucket": {"name": bucket}, "object": {"key": key}}
     return json.dumps({"source": "aws.s3", "time": datetime.fromtimestamp(at, UTC).isoformat(), "detail": detail})

@@ -14,7 +14,7 @@ import pytest
 from moto import mock_aws
 
 from demo.uploads import RecordedObject
-from tests.functional.deployment import Deployment, doorbell, recorded_objects, ringing
+from tests.functional.deployment import Deployment, object_message, recorded_objects, ringing
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import offline_clients
 
@@ -39,7 +39,7 @@ def evaluate(deployment: Deployment, objects: Sequence[RecordedObject]) -> None:
     deployment.put(objects)
     function = deployment.function("evaluate_objects")
     for start in range(0, len(objects), BATCH):
-        rung = [doorbell(each.key, at=each.appears_at) for each in objects[start : start + BATCH]]
+        rung = [object_message(each.key, at=each.appears_at) for each in objects[start : start + BATCH]]
         assert function(ringing(rung)).value == {"batchItemFailures": []}
     assert [answer.value["failed"] for answer in deployment.look_after_jobs().values()] == [None]
 

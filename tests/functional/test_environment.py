@@ -74,7 +74,7 @@ def test_given_variables_that_are_missing_or_empty_when_loaded_then_one_error_na
     assert caught.value.faults == [
         "JOBS_TABLE is not set, expected the name of the Jobs table",
         "NODE_STATE_TABLE is empty (''), expected the name of the NodeState table",
-        "TASK_QUEUE_URL is empty ('  '), expected the URL of the doorbell queue",
+        "TASK_QUEUE_URL is empty ('  '), expected the URL of the evaluation queue",
     ]
 
 

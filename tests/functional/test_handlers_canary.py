@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.functional.deployment import BUCKET, Context, Deployment, doorbell, ringing
+from tests.functional.deployment import BUCKET, Context, Deployment, object_message, ringing
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.canary.profile import RULE
 from trainguard.canary_name import canary_name, planted_at
@@ -36,7 +36,7 @@ def planted(deployment: Deployment) -> list[str]:
 def evaluate(deployment: Deployment) -> Any:
     """Let the evaluator hear of everything that was planted, and of its own tasks."""
     function = deployment.function("evaluate_objects")
-    answer = function(ringing([doorbell(key, at=AT) for key in planted(deployment)]))
+    answer = function(ringing([object_message(key, at=AT) for key in planted(deployment)]))
     function(deployment.tasks())
     return answer
 

@@ -14,8 +14,8 @@ from tests.functional.deployment import (
     JOB,
     PREFIX,
     Deployment,
-    doorbell,
     event,
+    object_message,
     recorded_objects,
     ringing,
 )
@@ -45,7 +45,7 @@ def play(deployment: Deployment, *, since: float) -> Deployment:
     rung = [each for each in seen if FRAMEWORK_RUNG in each.key or str(MINUTE_RUNG) in each.key]
     before = [each for each in seen if each not in rung]
     deployment.put(before)
-    batch = ringing([doorbell(each.key, at=each.appears_at) for each in before])
+    batch = ringing([object_message(each.key, at=each.appears_at) for each in before])
     assert deployment.function("evaluate_objects")(batch).value == NOTHING_FAILED
     deployment.put(rung)
     return deployment
@@ -188,7 +188,7 @@ def test_given_objects_of_the_job_s_name_in_another_bucket_when_they_ring_then_t
     training: Deployment,
 ) -> None:
     key = recorded_objects()[0].key
-    answer = training.function("evaluate_objects")(ringing([doorbell(key, at=MINUTE_RUNG, bucket="another")]))
+    answer = training.function("evaluate_objects")(ringing([object_message(key, at=MINUTE_RUNG, bucket="another")]))
     assert answer.value == NOTHING_FAILED
     assert answer.metrics == {"ForeignKeys": 1}
 
@@ -196,7 +196,7 @@ def test_given_objects_of_the_job_s_name_in_another_bucket_when_they_ring_then_t
 def below(account: str, objects: list[RecordedObject]) -> dict[str, Any]:
     """Return the batch that announces the recorded job's objects below the prefix of another account."""
     keys = [(f"{account}/{each.key.removeprefix(PREFIX)}", each.appears_at) for each in objects]
-    return ringing([doorbell(key, at=at) for key, at in keys])
+    return ringing([object_message(key, at=at) for key, at in keys])
 
 
 def test_given_another_account_that_writes_under_the_name_of_a_job_of_ours_when_it_rings_then_it_is_foreign(
@@ -256,7 +256,7 @@ def test_given_more_than_time_allows_when_it_runs_out_then_progress_is_saved_and
     root, first, count, in_time = ProfileRoot(PREFIX, JOB), MINUTE_RUNG, 10, 6
     backlog = [minute_object(root, first + 60 * number) for number in range(count)]
     deployment.put(backlog)
-    batch = ringing([doorbell(each.key, at=each.appears_at) for each in backlog[-3:]])
+    batch = ringing([object_message(each.key, at=each.appears_at) for each in backlog[-3:]])
     evaluate = deployment.function("evaluate_objects")
 
     answer = evaluate(batch, remaining_ms=[*[60_000] * in_time, 5_000])
@@ -318,7 +318,7 @@ def test_given_a_task_to_flush_when_it_is_delivered_again_then_what_waited_is_ap
     (waiting,) = (each for each in recorded_objects() if each.key.endswith("1784021040.algo-2.json"))
     deployment.put([waiting])
     evaluate = deployment.function("evaluate_objects")
-    evaluate(ringing([doorbell(waiting.key, at=waiting.appears_at)]))
+    evaluate(ringing([object_message(waiting.key, at=waiting.appears_at)]))
     stored = deployment.world.nodes.load(StreamKey(JOB, "algo-2", "system"))
     assert stored is not None
     assert (dict(stored.pending), stored.watermark_s) == ({waiting.key: 1_784_021_040}, None)

@@ -11,8 +11,8 @@ from tests.functional.deployment import (
     OPTED_IN,
     PREFIX,
     Deployment,
-    doorbell,
     event,
+    object_message,
     recorded_objects,
     ringing,
 )
@@ -133,7 +133,7 @@ def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_
     at_the_root = [replace(each, key=each.key.removeprefix(PREFIX)) for each in objects]
     first, second = at_the_root[:40], objects[40:]
     deployment.put([*at_the_root, *objects])
-    evaluate(ringing([doorbell(each.key, at=each.appears_at) for each in first]))
+    evaluate(ringing([object_message(each.key, at=each.appears_at) for each in first]))
     deployment.look_after_jobs()
     assert (stored(deployment).arn, stored(deployment).stop_allowed) == (f"unknown:{JOB}", False)
     deployment.create_training_job(tags=OPTED_IN | {"trainguard:LowGPUUtilization_threshold_p95": "60"})
@@ -146,7 +146,7 @@ def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_
     assert job.arn.endswith(f":training-job/{JOB}")
     assert (job.generation, job.stop_allowed, job.prefix) == (1, True, PREFIX)
     assert job.rule_settings == {"LowGPUUtilization_threshold_p95": "60"}
-    deployment.function("evaluate_objects")(ringing([doorbell(each.key, at=each.appears_at) for each in second]))
+    deployment.function("evaluate_objects")(ringing([object_message(each.key, at=each.appears_at) for each in second]))
     assert deployment.look_after_jobs()[JOB].value["failed"] is None
     items = deployment.world.nodes.of_job(JOB)
     assert {item.generation for item in items} == {1}

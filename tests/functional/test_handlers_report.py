@@ -12,8 +12,8 @@ from tests.functional.deployment import (
     JOB,
     PREFIX,
     Deployment,
-    doorbell,
     event,
+    object_message,
     recorded_objects,
     ringing,
 )
@@ -39,7 +39,7 @@ def evaluated(deployment: Deployment) -> Deployment:
     deployment.create_training_job()
     seen = [each for each in recorded_objects() if each.appears_at < FIRES_AT]
     deployment.put(seen)
-    deployment.function("evaluate_objects")(ringing([doorbell(each.key, at=each.appears_at) for each in seen]))
+    deployment.function("evaluate_objects")(ringing([object_message(each.key, at=each.appears_at) for each in seen]))
     return deployment
 
 
@@ -184,7 +184,7 @@ def test_given_what_a_report_leaves_when_it_rings_then_it_is_no_profile(evaluate
     evaluated.function("plan_report")(event("plan_report"))
     evaluated.function("build_report")(event("build_report_fire"))
     keys = [listed.key for listed in evaluated.world.objects.list(BUCKET, REPORT, "")]
-    answer = evaluated.function("evaluate_objects")(ringing([doorbell(key, at=1_784_022_200) for key in keys]))
+    answer = evaluated.function("evaluate_objects")(ringing([object_message(key, at=1_784_022_200) for key in keys]))
     assert answer.metrics == {"ForeignKeys": len(keys)}
 
 

@@ -10,7 +10,7 @@ import pytest
 from moto.stepfunctions.exceptions import ValidationException
 from moto.stepfunctions.models import StepFunctionBackend
 
-from tests.functional.deployment import JOB, Deployment, doorbell, event, recorded_objects, ringing
+from tests.functional.deployment import JOB, Deployment, event, object_message, recorded_objects, ringing
 from tests.functional.tables import RULE_STATE
 from trainguard.adapters.lambda_looks import payload_of
 from trainguard.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
@@ -29,7 +29,7 @@ def training(deployment: Deployment) -> Deployment:
     started = recorded_objects()[0].appears_at
     seen = [each for each in recorded_objects() if each.appears_at < started + 300]
     deployment.put(seen)
-    deployment.function("evaluate_objects")(ringing([doorbell(each.key, at=each.appears_at) for each in seen]))
+    deployment.function("evaluate_objects")(ringing([object_message(each.key, at=each.appears_at) for each in seen]))
     return deployment
 
 

@@ -3,7 +3,7 @@
 import pytest
 from moto.ssm.exceptions import ValidationException
 
-from tests.functional.deployment import JOB, OPTED_IN, Deployment, doorbell, event, recorded_objects, ringing
+from tests.functional.deployment import JOB, OPTED_IN, Deployment, event, object_message, recorded_objects, ringing
 from trainguard.records import JobRecord, JobStatus
 
 NOTHING_FAILED: dict[str, list[str]] = {"batchItemFailures": []}
@@ -44,7 +44,7 @@ def test_given_a_job_left_alone_when_its_objects_ring_then_they_are_counted_and_
 ) -> None:
     objects = recorded_objects()[:40]
     left_alone.put(objects)
-    batch = ringing([doorbell(each.key, at=each.appears_at) for each in objects])
+    batch = ringing([object_message(each.key, at=each.appears_at) for each in objects])
     for _ in range(2):
         answer = left_alone.function("evaluate_objects")(batch)
         assert answer.value == NOTHING_FAILED
@@ -68,7 +68,9 @@ def test_given_a_job_left_alone_when_it_ends_then_its_item_says_so_and_nothing_i
     assert (ended.status, ended.active, ended.policy) == (JobStatus.COMPLETED, False, registered.policy)
     assert ended.expires_at == registered.expires_at
     last = recorded_objects()[-1]
-    end = doorbell(f"{last.key.partition('/profiler-output/')[0]}/profiler-output/system/training_job_end.ts", at=9e8)
+    end = object_message(
+        f"{last.key.partition('/profiler-output/')[0]}/profiler-output/system/training_job_end.ts", at=9e8
+    )
     assert left_alone.function("evaluate_objects")(ringing([end])).value == NOTHING_FAILED
     left_alone.look_after_jobs()
     assert untouched(left_alone)
@@ -92,11 +94,11 @@ def test_given_a_settings_store_that_is_denied_when_objects_ring_then_their_mess
     evaluate = deployment.function("evaluate_objects")
     with monkeypatch.context() as denied:
         denied.setattr("moto.ssm.models.SimpleSystemManagerBackend.get_parameter", _denied)
-        answer = evaluate(ringing([doorbell(each.key, at=each.appears_at) for each in objects]))
+        answer = evaluate(ringing([object_message(each.key, at=each.appears_at) for each in objects]))
     assert [failure["itemIdentifier"] for failure in answer.value["batchItemFailures"]] == ["m0", "m1", "m2"]
     assert answer.metrics["PortFailures"] == 1
     assert deployment.world.jobs.load(JOB) is None
-    assert evaluate(ringing([doorbell(each.key, at=each.appears_at) for each in objects])).value == NOTHING_FAILED
+    assert evaluate(ringing([object_message(each.key, at=each.appears_at) for each in objects])).value == NOTHING_FAILED
     assert stored(deployment).policy.evaluated
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from moto import mock_aws
 
-from tests.functional.deployment import JOB, Deployment, doorbell, ringing
+from tests.functional.deployment import JOB, Deployment, object_message, ringing
 from tests.functional.recorded_items import (
     FOLDER,
     Items,
@@ -143,7 +143,7 @@ def test_given_items_of_a_later_version_when_this_one_meets_them_then_it_names_a
     recorded = load_items(RECORDINGS[-1])
     later = {**recorded, NODE_STATE: [{**item, "Codec": {"N": "99"}} for item in recorded[NODE_STATE]]}
     rest = halves()[1]
-    bodies = [doorbell(each.key, at=each.appears_at) for each in rest[:4]]
+    bodies = [object_message(each.key, at=each.appears_at) for each in rest[:4]]
     with stage.deployed(later) as deployment:
         before = read_items(deployment)[NODE_STATE]
         deployment.put(rest[:4])

@@ -285,7 +285,7 @@ class MotoUnderTest:
             )["stateMachineArn"]
             for name in ("fire", "report")
         )
-        self.queue_url = clients.sqs.create_queue(QueueName="doorbells")["QueueUrl"]
+        self.queue_url = clients.sqs.create_queue(QueueName="messages")["QueueUrl"]
         self.nodes = DynamoNodeStates(client=clients.dynamodb, table=NODE_STATE)
         self.rows = DynamoRuleStates(client=clients.dynamodb, table=RULE_STATE)
         self.jobs = DynamoJobs(client=clients.dynamodb, table=JOBS)

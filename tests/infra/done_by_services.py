@@ -22,7 +22,7 @@ BY_LAMBDA = {
     "xray:PutTelemetryRecords": "Lambda sends the function's traces with its role",
 }
 BY_QUEUE = {
-    "sqs:ReceiveMessage": "Lambda polls the doorbell queue with the function's role",
+    "sqs:ReceiveMessage": "Lambda polls the evaluation queue with the function's role",
     "sqs:DeleteMessage": "Lambda deletes what was handled with the function's role",
     "sqs:GetQueueAttributes": "Lambda scales its polling with the function's role",
 }

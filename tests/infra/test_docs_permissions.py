@@ -41,7 +41,9 @@ def test_given_the_rules_that_send_to_a_queue_when_counted_then_the_page_says_as
     assert f"each of the {NUMBERS[len(rules)]} rules" in row("EventBridge", "send to the event dead letters")[2]
     of_objects = ["{IngestJobFileCreated.Arn}", *(f"{{Ingest{rule_id(family)}.Arn}}" for family in FAMILIES)]
     assert sources(template, "IngestDoorbellsPolicy") == {str(of_objects)}
-    assert row("EventBridge", "send to the doorbell queue")[2] == "the rules on job files and on each family's objects"
+    assert (
+        row("EventBridge", "send to the evaluation queue")[2] == "the rules on job files and on each family's objects"
+    )
 
 
 def test_given_the_functions_that_rules_invoke_when_listed_then_the_page_has_them(template: Template) -> None:

@@ -144,8 +144,8 @@ def test_given_a_finished_layer_when_asked_again_then_nothing_is_built(
 @pytest.mark.parametrize(
     "other",
     [
-        overlay.Overlay(python_version="3.13", architecture="arm64", wheel_platform="same", doorbell_window_s=20),
-        overlay.Overlay(python_version="3.14", architecture="x86_64", wheel_platform="other", doorbell_window_s=20),
+        overlay.Overlay(python_version="3.13", architecture="arm64", wheel_platform="same", batching_window_s=20),
+        overlay.Overlay(python_version="3.14", architecture="x86_64", wheel_platform="other", batching_window_s=20),
     ],
 )
 def test_given_another_python_or_platform_when_asked_then_another_layer_is_built(
@@ -153,7 +153,7 @@ def test_given_another_python_or_platform_when_asked_then_another_layer_is_built
 ) -> None:
     monkeypatch.setattr(bundling, "_install", lambda *_: None)
     monkeypatch.setattr(bundling, "compile_site", lambda *_: None)
-    first = overlay.Overlay(python_version="3.14", architecture="arm64", wheel_platform="same", doorbell_window_s=20)
+    first = overlay.Overlay(python_version="3.14", architecture="arm64", wheel_platform="same", batching_window_s=20)
     assert layer_folder(first, tmp_path) != layer_folder(other, tmp_path)
 
 

@@ -14,7 +14,7 @@ MACHINES = ("ActionsFireRole", "ReportsReportRole")
 JOBS = "{StorageJobs.Arn}"
 NODE_STATE = "{StorageNodeState.Arn}"
 RULE_STATE = "{StorageRuleState.Arn}"
-DOORBELLS = "{IngestDoorbells.Arn}"
+EVALUATION_QUEUE = "{IngestDoorbells.Arn}"
 EVENT_DEAD_LETTERS = "{IngestEventDeadLetters.Arn}"
 FIRE = "{ActionsFire.Arn}"
 REPORT = "{ReportsReport.Arn}"
@@ -59,7 +59,7 @@ DESCRIBE_JOBS = grants(TRAINING_JOBS, "sagemaker:DescribeTrainingJob", "sagemake
 EVALUATE = (
     grants(NODE_STATE, "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query")
     | grants(RULE_STATE, "dynamodb:UpdateItem")
-    | grants(DOORBELLS, "sqs:SendMessage")
+    | grants(EVALUATION_QUEUE, "sqs:SendMessage")
     | grants(FIRE, "states:StartExecution")
     | grants(REPORT, "states:StartExecution")
     | grants(f"{BUCKET}/*/job.json", "s3:GetObject")
@@ -71,7 +71,7 @@ READ_SETTINGS = grants(DEFAULT_SETTINGS, "ssm:GetParameter") | grants(NAMED_SETT
 
 EXPECTED: dict[str, Grants] = {
     "EvaluationEvaluateObjectsRole": EVALUATE
-    | grants(DOORBELLS, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+    | grants(EVALUATION_QUEUE, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
     | grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
     | grants(NODE_STATE, "dynamodb:GetItem")
@@ -88,7 +88,7 @@ EXPECTED: dict[str, Grants] = {
     | logs_and_traces("EvaluationLookAfterJob"),
     "LifecycleJobLifecycleRole": grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
     | grants(NODE_STATE, "dynamodb:Query")
-    | grants(DOORBELLS, "sqs:SendMessage")
+    | grants(EVALUATION_QUEUE, "sqs:SendMessage")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
     | grants(FIRE, "states:StartExecution")
     | READ_SETTINGS

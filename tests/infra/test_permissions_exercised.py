@@ -24,8 +24,8 @@ from infra.constructs import fire_machine, report_machine
 from tests.functional.deployment import (
     PREFIX,
     Deployment,
-    doorbell,
     event,
+    object_message,
     recorded_objects,
     ringing,
 )
@@ -156,7 +156,7 @@ def a_whole_job(play: Play) -> None:
     play("job_lifecycle", event("training_job_in_progress"))
     deployment.put(objects)
     for some in (first, rest):
-        play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
+        play("evaluate_objects", ringing([object_message(each.key, at=each.appears_at) for each in some]))
         play.a_tick()
     fire = next(iter(deployment.world.started().values()))
     deployment.world.update_row(str(fire["job"]), str(fire["rule"]), {"FireId": {"S": str(fire["fireId"])}})
@@ -187,7 +187,7 @@ def what_was_left_undone(play: Play) -> None:
     deployment.put(seen)
     with play.patch.context() as broken:
         broken.setattr(StepFunctionBackend, "start_execution", _refuse)
-        play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in seen]))
+        play("evaluate_objects", ringing([object_message(each.key, at=each.appears_at) for each in seen]))
     play.a_tick()
     deployment.set_status("Completed")
     for _ in range(2):
@@ -199,7 +199,7 @@ def a_job_outside_sagemaker(play: Play) -> None:
     """Play a profile at the root, of which SageMaker knows nothing, which falls silent, and which it comes to know."""
     some = [replace(each, key=each.key.removeprefix(PREFIX)) for each in recorded_objects()[:40]]
     play.deployment.put(some)
-    play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
+    play("evaluate_objects", ringing([object_message(each.key, at=each.appears_at) for each in some]))
     play.later(700.0)
     play.a_round_of_ticks()
     play.deployment.create_training_job()
@@ -212,7 +212,7 @@ def an_end_that_the_profile_tells(play: Play) -> None:
     deployment.create_training_job()
     some = recorded_objects()[:40]
     deployment.put(some)
-    play("evaluate_objects", ringing([doorbell(each.key, at=each.appears_at) for each in some]))
+    play("evaluate_objects", ringing([object_message(each.key, at=each.appears_at) for each in some]))
     deployment.set_status("Completed")
     play("evaluate_objects", event("sqs_training_job_end"))
 

@@ -157,11 +157,11 @@ class Stack:
                 sns.subscribe(TopicArn=topic, Protocol=each["Protocol"], Endpoint=each["Endpoint"], Attributes=kept)
 
     def announce(self, body: str) -> None:
-        """Put a message into the doorbell queue."""
+        """Put a message into the evaluation queue."""
         self.emulator.client("sqs").send_message(QueueUrl=self.outputs["DoorbellQueueUrl"], MessageBody=body)
 
     def await_quiet(self) -> None:
-        """Wait until no doorbell, no execution and no alert is under way, several looks in a row."""
+        """Wait until no message, no execution and no alert is under way, several looks in a row."""
         looks = 0
 
         def quiet() -> bool:
@@ -294,7 +294,7 @@ class Job:
         )
 
     def verdicts(self) -> dict[str, object]:
-        """Return all that must not depend on how doorbells came: state, cursors, rows without what time it is."""
+        """Return all that must not depend on how messages came: state, cursors, rows without what time it is."""
         seen: dict[str, object] = {}
         for node_kind in ("algo-1#system", "algo-1#framework"):
             node = self.node(node_kind)
@@ -348,7 +348,7 @@ class Job:
         return self.stack.watcher.job(self.feed).report
 
 
-def doorbell(bucket: str, key: str) -> str:
+def object_message(bucket: str, key: str) -> str:
     """Return the event that EventBridge sends for a new object."""
     return json.dumps(
         {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.localstack.emulator_kit import RUNTIME, invoke, receive, until, zipped
-from tests.localstack.stack import EVENTS, Job, Stack, batch, doorbell
+from tests.localstack.stack import EVENTS, Job, Stack, batch, object_message
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 
@@ -29,7 +29,7 @@ STARVED = "LowGPUUtilization"
 
 @pytest.fixture(scope="module")
 def reference(stack: Stack) -> Job:
-    """A job whose every doorbell rang once and in order, and that has ended."""
+    """A job whose every message rang once and in order, and that has ended."""
     job = Job(stack, "cpu_bottleneck", "reference")
     job.upload(until_minute=REFERENCE_MINUTES)
     job.end()
@@ -105,7 +105,7 @@ def test_given_doorbells_that_ring_again_when_the_rule_has_fired_then_nothing_ha
     job.await_applied(keys)
     stack.await_quiet()
     cursors = job.node("algo-1#system")["Cursors"]
-    bodies = [doorbell(stack.deployment.bucket, key) for key in keys]
+    bodies = [object_message(stack.deployment.bucket, key) for key in keys]
 
     for body in bodies:
         stack.announce(body)
@@ -127,12 +127,12 @@ def test_given_messages_of_strangers_when_they_come_with_ours_then_ours_is_appli
     strangers = [
         "not JSON at all",
         '{"trainguard":"task","job":"among-strangers"}',
-        doorbell(bucket, f"{job.name}/rule-output/ProfilerReport-1/{keys[0]}"),
-        doorbell(bucket, "holiday.json"),
-        doorbell(bucket, f"elsewhere/{keys[0]}"),
+        object_message(bucket, f"{job.name}/rule-output/ProfilerReport-1/{keys[0]}"),
+        object_message(bucket, "holiday.json"),
+        object_message(bucket, f"elsewhere/{keys[0]}"),
     ]
 
-    answer = stack.invoke("evaluate_objects", batch([*strangers, *(doorbell(bucket, key) for key in keys)]))
+    answer = stack.invoke("evaluate_objects", batch([*strangers, *(object_message(bucket, key) for key in keys)]))
     for stranger in strangers:
         stack.announce(stranger)
     stack.await_quiet()
@@ -335,10 +335,10 @@ def test_given_many_evaluators_of_one_node_when_they_run_at_once_then_the_state_
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "raced-for", start=reference.feed.start)
     with stack.doorbells_off():
-        bodies = [doorbell(stack.deployment.bucket, key) for key in job.upload(until_minute=REFERENCE_MINUTES)]
+        bodies = [object_message(stack.deployment.bucket, key) for key in job.upload(until_minute=REFERENCE_MINUTES)]
 
         def evaluate(number: int) -> None:
-            """Deliver a part of the doorbells, overlapping with the others', until none comes back."""
+            """Deliver a part of the messages, overlapping with the others', until none comes back."""
             left = [body for index, body in enumerate(bodies) if (index + number) % 3]
             deliveries = 1
             while left:

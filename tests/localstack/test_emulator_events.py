@@ -1,4 +1,4 @@
-"""S3, EventBridge and SQS on the emulator: the product's doorbell."""
+"""S3, EventBridge and SQS on the emulator: the product's message."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def _bucket_with_events(emulator: Emulator, bucket: str) -> Any:
 def test_given_a_wildcard_rule_when_objects_are_put_then_the_queue_gets_the_matching_keys_as_they_are(
     emulator: Emulator,
 ) -> None:
-    s3 = _bucket_with_events(emulator, "doorbell")
-    url, arn = make_queue(emulator, "doorbell")
-    pattern = _object_pattern("doorbell", "*/profiler-output/system/incremental/*.json")
-    make_rule(emulator, "doorbell", arn, EventPattern=pattern)
+    s3 = _bucket_with_events(emulator, "message")
+    url, arn = make_queue(emulator, "message")
+    pattern = _object_pattern("message", "*/profiler-output/system/incremental/*.json")
+    make_rule(emulator, "message", arn, EventPattern=pattern)
     wanted = [
         "job a+b/profiler-output/system/incremental/2026013123/1.algo-1.json",
         "job/profiler-output/system/incremental/.json",  # `*` stands for no character, too
     ]
 
     for key in [*wanted, "job/profiler-output/system/incremental/1.txt", "job/system/incremental/1.json"]:
-        s3.put_object(Bucket="doorbell", Key=key, Body=b"{}")
+        s3.put_object(Bucket="message", Key=key, Body=b"{}")
 
     messages: list[dict[str, Any]] = []
 
@@ -50,7 +50,7 @@ def test_given_a_wildcard_rule_when_objects_are_put_then_the_queue_gets_the_matc
         messages.extend(receive(emulator, url))
         return len(messages) >= 2
 
-    until(both_arrived, what="two doorbells")
+    until(both_arrived, what="two messages")
     messages += receive(emulator, url)
     events = [json.loads(message["Body"]) for message in messages]
     assert sorted(event["detail"]["object"]["key"] for event in events) == sorted(wanted)

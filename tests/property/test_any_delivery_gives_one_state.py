@@ -1,4 +1,4 @@
-"""However doorbells come, or not, and wherever evaluators die or race: one state, one effect a fire."""
+"""However messages come, or not, and wherever evaluators die or race: one state, one effect a fire."""
 
 import pytest
 from hypothesis import given, settings

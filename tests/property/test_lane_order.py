@@ -1,4 +1,4 @@
-"""Framework objects of several processes are applied in one order, whatever order their doorbells have."""
+"""Framework objects of several processes are applied in one order, whatever order their messages have."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Minutes are applied in one order, whatever order their doorbells have."""
+"""Minutes are applied in one order, whatever order their messages have."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def listing_of(stored: Any) -> Any:
 
 @st.composite
 def deliveries(draw: Any) -> Any:
-    """Which minutes exist, and an order of doorbells in which none is later than the lateness bound."""
+    """Which minutes exist, and an order of messages in which none is later than the lateness bound."""
     count = draw(st.integers(1, 25))
     exists = [index for index in range(count) if draw(st.integers(0, 9))] or [0]
     delayed = sorted(exists, key=lambda index: index * 60 + draw(st.floats(0, LATENESS_S - 1)))

@@ -25,7 +25,7 @@ class Network:
     """A world, its clock, and the messages that are under way: (time, message).
 
     ``doomed`` are functions that die after so many port calls, ``rivals`` second evaluators that get an object's
-    doorbell just before the nth save of a first one.
+    message just before the nth save of a first one.
     """
 
     world: MemoryWorld = field(default_factory=MemoryWorld)
@@ -54,7 +54,7 @@ class Network:
 
     def announce(self, upload: Upload, at: float) -> None:
         """Let the message about the object arrive at ``at``."""
-        self.send(doorbell(upload), at)
+        self.send(object_message(upload), at)
 
     def send(self, body: str, at: float, deliveries: int = 1) -> None:
         """Put a message on its way."""
@@ -108,7 +108,7 @@ class Network:
             self.world.faults.crash_after(self.doomed.pop(0))
         if self.rivals:
             nth, upload = self.rivals.pop(0)
-            rival = Message("rival", doorbell(upload))
+            rival = Message("rival", object_message(upload))
             self.world.faults.interleave("NodeStates.save", lambda: self.rival.process([rival]), nth=nth)
 
     def take_tasks(self) -> None:
@@ -127,8 +127,8 @@ class Network:
         self.now = max(self.now, time)
 
 
-def doorbell(upload: Upload) -> str:
-    """Return the body of an object's doorbell."""
+def object_message(upload: Upload) -> str:
+    """Return the body of an object's message."""
     detail = {"bucket": {"name": BUCKET}, "object": {"key": upload.key}}
     return json.dumps({"source": "aws.s3", "time": iso_time(upload.at), "detail": detail})
 

@@ -1,4 +1,4 @@
-"""Trials of the whole engine: a small job whose doorbells a hostile network delivers, while evaluators die and race."""
+"""Trials of the whole engine: a small job whose messages a hostile network delivers, while evaluators die and race."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ SHAPES = {
 
 BOUND_S = 119.0
 LATEST_S = 900.0
-"""A doorbell may come long after its object's node has gone on, as one does whose evaluator died twice."""
+"""A message may come long after its object's node has gone on, as one does whose evaluator died twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A second evaluator that gets the doorbell of object ``upload`` while a first one is about to save.
+    """A second evaluator that gets the message of object ``upload`` while a first one is about to save.
 
     ``at`` is the share of the job's time after which it happens, ``nth`` counts the first one's saves.
     """
@@ -39,21 +39,21 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What happens to the doorbells of one job.
+    """What happens to the messages of one job.
 
     Attributes
     ----------
     shape : str
         The name of one of SHAPES.
     delays : sequence of float or None
-        Seconds after which each object's doorbell arrives; None: it never does.
+        Seconds after which each object's message arrives; None: it never does.
     repeats : sequence of (int, float)
-        Objects whose doorbell rings again, and when, in seconds after the bound.
+        Objects whose message rings again, and when, in seconds after the bound.
     crashes : sequence of (float, int)
         After which share of the job's time an evaluator or a tick dies, and after how many port calls.
     races : sequence of Race
     batch_s : float
-        Seconds of doorbells that one evaluator gets at once.
+        Seconds of messages that one evaluator gets at once.
     ticks : collection of int
         The minutes at which the tick runs.
     """
@@ -74,7 +74,7 @@ def uploads_of(shape: str) -> tuple[Upload, ...]:
 
 
 def plain(shape: str) -> Trial:
-    """Return the trial in which every doorbell rings once, in order and in time."""
+    """Return the trial in which every message rings once, in order and in time."""
     return Trial(shape, [0.5] * len(uploads_of(shape)), ticks=frozenset(range(1, MINUTES + 3)))
 
 
@@ -87,7 +87,7 @@ def reference(shape: str) -> dict[str, object]:
 
 
 def delays_of_early(shape: str, late_s: float | None) -> list[float | None]:
-    """Return delays with which files that were closed early have doorbells so late, or none, and all others in time."""
+    """Return delays with which files that were closed early have messages so late, or none, and all others in time."""
     last: dict[str, float] = {}
     delays: list[float | None] = []
     for upload in uploads_of(shape):
@@ -147,7 +147,7 @@ WHENEVER = st.one_of(st.just(0.5), st.floats(0.1, BOUND_S), st.floats(BOUND_S, L
 
 @st.composite
 def trials(draw: st.DrawFn) -> Trial:
-    """Draw a trial: doorbells late and lost, or all of them in time."""
+    """Draw a trial: messages late and lost, or all of them in time."""
     shape = draw(st.sampled_from(sorted(SHAPES)))
     count = len(uploads_of(shape))
     delay = draw(st.sampled_from([IN_TIME, WHENEVER]))

@@ -93,7 +93,7 @@ class Clients:
 
     @cached_property
     def sqs(self) -> "SQSClient":
-        """Client of the doorbell queue."""
+        """Client of the evaluation queue."""
         return cast("SQSClient", self._create("sqs"))
 
     @cached_property

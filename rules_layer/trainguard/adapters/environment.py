@@ -26,7 +26,7 @@ class EvaluateObjectsEnvironment:
     node_state_table: str = _variable("the name of the NodeState table")
     rule_state_table: str = _variable("the name of the RuleState table")
     profile_bucket: str = _variable("the name of the bucket that profiles are written to")
-    task_queue_url: str = _variable("the URL of the doorbell queue")
+    task_queue_url: str = _variable("the URL of the evaluation queue")
     fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
     report_state_machine_arn: str = _variable("the ARN of the report state machine")
     default_settings_parameter: str = _variable("the name of the SSM parameter with the stack's default settings")
@@ -52,7 +52,7 @@ class JobLifecycleEnvironment:
 
     jobs_table: str = _variable("the name of the Jobs table")
     node_state_table: str = _variable("the name of the NodeState table")
-    task_queue_url: str = _variable("the URL of the doorbell queue")
+    task_queue_url: str = _variable("the URL of the evaluation queue")
     profile_bucket: str = _variable("the name of the bucket that profiles are written to")
     fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
     default_settings_parameter: str = _variable("the name of the SSM parameter with the stack's default settings")

@@ -23,7 +23,7 @@ class SqsTaskQueue:
     client : SQSClient
         Low-level client.
     queue_url : str
-        URL of the doorbell queue.
+        URL of the evaluation queue.
     """
 
     def __init__(self, *, client: "SQSClient", queue_url: str) -> None:

@@ -1,7 +1,7 @@
 """Brings one node up to date: load, apply what is ready, one conditional write, then rows and fires.
 
-Failing half-way is safe at every point. Before the write nothing has happened; the doorbells ring again. After it the
-cursor says what is applied, the outbox what is still to start, and a doorbell that rings again makes the rows be
+Failing half-way is safe at every point. Before the write nothing has happened; the messages ring again. After it the
+cursor says what is applied, the outbox what is still to start, and a message that rings again makes the rows be
 published once more.
 """
 
@@ -45,7 +45,7 @@ class NodeWork:
     """
 
     key: StreamKey
-    doorbells: Sequence[Announced] = ()
+    messages: Sequence[Announced] = ()
     close: bool = False
     modified_before: float | None = None
     repeated: bool = False
@@ -93,7 +93,7 @@ class NodeEvaluator:
         root = job.root
         source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, self._shared.get(family.name))
         session = family.open_session(record, source, plan)
-        session.announce(work.doorbells)
+        session.announce(work.messages)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
         exhausted = False
         while not exhausted:

@@ -38,7 +38,7 @@ _SHOWS_AN_HOUR = 12
 _REQUEST_BATCH = 10
 _OBJECTS_A_BATCH = 25
 _WINDOWS_A_MINUTE = 3
-"""Windows of 20 s in which doorbells gather; batches of up to 100 are a quarter full, as five pollers share a queue."""
+"""Windows of 20 s in which messages gather; batches of up to 100 are a quarter full, as five pollers share a queue."""
 
 _WAIT_S, _EVALUATE_S_A_LINE = 0.05, 2e-6
 _READ_WAIT_S, _DIGEST_S_A_LINE = 0.08, 1.8e-6

@@ -113,7 +113,7 @@ def test_given_a_writer_that_was_first_when_applied_again_then_nothing_is_applie
     deliver(plain, SYSTEM_1)
 
     def other_writer() -> None:
-        raced.batch.process([Message("other", doorbell(raced, SYSTEM_1[6]), 1)])
+        raced.batch.process([Message("other", object_message(raced, SYSTEM_1[6]), 1)])
 
     raced.world.faults.interleave("NodeStates.save", other_writer, nth=6)
     raced.lasting_faults = True
@@ -123,7 +123,7 @@ def test_given_a_writer_that_was_first_when_applied_again_then_nothing_is_applie
     assert raced.node(NODE_1).state == plain.node(NODE_1).state
 
 
-def doorbell(network: Any, upload: Any) -> Any:
+def object_message(network: Any, upload: Any) -> Any:
     network.put(upload)
     network.announce(upload, 0.0)
     return network.queue.pop()[2].body
@@ -162,7 +162,7 @@ def test_given_an_item_that_cannot_be_decoded_when_it_is_loaded_then_its_unsent_
     stored = network.node(NODE_1)
     assert stored.unsent
     network.world.nodes.save(replace(stored, codec=99))
-    outcome = network.batch.process([Message("m", doorbell(network, SYSTEM_1[9]), 1)])
+    outcome = network.batch.process([Message("m", object_message(network, SYSTEM_1[9]), 1)])
     assert outcome.failed == ("m",)
     assert "Codec 99" in str(network.world.journal.entries[-1].where["reason"])
     assert started(network) == ["LowGPUUtilization"]

@@ -29,7 +29,7 @@ SAMPLE_KEYS = (
     "prefix/job/profiler-output/system/training_job_end.ts",
     "prefix/job/profiler-output/framework/training_job_end.ts",
 )
-"""One key of each kind that rings a doorbell."""
+"""One key of each kind that sends a message."""
 
 
 def check_rules(site: Site) -> Iterator[CheckResult]:
@@ -76,7 +76,7 @@ def check_pattern(site: Site) -> Iterator[CheckResult]:
     patterns = [rule["EventPattern"] for rule in site.rules if "aws.s3" in _pattern(rule).get("source", [])]
     silent = [key for key in SAMPLE_KEYS if not any(_matches(site, pattern, key) for pattern in patterns)]
     faults = [
-        PATTERN.fail(f"no rule matches s3://{site.bucket}/{key}", f"Such objects ring no doorbell. {_DEPLOY}")
+        PATTERN.fail(f"no rule matches s3://{site.bucket}/{key}", f"Such objects send no message. {_DEPLOY}")
         for key in silent
     ]
     yield from PATTERN.unless(faults, f"{counted(len(SAMPLE_KEYS), 'kind')} of objects in {site.bucket} would ring")

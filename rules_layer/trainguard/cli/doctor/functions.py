@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FUNCTIONS = Check("functions")
 CONCURRENCY = Check("concurrency")
-DOORBELL_MAPPING = Check("queue to function")
+QUEUE_MAPPING = Check("queue to function")
 TICK = Check("tick")
 LOOKS = Check("looks at jobs")
 
@@ -78,27 +78,27 @@ def check_concurrency(site: Site) -> Iterator[CheckResult]:
     yield from CONCURRENCY.unless(faults, f"no function held back, {free:,} executions at once free in the account")
 
 
-def check_doorbell_mapping(site: Site) -> Iterator[CheckResult]:
-    """Judge the event source mapping by which doorbells reach their function."""
+def check_queue_mapping(site: Site) -> Iterator[CheckResult]:
+    """Judge the event source mapping by which messages reach their function."""
     yield from grade_mappings(_mappings(site), site)
 
 
 def grade_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", site: Site) -> Iterator[CheckResult]:
-    """Judge the mappings of the doorbell queue."""
+    """Judge the mappings of the evaluation queue."""
     if not mappings:
-        yield DOORBELL_MAPPING.fail("no function is called for the doorbell queue", "Deploy it again: `make deploy`.")
+        yield QUEUE_MAPPING.fail("no function is called for the evaluation queue", "Deploy it again: `make deploy`.")
     for mapping in mappings:
         state, last = mapping.get("State", "unknown"), mapping.get("LastProcessingResult", "")
         enable = site.aws("lambda", "update-event-source-mapping", "--uuid", mapping["UUID"], "--enabled")
         if state in {"Disabled", "Disabling", "Deleting"}:
-            yield DOORBELL_MAPPING.fail(f"the mapping is {state}: no doorbell is answered", "Enable it.", enable)
+            yield QUEUE_MAPPING.fail(f"the mapping is {state}: no message is evaluated", "Enable it.", enable)
         elif state != "Enabled":
-            yield DOORBELL_MAPPING.warn(f"the mapping is {state}", "Look again in a minute.")
+            yield QUEUE_MAPPING.warn(f"the mapping is {state}", "Look again in a minute.")
         elif last.startswith("PROBLEM"):
-            yield DOORBELL_MAPPING.fail(f"Lambda cannot read the queue: {last}", "Are role and queue as deployed?")
+            yield QUEUE_MAPPING.fail(f"Lambda cannot read the queue: {last}", "Are role and queue as deployed?")
         else:
             most = _most_at_once(mapping)
-            yield DOORBELL_MAPPING.ok(f"enabled, batches of {mapping.get('BatchSize', 0)}, {most} at once at most")
+            yield QUEUE_MAPPING.ok(f"enabled, batches of {mapping.get('BatchSize', 0)}, {most} at once at most")
 
 
 def check_tick(site: Site) -> Iterator[CheckResult]:

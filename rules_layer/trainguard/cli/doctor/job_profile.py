@@ -20,7 +20,7 @@ SILENT_S = 600.0
 """Objects come once a minute, and may take minutes: after ten, something is wrong."""
 
 BEHIND_S = 900.0
-"""As the alarm on the doorbells' age has it."""
+"""As the alarm on the messages' age has it."""
 
 _MESSAGES = "See the lines on notifications, event pattern, queue and functions above."
 
@@ -97,19 +97,19 @@ def grade_evaluation(job: JobRecord | None, nodes: Sequence[NodeRecord], profile
     if job is None or not system:
         lacks = "Jobs has no item of it" if job is None else "no node of it has state"
         yield EVALUATION.fail(
-            f"objects are there and not evaluated: {lacks}", f"Their doorbells did not ring. {_MESSAGES}"
+            f"objects are there and not evaluated: {lacks}", f"Their messages did not arrive. {_MESSAGES}"
         )
         return
     unknown = sorted(profile.nodes - system.keys())
     if unknown:
         found = f"{counted(len(unknown), 'node')} not evaluated: {', '.join(unknown)}"
-        yield EVALUATION.fail(found, f"Their doorbells did not ring, or are dead letters. {_MESSAGES}")
+        yield EVALUATION.fail(found, f"Their messages did not arrive, or are dead letters. {_MESSAGES}")
     newest = profile.last_minute + MINUTE_S
     behind = {node: newest - record.watermark_s for node, record in system.items() if record.watermark_s is not None}
     furthest = max(behind, key=behind.__getitem__, default=None)
     if furthest is not None and behind[furthest] > BEHIND_S and not system[furthest].closed:
         found = f"{furthest} is evaluated until {span(behind[furthest])} before the newest object"
-        yield EVALUATION.fail(found, f"Doorbells wait or were lost. {_MESSAGES}")
+        yield EVALUATION.fail(found, f"Messages wait or were lost. {_MESSAGES}")
     elif not unknown:
         worst = max(behind.values(), default=0.0)
         yield EVALUATION.ok(f"{counted(len(system), 'node')} evaluated, {span(worst)} before the newest object")

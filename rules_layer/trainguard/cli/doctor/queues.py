@@ -1,4 +1,4 @@
-"""The queues: how long doorbells wait, and what could not be handled."""
+"""The queues: how long messages wait, and what could not be handled."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,8 +8,8 @@ from trainguard.cli.doctor.metrics import Metric, metric_values
 from trainguard.cli.doctor.site import Site
 from trainguard.rules.units import counted
 
-DOORBELLS = Check("doorbell queue")
-DELAY = Check("doorbell age")
+EVALUATION_QUEUE = Check("evaluation queue")
+DELAY = Check("message age")
 DEAD_LETTERS = Check("dead letters")
 
 AGE_LIMIT_S = 900.0
@@ -18,15 +18,15 @@ AGE_LIMIT_S = 900.0
 _AGE_WINDOW_MIN = 10
 
 
-def check_doorbells(site: Site) -> Iterator[CheckResult]:
-    """Say how many doorbells wait."""
+def check_evaluation_queue(site: Site) -> Iterator[CheckResult]:
+    """Say how many messages wait."""
     counts = _depth(site, site.deployment.output("DoorbellQueueUrl"))
     hidden = counts["ApproximateNumberOfMessagesNotVisible"]
-    yield DOORBELLS.ok(f"{counts['ApproximateNumberOfMessages']:,} waiting, {hidden:,} being evaluated")
+    yield EVALUATION_QUEUE.ok(f"{counts['ApproximateNumberOfMessages']:,} waiting, {hidden:,} being evaluated")
 
 
 def check_delay(site: Site) -> Iterator[CheckResult]:
-    """Judge how long the oldest doorbell waits."""
+    """Judge how long the oldest message waits."""
     queue = site.deployment.output("DoorbellQueueUrl").rpartition("/")[2]
     metric = Metric("AWS/SQS", "ApproximateAgeOfOldestMessage", {"QueueName": queue}, "Maximum")
     ages = metric_values(site, metric, _AGE_WINDOW_MIN)
@@ -34,7 +34,7 @@ def check_delay(site: Site) -> Iterator[CheckResult]:
 
 
 def grade_delay(age_s: float | None) -> CheckResult:
-    """Judge the age of the oldest doorbell, in seconds; None is a queue of which CloudWatch has measured nothing."""
+    """Judge the age of the oldest message, in seconds; None is a queue of which CloudWatch has measured nothing."""
     if age_s is None:
         return DELAY.ok(f"CloudWatch has no age of the last {_AGE_WINDOW_MIN} min: the queue has long been empty")
     found = f"the oldest waits for {span(age_s)}"
@@ -48,7 +48,7 @@ def check_dead_letters(site: Site) -> Iterator[CheckResult]:
     """Judge the queues of what could not be handled."""
     outputs = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
     faults = [fault for output in outputs for fault in _grade_dead_letters(site, output)]
-    yield from DEAD_LETTERS.unless(faults, "none, of doorbells and of events")
+    yield from DEAD_LETTERS.unless(faults, "none, of messages and of events")
 
 
 def _grade_dead_letters(site: Site, output: str) -> Iterator[CheckResult]:
@@ -59,7 +59,7 @@ def _grade_dead_letters(site: Site, output: str) -> Iterator[CheckResult]:
     if output == "DoorbellDeadLetterQueueUrl":
         arn = site.arn("sqs", url.rpartition("/")[2])
         yield DEAD_LETTERS.fail(
-            f"{counted(waiting, 'doorbell')} failed five times",
+            f"{counted(waiting, 'message')} failed five times",
             "The log of evaluate_objects names what failed (evaluation_failures); repair it, then redrive the queue.",
             site.aws("sqs", "start-message-move-task", "--source-arn", arn),
         )

@@ -1,6 +1,6 @@
 """A job's end: every node is told to list once, apply all and close; the last one to close finishes the job.
 
-Nodes whose every doorbell was lost are told too: SageMaker names them ``algo-1`` to ``algo-<instance count>``. While no
+Nodes whose every message was lost are told too: SageMaker names them ``algo-1`` to ``algo-<instance count>``. While no
 node has answered, all are told again, each time after twice the time: 5, 10, 20 minutes and so on. After the last time
 the job ends without a profile, as one does whose objects lie where nobody here can read them.
 """

@@ -1,6 +1,6 @@
 """What a training job's change of state leads to.
 
-The event is a doorbell here too: the job is described, and the description says what is. So events that come twice,
+The event is a message here too: the job is described, and the description says what is. So events that come twice,
 late or out of order do no harm, and a final status is never undone.
 """
 

@@ -188,7 +188,7 @@ def _add_object(jobs: _Jobs, message: Message, families: Families) -> None:
         job_messages.ended.append(message.message_id)
         return
     node_key = StreamKey(parsed.root.job, parsed.node, parsed.stream)
-    work = NodeWork(node_key, doorbells=[Announced(key, parsed)], repeated=message.deliveries > 1)
+    work = NodeWork(node_key, messages=[Announced(key, parsed)], repeated=message.deliveries > 1)
     _join(job_messages, work, message.message_id)
 
 
@@ -200,7 +200,7 @@ def _join(job_messages: JobMessages, work: NodeWork, message_id: str) -> None:
     flushes = [each for each in (stream_messages.work.modified_before, work.modified_before) if each is not None]
     stream_messages.work = NodeWork(
         work.key,
-        doorbells=[*stream_messages.work.doorbells, *work.doorbells],
+        messages=[*stream_messages.work.messages, *work.messages],
         close=stream_messages.work.close or work.close,
         modified_before=max(flushes, default=None),
         repeated=stream_messages.work.repeated or work.repeated,

@@ -121,8 +121,8 @@ class Session(ABC, Generic[S]):
         self._objects = objects
 
     @abstractmethod
-    def announce(self, doorbells: Sequence[Announced]) -> None:
-        """Take in doorbells of this node."""
+    def announce(self, messages: Sequence[Announced]) -> None:
+        """Take in messages of this node."""
 
     @abstractmethod
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:

@@ -43,11 +43,11 @@ class FrameworkSession(Session[FrameworkStream]):
         )
         self._order.restore(listing.parse_framework(record.pending))
 
-    def announce(self, doorbells: Sequence[Announced]) -> None:
-        """Take in doorbells of this node."""
-        for doorbell in doorbells:
-            if isinstance(doorbell.parsed, FrameworkKey):
-                self._order.announce(doorbell.key, doorbell.parsed)
+    def announce(self, messages: Sequence[Announced]) -> None:
+        """Take in messages of this node."""
+        for message in messages:
+            if isinstance(message.parsed, FrameworkKey):
+                self._order.announce(message.key, message.parsed)
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply the objects that are ready; at a stream's end, count the traces that never can be."""

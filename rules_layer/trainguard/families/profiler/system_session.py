@@ -34,11 +34,11 @@ class SystemSession(Session[SystemStream]):
             skipped=list(state.skipped),
         )
 
-    def announce(self, doorbells: Sequence[Announced]) -> None:
-        """Take in doorbells of this node."""
-        for doorbell in doorbells:
-            if isinstance(doorbell.parsed, SystemKey):
-                self._order.announce(doorbell.key, doorbell.parsed.minute)
+    def announce(self, messages: Sequence[Announced]) -> None:
+        """Take in messages of this node."""
+        for message in messages:
+            if isinstance(message.parsed, SystemKey):
+                self._order.announce(message.key, message.parsed.minute)
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply the minutes that are ready."""

@@ -99,7 +99,7 @@ def _parsed(key: str, day: int) -> Parsed | None:
     try:
         parsed = parse_key(key)
     except ForeignKeyError:
-        return None  # its own doorbell counted and named it
+        return None  # its own message counted and named it
     if isinstance(parsed, EndKey):
         return None
     at_s = parsed.minute if isinstance(parsed, SystemKey) else parsed.end_us // _MICROSECONDS

@@ -171,13 +171,13 @@ BREAKAGES: list[tuple[tuple[str, str], Change, str, Level, str]] = [
     (METRICS, metric("Errors", [1.0, 0.0]), "tick", Level.FAIL, "1 with an error"),
     (METRICS, metric("Errors", [1.0, 0.0]), "looks at jobs", Level.FAIL, "14 in the last 15 min, 1 ended in an error"),
     (METRICS, metric("AsyncEventsDropped", [2.0]), "looks at jobs", Level.WARN, "2 came to nothing"),
-    (METRICS, metric("ApproximateAgeOfOldestMessage", [901.0]), "doorbell age", Level.FAIL, "15 min"),
+    (METRICS, metric("ApproximateAgeOfOldestMessage", [901.0]), "message age", Level.FAIL, "15 min"),
     (
         DEPTHS,
         only_for("QueueUrl", "DoorbellDeadLettersA7B5E0C1", replace(Attributes=FEW_MESSAGES)),
         "dead letters",
         Level.FAIL,
-        "4 doorbells failed five times",
+        "4 messages failed five times",
     ),
     (
         DEPTHS,
