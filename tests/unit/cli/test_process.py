@@ -21,6 +21,12 @@ from demo.synthesis import minute_of_node
 from tests.unit.local.places import write
 from trainguard.layout import hour_folder
 
+AT_A_TERMINAL = (
+    *(sys.executable, "-c"),
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""Lets a command be interrupted: what a shell starts in the background ignores it, and all that it starts."""
+
 COMMAND = [sys.executable, "-m", "trainguard", "analyze"]
 START = 1_795_248_000
 TIMEOUT_S = 120
@@ -151,7 +157,7 @@ def test_given_an_interrupt_when_a_job_is_analysed_then_it_ends_with_130_and_lea
     long_job: Path, tmp_path: Path, reading: str
 ) -> None:
     out = tmp_path / "out"
-    words = [*COMMAND, str(long_job), "--out", str(out), "--reading", reading]
+    words = [*AT_A_TERMINAL, *COMMAND, str(long_job), "--out", str(out), "--reading", reading]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while not out.exists():
         time.sleep(0.01)
