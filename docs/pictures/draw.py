@@ -137,7 +137,7 @@ def fire_machine() -> Canvas:
     resend = canvas.box(530, 322, 160, 58, "PublishAlertAgain\nPublishChatAgain\nwhat was not sent", "people")
     sent = canvas.box(725, 322, 145, 58, "RecordSent\nor RecordSentNews\nin the rule's row")
     done = canvas.box(530, 418, 160, 46, "Done")
-    failed = canvas.box(725, 412, 145, 58, "SomeStepFailed\nnames each step;\nan alarm rings", "outside")
+    failed = canvas.box(725, 412, 145, 58, "SomeStepFailed\nnames each step;\nan alarm fires", "outside")
     canvas.arrow(mark.at("right", 0.3), (136, 174), (136, 73), decide.at("left"))
     canvas.arrow(mark.at("right", 0.7), (136, 192), (136, 351), build.at("left"))
     canvas.arrow(decide.at("right"), record.at("left"), text="now")

@@ -103,12 +103,12 @@ ACCEPTED = (
     Accepted(
         "Ingest/DoorbellDeadLetters/Resource",
         _NO_REDRIVE,
-        "It is a dead-letter queue: what it holds waits for a person, for whom an alarm rings.",
+        "It is a dead-letter queue: what it holds waits for a person, for whom an alarm fires.",
     ),
     Accepted(
         "Ingest/EventDeadLetters/Resource",
         _NO_REDRIVE,
-        "It is a dead-letter queue: what it holds waits for a person, for whom an alarm rings.",
+        "It is a dead-letter queue: what it holds waits for a person, for whom an alarm fires.",
     ),
     Accepted("Lifecycle/JobLifecycle/Role/Resource", _ALL, _TRACES),
     Accepted("Lifecycle/JobLifecycle/Role/Resource", _STAR, _TRACES),
@@ -138,7 +138,7 @@ _CANARY = (
     Accepted(
         "Canary/Canary/Function/EventInvokeConfig/Resource",
         _NO_ASYNC_DESTINATION,
-        "The function's dead-letter queue keeps a failed step, and an alarm rings for a canary that was not looked at.",
+        "The function's dead-letter queue keeps a failed step, and an alarm fires for a canary that was not looked at.",
     ),
 )
 

@@ -48,7 +48,7 @@ class Trial:
     delays : sequence of float or None
         Seconds after which each object's message arrives; None: it never does.
     repeats : sequence of (int, float)
-        Objects whose message rings again, and when, in seconds after the bound.
+        Objects whose message comes again, and when, in seconds after the bound.
     crashes : sequence of (float, int)
         After which share of the job's time an evaluator or a tick dies, and after how many port calls.
     races : sequence of Race
@@ -74,7 +74,7 @@ def uploads_of(shape: str) -> tuple[Upload, ...]:
 
 
 def plain(shape: str) -> Trial:
-    """Return the trial in which every message rings once, in order and in time."""
+    """Return the trial in which every message comes once, in order and in time."""
     return Trial(shape, [0.5] * len(uploads_of(shape)), ticks=frozenset(range(1, MINUTES + 3)))
 
 

@@ -1,7 +1,7 @@
 """Brings one node up to date: load, apply what is ready, one conditional write, then rows and fires.
 
-Failing half-way is safe at every point. Before the write nothing has happened; the messages ring again. After it the
-cursor says what is applied, the outbox what is still to start, and a message that rings again makes the rows be
+Failing half-way is safe at every point. Before the write nothing has happened; the messages come again. After it the
+cursor says what is applied, the outbox what is still to start, and a message that comes again makes the rows be
 published once more.
 """
 

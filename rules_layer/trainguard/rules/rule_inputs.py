@@ -140,6 +140,11 @@ class FrameworkView:
     first_step_at: float | None = None
     detailed: bool = True
 
+    @property
+    def through(self) -> float | None:
+        """Former name of ``watermark_s``, which custom rules may read."""
+        return self.watermark_s
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:

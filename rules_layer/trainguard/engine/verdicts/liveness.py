@@ -1,28 +1,28 @@
-"""What is known of a rule's finding when nodes fall silent: that a node is not heard of says nothing about it.
+"""Liveness of a job's finding when nodes fall silent: silence says nothing about the finding.
 
 A node has fallen silent when the furthest stream of its kind is three windows of the rule, and at least a quarter of an
-hour, ahead of it. It may have gone for good, or wait: for an upload, for the end of a long step, for its turn. So the
-finding of the whole job, its episode ``n`` that people were told of, has these states:
+hour, ahead of it. It may be gone for good. It may wait for an upload, for the end of a long step, or for its turn. The
+finding of the whole job, its alerted episode ``n``, has one of these states:
 
 ========== ============================================ ===============================================================
 state      the nodes whose episode is open              what follows
 ========== ============================================ ===============================================================
-OPEN       one at least is heard of                     grows graver: told as an escalation
-UNHEARD    all of them have fallen silent               nothing is told, the number stays
-ANEW       those heard of began after the others had    the number is raised: their next evaluation is fire ``n + 1``
-           fallen silent
-OVER       none                                         told as cleared, the number is raised
+OPEN       at least one still writes                    a graver severity sends an escalation
+STALE      all of them have fallen silent               no notification; the number stays
+ANEW       those that write began after the others      the number is raised: their next evaluation is fire ``n + 1``
+           had fallen silent
+OVER       none                                         an all-clear is sent; the number is raised
 ========== ============================================ ===============================================================
 
-* UNHEARD is neither told nor does it raise the number. So a node that comes back with its condition goes on in the
+* STALE sends no notification and does not raise the number. A node that comes back with its condition goes on in the
   episode that it has alerted, and is no second fire.
-* In one episode a second node's fire is not told. That must not be so where it began once all open nodes had been
-  silent for that long, by its own time: else a node that is gone for good would hold the episode open for ever. So ANEW
-  raises the number, and the second node's next evaluation at which the condition holds is a fire that is told.
-* A silent node that comes back after that joins the newer episode. If that is over, too, it is a new fire: people were
-  told last that the finding is over.
+* Within one episode a second node's fire sends no alert. Without ANEW, a node that is gone for good would hold the
+  episode open for ever. So a node whose condition began after all open nodes had fallen silent, by its own time,
+  raises the number: its next evaluation at which the condition holds is a fire with an alert.
+* A silent node that comes back after that joins the newer episode. Where that is over, too, it is a new fire, as the
+  last notification was an all-clear.
 
-Only episodes and watermarks are looked at, nothing of this is stored: a tick that comes late sees the same.
+The state follows from episodes and watermarks alone; nothing of it is stored. A tick that comes late sees the same.
 """
 
 from collections.abc import Mapping
