@@ -121,3 +121,13 @@ def test_given_a_finding_when_held_against_itself_then_it_shares_all_of_its_time
     episodes = [Episode(*span)]
 
     assert shared_share(episodes, [episodes], span[1]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("unknown", "share"), [(False, 0.2), (True, 0.5)], ids=["by the loss", "by the time"])
+def test_given_a_mild_episode_with_a_reason_and_a_grave_one_without_when_shared_then_each_counts_by_its_loss(
+    unknown: bool, share: float
+) -> None:
+    mild, grave = *held((1.0, 2.0), rate=0.2), *held((5.0, 6.0), rate=0.8)
+    symptom = [mild, replace(grave, wasted_s=None) if unknown else grave]
+
+    assert shared_share(symptom, [[mild]], 24.0 * HOUR_S) == pytest.approx(share, abs=1e-6)
