@@ -113,6 +113,32 @@ class TelemetryFormatError(TrainGuardError):
         super().__init__(f"object {key!r} cannot be read: {reason}")
 
 
+class TensorMissingError(TrainGuardError):
+    """A step holds no entries of a tensor, for example because only reductions of it were saved."""
+
+    def __init__(self, tensor: str, step: int) -> None:
+        super().__init__(f"tensor {tensor} at step {step}: its entries were not saved")
+        self.tensor = tensor
+        self.step = step
+
+
+class TensorTooLargeError(TrainGuardError):
+    """A tensor is larger than what a rule may hold in memory."""
+
+    def __init__(self, tensor: str, step: int, size: int, most: int) -> None:
+        super().__init__(f"tensor {tensor} at step {step}: {size:,} bytes, expected at most {most:,}")
+        self.tensor = tensor
+        self.step = step
+
+
+class RunMissingError(TrainGuardError):
+    """Another run, which a rule compares with, does not exist or may not be read."""
+
+    def __init__(self, run: str, reason: str) -> None:
+        super().__init__(f"run {run!r}: {reason}")
+        self.run = run
+
+
 class JobFileError(TrainGuardError):
     """A ``job.json`` that does not say what a job is; ``field`` None stands for the file as a whole."""
 

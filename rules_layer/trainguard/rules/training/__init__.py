@@ -1,0 +1,1 @@
+"""Rules over what training computes: losses, gradients, weights, activations."""

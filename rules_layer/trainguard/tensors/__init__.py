@@ -1,0 +1,1 @@
+"""What training computes, step by step: tensors and scalars as training jobs save them."""
