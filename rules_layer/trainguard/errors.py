@@ -113,6 +113,10 @@ class TelemetryFormatError(TrainGuardError):
         super().__init__(f"object {key!r} cannot be read: {reason}")
 
 
+class IndexNotReadyError(TelemetryFormatError):
+    """An index of tensors that is not whole JSON, or says nothing: it is still being written, or broken."""
+
+
 class TensorMissingError(TrainGuardError):
     """A step holds no entries of a tensor, for example because only reductions of it were saved."""
 

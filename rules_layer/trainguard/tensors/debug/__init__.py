@@ -1,0 +1,1 @@
+"""debug-output, the layout of the SageMaker hook: steps of a run, tensors of a step."""
