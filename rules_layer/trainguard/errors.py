@@ -135,6 +135,15 @@ class TensorTooLargeError(TrainGuardError):
         self.step = step
 
 
+class TensorUnusableError(TrainGuardError):
+    """A tensor that was read, and that a rule cannot use; ``reason`` is a clause."""
+
+    def __init__(self, tensor: str, step: int, reason: str) -> None:
+        super().__init__(f"tensor {tensor} at step {step}: {reason}")
+        self.tensor = tensor
+        self.step = step
+
+
 class RunMissingError(TrainGuardError):
     """Another run, which a rule compares with, does not exist or may not be read."""
 

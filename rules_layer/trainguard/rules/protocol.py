@@ -5,6 +5,7 @@ says, from state alone, whether its condition holds now. So a verdict is a funct
 function of the set of applied objects.
 """
 
+import re
 from abc import ABC, abstractmethod
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -23,6 +24,7 @@ compressed, which holds 400 kB afterwards."""
 
 Percent = Annotated[float, msgspec.Meta(ge=0.0, le=100.0)]
 Positive = Annotated[float, msgspec.Meta(gt=0.0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0.0)]
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0)]
 PositiveInt = Annotated[int, msgspec.Meta(gt=0)]
 WindowPoints = Annotated[int, msgspec.Meta(ge=1, le=MAX_WINDOW_POINTS)]
@@ -34,7 +36,18 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ``scan_interval_us`` is accepted as the managed service does; evaluation is once an applied minute.
     """
 
+    ignores_unknown: ClassVar[bool] = False
+    """Whether a parameter that nobody knows is passed over and said, in place of a fault."""
+
+    accepted: ClassVar[re.Pattern[str]] = re.compile("")
+    """What is passed over without a word, of a rule that passes over anything."""
+
     scan_interval_us: PositiveInt = 60_000_000
+
+    @classmethod
+    def settable(cls) -> frozenset[str]:
+        """Return the names of the parameters that a user may set."""
+        return frozenset(cls.__struct_fields__)
 
     def in_force(self) -> dict[str, Any]:
         """Return the values by name, as people read what a rule runs with."""

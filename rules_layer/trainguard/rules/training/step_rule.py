@@ -4,15 +4,18 @@ After its first fire a rule goes on. It holds while the newest step that it coul
 """
 
 import math
+import re
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
+from trainguard.errors import RuleConfigError
 from trainguard.records import Status
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
-from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.training.selection import compiled
 from trainguard.rules.units import counted
 from trainguard.tensors.step_view import StepView
 
@@ -21,22 +24,60 @@ MOST_STEPS = 100
 
 
 class StepParameters(RuleParameters, frozen=True, kw_only=True):
-    """What every rule over steps takes: global steps, the end exclusive; ``base_trial`` is accepted and not used."""
+    """What every rule over steps takes: global steps, the end exclusive.
+
+    Who runs such a rule elsewhere passes more than its parameters: those are accepted and not used. A name that nobody
+    knows is not used either; ``ignored`` has these settings as written, and every judgement says so.
+    """
+
+    ignores_unknown: ClassVar[bool] = True
+    accepted: ClassVar[re.Pattern[str]] = re.compile(
+        "base_trial|other_trials?(_[0-9]+)?|action_json|rule_to_invoke|source_s3_uri"
+    )
+    rule_name: ClassVar[str]
+    regex_fields: ClassVar[tuple[str, ...]] = ()
 
     start_step: NonNegativeInt | None = None
     end_step: NonNegativeInt | None = None
-    base_trial: str | None = None
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def settable(cls) -> frozenset[str]:
+        """Return the names of the parameters that a user may set."""
+        return super().settable() - {"ignored"}
+
+    def __post_init__(self) -> None:
+        """Refuse patterns that are no regular expressions."""
+        for field in self.regex_fields:
+            for pattern in _texts(getattr(self, field)):
+                try:
+                    compiled(pattern)
+                except (re.error, RecursionError, OverflowError) as fault:
+                    raise self.fault(field, pattern, f"a regular expression ({fault})") from fault
+
+    def fault(self, field: str, value: object, expected: str) -> RuleConfigError:
+        """Return the fault of a field, named as a user sets it."""
+        return RuleConfigError(self.rule_name, f"{self.rule_name}_{field}", value, expected)
 
     def covers(self, step: int) -> bool:
         """Whether a global step lies in the range."""
         return (self.start_step is None or step >= self.start_step) and (self.end_step is None or step < self.end_step)
+
+    def in_force(self) -> dict[str, Any]:
+        """Return the values by name, without what was ignored."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "ignored"}
+
+
+def _texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value or ()
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What one step says.
 
     ``reason`` is one sentence with the step's own numbers. ``tensor``, ``value`` and ``threshold`` are those of the
-    tensor that is furthest over its threshold; None where the condition has none.
+    tensor that is furthest over its threshold; None where the condition has none. ``kind`` says which of the rule's
+    conditions it is about, of a rule that has several.
     """
 
     step: int
@@ -46,14 +87,17 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     tensor: str | None = None
     value: float | None = None
     threshold: float | None = None
+    kind: str | None = None
 
 
 class StepState(msgspec.Struct, kw_only=True):
     """What every rule over steps remembers; a rule with a state of its own derives from it.
 
     ``evaluated`` counts steps that could be checked, ``fired`` those that fired, ``first`` is the first of them, and
-    ``steps`` the first hundred. ``latest`` is the newest check, ``firing`` the newest that fired. ``unusable`` counts
-    tensors that could not be used, ``unusable_why`` says why the last one could not.
+    ``steps`` the first hundred. ``latest`` is the newest check, ``firing`` the newest that fired. ``waiting`` counts
+    steps that hold what the rule checks, and that it could not compare with earlier ones yet. ``unusable`` counts how
+    often a tensor could not be used, ``unusable_why`` says why the last one could not. ``left_out`` counts what a rule
+    did not take in because its state is bounded.
     """
 
     evaluated: int = 0
@@ -62,8 +106,15 @@ class StepState(msgspec.Struct, kw_only=True):
     firing: Check | None = None
     latest: Check | None = None
     steps: list[int] = msgspec.field(default_factory=list)
+    waiting: int = 0
     unusable: int = 0
     unusable_why: str | None = None
+    left_out: int = 0
+
+    def leave_out(self, why: str) -> None:
+        """Count a tensor that could not be used; ``why`` is a clause that names it."""
+        self.unusable += 1
+        self.unusable_why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +132,13 @@ S = TypeVar("S", bound=StepState)
 class StepRule(Rule[P], Generic[P, S]):
     """A rule over the complete steps of one run.
 
-    ``needs`` says in words which tensors it checks and how to record them, for runs that hold none.
+    ``needs`` says in words which tensors it checks and how to record them, for runs that hold none. ``bound`` says what
+    ``StepState.left_out`` counts and how many of them the rule takes in.
     """
 
     state_type: type[S]
     needs: ClassVar[str]
+    bound: ClassVar[str] = ""
 
     def clear_after_s(self, parameters: P, interval_s: float) -> float:
         """Return 0: the first step that is checked and does not fire ends an episode."""
@@ -105,46 +158,85 @@ class StepRule(Rule[P], Generic[P, S]):
         del check, parameters
         return None
 
+    def measure(self, check: Check) -> Measure | None:
+        """Say what a check's value is; None stands for the first of the rule's measures."""
+        del check
+        return None
+
     def observe(self, state: S, step: StepView, parameters: P) -> None:
         """Check one complete step, and remember what it says."""
         if not parameters.covers(step.step):
             self.watch(state, step, parameters)
             return
         check = self.check(state, step, parameters)
-        if check is None:
-            return
-        state.evaluated += 1
-        state.latest = check
-        if check.fires:
-            state.fired += 1
-            state.firing = check
-            state.first = state.first or check
-            if len(state.steps) < MOST_STEPS:
-                state.steps.append(check.step)
+        if check is not None:
+            remember(state, check)
 
     def judge(self, state: S, view: RunView, parameters: P) -> RuleResult:
         """Say what the steps so far mean."""
         latest = state.latest
         if latest is None:
-            return self._unchecked(state, view)
+            return self._unchecked(state, view, parameters)
         return RuleResult(
             Status.FIRED if latest.fires else Status.OK,
-            latest.reason,
+            latest.reason + self.notes(state, parameters),
             measured=_finite(latest.value),
             threshold=_finite(latest.threshold),
+            measure=self.measure(latest),
             worst=latest.tensor,
             data_points=state.evaluated,
             advice=self.advice(latest, parameters) if latest.fires else None,
             onset=latest.at if latest.fires and state.fired == 1 else None,
         )
 
-    def _unchecked(self, state: S, view: RunView) -> RuleResult:
+    def notes(self, state: S, parameters: P) -> str:
+        """Return sentences about what was not used, each after a blank; empty where there is nothing to say."""
+        notes = ""
+        if state.unusable:
+            times = "Once" if state.unusable == 1 else f"{state.unusable:,} times"
+            notes += f" {times} a tensor could not be checked, {_last(state.unusable)}because {state.unusable_why}."
+        if state.left_out:
+            notes += f" {state.left_out:,} {self.bound}."
+        return notes + _ignored(parameters)
+
+    def _unchecked(self, state: S, view: RunView, parameters: P) -> RuleResult:
         if state.unusable_why is not None:
-            return RuleResult(Status.ERROR, f"No step could be checked: {state.unusable_why}.")
+            reason = f"No step could be checked: {state.unusable_why}."
+            return RuleResult(Status.ERROR, reason + _ignored(parameters))
         if view.steps == 0 and not view.closed:
-            return RuleResult(Status.WARMING_UP, "No step was saved yet.")
+            return RuleResult(Status.WARMING_UP, "No step was saved yet." + _ignored(parameters))
+        if state.waiting:
+            status = Status.NOT_APPLICABLE if view.closed else Status.WARMING_UP
+            held = f"{counted(state.waiting, 'saved step')} hold{'s' if state.waiting == 1 else ''}"
+            reason = f"{held} what the rule checks, too few to compare. {self.needs}"
+            return RuleResult(status, reason + _ignored(parameters))
         seen = f"{counted(view.steps, 'saved step')} hold{'s' if view.steps == 1 else ''}"
-        return RuleResult(Status.NOT_APPLICABLE, f"None of {seen} what the rule checks. {self.needs}")
+        reason = f"None of {seen} what the rule checks. {self.needs}"
+        return RuleResult(Status.NOT_APPLICABLE, reason + _ignored(parameters))
+
+
+def remember(state: StepState, check: Check) -> None:
+    """Count a check, and keep what people ask for: the first fire, the newest, the newest check."""
+    state.evaluated += 1
+    state.latest = check
+    if check.fires:
+        state.fired += 1
+        state.firing = check
+        state.first = state.first or check
+        if len(state.steps) < MOST_STEPS:
+            state.steps.append(check.step)
+
+
+def _last(times: int) -> str:
+    return "" if times == 1 else "the last time "
+
+
+def _ignored(parameters: StepParameters) -> str:
+    if not parameters.ignored:
+        return ""
+    one = len(parameters.ignored) == 1
+    names = ", ".join(parameters.ignored)
+    return f" {'Parameter' if one else 'Parameters'} {names} {'is' if one else 'are'} unknown and not used."
 
 
 def _finite(value: float | None) -> float | None:
