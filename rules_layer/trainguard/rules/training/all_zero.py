@@ -1,0 +1,97 @@
+"""AllZero: a tensor that is zero, or a given share of it.
+
+Source: AWS documentation of AllZero (all, or the given percentage of a tensor's values are zero).
+"""
+
+from typing import ClassVar
+
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.protocol import Percent
+from trainguard.rules.rule_result import Measure
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import zeros
+from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
+from trainguard.rules.training.readings import Reading, against, check_of, not_saved, used
+from trainguard.rules.training.selecting import SelectingParameters
+from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.tensors.step_view import StepView
+
+
+class AllZeroParameters(SelectingParameters, frozen=True, kw_only=True):
+    """``threshold`` in percent of a tensor's entries."""
+
+    rule_name: ClassVar[str] = "AllZero"
+    required: ClassVar[bool] = True
+
+    threshold: Percent = 100.0
+
+
+SPEC = RuleSpec(
+    name="training/AllZero",
+    family="training",
+    title="Zero tensors",
+    looks_at="the selected tensors",
+    fires_when="all entries of one are zero, or the given share of them",
+    condition="{threshold} % of a tensor's entries or more are zero",
+    measures=(Measure("share of zeros", "%"),),
+    counts=STEPS,
+    parameters={
+        **SELECTION_HELP,
+        "threshold": ParameterHelp("%", "a tensor with this share of zeros, or more, counts"),
+        **RANGE_HELP,
+    },
+    clause="a tensor was zero",
+)
+
+
+class AllZero(StepRule[AllZeroParameters, StepState]):
+    """Fires while a tensor, or the given share of it, is zero."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = AllZeroParameters
+    state_type = StepState
+    needs = (
+        "It checks the tensors that collection_names and tensor_regex select: record them with a CollectionConfig, "
+        "in full unless the threshold is 100 %."
+    )
+
+    def check(self, state: StepState, step: StepView, parameters: AllZeroParameters) -> Check | None:
+        """Count the zeros of each tensor, or see in its extremes whether it is all zero."""
+        threshold = parameters.threshold
+        readings = []
+        for tensor in parameters.tensors(step):
+            percent = _percent(state, step, tensor, threshold)
+            if percent is not None:
+                readings.append(Reading(tensor, percent, threshold, percent >= threshold, percent))
+        return check_of(step, readings, _say)
+
+    def advice(self, check: Check, parameters: AllZeroParameters) -> str:
+        """Say where zeros come from."""
+        del parameters
+        return (
+            f"Check that {check.tensor} is reached and updated: initialisation, masks, activations that are always "
+            "negative before a ReLU, input that was not filled."
+        )
+
+
+def _percent(state: StepState, step: StepView, tensor: str, threshold: float) -> float | None:
+    if step.has_value(tensor):
+        found = used(state, zeros, step, tensor)
+        return None if found is None else found.percent
+    least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
+    highest = step.reduction(tensor, "max", absolute=True)
+    lowest = step.reduction(tensor, "min", absolute=True)
+    if highest == 0.0 or (least == 0.0 and most == 0.0):
+        return 100.0
+    if (lowest or 0.0) > 0.0 or (least or 0.0) > 0.0 or (most or 0.0) < 0.0:
+        return 0.0
+    some_entry = highest is not None or (least is not None and most is not None)
+    if some_entry and threshold >= 100.0:
+        return 0.0
+    not_saved(state, step, tensor)
+    return None
+
+
+def _say(reading: Reading) -> str:
+    compared = against(reading.fires, "not below", "below", reading.threshold or 0.0, " %")
+    return f"{reading.value:.4g} % of {reading.tensor} is zero, {compared}"

@@ -1,0 +1,187 @@
+"""ClassImbalance: classes differ too much in number of samples, or one is mostly predicted wrongly.
+
+Source: AWS documentation of ClassImbalance; samples are counted over all steps, from the first one on.
+"""
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from trainguard.errors import TensorUnusableError
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.protocol import NonNegative, NonNegativeInt
+from trainguard.rules.rule_result import Measure
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import float64
+from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.readings import Reading, check_of, rank, used
+from trainguard.rules.training.selection import matching
+from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.tensors.step_view import StepView, Tensor, is_numeric
+
+MOST_CLASSES = 1_024
+IMBALANCE, MISPREDICTION = "imbalance", "misprediction"
+
+Classes = NDArray[np.int64]
+
+
+class ClassImbalanceParameters(StepParameters, frozen=True, kw_only=True):
+    """``samples`` is how many are waited for; ``argmax`` says that predictions are scores of all classes."""
+
+    rule_name: ClassVar[str] = "ClassImbalance"
+    regex_fields: ClassVar[tuple[str, ...]] = ("labels_regex", "predictions_regex")
+
+    threshold_imbalance: NonNegative = 10.0
+    threshold_misprediction: NonNegative = 0.7
+    samples: NonNegativeInt = 500
+    argmax: bool = False
+    labels_regex: str = ".*labels"
+    predictions_regex: str = ".*predictions"
+
+
+class ClassImbalanceState(StepState, kw_only=True):
+    """Samples of each class, and those of them that were predicted wrongly; at most 1,024 classes."""
+
+    counts: dict[int, int] = msgspec.field(default_factory=dict)
+    wrong: dict[int, int] = msgspec.field(default_factory=dict)
+
+
+SPEC = RuleSpec(
+    name="training/ClassImbalance",
+    family="training",
+    title="Class imbalance",
+    looks_at="labels and predictions",
+    fires_when="classes differ too much in size, or one is mostly predicted wrongly",
+    condition=(
+        "after {samples} samples the largest class has more than {threshold_imbalance} times those of the smallest, or "
+        "more than a share of {threshold_misprediction} of a class is predicted wrongly"
+    ),
+    measures=(Measure("ratio of the largest to the smallest class"), Measure("share of a class predicted wrongly")),
+    counts=STEPS,
+    parameters={
+        "threshold_imbalance": ParameterHelp("", "a ratio of the largest to the smallest class above it is too high"),
+        "threshold_misprediction": ParameterHelp("", "a share of a class predicted wrongly above it is too high"),
+        "samples": ParameterHelp("samples", "how many are waited for"),
+        "argmax": ParameterHelp("", "whether predictions are scores of all classes along their last axis"),
+        "labels_regex": ParameterHelp("pattern", "a regular expression that names of labels match"),
+        "predictions_regex": ParameterHelp("pattern", "a regular expression that names of predictions match"),
+        **RANGE_HELP,
+    },
+    clause="classes were out of balance",
+)
+
+
+class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
+    """Fires while classes are out of balance, or one is mostly predicted wrongly."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = ClassImbalanceParameters
+    state_type = ClassImbalanceState
+    needs = (
+        "It checks labels and predictions saved at the same step: record both in full, with "
+        "CollectionConfig(name='labels', parameters={'include_regex': '.*labels'}) and the same for predictions."
+    )
+    bound = "samples of classes beyond the first 1,024 are not counted."
+
+    def check(self, state: ClassImbalanceState, step: StepView, parameters: ClassImbalanceParameters) -> Check | None:
+        """Add the step's samples, and judge all so far once they are enough."""
+        labels = matching(step, parameters.labels_regex)
+        predictions = matching(step, parameters.predictions_regex)
+        if len(labels) != len(predictions):
+            labels, predictions = labels[:1], predictions[:1]
+        pairs = list(zip(labels, predictions, strict=True)) if labels and predictions else []
+        added = [used(state, _Adding(state, of, parameters.argmax), step, name) for name, of in pairs]
+        if not any(added):
+            return None
+        total = sum(state.counts.values())
+        if total < parameters.samples:
+            reason = (
+                f"Step {step.step}: {total:,} of the {parameters.samples:,} samples that are waited for were saved."
+            )
+            return Check(step=step.step, at=step.at, fires=False, reason=reason)
+        readings = _readings(state, labels[0], predictions[0], parameters)
+        worst = max(readings, key=rank)
+        shown = [each for each in readings if each.fires] or [worst]
+        return check_of(step, [worst], lambda _: "; ".join(_say(state, each) for each in shown))
+
+    def measure(self, check: Check) -> Measure:
+        """Say which of the two conditions was measured."""
+        return SPEC.measures[1] if check.kind == MISPREDICTION else SPEC.measures[0]
+
+    def advice(self, check: Check, parameters: ClassImbalanceParameters) -> str:
+        """Say what to do about the data, or about a class that is not learned."""
+        del parameters
+        if check.kind == MISPREDICTION:
+            return "Look at samples and labels of this class: too few, mislabelled, or too like another class."
+        return "Draw the classes more evenly, or weight the loss by class; judge the model by each class's own recall."
+
+
+class _Adding:
+    """Adds the samples of a pair of tensors; True where there was at least one."""
+
+    def __init__(self, state: ClassImbalanceState, predictions: str, argmax: bool) -> None:
+        self._state = state
+        self._predictions = predictions
+        self._argmax = argmax
+
+    def __call__(self, step: StepView, tensor: str) -> bool:
+        labels = _classes(step, tensor, step.value(tensor))
+        scores = step.value(self._predictions)
+        if self._argmax:
+            if not is_numeric(scores) or not scores.size or np.isnan(float64(scores)).any():
+                raise TensorUnusableError(self._predictions, step.step, "it holds no numbers, or NaN")
+            predicted: Classes = np.argmax(scores, axis=-1).reshape(-1).astype(np.int64)
+        else:
+            predicted = _classes(step, self._predictions, scores)
+        if labels.size != predicted.size:
+            reason = f"it has {labels.size:,} labels, and {self._predictions} {predicted.size:,} predictions"
+            raise TensorUnusableError(tensor, step.step, reason)
+        state = self._state
+        for found in np.unique(labels).tolist():
+            of_class = labels == found
+            count = int(np.count_nonzero(of_class))
+            if found not in state.counts and len(state.counts) >= MOST_CLASSES:
+                state.left_out += count
+                continue
+            state.counts[found] = state.counts.get(found, 0) + count
+            missed = int(np.count_nonzero(predicted[of_class] != found))
+            if missed:
+                state.wrong[found] = state.wrong.get(found, 0) + missed
+        return labels.size > 0
+
+
+def _classes(step: StepView, tensor: str, values: Tensor) -> Classes:
+    """Return the classes (int64[N]) that a tensor names, rounded to whole numbers."""
+    if not is_numeric(values) or not np.isfinite(float64(values)).all():
+        raise TensorUnusableError(tensor, step.step, "it holds values that name no class")
+    return np.rint(float64(values)).reshape(-1).astype(np.int64)
+
+
+def _readings(
+    state: ClassImbalanceState, labels: str, predictions: str, parameters: ClassImbalanceParameters
+) -> list[Reading]:
+    most, least = parameters.threshold_imbalance, parameters.threshold_misprediction
+    ratio = max(state.counts.values()) / min(state.counts.values())
+    share = max(state.wrong.get(found, 0) / count for found, count in state.counts.items())
+    return [
+        Reading(labels, ratio, most, ratio > most, ratio / most if most else 1.0, IMBALANCE),
+        Reading(predictions, share, least, share > least, share / least if least else 1.0, MISPREDICTION),
+    ]
+
+
+def _say(state: ClassImbalanceState, reading: Reading) -> str:
+    compared = f"{'above' if reading.fires else 'not above'} the threshold {reading.threshold:.6g}"
+    counts = state.counts
+    if reading.kind == IMBALANCE:
+        largest, smallest = max(counts, key=lambda each: counts[each]), min(counts, key=lambda each: counts[each])
+        return (
+            f"class {largest} has {counts[largest]:,} samples and class {smallest} {counts[smallest]:,}, a ratio of "
+            f"{reading.value:.4g}, {compared}"
+        )
+    worst = max(counts, key=lambda each: state.wrong.get(each, 0) / counts[each])
+    return (
+        f"{state.wrong.get(worst, 0):,} of {counts[worst]:,} samples of class {worst} were predicted wrongly, a share "
+        f"of {reading.value:.4g}, {compared}"
+    )

@@ -1,0 +1,87 @@
+"""Two values of a tensor beside each other, block by block: of two steps, or of two runs."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainguard.errors import TensorMissingError
+from trainguard.rules.training.folds import float64
+from trainguard.tensors.step_view import ReductionKind, StepView, Tensor, is_numeric
+
+REDUCTIONS: Sequence[ReductionKind] = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
+
+
+def paired(one: Iterator[Tensor], other: Iterator[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut the blocks of two tensors of one size so that they cover the same entries."""
+    left, right = _no_entries(), _no_entries()
+    while True:
+        if not left.size:
+            left = next(one, left)
+        if not right.size:
+            right = next(other, right)
+        common = min(left.size, right.size)
+        if not common:
+            return
+        yield left[:common], right[:common]
+        left, right = left[common:], right[common:]
+
+
+def _no_entries() -> NDArray[np.float64]:
+    return np.empty(0)
+
+
+class Closeness:
+    """When two values count as equal, as ``numpy.allclose(one, other)`` says it."""
+
+    __slots__ = ("absolute", "equal_nan", "relative")
+
+    def __init__(self, relative: float, absolute: float, *, equal_nan: bool) -> None:
+        self.relative = relative
+        self.absolute = absolute
+        self.equal_nan = equal_nan
+
+    def arrays(self, one: Tensor, other: Tensor) -> bool:
+        """Whether two arrays of one shape are equal; text and bools are only where they are the same."""
+        if one.dtype.kind in "OSUb" or other.dtype.kind in "OSUb":
+            return bool(np.array_equal(one, other))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return bool(np.allclose(one, other, self.relative, self.absolute, self.equal_nan))
+
+    def tensors(self, one: StepView, other: StepView, name: str) -> bool:
+        """Whether a tensor is the same in two steps.
+
+        Raises TensorMissingError where only reductions of it were saved and none of them differs, and as
+        `StepView.blocks` does.
+        """
+        shapes = one.shape(name), other.shape(name)
+        if None not in shapes and shapes[0] != shapes[1]:
+            return False
+        if one.has_value(name) and other.has_value(name):
+            return all(self.arrays(*pair) for pair in paired(one.blocks(name), other.blocks(name)))
+        for kind, absolute in ((kind, absolute) for kind in REDUCTIONS for absolute in (False, True)):
+            pair = one.reduction(name, kind, absolute=absolute), other.reduction(name, kind, absolute=absolute)
+            if pair[0] is not None and pair[1] is not None and not self._numbers(pair[0], pair[1]):
+                return False
+        raise TensorMissingError(name, one.step)
+
+    def _numbers(self, one: float, other: float) -> bool:
+        return self.arrays(np.array([one]), np.array([other]))
+
+
+def change_of(now: StepView, before: StepView, name: str) -> tuple[float, float] | None:
+    """Return the L2 norm of a tensor's change and of its value before; None where it holds no numbers.
+
+    Raises as `StepView.blocks` does.
+    """
+    change, norm = 0.0, 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for new, old in paired(now.blocks(name), before.blocks(name)):
+            if not (is_numeric(new) and is_numeric(old)):
+                return None
+            was = float64(old).reshape(-1)
+            apart = float64(new).reshape(-1) - was
+            change += float(np.dot(apart, apart))
+            norm += float(np.dot(was, was))
+    return math.sqrt(change), math.sqrt(norm)

@@ -1,0 +1,186 @@
+"""LossNotDecreasing: the loss has not fallen enough over a number of steps, or has risen.
+
+Source: AWS documentation of LossNotDecreasing, as it stands since October 2020: a fall of less than diff_percent fires,
+and so does a rise of more than increase_threshold_percent, while a rise between does not.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.protocol import NonNegative, PositiveInt
+from trainguard.rules.rule_result import Measure
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import scalar
+from trainguard.rules.training.loss_history import LossHistory
+from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
+from trainguard.rules.training.readings import Reading, check_of, used
+from trainguard.rules.training.selecting import SelectingParameters
+from trainguard.rules.training.selection import LOSSES, selected
+from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.tensors.step_view import Mode, StepView
+
+MOST_TENSORS = 32
+FLAT, RISEN = "flat", "risen"
+PREFERRED = (Mode.EVAL, Mode.TRAIN, Mode.GLOBAL)
+
+
+class LossNotDecreasingParameters(SelectingParameters, frozen=True, kw_only=True):
+    """``num_steps`` counts steps of the mode; ``mode`` None takes the first of EVAL, TRAIN and GLOBAL with a loss."""
+
+    rule_name: ClassVar[str] = "LossNotDecreasing"
+
+    use_losses_collection: bool = True
+    num_steps: PositiveInt = 10
+    diff_percent: NonNegative = 0.1
+    increase_threshold_percent: NonNegative = 5.0
+    mode: Literal["TRAIN", "EVAL", "PREDICT", "GLOBAL"] | None = None
+
+
+class LossNotDecreasingState(StepState, kw_only=True):
+    """Each loss by mode and tensor; at most 32 tensors of a mode."""
+
+    losses: dict[str, dict[str, LossHistory]] = msgspec.field(default_factory=dict)
+
+
+SPEC = RuleSpec(
+    name="training/LossNotDecreasing",
+    family="training",
+    title="Loss that does not decrease",
+    looks_at="the losses, or the selected tensors, that are single numbers",
+    fires_when="one falls too little over a number of steps, or rises",
+    condition=(
+        "a loss falls by less than {diff_percent} % over {num_steps} steps, or rises by more than "
+        "{increase_threshold_percent} %"
+    ),
+    measures=(Measure("fall of the loss", "%"), Measure("rise of the loss", "%")),
+    counts=STEPS,
+    parameters={
+        **SELECTION_HELP,
+        "use_losses_collection": ParameterHelp("", "whether the collection losses is checked too"),
+        "num_steps": ParameterHelp("steps", "how far apart, at least, the two losses are that are compared"),
+        "diff_percent": ParameterHelp("%", "a fall of less is none"),
+        "increase_threshold_percent": ParameterHelp("%", "a rise of more is one"),
+        "mode": ParameterHelp(
+            "", "TRAIN, EVAL, PREDICT or GLOBAL; None for the first of EVAL, TRAIN and GLOBAL that has a loss"
+        ),
+        **RANGE_HELP,
+    },
+    clause="the loss did not decrease",
+)
+
+
+class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingState]):
+    """Fires while a loss does not fall."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = LossNotDecreasingParameters
+    state_type = LossNotDecreasingState
+    needs = (
+        "It checks losses that are single numbers, at steps num_steps apart: record them with "
+        "CollectionConfig(name='losses')."
+    )
+    bound = "tensors beyond the first 32 of a mode are not checked."
+
+    def watch(self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters) -> None:
+        """Keep the losses of a step before the range, which checks within it look back on."""
+        for tensor, loss in _losses(state, step, parameters):
+            history = _history(state, step.mode, tensor)
+            if history is not None:
+                history.add(step.mode_step, loss, parameters.num_steps)
+
+    def check(
+        self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters
+    ) -> Check | None:
+        """Compare each loss with the newest one at least ``num_steps`` before, once in so many steps."""
+        counts = self._counts(state, step.mode, parameters)
+        readings, held = [], False
+        since: dict[str, tuple[int, float, float]] = {}
+        for tensor, loss in _losses(state, step, parameters):
+            history = _history(state, step.mode, tensor)
+            if history is None:
+                continue
+            reference = history.reference(step.mode_step, parameters.num_steps)
+            if counts and reference is not None and history.is_due(step.mode_step, parameters.num_steps):
+                history.checked = step.mode_step
+                since[tensor] = *reference, loss
+                readings.append(_reading(tensor, reference[1], loss, parameters))
+            history.add(step.mode_step, loss, parameters.num_steps)
+            held = True
+        state.waiting += held and not readings
+
+        def say(reading: Reading) -> str:
+            earlier, before, now = since[reading.tensor or ""]
+            mode = "" if step.mode is Mode.GLOBAL else f" of mode {step.mode}"
+            what = "rose" if reading.kind == RISEN else "fell"
+            compared = (
+                f"{'above' if reading.fires else 'not above'} the threshold {reading.threshold:.6g} %"
+                if reading.kind == RISEN
+                else f"{'below' if reading.fires else 'not below'} the threshold {reading.threshold:.6g} %"
+            )
+            return (
+                f"{reading.tensor} {what} by {reading.value:.4g} % since step {earlier}{mode}, from {before:.6g} to "
+                f"{now:.6g}, {compared}"
+            )
+
+        return check_of(step, readings, say, what="losses")
+
+    def measure(self, check: Check) -> Measure:
+        """Say whether a fall or a rise was measured."""
+        return SPEC.measures[1] if check.kind == RISEN else SPEC.measures[0]
+
+    def advice(self, check: Check, parameters: LossNotDecreasingParameters) -> str:
+        """Say what to try, by whether the loss rises or stands still."""
+        del parameters
+        if check.kind == RISEN:
+            return "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
+        return (
+            "Change the learning rate or its schedule, or stop early if the loss is as low as it gets. A loss that is "
+            "noisy from step to step needs a larger num_steps."
+        )
+
+    def _counts(self, state: LossNotDecreasingState, mode: Mode, parameters: LossNotDecreasingParameters) -> bool:
+        """Whether losses of a mode are checked: the one that is asked for, or the first that has had a loss."""
+        if parameters.mode is not None:
+            return mode == parameters.mode
+        return mode == next((each for each in PREFERRED if each is mode or state.losses.get(each)), None)
+
+
+def _losses(
+    state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters
+) -> Sequence[tuple[str, float]]:
+    """Return the selected tensors of a step that are single numbers; all where nothing is selected."""
+    collections = (*(parameters.collection_names or ()), *((LOSSES,) if parameters.use_losses_collection else ()))
+    tensors = selected(step, collections, parameters.tensor_regex)
+    found = _scalars(state, step, tensors)
+    return found if tensors or parameters.selects else _scalars(state, step, step.names)
+
+
+def _scalars(state: LossNotDecreasingState, step: StepView, tensors: Sequence[str]) -> Sequence[tuple[str, float]]:
+    found = [(tensor, used(state, scalar, step, tensor)) for tensor in tensors]
+    return [(tensor, loss) for tensor, loss in found if loss is not None]
+
+
+def _history(state: LossNotDecreasingState, mode: Mode, tensor: str) -> LossHistory | None:
+    """Return what is kept of a loss; None, and counted, where too many others are."""
+    of_mode = state.losses.setdefault(mode, {})
+    if tensor not in of_mode:
+        if len(of_mode) >= MOST_TENSORS:
+            state.left_out += 1
+            return None
+        of_mode[tensor] = LossHistory()
+    return of_mode[tensor]
+
+
+def _reading(tensor: str, before: float, now: float, parameters: LossNotDecreasingParameters) -> Reading:
+    """Compare two losses; from a loss of 0 nothing can fall relative to it, so that only a loss below 0 is a fall."""
+    least, most = parameters.diff_percent, parameters.increase_threshold_percent
+    if before == 0.0:
+        fires = now >= 0.0 and least > 0.0
+        return Reading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, FLAT)
+    fall = 100.0 * (before - now) / abs(before)
+    if fall < 0.0:
+        return Reading(tensor, -fall, most, -fall > most, -fall - most, RISEN)
+    return Reading(tensor, fall, least, fall < least, least - fall, FLAT)

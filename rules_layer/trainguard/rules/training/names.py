@@ -1,0 +1,27 @@
+"""Names of the rules over training steps, in their order, for who knows settings and imports no rule."""
+
+FAMILY = "training"
+_TENSOR_RULES = (
+    "VanishingGradient",
+    "ExplodingTensor",
+    "PoorWeightInitialization",
+    "SaturatedActivation",
+    "DeadRelu",
+    "WeightUpdateRatio",
+    "AllZero",
+    "ClassImbalance",
+    "LossNotDecreasing",
+    "Overfit",
+    "Overtraining",
+    "SimilarAcrossRuns",
+    "StalledTrainingRule",
+    "TensorVariance",
+    "UnchangedTensor",
+    "CheckInputImages",
+    "NLPSequenceRatio",
+    "Confusion",
+    "FeatureImportanceOverweight",
+    "TreeDepth",
+    "CreateXgboostReport",
+)
+NAMES: tuple[str, ...] = tuple(f"{FAMILY}/{rule}" for rule in _TENSOR_RULES)

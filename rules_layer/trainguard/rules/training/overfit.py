@@ -1,0 +1,184 @@
+"""Overfit: the loss of validation is clearly above the loss of training.
+
+Source: AWS documentation of Overfit, and a public run: it is judged at the first step of training after a phase of
+validation, over all steps since the last such judgement. In a run without modes the metrics of XGBoost are judged in
+pairs at each step.
+"""
+
+import math
+from typing import ClassVar
+
+import msgspec
+
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.protocol import PositiveInt
+from trainguard.rules.rule_result import Measure
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.losses import mean_loss, metric_pairs
+from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.readings import Reading, check_of
+from trainguard.rules.training.selection import LOSSES, selected
+from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.tensors.step_view import Mode, StepView
+
+MOST_PAIRS = 32
+
+
+class OverfitParameters(StepParameters, frozen=True, kw_only=True):
+    """``tensor_regex`` None stands for the collection losses; ``patience`` counts phases of validation."""
+
+    rule_name: ClassVar[str] = "Overfit"
+    regex_fields: ClassVar[tuple[str, ...]] = ("tensor_regex",)
+
+    tensor_regex: tuple[str, ...] | None = None
+    patience: PositiveInt = 1
+    ratio_threshold: float = 0.1
+
+
+class Average(msgspec.Struct, array_like=True):
+    """Sum and count of the losses of a phase."""
+
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, loss: float) -> None:
+        """Take in the loss of a step."""
+        self.total += loss
+        self.count += 1
+
+
+class OverfitState(StepState, kw_only=True):
+    """Losses since the last judgement, and how often in a row it was over the threshold: of phases, and of pairs."""
+
+    train: Average = msgspec.field(default_factory=Average)
+    validation: Average = msgspec.field(default_factory=Average)
+    over: int = 0
+    pairs: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+SPEC = RuleSpec(
+    name="training/Overfit",
+    family="training",
+    title="Overfitting",
+    looks_at="the losses of training and of validation",
+    fires_when="that of validation is clearly above that of training",
+    condition=(
+        "the loss of validation is above that of training by more than {ratio_threshold} of it, {patience} times in a "
+        "row"
+    ),
+    measures=(Measure("gap of the losses relative to the loss of training"),),
+    counts=STEPS,
+    parameters={
+        "tensor_regex": ParameterHelp(
+            "patterns", "regular expressions, separated by commas, that names of losses match; None for losses"
+        ),
+        "patience": ParameterHelp("phases", "how often in a row the gap must be over the threshold"),
+        "ratio_threshold": ParameterHelp("", "a gap above this share of the loss of training counts"),
+        **RANGE_HELP,
+    },
+    clause="the model overfitted",
+)
+
+
+class Overfit(StepRule[OverfitParameters, OverfitState]):
+    """Fires while the loss of validation is clearly above that of training."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = OverfitParameters
+    state_type = OverfitState
+    needs = (
+        "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
+        "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
+    )
+    bound = "metrics beyond the first 32 are not checked."
+
+    def watch(self, state: OverfitState, step: StepView, parameters: OverfitParameters) -> None:
+        """Collect losses before the range too: only the verdict waits for it."""
+        self.check(state, step, parameters)
+
+    def check(self, state: OverfitState, step: StepView, parameters: OverfitParameters) -> Check | None:
+        """Collect the step's loss; judge at the first step of training after a validation, and pairs at once."""
+        if parameters.tensor_regex is None:
+            tensors = tuple(sorted(step.members(LOSSES)))
+        else:
+            tensors = selected(step, None, parameters.tensor_regex)
+        if step.mode is Mode.GLOBAL:
+            return _of_pairs(state, step, tensors, parameters)
+        if step.mode not in (Mode.TRAIN, Mode.EVAL):
+            return None
+        loss = mean_loss(state, step, tensors)
+        if loss is None:
+            return None
+        if step.mode is Mode.EVAL:
+            state.validation.add(loss)
+            state.waiting += 1
+            return None
+        check = _of_phases(state, step, tensors[0], parameters) if state.validation.count else None
+        state.train.add(loss)
+        state.waiting += check is None
+        return check
+
+    def advice(self, check: Check, parameters: OverfitParameters) -> str:
+        """Say what narrows the gap."""
+        del check, parameters
+        return (
+            "Stop early, or use more data, augmentation, dropout or weight decay, or a smaller model. Check that "
+            "both losses are the same measure: dropout and regularisation terms raise only that of training."
+        )
+
+
+def _of_phases(state: OverfitState, step: StepView, tensor: str, parameters: OverfitParameters) -> Check | None:
+    train, validation = state.train, state.validation
+    state.train, state.validation = Average(), Average()
+    if not train.count or train.total == 0.0:
+        return None
+    means = train.total / train.count, validation.total / validation.count
+    gap = _gap(*means)
+    state.over = state.over + 1 if gap > parameters.ratio_threshold else 0
+    reading = Reading(tensor, gap, parameters.ratio_threshold, state.over >= parameters.patience, gap)
+    return check_of(step, [reading], lambda each: _say(each, means, state.over, parameters))
+
+
+def _of_pairs(
+    state: OverfitState, step: StepView, tensors: tuple[str, ...], parameters: OverfitParameters
+) -> Check | None:
+    readings = []
+    means: dict[str, tuple[float, float]] = {}
+    pairs: dict[str, str] = {}
+    for metric, names in metric_pairs(tensors).items():
+        losses = mean_loss(state, step, names[:1]), mean_loss(state, step, names[1:])
+        if losses[0] is None or losses[1] is None or losses[0] == 0.0:
+            continue
+        if metric not in state.pairs and len(state.pairs) >= MOST_PAIRS:
+            state.left_out += 1
+            continue
+        train, validation = losses[0], losses[1]
+        gap = _gap(train, validation)
+        state.pairs[metric] = state.pairs.get(metric, 0) + 1 if gap > parameters.ratio_threshold else 0
+        tensor = names[1]
+        means[tensor], pairs[tensor] = (train, validation), metric
+        fires = state.pairs[metric] >= parameters.patience
+        readings.append(Reading(tensor, gap, parameters.ratio_threshold, fires, gap))
+    return check_of(
+        step,
+        readings,
+        lambda each: _say(each, means[each.tensor or ""], state.pairs[pairs[each.tensor or ""]], parameters),
+        what="metrics",
+    )
+
+
+def _gap(train: float, validation: float) -> float:
+    """Return by which share of the loss of training that of validation is above it; a loss below 0 has a size too."""
+    return (validation - train) / abs(train) if math.isfinite(train) else math.nan
+
+
+def _say(reading: Reading, means: tuple[float, float], over: int, parameters: OverfitParameters) -> str:
+    train, validation = means
+    above = reading.value > parameters.ratio_threshold
+    said = (
+        f"the mean loss of validation is {validation:.6g} and that of training {train:.6g}, a gap of "
+        f"{reading.value:.4g} of it, {'above' if above else 'not above'} the threshold {parameters.ratio_threshold:.6g}"
+    )
+    if above and parameters.patience > 1:
+        said += f", for the {over}. time in a row (patience {parameters.patience})"
+    return f"{said}, by {reading.tensor}"

@@ -1,0 +1,205 @@
+"""PoorWeightInitialization: what the first steps say of how weights were initialised.
+
+Source: AWS documentation of PoorWeightInitialization: variances of the layers' activation inputs that differ too much,
+gradients without spread, a loss that does not fall. A public run that fired at its first step shows that each of them
+fires alone; ``steps`` counts saved steps.
+"""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.protocol import NonNegative, PositiveInt
+from trainguard.rules.rule_result import Measure
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import float64, variance
+from trainguard.rules.training.losses import mean_loss
+from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.readings import Reading, check_of, not_saved, rank, used
+from trainguard.rules.training.selection import GRADIENTS, LOSSES, matching
+from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.tensors.step_view import StepView, is_numeric
+
+VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
+
+
+class PoorWeightInitializationParameters(StepParameters, frozen=True, kw_only=True):
+    """``steps`` and ``patience`` count saved steps."""
+
+    rule_name: ClassVar[str] = "PoorWeightInitialization"
+    regex_fields: ClassVar[tuple[str, ...]] = ("activation_inputs_regex",)
+
+    activation_inputs_regex: str = ".*relu_input"
+    threshold: NonNegative = 10.0
+    distribution_range: NonNegative = 0.001
+    patience: PositiveInt = 5
+    steps: PositiveInt = 10
+
+
+class PoorWeightInitializationState(StepState, kw_only=True):
+    """The best loss so far, and for how many saved steps none was below it."""
+
+    best: float | None = None
+    waited: int = 0
+
+
+SPEC = RuleSpec(
+    name="training/PoorWeightInitialization",
+    family="training",
+    title="Weight initialisation",
+    looks_at="activation inputs, gradients and losses of the first saved steps",
+    fires_when="layers differ too much in variance, gradients have no spread, or the loss does not fall",
+    condition=(
+        "within {steps} saved steps the variances of activation inputs differ by a factor of more than {threshold}, "
+        "the range of a gradient is below {distribution_range}, or the loss does not fall for {patience} saved steps"
+    ),
+    measures=(
+        Measure("ratio of the greatest to the least variance"),
+        Measure("range of a gradient, 5th to 95th percentile"),
+        Measure("saved steps without a lower loss"),
+    ),
+    counts=STEPS,
+    parameters={
+        "activation_inputs_regex": ParameterHelp("pattern", "a regular expression that names of inputs match"),
+        "threshold": ParameterHelp("", "a ratio of the layers' variances above it is too high"),
+        "distribution_range": ParameterHelp("", "a gradient whose percentiles 5 and 95 are closer has no spread"),
+        "patience": ParameterHelp("saved steps", "for so many the loss may stay at its best or above"),
+        "steps": ParameterHelp("saved steps", "how many are checked, from the first one"),
+        **RANGE_HELP,
+    },
+    clause="weights were initialised poorly",
+)
+_MEASURES = dict(zip((VARIANCE, SPREAD, LOSS), SPEC.measures, strict=True))
+
+
+class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, PoorWeightInitializationState]):
+    """Fires while the first saved steps show a poor initialisation."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = PoorWeightInitializationParameters
+    state_type = PoorWeightInitializationState
+    needs = (
+        "It checks activation inputs, gradients and losses of the first saved steps: record them with "
+        "CollectionConfig(name='relu_input', parameters={'include_regex': '.*relu_input'}), "
+        "CollectionConfig(name='gradients') and CollectionConfig(name='losses')."
+    )
+
+    def check(
+        self, state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
+    ) -> Check | None:
+        """Check what the step holds of the three, while steps are young; what it lacks is left out."""
+        if state.evaluated >= parameters.steps:
+            return None
+        found = (_variances(state, step, parameters), _spreads(state, step, parameters), _loss(state, step, parameters))
+        readings = [each for each in found if each is not None]
+        if not readings:
+            return None
+        worst = max(readings, key=rank)
+        shown = [each for each in readings if each.fires] or [worst]
+        return check_of(step, [worst], lambda _: "; ".join(_say(each) for each in shown))
+
+    def measure(self, check: Check) -> Measure:
+        """Say which of the three conditions was measured."""
+        return _MEASURES.get(check.kind or "", SPEC.measures[0])
+
+    def advice(self, check: Check, parameters: PoorWeightInitializationParameters) -> str:
+        """Say what to change, by the condition."""
+        del parameters
+        if check.kind == LOSS:
+            return "Check the learning rate and the initialisation: from a good start the first steps lower the loss."
+        return (
+            "Initialise each layer for its fan-in and activation (Kaiming for ReLU, Xavier for tanh), or normalise "
+            "between layers. Start again: what begins badly rarely recovers."
+        )
+
+
+def _variances(
+    state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
+) -> Reading | None:
+    """Compare the greatest variance with the least; one of zero beside another is infinitely far from it."""
+    tensors = matching(step, parameters.activation_inputs_regex)
+    each = [(used(state, variance, step, tensor), tensor) for tensor in tensors]
+    known = [(value, tensor) for value, tensor in each if value is not None]
+    if len(known) < 2 or any(math.isnan(value) for value, _ in known):
+        return None
+    (least, _), (most, tensor) = min(known), max(known)
+    ratio = most / least if least else math.inf if most else 1.0
+    threshold = parameters.threshold
+    return Reading(tensor, ratio, threshold, ratio > threshold, _share(ratio, threshold), VARIANCE)
+
+
+def _spreads(
+    state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
+) -> Reading | None:
+    """Find the gradient with the least range between its percentiles."""
+    known = [(_spread(state, step, tensor, parameters), tensor) for tensor in sorted(step.members(GRADIENTS))]
+    spreads = [(value, tensor) for value, tensor in known if value is not None and not math.isnan(value)]
+    if not spreads:
+        return None
+    least, tensor = min(spreads)
+    threshold = parameters.distribution_range
+    return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
+
+
+def _spread(
+    state: PoorWeightInitializationState,
+    step: StepView,
+    tensor: str,
+    parameters: PoorWeightInitializationParameters,
+) -> float | None:
+    """Return P95 - P5 of a gradient; of reductions only, its whole range where that is narrow enough to decide."""
+    if not step.has_value(tensor):
+        least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
+        if least is not None and most is not None and most - least < parameters.distribution_range:
+            return most - least
+        not_saved(state, step, tensor)
+        return None
+    return used(state, _percentile_range, step, tensor)
+
+
+def _percentile_range(step: StepView, tensor: str) -> float | None:
+    values = step.value(tensor)
+    if not is_numeric(values) or not values.size:
+        return None
+    low, high = np.percentile(float64(values), (5.0, 95.0))
+    return float(high - low)
+
+
+def _loss(
+    state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
+) -> Reading | None:
+    tensors = sorted(step.members(LOSSES))
+    loss = mean_loss(state, step, tensors)
+    if loss is None:
+        return None
+    below = state.best is None or math.isnan(state.best) or loss < state.best
+    state.best, state.waited = (loss, 0) if below else (state.best, state.waited + 1)
+    waited, patience = state.waited, parameters.patience
+    return Reading(tensors[0], float(waited), float(patience), waited >= patience, waited / patience, LOSS)
+
+
+def _share(value: float, threshold: float) -> float:
+    return value / threshold if threshold else math.inf
+
+
+def _say(reading: Reading) -> str:
+    """Say one condition with its numbers."""
+    if reading.kind == LOSS:
+        compared = "not below" if reading.fires else "below"
+        return (
+            f"the loss ({reading.tensor}) has not fallen below its best for {reading.value:.0f} saved steps, "
+            f"{compared} the threshold {reading.threshold:.0f}"
+        )
+    if reading.kind == VARIANCE:
+        compared = "above" if reading.fires else "not above"
+        return (
+            f"the variance of {reading.tensor} is {reading.value:.4g} times the least of the activation inputs, "
+            f"{compared} the threshold {reading.threshold:.6g}"
+        )
+    compared = "below" if reading.fires else "not below"
+    return (
+        f"the range of {reading.tensor} (5th to 95th percentile) is {reading.value:.4g}, {compared} the threshold "
+        f"{reading.threshold:.6g}"
+    )

@@ -1,0 +1,75 @@
+"""From what was measured of each tensor of a step to the step's check: the one that is furthest over its threshold."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from trainguard.errors import TelemetryFormatError, TensorMissingError, TensorTooLargeError, TensorUnusableError
+from trainguard.rules.training.step_rule import Check, StepState
+from trainguard.tensors.step_view import StepView
+
+T = TypeVar("T")
+USELESS = (TensorMissingError, TensorTooLargeError, TensorUnusableError, TelemetryFormatError)
+"""Why a tensor cannot be used; anything else is a fault of the program."""
+
+
+class Reading(NamedTuple):
+    """What was measured of one tensor; ``over`` ranks readings, the higher the nearer to firing or the worse.
+
+    ``tensor`` is None where no tensor of this step was measured.
+    """
+
+    tensor: str | None
+    value: float
+    threshold: float | None
+    fires: bool
+    over: float
+    kind: str | None = None
+
+
+def used(state: StepState, fold: Callable[[StepView, str], T], step: StepView, tensor: str) -> T | None:
+    """Fold a tensor; where it cannot be used, count it and return None."""
+    try:
+        return fold(step, tensor)
+    except USELESS as fault:
+        state.leave_out(str(fault))
+        return None
+
+
+def not_saved(state: StepState, step: StepView, tensor: str) -> bool:
+    """Whether only reductions of a tensor were saved, which do not answer the question; it is counted then."""
+    if step.has_value(tensor):
+        return False
+    state.leave_out(f"of tensor {tensor} at step {step.step} only reductions were saved")
+    return True
+
+
+def check_of(
+    step: StepView, readings: Sequence[Reading], say: Callable[[Reading], str], *, what: str = "tensors"
+) -> Check | None:
+    """Return the check of a step, None without a reading; ``say`` is a clause about one of them."""
+    if not readings:
+        return None
+    worst = max(readings, key=rank)
+    firing = sum(reading.fires for reading in readings)
+    more = f" (it is one of {firing} of {len(readings)} {what})" if firing > 1 else ""
+    return Check(
+        step=step.step,
+        at=step.at,
+        fires=worst.fires,
+        reason=f"Step {step.step}: {say(worst)}{more}.",
+        tensor=worst.tensor,
+        value=worst.value,
+        threshold=worst.threshold,
+        kind=worst.kind,
+    )
+
+
+def rank(reading: Reading) -> tuple[bool, float]:
+    """Order readings: those that fire last, then by how far over they are; one that is no number comes first."""
+    return reading.fires, -math.inf if math.isnan(reading.over) else reading.over
+
+
+def against(fires: bool, when: str, otherwise: str, threshold: float, unit: str = "") -> str:
+    """Return how a value compares, for example ``below the threshold 1e-07``."""
+    return f"{when if fires else otherwise} the threshold {threshold:.6g}{unit}"

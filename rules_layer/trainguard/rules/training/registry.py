@@ -1,0 +1,70 @@
+"""Which rules over training steps there are, as stateless instances in the order in which they are shown."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.all_zero import AllZero
+from trainguard.rules.training.check_input_images import CheckInputImages
+from trainguard.rules.training.class_imbalance import ClassImbalance
+from trainguard.rules.training.confusion import Confusion
+from trainguard.rules.training.create_xgboost_report import CreateXgboostReport
+from trainguard.rules.training.dead_relu import DeadRelu
+from trainguard.rules.training.exploding_tensor import ExplodingTensor
+from trainguard.rules.training.feature_importance_overweight import FeatureImportanceOverweight
+from trainguard.rules.training.loss_not_decreasing import LossNotDecreasing
+from trainguard.rules.training.nlp_sequence_ratio import NLPSequenceRatio
+from trainguard.rules.training.overfit import Overfit
+from trainguard.rules.training.overtraining import Overtraining
+from trainguard.rules.training.poor_weight_initialization import PoorWeightInitialization
+from trainguard.rules.training.saturated_activation import SaturatedActivation
+from trainguard.rules.training.similar_across_runs import SimilarAcrossRuns
+from trainguard.rules.training.stalled_training import StalledTrainingRule
+from trainguard.rules.training.step_rule import StepRule
+from trainguard.rules.training.tensor_variance import TensorVariance
+from trainguard.rules.training.tree_depth import TreeDepth
+from trainguard.rules.training.unchanged_tensor import UnchangedTensor
+from trainguard.rules.training.vanishing_gradient import VanishingGradient
+from trainguard.rules.training.weight_update_ratio import WeightUpdateRatio
+
+AnyStepRule = StepRule[Any, Any]
+
+TENSOR_RULES: tuple[AnyStepRule, ...] = (
+    VanishingGradient(),
+    ExplodingTensor(),
+    PoorWeightInitialization(),
+    SaturatedActivation(),
+    DeadRelu(),
+    WeightUpdateRatio(),
+    AllZero(),
+    ClassImbalance(),
+    LossNotDecreasing(),
+    Overfit(),
+    Overtraining(),
+    SimilarAcrossRuns(),
+    StalledTrainingRule(),
+    TensorVariance(),
+    UnchangedTensor(),
+    CheckInputImages(),
+    NLPSequenceRatio(),
+    Confusion(),
+    FeatureImportanceOverweight(),
+    TreeDepth(),
+    CreateXgboostReport(),
+)
+"""The rules of the managed service, in the order of its documentation of training."""
+
+TRUSTED_RULES: tuple[AnyStepRule, ...] = ()
+"""Those that run where nobody chose any, beside ExplodingTensor and StalledTrainingRule."""
+
+TRAINING_RULES: tuple[AnyStepRule, ...] = (*TENSOR_RULES, *TRUSTED_RULES)
+
+PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in TRAINING_RULES}
+
+SPECS: Mapping[str, RuleSpec] = {rule.name: rule.spec for rule in TRAINING_RULES}
+
+
+def all_rules() -> tuple[AnyStepRule, ...]:
+    """Return all rules over training steps."""
+    return TRAINING_RULES

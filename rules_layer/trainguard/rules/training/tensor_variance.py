@@ -1,0 +1,92 @@
+"""TensorVariance: the variance of a tensor is too high or too low.
+
+Source: AWS documentation of TensorVariance; population variance over all entries, in float64.
+"""
+
+import math
+from typing import ClassVar
+
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.rule_result import Measure
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import variance
+from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
+from trainguard.rules.training.readings import Reading, check_of, used
+from trainguard.rules.training.selecting import SelectingParameters
+from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.tensors.step_view import StepView
+
+HIGH, LOW = "high", "low"
+
+
+class TensorVarianceParameters(SelectingParameters, frozen=True, kw_only=True):
+    """Thresholds are variances; None leaves one out."""
+
+    rule_name: ClassVar[str] = "TensorVariance"
+    required: ClassVar[bool] = True
+
+    max_threshold: float | None = None
+    min_threshold: float | None = None
+
+
+SPEC = RuleSpec(
+    name="training/TensorVariance",
+    family="training",
+    title="Variance of tensors",
+    looks_at="the selected tensors",
+    fires_when="the variance of one is above the one threshold or below the other",
+    condition="the variance of a tensor is above {max_threshold} or below {min_threshold}",
+    measures=(Measure("variance"),),
+    counts=STEPS,
+    parameters={
+        **SELECTION_HELP,
+        "max_threshold": ParameterHelp("", "a variance above it is too high; None leaves it out"),
+        "min_threshold": ParameterHelp("", "a variance below it is too low; None leaves it out"),
+        **RANGE_HELP,
+    },
+    clause="the variance of a tensor left its range",
+)
+
+
+class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
+    """Fires while the variance of a tensor is out of range."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = TensorVarianceParameters
+    state_type = StepState
+    needs = (
+        "It checks the tensors that collection_names and tensor_regex select: record them, in full or as reduction "
+        "variance, with a CollectionConfig."
+    )
+
+    def check(self, state: StepState, step: StepView, parameters: TensorVarianceParameters) -> Check | None:
+        """Compare each tensor's variance with both thresholds."""
+        readings = []
+        for tensor in parameters.tensors(step):
+            value = used(state, variance, step, tensor)
+            if value is not None:
+                readings.append(_reading(tensor, value, parameters))
+        return check_of(step, readings, _say)
+
+    def advice(self, check: Check, parameters: TensorVarianceParameters) -> str:
+        """Say what a variance out of range comes from."""
+        del parameters
+        if check.kind == LOW:
+            return f"All entries of {check.tensor} are nearly the same: look at the initialisation and at dead inputs."
+        return f"Look at the scale of what enters {check.tensor}: inputs, initialisation, normalisation, learning rate."
+
+
+def _reading(tensor: str, value: float, parameters: TensorVarianceParameters) -> Reading:
+    above = -math.inf if parameters.max_threshold is None else value - parameters.max_threshold
+    below = -math.inf if parameters.min_threshold is None else parameters.min_threshold - value
+    if above >= below:
+        return Reading(tensor, value, parameters.max_threshold, above > 0.0, above, HIGH)
+    return Reading(tensor, value, parameters.min_threshold, below > 0.0, below, LOW)
+
+
+def _say(reading: Reading) -> str:
+    said = f"the variance of {reading.tensor} is {reading.value:.4g}"
+    if reading.threshold is None:
+        return f"{said}, and no threshold is set"
+    when, otherwise = ("above", "not above") if reading.kind == HIGH else ("below", "not below")
+    return f"{said}, {when if reading.fires else otherwise} the threshold {reading.threshold:.6g}"
