@@ -1,7 +1,8 @@
 """Parameters as users give them, ``<Rule>_<parameter>``, to the rules' own parameter classes.
 
 The rule's name is read in any case and the parameter in lower case, as in the managed service's rule configuration.
-The report's own settings need no prefix. A file may also give a rule's parameters as an object under its name.
+The report's own settings need no prefix. A file may also give a rule's parameters as an object under its name. A rule
+of another family than the profiler's is named with its family or without.
 """
 
 import math
@@ -12,6 +13,8 @@ import msgspec
 
 from trainguard.errors import ParameterFileError, RuleConfigError
 from trainguard.rules.defaults import Defaults, own_defaults
+from trainguard.rules.family_rules import OTHER_FAMILIES, bare
+from trainguard.rules.family_rules import names as other_families_rules
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, EXTENSION, RULE_NAMES
@@ -26,9 +29,15 @@ PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {
     **{rule.name: rule.parameters_type for rule in ALL_RULES},
     PROFILER_REPORT: ReportParameters,
 }
-_CANONICAL = {name.lower(): name for name in PARAMETERS_TYPES}
+_OTHERS = tuple(other_families_rules())
+_CANONICAL = {
+    **{spelled.lower(): name for name in _OTHERS for spelled in (name, bare(name))},
+    **{name.lower(): name for name in PARAMETERS_TYPES},
+}
+_INVOKED = {name.lower(): name for name in PARAMETERS_TYPES}
 _UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportParameters))
-_A_RULE = f"<Rule>_<parameter> with a rule of {', '.join(PARAMETERS_TYPES)}"
+_NAMES = ", ".join((*PARAMETERS_TYPES, *map(bare, _OTHERS)))
+_A_RULE = f"<Rule>_<parameter> with a rule of {_NAMES}"
 
 Given = dict[str, tuple[str, str]]
 """A rule's settings by parameter: the setting and its value, both as written."""
@@ -37,18 +46,24 @@ Given = dict[str, tuple[str, str]]
 def resolve_parameters(
     settings: Mapping[str, str], defaults: Defaults = "documented"
 ) -> tuple[dict[str, RuleParameters], dict[str, RuleConfigError]]:
-    """Parameters of every rule, defaults where nothing is set, and the first fault of each rule that has one.
+    """Parameters of every profiler rule, defaults where nothing is set, and the first fault of each that has one.
 
     A rule with a fault is in the second mapping and not in the first; the others stay usable. A setting of a rule that
-    does not exist is a fault under the rule's name as written. The report's settings are among them.
+    does not exist is a fault under the rule's name as written. The report's settings are among them. Rules of other
+    families are left to `parameters_of`, but for a parameter that has two values.
     """
-    parameters, found = _resolve(settings, defaults)
+    parameters, found = _resolve(settings, defaults, PARAMETERS_TYPES)
     return parameters, {rule: faults[0] for rule, faults in found.items()}
 
 
 def parameter_faults(settings: Mapping[str, str]) -> list[RuleConfigError]:
-    """Return every fault of the settings, rule by rule."""
-    _, found = _resolve(settings, "documented")
+    """Return every fault of the settings, rule by rule; imports the rules of every family that settings name."""
+    named = {rule for _, rule, _ in map(_rule_of, settings)}
+    types = dict(PARAMETERS_TYPES)
+    for family in OTHER_FAMILIES:
+        if named.intersection(family.names):
+            types |= {rule: kind for rule, kind in family.parameters_types().items() if rule in named}
+    _, found = _resolve(settings, "documented", types)
     return [fault for faults in found.values() for fault in faults]
 
 
@@ -57,7 +72,7 @@ def parameters_of(rule: str, parameters_type: type[RuleParameters], settings: Ma
     given: Given = {}
     for setting in sorted(settings):
         written, _, parameter = setting.partition("_")
-        if written.lower() == rule.lower():
+        if written.lower() in (rule.lower(), bare(rule).lower()):
             given[parameter.lower()] = setting, settings[setting]
     values, faults = _values(rule, parameters_type, given, {})
     if faults:
@@ -95,7 +110,7 @@ def read_parameter_file(name: str, body: bytes, *, others: Collection[str] = ())
     for key, value in document.items():
         if isinstance(value, dict):
             if key.lower() not in known:
-                raise RuleConfigError(key, key, value, f"a rule of {', '.join(PARAMETERS_TYPES)}")
+                raise RuleConfigError(key, key, value, f"a rule of {_NAMES}")
             pairs = {f"{key}_{parameter}": each for parameter, each in value.items()}
         else:
             pairs = {key: value}
@@ -137,11 +152,11 @@ def _rule_of(setting: str) -> tuple[str, str | None, str]:
 
 
 def _resolve(
-    settings: Mapping[str, str], defaults: Defaults
+    settings: Mapping[str, str], defaults: Defaults, types: Mapping[str, type[RuleParameters]]
 ) -> tuple[dict[str, RuleParameters], dict[str, list[RuleConfigError]]]:
     given, faults = _by_rule(settings)
     parameters: dict[str, RuleParameters] = {}
-    for rule, parameters_type in PARAMETERS_TYPES.items():
+    for rule, parameters_type in types.items():
         values, wrong = _values(rule, parameters_type, given[rule], own_defaults(rule, defaults))
         wrong = faults.get(rule, []) + wrong
         if not wrong:
@@ -159,7 +174,7 @@ def _resolve(
 
 
 def _by_rule(settings: Mapping[str, str]) -> tuple[dict[str, Given], dict[str, list[RuleConfigError]]]:
-    given: dict[str, Given] = {rule: {} for rule in PARAMETERS_TYPES}
+    given: dict[str, Given] = {rule: {} for rule in (*PARAMETERS_TYPES, *_OTHERS)}
     faults: dict[str, list[RuleConfigError]] = {name: [fault] for name, fault in EXTENSION.faults.items()}
     unloaded = {name.lower() for name in faults}
     for setting in sorted(settings):
@@ -182,13 +197,20 @@ def _values(
 ) -> tuple[dict[str, Any], list[RuleConfigError]]:
     """Return a rule's arguments, and what is wrong with each that was given and cannot be used."""
     values, faults = dict(defaults), []
-    for parameter in given:
+    known, ignored = parameters_type.settable(), []
+    for parameter, (setting, _) in given.items():
+        if parameter not in known and parameters_type.ignores_unknown:
+            if not parameters_type.accepted.fullmatch(parameter):
+                ignored.append(setting)
+            continue
         try:
             values[parameter] = _value(rule, parameters_type, given, parameter)
             if values[parameter] is not None:
                 values.pop(f"{parameter}_s", None)  # points that are given replace default seconds
         except RuleConfigError as fault:
             faults.append(fault)
+    if ignored:
+        values["ignored"] = tuple(ignored)
     return values, faults
 
 
@@ -206,7 +228,7 @@ def _value(rule: str, parameters_type: type[RuleParameters], given: Given, param
 
 
 def _invoked(rule: str, setting: str, value: str) -> str:
-    name = _CANONICAL.get(value.strip().lower())
+    name = _INVOKED.get(value.strip().lower())
     if name is None:
         raise RuleConfigError(rule, setting, value, f"{PROFILER_REPORT}, or one of {', '.join(RULE_NAMES)}")
     return name
@@ -219,11 +241,15 @@ def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
     if optional and word.lower() in NONE_WORDS:
         return None
     expected = accepted(kind)
+    given: Any = word
+    if any(isinstance(item, msgspec.inspect.VarTupleType) for item in _types(kind)):
+        given = [each.strip() for each in word.split(",") if each.strip()]
     try:
-        converted = msgspec.convert(word, kind, strict=False)
+        converted = msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         raise RuleConfigError(rule, setting, value, expected) from error
-    if isinstance(converted, float) and not math.isfinite(converted):
+    numbers = converted if isinstance(converted, tuple) else (converted,)
+    if any(isinstance(each, float) and not math.isfinite(each) for each in numbers):
         raise RuleConfigError(rule, setting, value, expected)
     return converted
 
@@ -244,6 +270,10 @@ def _describe(kind: msgspec.inspect.Type) -> str:
         return "None"
     if isinstance(kind, msgspec.inspect.BoolType):
         return "true or false"
+    if isinstance(kind, msgspec.inspect.VarTupleType):
+        return f"{_describe(kind.item_type)}, or several separated by commas"
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return " or ".join(str(value) for value in kind.values)
     if not isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
         return "a text"
     words = ["a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"]

@@ -2,11 +2,13 @@
 
 from collections.abc import MutableMapping
 
+from trainguard.rules import family_rules
 from trainguard.rules.batch_size import BatchSize
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.dataloader import Dataloader
 from trainguard.rules.default_spec import spec_of_rule, spec_of_unknown
 from trainguard.rules.extension import installed
+from trainguard.rules.family_rules import bare
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
 from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes
@@ -35,7 +37,7 @@ _JOB: tuple[AnyJobRule, ...] = (MaxInitializationTime(), LoadBalancingAcrossNode
 OWN_NAMES: tuple[str, ...] = tuple(dict.fromkeys(rule.name for rule in (*_SYSTEM, *_FRAMEWORK, *_JOB)))
 """Names of TrainGuard's own rules."""
 
-RESERVED_NAMES = (*OWN_NAMES, PROFILER_REPORT, "Configuration")
+RESERVED_NAMES = (*OWN_NAMES, PROFILER_REPORT, "Configuration", *map(bare, family_rules.names()))
 """What no rule of a deployment may be called."""
 
 EXTENSION = installed(RESERVED_NAMES)
