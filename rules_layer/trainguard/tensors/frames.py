@@ -5,9 +5,12 @@ the masked CRC32C of the text ``0x12345678``, which is why TensorBoard finds not
 """
 
 import struct
+from dataclasses import dataclass
 from typing import cast
 
 import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
 
 from trainguard.errors import TelemetryFormatError
 
@@ -77,3 +80,55 @@ def payload_of(file: str, frame: bytes) -> bytes:
     if footer != HOOK_FOOTER:
         check_payload(file, footer, crc32c(payload))
     return payload
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Frames of a part of a file: where their payloads start and how long they are; int64[F] each.
+
+    ``end`` is where the last whole frame ends. ``wrong`` counts frames whose payload does not agree with its checksum;
+    they are left out. ``cut`` is the length of a frame, framing included, of which a part only is there; 0 without one.
+    """
+
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    end: int
+    wrong: int
+    cut: int
+
+
+def walk(file: str, content: bytes) -> Walk:
+    """Find the whole frames of a file that TensorBoard reads, from the beginning of a frame on.
+
+    Raises
+    ------
+    TelemetryFormatError
+        When the first frame's length does not agree with its checksum: what follows cannot be found. Where a later
+        one does not, the walk ends before it.
+    """
+    starts: list[int] = []
+    lengths: list[int] = []
+    known: dict[int, int] = {}
+    place, size, wrong, cut = 0, len(content), 0, 0
+    unpack, footer_at, crc_of = _HEADER.unpack_from, _FOOTER.unpack_from, google_crc32c.value
+    while place + HEADER <= size:
+        length, check = unpack(content, place)
+        if known.get(length) != check:
+            if masked(crc_of(content[place : place + 8])) != check:
+                if place:
+                    break
+                payload_length(file, content[:HEADER])
+            known[length] = check
+        start = place + HEADER
+        end = start + length
+        if end + FOOTER > size:
+            cut = length + FRAMING
+            break
+        crc = crc_of(content[start:end])
+        if ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF == footer_at(content, end)[0]:
+            starts.append(start)
+            lengths.append(length)
+        else:
+            wrong += 1
+        place = end + FOOTER
+    return Walk(np.array(starts, np.int64), np.array(lengths, np.int64), place, wrong, cut)
