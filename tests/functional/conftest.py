@@ -6,7 +6,8 @@ import pytest
 from moto import mock_aws
 
 from tests.functional.deployment import Deployment
-from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World, offline_clients
+from tests.functional.offline import offline_clients
+from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.adapters.clients import Clients
 
 

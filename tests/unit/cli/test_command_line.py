@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from tests.unit.cli.test_process import shown
+from tests.functional.cli.test_process import shown
 from trainguard.cli.commands.cost.run import CostDocument
 from trainguard.cli.commands.explain.explanation import Explanation
 from trainguard.cli.commands.jobs.command import StatusOf

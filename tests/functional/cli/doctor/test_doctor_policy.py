@@ -11,10 +11,11 @@ from botocore.client import BaseClient
 from moto import mock_aws
 from typer.testing import CliRunner
 
+from tests.functional.cli import doctor_account
+from tests.functional.cli.doctor_account import Account
+from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clients
-from tests.unit.cli import doctor_account
-from tests.unit.cli.doctor_account import Account
+from tests.functional.worlds import BUCKET, MotoUnderTest
 from trainguard.adapters.clients import Clients
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment

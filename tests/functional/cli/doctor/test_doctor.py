@@ -7,8 +7,8 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 from typer.testing import CliRunner, Result
 
-from tests.unit.cli import doctor_account
-from tests.unit.cli.doctor_account import ACCOUNT, REGION, STACK, Account
+from tests.functional.cli import doctor_account
+from tests.functional.cli.doctor_account import ACCOUNT, REGION, STACK, Account
 from trainguard.cli.doctor.diagnosis import CHECKS, JOB_CHECKS
 from trainguard.cli.main import app
 

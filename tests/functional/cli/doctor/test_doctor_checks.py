@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli import doctor_account
-from tests.unit.cli.doctor_account import (
+from tests.functional.cli import doctor_account
+from tests.functional.cli.doctor_account import (
     MAPPING,
     NOW,
     REGION,
