@@ -6,18 +6,8 @@ from typing import Any
 import pytest
 
 from tests.functional.cli import doctor_account
-from tests.functional.cli.doctor_account import (
-    ACCOUNT,
-    BUCKET,
-    KEY,
-    NOW,
-    REGION,
-    STACK,
-    Account,
-    Given,
-    always,
-    encrypted,
-)
+from tests.functional.cli.doctor_account import KEY, NOW, Account, Given, always, encrypted
+from tests.functional.cli.doctor_stack import ACCOUNT, BUCKET, REGION, STACK
 from tests.infra.done_by_services import ROLES
 from tests.infra.test_keys import EXPECTED as KEYED
 from tests.infra.test_permissions import BUCKET as BUCKET_ARN
