@@ -14,6 +14,9 @@ UV ?= $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/.tools/bin/uv)
 export UV
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
+# Python keeps what it has compiled: without it, every process that a test starts compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # jsii prints a banner for every Node release that it no longer tests; the tests here do.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 16,18,19,20,21,23,25
 
@@ -22,7 +25,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format test verdicts bench thorough snapshot reference docs demo emulator synth deploy destroy clean
+.PHONY: help install lint format unit test verdicts bench thorough snapshot reference docs demo emulator synth deploy destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +54,9 @@ lint: install  ## Check style, format, types, and that rooms import downwards on
 format: install  ## Repair style and format where that is safe
 	$(VENV)/ruff check --fix .
 	$(VENV)/ruff format .
+
+unit: install  ## Run the unit tests, in less than a minute
+	$(PYTEST) tests/unit -q -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not verdicts"
 
 test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not verdicts"

@@ -1,13 +1,25 @@
 """Fixtures of the contract tests and of those of the functions."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
+from botocore import session
+from botocore.loaders import create_loader
 from moto import mock_aws
 
 from tests.functional.deployment import Deployment
-from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World, offline_clients
+from tests.functional.offline import offline_clients
+from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.adapters.clients import Clients
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_read_once() -> Iterator[None]:
+    """Let all sessions of the process share one loader, so that the model of each service is read once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(session, "create_loader", cache(create_loader))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,9 @@ from moto.sagemaker.models import FakeTrainingJob, sagemaker_backends
 
 from demo.recording import Recording
 from demo.uploads import RecordedObject
+from tests.functional.offline import LOOK_AFTER_JOB, REGION, offline_session
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.functional.worlds import LOOK_AFTER_JOB, REGION, MotoUnderTest, offline_session
+from tests.functional.worlds import MotoUnderTest
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.lambda_looks import payload_of
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH

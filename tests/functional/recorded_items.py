@@ -15,8 +15,8 @@ from moto import mock_aws
 
 from demo.uploads import RecordedObject
 from tests.functional.deployment import Deployment, object_message, recorded_objects, ringing
+from tests.functional.offline import offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.functional.worlds import offline_clients
 
 FOLDER = Path(__file__).with_name("recorded_state")
 TABLES = (JOBS, NODE_STATE, RULE_STATE)

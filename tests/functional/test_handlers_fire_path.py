@@ -17,8 +17,8 @@ from tests.functional.deployment import (
     Deployment,
     event,
 )
+from tests.functional.offline import offline_session
 from tests.functional.tables import RULE_STATE
-from tests.functional.worlds import offline_session
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
 from trainguard.errors import PortUnavailableError

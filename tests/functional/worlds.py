@@ -4,17 +4,13 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.compat import HTTPHeaders
-from botocore.session import Session, get_session
-from moto.core.botocore_stubber import MockRawResponse
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
+from tests.functional.offline import LAMBDA, LOOK_AFTER_JOB, REGION
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE, create_tables
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
@@ -48,9 +44,7 @@ from trainguard.records import JobStatus
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
-REGION = "us-east-1"
 BUCKET = "profiles"
-LOOK_AFTER_JOB = "look-after-job"
 _ROLE_ARN = "arn:aws:iam::123456789012:role/fire"
 
 
@@ -225,49 +219,6 @@ class MemoryUnderTest(MemoryWorld):
         return self.objects.content_type(BUCKET, key)
 
 
-class LambdaStandIn:
-    """Takes events for one function: moto's own Lambda needs containers.
-
-    Attributes
-    ----------
-    events : list of dict
-        Payloads of the events that were taken, in the order in which they came.
-    refused : set of str
-        Jobs whose events are answered with 429, as often as they are sent.
-    """
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, object]] = []
-        self.refused: set[str] = set()
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.events.clear()
-        self.refused.clear()
-
-    def answer(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
-        """Answer a request before it is sent."""
-        function = request.url.split("/functions/")[1].partition("/")[0]
-        payload = json.loads(cast("bytes", request.body))
-        if function != LOOK_AFTER_JOB or request.headers["X-Amz-Invocation-Type"] != b"Event":
-            return _answer(request, 404, "ResourceNotFoundException")
-        if payload["job"] in self.refused:
-            return _answer(request, 429, "TooManyRequestsException")
-        self.events.append(payload)
-        return _answer(request, 202)
-
-
-def _answer(request: AWSPreparedRequest, status: int, error: str = "") -> AWSResponse:
-    headers = HTTPHeaders()
-    if error:
-        headers["x-amzn-errortype"] = error
-    return AWSResponse(request.url, status, headers, MockRawResponse(b'{"Message": "ordered"}' if error else b""))
-
-
-LAMBDA = LambdaStandIn()
-"""Behind every client of `offline_session`; a `MotoUnderTest` begins with an empty one."""
-
-
 class MotoUnderTest:
     """The AWS adapters on moto."""
 
@@ -406,17 +357,3 @@ class MotoUnderTest:
 
     def content_type(self, key: str) -> str:
         return self._clients.s3.head_object(Bucket=BUCKET, Key=key)["ContentType"]
-
-
-@cache
-def offline_session() -> Session:
-    """Return a session with credentials that open nothing; it reads the model of each service once."""
-    session = get_session()
-    session.set_credentials("testing", "testing")
-    session.register("before-send.lambda.Invoke", LAMBDA.answer)  # type: ignore[arg-type]  # the stub knows no answers
-    return session
-
-
-def offline_clients() -> Clients:
-    """Return clients that speak to nobody but moto."""
-    return Clients(session=offline_session(), region=REGION)

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tests.functional import deployment
+from tests.functional.offline import LOOK_AFTER_JOB
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.functional.worlds import LOOK_AFTER_JOB
 from tests.infra.template import Statement
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS
 

@@ -29,8 +29,8 @@ from tests.functional.deployment import (
     recorded_objects,
     ringing,
 )
+from tests.functional.offline import offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.functional.worlds import offline_clients
 from tests.infra.access import Request, allows, requests
 from tests.infra.done_by_services import DONE_BY_SERVICES, ROLES
 from tests.infra.template import Statement, Template

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -79,6 +80,15 @@ def describe(tags: dict[str, str] | None = None, status: JobStatus = JobStatus.I
 
 def uploads(*, low: bool = True, seed: int = 0, shape: Shape = STEADY) -> list[Upload]:
     """Return the objects of two nodes with two GPUs and two processes each, in upload order, end marker last."""
+    return list(_steady(low, seed)) if shape is STEADY else _uploads(low, seed, shape)
+
+
+@cache
+def _steady(low: bool, seed: int) -> tuple[Upload, ...]:
+    return tuple(_uploads(low, seed, STEADY))
+
+
+def _uploads(low: bool, seed: int, shape: Shape) -> list[Upload]:
     rng = np.random.default_rng(seed)
     objects = [each for node in (1, 2) for each in (*_system(node, low, rng, shape), *_framework(node, rng, shape))]
     end = START + 60.0 * MINUTES + 90.0

@@ -34,7 +34,6 @@ RUNNING = TrainingJobDescription(
 
 
 RULE = "LowGPUUtilization"
-GRACE = JobPolicy(stops=StopPolicy(grace_s=600.0))
 ROW = StoredRow(RuleRow(RUNNING.job, RULE, None, Status.FIRED, "low.", evaluated_through=NOW - 90.0), fire_id="f1")
 NODE_ROW = StoredRow(RuleRow(RUNNING.job, RULE, "algo-1", Status.FIRED, "low.", evaluated_through=NOW - 90.0))
 JOB = JobRecord(RUNNING.job, RUNNING.arn, "profiles", "", episodes={RULE: 2, "CPUBottleneck": 7})
@@ -71,18 +70,6 @@ def decide(
         setattr(case, name, value)
     known = StopPreconditions(job=registered, row=row, node_row=node_row)
     return decide_stop(case, description, StopSwitches(switch, override), known=known, now=NOW)
-
-
-def decide_again(description: TrainingJobDescription | None = RUNNING, **changes: Any) -> StopDecision:
-    """Decide at the end of a grace time."""
-    given: dict[str, Any] = {
-        "row": ROW,
-        "policy": GRACE,
-        "attempt": "final",
-        "age_s": 690.0,
-        "switch": "enabled",
-    } | changes
-    return decide("job", description, **given)
 
 
 @pytest.mark.parametrize("attempt", ["first", "final"])
@@ -356,73 +343,6 @@ def test_given_a_job_whose_creation_is_not_known_when_decided_then_it_is_refused
 ) -> None:
     decision = decide("job", replace(RUNNING, created_at=described), "enabled", job_created_at=registered)
     assert (decision.stop, "it is not known when job job was created" in decision.why) == (False, True)
-
-
-def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_nothing_is_stopped() -> None:
-    decision = decide("job", RUNNING, "enabled", policy=GRACE)
-    why = "its grace time of 10 min has begun"
-    assert decision == StopDecision(False, "grace", why, iso_time(NOW + 600.0), opted_in=True)
-
-
-@pytest.mark.parametrize("tags", [{}, {"trainguard:stop-on-fire": "no"}])
-def test_given_a_grace_time_when_a_fire_may_not_stop_then_none_begins(tags: Any) -> None:
-    assert decide("job", replace(RUNNING, tags=tags), "enabled", policy=GRACE).decision == "refused"
-
-
-def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is_stopped() -> None:
-    assert decide_again().decision == "stop"
-    assert decide_again(age_s=7_200.0).decision == "stop"
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"row": None}, "the row of LowGPUUtilization is gone"),
-        ({"registered": replace(JOB, episodes={RULE: 3})}, "the finding of LowGPUUtilization is over"),
-        ({"registered": None}, "TrainGuard no longer knows job job"),
-        (
-            {"row": replace(ROW, row=replace(ROW.row, status=Status.OK, reason="all fine."))},
-            "LowGPUUtilization no longer fires: all fine.",
-        ),
-        (
-            {"row": replace(ROW, fire_id="f2")},
-            "LowGPUUtilization has fired anew since, and that fire has a grace time of its own",
-        ),
-        (
-            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW - MAX_FIRE_AGE_S - 60.0))},
-            "LowGPUUtilization was evaluated 31 min ago for the last time, and the job may have recovered since",
-        ),
-        (
-            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=None))},
-            "LowGPUUtilization was evaluated never for the last time, and the job may have recovered since",
-        ),
-        (
-            {"age_s": 60.0},
-            "LowGPUUtilization was not evaluated since it fired, and the job may have recovered since",
-        ),
-        (
-            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW + 3_000.0))},
-            "LowGPUUtilization was evaluated at a time that is still to come",
-        ),
-        ({"description": replace(RUNNING, tags={})}, "its owner has not opted in"),
-        ({"description": replace(RUNNING, secondary_status="Uploading")}, "job job is uploading its model"),
-        ({"description": replace(RUNNING, status=JobStatus.COMPLETED)}, "job job is Completed, not InProgress"),
-        ({"description": None}, "SageMaker does not know a training job job"),
-        ({"description": replace(RUNNING, created_at=NOW)}, "another job of that name was created"),
-        ({"switch": "disabled"}, "the stop switch is 'disabled'"),
-        ({"override": "disabled"}, "its override is 'disabled'"),
-    ],
-)
-def test_given_a_grace_time_that_is_over_when_anything_has_changed_then_it_is_refused_and_says_what(
-    changes: dict[str, Any], why: str
-) -> None:
-    decision = decide_again(**changes)
-    assert (decision.stop, decision.decision) == (False, "refused")
-    assert decision.why.startswith(why)
-
-
-def test_given_a_grace_time_that_is_over_when_the_switch_is_set_to_dry_run_then_it_says_so() -> None:
-    assert decide_again(switch="dry-run").decision == "dry-run"
 
 
 def test_given_an_hour_that_is_full_when_refused_then_it_names_the_ceiling() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.functional.worlds import offline_clients
+from tests.functional.offline import offline_clients
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, uploads
 from trainguard.adapters.memory.world import MemoryWorld

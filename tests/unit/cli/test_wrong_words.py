@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.unit.local.places import write
 from trainguard.cli.main import app
 from trainguard.cli.services.names import ALL_RULE_NAMES
-
-_STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def run(*words: object, env: dict[str, str] | None = None) -> Result:
@@ -67,22 +64,6 @@ def test_given_an_argument_that_may_be_left_out_when_helped_then_it_stands_in_on
     usage = next(line for line in run(*words).stdout.splitlines() if "Usage:" in line)
     assert re.search(r" \[(JOB|RULE)\]", usage)
     assert "[[" not in usage
-
-
-@pytest.mark.parametrize("columns", [20, 40, 71, 72, 200])
-def test_given_a_terminal_of_any_width_when_a_job_is_analysed_then_no_reason_is_cut_away(
-    tmp_path: Path, columns: int
-) -> None:
-    environment = {"TTY_COMPATIBLE": "1", "TERM": "xterm", "COLUMNS": str(columns)}
-    result = run("analyze", write(tmp_path / "jobs"), "--out", tmp_path / "out", env=environment)
-    assert result.exit_code == 0, result.stderr
-    shown = _STYLES.sub("", result.stdout)
-    table = shown.partition("This job ")[0]
-    assert max(len(line.rstrip()) for line in table.splitlines()) <= columns
-    told = re.sub(r"\s+", "", table)
-    for rule in ("LowGPUUtilization", "MaxInitializationTime", "NOT_APPLICABLE"):
-        assert rule in told or columns == 20
-    assert "…" not in table
 
 
 @pytest.mark.parametrize("command", ["report", "replay"])

@@ -1,7 +1,5 @@
 """Arguments of training jobs: tags that the engine reads back, and requests that SageMaker's model accepts."""
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -252,9 +250,3 @@ def test_given_the_page_when_its_code_is_run_then_it_works() -> None:
     accept("UpdateTrainingJob", calls["update_training_job"])
     assert calls["PyTorch"].keys() == {"profiler_config", "tags"}
     assert calls["ModelTrainer"].keys() == {"tags"}
-
-
-def test_given_the_launch_helpers_when_imported_then_no_sdk_and_no_client_library_is() -> None:
-    code = "import sys, trainguard.config; print([n for n in ('sagemaker', 'botocore', 'boto3') if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

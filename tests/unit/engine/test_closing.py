@@ -10,8 +10,6 @@ from tests.support.late_news import (
     arrive,
     found_by_tick,
     outside,
-    registry,
-    row,
     settle,
     told_by_event,
 )
@@ -19,7 +17,6 @@ from tests.support.small_job import BUCKET, JOB, SETTINGS, START, Upload, descri
 from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.jobs.closing import begin_close
 from trainguard.families.installed import FAMILIES
-from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, StreamKey
 
@@ -150,32 +147,6 @@ def test_given_a_job_under_another_prefix_when_objects_bear_its_name_then_it_has
     network.world.training_jobs.set(replace(describe(status=JobStatus.FAILED), profile_uri=f"s3://{BUCKET}/runs"))
     settle(network, 15)
     assert (network.job().active, network.job().status) == (False, JobStatus.FAILED)
-
-
-@pytest.mark.parametrize(("final", "hours"), [(True, 24), (False, 72)])
-def test_given_a_job_stored_with_a_place_that_nobody_can_read_when_it_ends_or_is_forgotten_then_it_is_closed_out(
-    final: bool, hours: int
-) -> None:
-    network = Network()
-    network.lasting_faults = True
-    stored = registry(network).register(elsewhere(), bucket=BUCKET, root=ProfileRoot("", JOB))
-    assert stored.bucket == "another-bucket"
-    network.world.faults.schedule("ProfileObjects.list", Fault.FAIL_BEFORE, times=1_000_000)
-    if final:
-        network.world.training_jobs.set(elsewhere(JobStatus.COMPLETED))
-    else:
-        network.world.training_jobs.forget(JOB)
-    sent = 0
-    for _ in range(hours * 60):
-        network.clock.run()
-        sent += len(network.world.tasks.drain())
-        network.now += 60.0
-        if not network.job().active:
-            break
-    assert network.job().active is False
-    assert network.world.jobs.active() == []
-    assert sent == 8 * 2 * 2
-    assert row(network, "LowGPUUtilization").reason == "Ended without a profile: no object of it could be read."
 
 
 def test_given_a_job_that_has_ended_when_ticks_and_events_repeat_then_streams_are_asked_ever_more_rarely() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network, stored_node
@@ -68,32 +68,6 @@ def from_bucket(network: Network, bucket: str, upload: Upload) -> None:
 
 
 PLACES = ("", ATTACKER, TEAM, f"{ATTACKER}{TEAM}")
-ORDERS = st.permutations([(place, number) for place in PLACES for number in range(2)])
-
-
-@settings(max_examples=30, deadline=None)
-@given(order=ORDERS, foreign=st.integers(0, 8))
-def test_given_one_folder_name_in_many_places_in_any_order_when_all_have_come_then_each_is_the_job_that_it_is_alone(
-    order: list[tuple[str, int]], foreign: int
-) -> None:
-    network = outside()
-    for count, (place, half) in enumerate(order):
-        if count == foreign:
-            for upload in at("", file=MUTING):
-                from_bucket(network, "another-bucket", upload)
-        whole = at(place, file=STAGING if place == ATTACKER else NAMING)
-        arrive(network, whole[:3] if half == 0 else whole[3:])
-    for place in PLACES:
-        job = item(network, named(place))
-        assert (job.bucket, job.prefix, job.root, job.policy.evaluated) == (
-            BUCKET,
-            place,
-            ProfileRoot(place, JOB),
-            True,
-        )
-        settle(network, 6)
-        assert node(network, named(place)).watermark_s == alone(place)[2]
-    assert item(network, JOB).policy.alerts.muted == ()
 
 
 @pytest.mark.parametrize("file", [MUTING, NAMING, b"{"])

@@ -172,12 +172,6 @@ STORY = [
 """A job whose GPUs are not quite busy, then idle, then busy."""
 
 
-def alerts(network: Network) -> list[tuple[str, str]]:
-    """Return kind and alert id of every execution, in order."""
-    started = network.world.executions.started.values()
-    return [(str(payload["kind"]), str(payload["alertId"])) for payload in started]
-
-
 def live(*, dying_after: int | None = None) -> Network:
     """Let the story happen with a tick a minute; each tick dies after so many calls, and another one follows."""
     network = Network()
@@ -204,15 +198,6 @@ def test_given_a_finding_that_grows_and_ends_when_the_job_runs_then_fire_growth_
     assert isinstance(ended["lastedS"], float)
     assert 14 * 60.0 < ended["lastedS"] < 56 * 60.0
     assert network.job().episodes[RULE] == 1
-
-
-@pytest.mark.parametrize("dying_after", range(12))
-def test_given_ticks_that_die_after_any_call_when_others_follow_then_each_is_told_once_and_nothing_is_lost(
-    dying_after: int,
-) -> None:
-    undisturbed, dying = live(), live(dying_after=dying_after)
-    assert dying.crashes > 0
-    assert alerts(dying) == alerts(undisturbed)
 
 
 def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_before_the_next_then_it_is_a_new_fire(

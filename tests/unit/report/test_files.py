@@ -1,8 +1,6 @@
 """A report's files: their order, their types, and that a page which cannot be made costs nothing but itself."""
 
 import json
-import subprocess
-import sys
 import time
 
 import msgspec
@@ -117,12 +115,6 @@ def test_given_a_crash_at_any_file_when_written_then_the_document_is_there_only_
 def test_given_a_job_that_is_not_known_when_written_then_the_error_names_it(network: Network) -> None:
     with pytest.raises(UnknownJobError, match="'nobody'"):
         writer(network).write("nobody", now=0.0)
-
-
-def test_given_json_alone_when_made_then_no_template_engine_is_loaded() -> None:
-    code = "import sys, trainguard.report.files, trainguard.report.write; print('jinja2' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout == "False\n"
 
 
 def test_given_a_report_when_encoded_then_it_is_read_back_and_its_time_lines_are_one_line() -> None:

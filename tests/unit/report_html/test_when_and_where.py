@@ -4,7 +4,6 @@ import base64
 import re
 import struct
 import zlib
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,8 +13,6 @@ from tests.support.report_samples import (
     bad_report,
     episode,
     finding,
-    healthy_report,
-    large_report,
     make_report,
     state_report,
 )
@@ -49,19 +46,6 @@ def test_given_findings_when_rendered_then_the_verdict_says_where_since_when_how
     assert "LowGPUUtilization algo-1: gpu3" in verdict
     assert "from 00:10:00 (+0:10:00) 2 episodes, 27 min, USD 18.40" in verdict
     assert "CPUBottleneck whole job from 00:30:18 (+0:30:18) 282 s, USD 18.40" in verdict
-
-
-@pytest.mark.parametrize("sample", [bad_report, state_report, healthy_report, large_report])
-def test_given_any_report_when_rendered_then_verdict_picture_money_and_advice_are_in_the_first_section(
-    sample: Callable[[], Report],
-) -> None:
-    report = sample()
-    page = page_of(report)
-    first = page.of("section")[0]
-    assert first.attributes["id"] == "verdict"
-    for text in (report.verdict.health, report.verdict.change, report.verdict.cost, "Duration"):
-        assert text in words(first.text)
-    assert page.classes["picture"] == 1
 
 
 def test_given_episodes_when_drawn_then_each_has_a_bar_at_its_time_and_a_frame_around_its_nodes_rows() -> None:
@@ -122,13 +106,6 @@ def test_given_pixels_when_written_then_every_chunk_of_the_png_has_its_checksum(
         names.append(name.decode())
         at += 12 + length
     assert names == ["IHDR", "PLTE", "tRNS", "IDAT", "IEND"]
-
-
-def test_given_many_nodes_when_drawn_then_a_row_is_the_lowest_gpu_of_some_nodes_and_a_slow_one_is_framed() -> None:
-    picture = picture_of(large_report(), episodes_of(large_report()))
-    assert picture is not None
-    assert picture.rows == "a row is the lowest GPU of 2 nodes"
-    assert str(picture.heat).count("frame-light") == 2
 
 
 def test_given_a_finding_when_rendered_then_its_section_lists_every_episode_and_leads_to_the_time_lines() -> None:

@@ -1,13 +1,12 @@
 """What the template of time lines is given."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from tests.support.report_samples import HOSTILE, bad_report, day_report, finding, hostile_report, large_report
+from tests.support.report_samples import HOSTILE, bad_report, day_report, finding, hostile_report
 from tests.support.timeline_samples import START, make_timelines
 from trainguard.finding import EpisodeEntry
 from trainguard.report.document import Report
@@ -133,40 +132,3 @@ def test_given_more_gpus_when_prepared_then_the_heat_map_is_higher_up_to_a_limit
 def test_given_a_gap_when_drawn_without_a_script_then_the_line_has_one() -> None:
     gpu = GpuTimeline(gpu="gpu0", utilization=Band(mean=[0.0, 50.0, None, 100.0]))
     assert fallback_path([NodeTimeline(node="a", gpus=[gpu])]) == "M125.0 100.0L375.0 50.0M875.0 0.0"
-
-
-def test_given_a_thousand_gpus_when_prepared_then_the_page_has_one_row_a_node() -> None:
-    context = timelines_context(timelines_of(large_report()))
-    assert len(context.numbers.rows) == len(context.nodes) == 128
-    assert len(context.fallback) < 6_000
-
-
-@pytest.mark.parametrize(
-    ("sample", "told"),
-    [
-        (bad_report, ("A value covers 15 s over the whole job.",)),
-        (
-            day_report,
-            (
-                "A value covers 30 s over the whole job.",
-                "Zoom in, and it covers 5 s. Step durations stay as they are.",
-            ),
-        ),
-        (
-            large_report,
-            (
-                "A value covers 300 s over the whole job.",
-                (
-                    "Zoom in on an episode, and it covers 60 s: for 96 min around the onsets, in 2 stretches. "
-                    "Step durations stay as they are."
-                ),
-            ),
-        ),
-    ],
-)
-def test_given_a_report_when_prepared_then_it_says_how_fine_its_values_are(
-    sample: Callable[[], Report], told: tuple[str, ...]
-) -> None:
-    context = report_timelines(sample())
-    assert context is not None
-    assert context.resolution == told

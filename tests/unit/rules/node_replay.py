@@ -140,7 +140,8 @@ def _minute(node: NodeSeries, begin: int, end: int, kept_before: int, *, closed:
     idle_since = kept.idle_since if shown_start is not None else float(times[0])
     idle_run_s = 0.0 if idle_since is None else watermark_s - idle_since
     counted = np.where(np.isnan(gpu), -1, np.floor(gpu)).astype(np.int64)
-    histogram = np.array([[np.sum(counted[kept.rows, g] == value) for value in range(101)] for g in range(len(names))])
+    points = (counted[kept.rows, g] for g in range(len(names)))
+    histogram = np.array([np.bincount(each[each >= 0], minlength=101)[:101] for each in points])
     part = slice(begin, end)
     minute = NodeMinute(
         snapshots=node_snapshots(

@@ -7,7 +7,6 @@ import pytest
 from tests.support.framework_traces import SECOND, START_US, event, read, step
 from trainguard.records import Status
 from trainguard.rules.framework_classes import EventClass, class_of_phase
-from trainguard.rules.framework_loop import MAX_PROCESSES
 from trainguard.rules.framework_minutes import RECENT_MINUTES
 from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState
 from trainguard.rules.overall_framework_metrics import (
@@ -17,7 +16,6 @@ from trainguard.rules.overall_framework_metrics import (
 )
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.state.codec import encode_state
 from trainguard.telemetry.framework import FrameworkEvents
 
 RULE = OverallFrameworkMetrics()
@@ -246,22 +244,6 @@ def busy_object(process: int, minute: int, operators: int) -> FrameworkEvents:
             events.append(event("gpu_functions-dev:0", f"kernel_{name}", at, 0.3 * random.random(), tid=0))
         events.append(event(f"phase_{number % 12}", "x", at, 0.1))
     return read(events, process=f"algo-1-{process}")
-
-
-def test_given_eight_busy_processes_when_stored_then_the_state_is_small() -> None:
-    state = folded(*(busy_object(process, minute, 60) for minute in range(31) for process in range(8)))
-
-    assert len(encode_state(state)) < 8_000
-
-
-def test_given_many_processes_with_names_without_end_when_stored_then_the_state_stays_bounded() -> None:
-    objects = [busy_object(process, 0, 10**9) for process in range(MAX_PROCESSES + 2)]
-    state = folded(*objects)
-
-    assert len(state.loops) == MAX_PROCESSES
-    assert all(len(table.names) <= KEPT_NAMES for table in state.classes)
-    assert len(encode_state(state)) < 24_000
-    assert sum(table.total_us for table in state.classes) == sum(int(each.table.self_us.sum()) for each in objects)
 
 
 def test_given_a_state_when_stored_and_read_then_it_is_the_same() -> None:

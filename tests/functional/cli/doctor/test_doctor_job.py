@@ -11,8 +11,9 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 
+from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clients
+from tests.functional.worlds import BUCKET, MotoUnderTest
 from trainguard.actions.request import StopDecision
 from trainguard.actions.stop_switch import StopSwitch
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH

@@ -1,25 +1,13 @@
 """`trainguard doctor` on a stack: each check is content with what is well, and fails when it should."""
 
-import json
-import shlex
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.unit.cli import doctor_account
-from tests.unit.cli.doctor_account import (
-    MAPPING,
-    NOW,
-    REGION,
-    STACK,
-    Account,
-    Given,
-    RefusalError,
-    execution,
-    named,
-    outputs,
-)
+from tests.functional.cli import doctor_account
+from tests.functional.cli.doctor_account import MAPPING, NOW, Account, Given, RefusalError, execution
+from tests.functional.cli.doctor_stack import REGION, STACK, named, outputs
 from trainguard.cli.doctor import stack
 from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
@@ -283,51 +271,6 @@ def test_given_a_resource_that_was_never_made_when_examined_then_it_is_left_out(
 
     account.change(*RESOURCES, change)
     assert {finding.level for finding in of_check(examined(), "functions")} == {Level.OK}
-
-
-def test_given_no_lifecycle_when_examined_then_it_says_that_all_is_kept(account: Account) -> None:
-    account.refuse("s3", "GetBucketLifecycleConfiguration", "NoSuchLifecycleConfiguration", 404)
-    (finding,) = of_check(examined(), "lifecycle")
-    assert (finding.level, finding.found) == (Level.OK, "nothing is deleted")
-
-
-def test_given_no_bucket_when_examined_then_it_fails_and_the_other_checks_go_on(account: Account) -> None:
-    account.refuse("s3", "HeadBucket", "404", 404)
-    findings = examined()
-    (finding,) = of_check(findings, "bucket")
-    assert (finding.level, finding.found) == (Level.FAIL, f"{doctor_account.BUCKET} does not exist")
-    assert {finding.check for finding in findings} == {named.name for named, _ in CHECKS}
-
-
-def test_given_another_bucket_when_examined_then_it_says_that_the_stack_does_not_listen_to_it(account: Account) -> None:
-    findings = examined(bucket="elsewhere")
-    (listens,) = of_check(findings, "bucket")
-    assert listens.level is Level.FAIL
-    assert "not to elsewhere" in listens.found
-    assert "-c profile_bucket=elsewhere" in str(listens.advice)
-    assert of_check(findings, "event pattern") == []
-
-
-def test_given_a_bucket_that_there_is_none_of_when_examined_then_that_is_said_once(account: Account) -> None:
-    for operation in ("HeadBucket", "GetBucketNotificationConfiguration", "GetBucketLifecycleConfiguration"):
-        account.refuse("s3", operation, "NoSuchBucket", 404)
-    findings = examined(bucket="elsewhere")
-    said = [finding.found for finding in findings if finding.level is not Level.OK]
-    assert said == ["the stack listens to trainguard-profiles, not to elsewhere", "elsewhere does not exist"]
-
-
-def test_given_notifications_to_others_when_event_bridge_is_off_then_the_command_keeps_them(account: Account) -> None:
-    queue = {"QueueArn": f"arn:aws:sqs:{REGION}:1:theirs", "Events": ["s3:ObjectCreated:*"]}
-
-    def change(answer: dict[str, Any], given: Given) -> None:
-        answer.clear()
-        answer["QueueConfigurations"] = [queue]
-
-    account.change(*NOTIFICATIONS, change)
-    (finding,) = of_check(examined(), "notifications")
-    words = shlex.split(str(finding.command))
-    written = json.loads(words[words.index("--notification-configuration") + 1])
-    assert written == {"QueueConfigurations": [queue], "EventBridgeConfiguration": {}}
 
 
 @pytest.mark.parametrize(

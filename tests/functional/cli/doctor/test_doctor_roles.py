@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from tests.functional.cli import doctor_account
+from tests.functional.cli.doctor_account import KEY, NOW, Account, Given, always, encrypted
+from tests.functional.cli.doctor_stack import ACCOUNT, BUCKET, REGION, STACK
 from tests.infra.done_by_services import ROLES
 from tests.infra.test_keys import EXPECTED as KEYED
 from tests.infra.test_permissions import BUCKET as BUCKET_ARN
 from tests.infra.test_permissions import EXPECTED
-from tests.unit.cli import doctor_account
-from tests.unit.cli.doctor_account import ACCOUNT, BUCKET, KEY, NOW, REGION, STACK, Account, Given, always, encrypted
 from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.encryption import grade_policy, needed

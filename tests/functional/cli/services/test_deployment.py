@@ -11,9 +11,9 @@ from botocore.session import Session
 from moto import mock_aws
 from typer.testing import CliRunner, Result
 
+from tests.functional.cli.cloudformation import ACCOUNT, OUTPUTS, REGION, CloudFormation, Refusal, Stack, serving
+from tests.functional.offline import offline_session
 from tests.functional.tables import create_tables
-from tests.functional.worlds import offline_session
-from tests.unit.cli.cloudformation import ACCOUNT, OUTPUTS, REGION, CloudFormation, Refusal, Stack, serving
 from tests.unit.cli.seen import judged
 from trainguard.cli.main import app
 from trainguard.cli.output.aws_advice import advised

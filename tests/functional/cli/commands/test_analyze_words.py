@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tests.functional.cli.commands.test_analyze import analyze
 from tests.support.small_job import uploads
-from tests.unit.cli.commands.test_analyze import analyze
 from tests.unit.local.places import write
 
 

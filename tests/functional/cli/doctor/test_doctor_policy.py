@@ -11,10 +11,11 @@ from botocore.client import BaseClient
 from moto import mock_aws
 from typer.testing import CliRunner
 
+from tests.functional.cli import doctor_account, doctor_stack
+from tests.functional.cli.doctor_account import Account
+from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
-from tests.functional.worlds import BUCKET, REGION, MotoUnderTest, offline_clients
-from tests.unit.cli import doctor_account
-from tests.unit.cli.doctor_account import Account
+from tests.functional.worlds import BUCKET, MotoUnderTest
 from trainguard.adapters.clients import Clients
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment
@@ -131,7 +132,7 @@ def test_given_the_policy_when_the_doctor_examines_a_stack_and_a_job_then_it_use
     account.encrypt_bucket(doctor_account.KEY)
     doctor_account.install(account)
     monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())
-    result = CliRunner().invoke(app, ["doctor", "--region", doctor_account.REGION, "--job", JOB])
+    result = CliRunner().invoke(app, ["doctor", "--region", doctor_stack.REGION, "--job", JOB])
     assert result.exit_code == 0, result.output
     named_on_failure = {"cloudformation:ListStacks"}
     assert recorder.actions - {"sts:GetCallerIdentity"} == allowed() - named_on_failure

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.unit.cli.commands.test_report import folder, here, report, told
+from tests.functional.cli.commands.test_report import folder, here, report, told
 from tests.unit.local.places import write
 
 __all__ = ["folder", "here"]

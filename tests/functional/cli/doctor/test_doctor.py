@@ -7,8 +7,9 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 from typer.testing import CliRunner, Result
 
-from tests.unit.cli import doctor_account
-from tests.unit.cli.doctor_account import ACCOUNT, REGION, STACK, Account
+from tests.functional.cli import doctor_account
+from tests.functional.cli.doctor_account import Account
+from tests.functional.cli.doctor_stack import ACCOUNT, BUCKET, REGION, STACK
 from trainguard.cli.doctor.diagnosis import CHECKS, JOB_CHECKS
 from trainguard.cli.main import app
 
@@ -64,7 +65,7 @@ def test_given_something_that_failed_when_examined_then_the_exit_code_is_1_and_t
 
 def test_given_json_asked_for_when_examined_then_stdout_is_one_document_of_that_shape(account: Account) -> None:
     account.change("ssm", "GetParameter", lambda answer, _: answer["Parameter"].update(Value="perhaps"))
-    found = document("--bucket", doctor_account.BUCKET)
+    found = document("--bucket", BUCKET)
     findings = found.pop("findings")
     assert found == {
         "schema_version": "1",
@@ -72,7 +73,7 @@ def test_given_json_asked_for_when_examined_then_stdout_is_one_document_of_that_
         "region": REGION,
         "account": ACCOUNT,
         "job": None,
-        "bucket": doctor_account.BUCKET,
+        "bucket": BUCKET,
         "examined": True,
         "healthy": False,
         "counts": {"OK": len(CHECKS) - 1, "WARN": 0, "FAIL": 1},

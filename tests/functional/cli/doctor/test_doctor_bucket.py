@@ -1,0 +1,58 @@
+"""`trainguard doctor` on the bucket: what is kept, who listens, and a bucket that is missing."""
+
+import json
+import shlex
+from typing import Any
+
+from tests.functional.cli.doctor.test_doctor_checks import NOTIFICATIONS, account, examined, of_check
+from tests.functional.cli.doctor_account import Account, Given
+from tests.functional.cli.doctor_stack import BUCKET, REGION
+from trainguard.cli.doctor.check import Level
+from trainguard.cli.doctor.diagnosis import CHECKS
+
+__all__ = ["account"]
+
+
+def test_given_no_lifecycle_when_examined_then_it_says_that_all_is_kept(account: Account) -> None:
+    account.refuse("s3", "GetBucketLifecycleConfiguration", "NoSuchLifecycleConfiguration", 404)
+    (finding,) = of_check(examined(), "lifecycle")
+    assert (finding.level, finding.found) == (Level.OK, "nothing is deleted")
+
+
+def test_given_no_bucket_when_examined_then_it_fails_and_the_other_checks_go_on(account: Account) -> None:
+    account.refuse("s3", "HeadBucket", "404", 404)
+    findings = examined()
+    (finding,) = of_check(findings, "bucket")
+    assert (finding.level, finding.found) == (Level.FAIL, f"{BUCKET} does not exist")
+    assert {finding.check for finding in findings} == {named.name for named, _ in CHECKS}
+
+
+def test_given_another_bucket_when_examined_then_it_says_that_the_stack_does_not_listen_to_it(account: Account) -> None:
+    findings = examined(bucket="elsewhere")
+    (listens,) = of_check(findings, "bucket")
+    assert listens.level is Level.FAIL
+    assert "not to elsewhere" in listens.found
+    assert "-c profile_bucket=elsewhere" in str(listens.advice)
+    assert of_check(findings, "event pattern") == []
+
+
+def test_given_a_bucket_that_there_is_none_of_when_examined_then_that_is_said_once(account: Account) -> None:
+    for operation in ("HeadBucket", "GetBucketNotificationConfiguration", "GetBucketLifecycleConfiguration"):
+        account.refuse("s3", operation, "NoSuchBucket", 404)
+    findings = examined(bucket="elsewhere")
+    said = [finding.found for finding in findings if finding.level is not Level.OK]
+    assert said == ["the stack listens to trainguard-profiles, not to elsewhere", "elsewhere does not exist"]
+
+
+def test_given_notifications_to_others_when_event_bridge_is_off_then_the_command_keeps_them(account: Account) -> None:
+    queue = {"QueueArn": f"arn:aws:sqs:{REGION}:1:theirs", "Events": ["s3:ObjectCreated:*"]}
+
+    def change(answer: dict[str, Any], given: Given) -> None:
+        answer.clear()
+        answer["QueueConfigurations"] = [queue]
+
+    account.change(*NOTIFICATIONS, change)
+    (finding,) = of_check(examined(), "notifications")
+    words = shlex.split(str(finding.command))
+    written = json.loads(words[words.index("--notification-configuration") + 1])
+    assert written == {"QueueConfigurations": [queue], "EventBridgeConfiguration": {}}

@@ -1,0 +1,26 @@
+"""A tick that dies after any of its calls: the next ones tell what it left."""
+
+import pytest
+
+from tests.support.delivery import Network
+from tests.unit.engine.test_telling import live
+
+
+def alerts(network: Network) -> list[tuple[str, str]]:
+    """Return kind and alert id of every execution, in order."""
+    started = network.world.executions.started.values()
+    return [(str(payload["kind"]), str(payload["alertId"])) for payload in started]
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[tuple[str, str]]:
+    return alerts(live())
+
+
+@pytest.mark.parametrize("dying_after", range(12))
+def test_given_ticks_that_die_after_any_call_when_others_follow_then_each_is_told_once_and_nothing_is_lost(
+    undisturbed: list[tuple[str, str]], dying_after: int
+) -> None:
+    dying = live(dying_after=dying_after)
+    assert dying.crashes > 0
+    assert alerts(dying) == undisturbed

@@ -1,0 +1,48 @@
+"""The time lines of days and of many nodes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.report_samples import bad_report, day_report, large_report
+from tests.unit.report_timelines.test_context import timelines_of
+from trainguard.report.document import Report
+from trainguard.report.html.render import report_timelines
+from trainguard.report.html.timelines import timelines_context
+
+
+def test_given_a_thousand_gpus_when_prepared_then_the_page_has_one_row_a_node() -> None:
+    context = timelines_context(timelines_of(large_report()))
+    assert len(context.numbers.rows) == len(context.nodes) == 128
+    assert len(context.fallback) < 6_000
+
+
+@pytest.mark.parametrize(
+    ("sample", "told"),
+    [
+        (bad_report, ("A value covers 15 s over the whole job.",)),
+        (
+            day_report,
+            (
+                "A value covers 30 s over the whole job.",
+                "Zoom in, and it covers 5 s. Step durations stay as they are.",
+            ),
+        ),
+        (
+            large_report,
+            (
+                "A value covers 300 s over the whole job.",
+                (
+                    "Zoom in on an episode, and it covers 60 s: for 96 min around the onsets, in 2 stretches. "
+                    "Step durations stay as they are."
+                ),
+            ),
+        ),
+    ],
+)
+def test_given_a_report_when_prepared_then_it_says_how_fine_its_values_are(
+    sample: Callable[[], Report], told: tuple[str, ...]
+) -> None:
+    context = report_timelines(sample())
+    assert context is not None
+    assert context.resolution == told

@@ -1,0 +1,95 @@
+"""A grace time before a stop: it begins, and at its end everything is looked at again."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.actions.test_stop import JOB, NOW, ROW, RULE, RUNNING, decide
+from trainguard.actions.request import StopDecision
+from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S
+from trainguard.job_policy import JobPolicy, StopPolicy
+from trainguard.ports import TrainingJobDescription
+from trainguard.records import JobStatus, Status
+from trainguard.timestamps import iso_time
+
+GRACE = JobPolicy(stops=StopPolicy(grace_s=600.0))
+
+
+def decide_again(description: TrainingJobDescription | None = RUNNING, **changes: Any) -> StopDecision:
+    """Decide at the end of a grace time."""
+    given: dict[str, Any] = {
+        "row": ROW,
+        "policy": GRACE,
+        "attempt": "final",
+        "age_s": 690.0,
+        "switch": "enabled",
+    } | changes
+    return decide("job", description, **given)
+
+
+def test_given_a_grace_time_when_a_fire_asks_then_it_begins_and_nothing_is_stopped() -> None:
+    decision = decide("job", RUNNING, "enabled", policy=GRACE)
+    why = "its grace time of 10 min has begun"
+    assert decision == StopDecision(False, "grace", why, iso_time(NOW + 600.0), opted_in=True)
+
+
+@pytest.mark.parametrize("tags", [{}, {"trainguard:stop-on-fire": "no"}])
+def test_given_a_grace_time_when_a_fire_may_not_stop_then_none_begins(tags: Any) -> None:
+    assert decide("job", replace(RUNNING, tags=tags), "enabled", policy=GRACE).decision == "refused"
+
+
+def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is_stopped() -> None:
+    assert decide_again().decision == "stop"
+    assert decide_again(age_s=7_200.0).decision == "stop"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"row": None}, "the row of LowGPUUtilization is gone"),
+        ({"registered": replace(JOB, episodes={RULE: 3})}, "the finding of LowGPUUtilization is over"),
+        ({"registered": None}, "TrainGuard no longer knows job job"),
+        (
+            {"row": replace(ROW, row=replace(ROW.row, status=Status.OK, reason="all fine."))},
+            "LowGPUUtilization no longer fires: all fine.",
+        ),
+        (
+            {"row": replace(ROW, fire_id="f2")},
+            "LowGPUUtilization has fired anew since, and that fire has a grace time of its own",
+        ),
+        (
+            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW - MAX_FIRE_AGE_S - 60.0))},
+            "LowGPUUtilization was evaluated 31 min ago for the last time, and the job may have recovered since",
+        ),
+        (
+            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=None))},
+            "LowGPUUtilization was evaluated never for the last time, and the job may have recovered since",
+        ),
+        (
+            {"age_s": 60.0},
+            "LowGPUUtilization was not evaluated since it fired, and the job may have recovered since",
+        ),
+        (
+            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW + 3_000.0))},
+            "LowGPUUtilization was evaluated at a time that is still to come",
+        ),
+        ({"description": replace(RUNNING, tags={})}, "its owner has not opted in"),
+        ({"description": replace(RUNNING, secondary_status="Uploading")}, "job job is uploading its model"),
+        ({"description": replace(RUNNING, status=JobStatus.COMPLETED)}, "job job is Completed, not InProgress"),
+        ({"description": None}, "SageMaker does not know a training job job"),
+        ({"description": replace(RUNNING, created_at=NOW)}, "another job of that name was created"),
+        ({"switch": "disabled"}, "the stop switch is 'disabled'"),
+        ({"override": "disabled"}, "its override is 'disabled'"),
+    ],
+)
+def test_given_a_grace_time_that_is_over_when_anything_has_changed_then_it_is_refused_and_says_what(
+    changes: dict[str, Any], why: str
+) -> None:
+    decision = decide_again(**changes)
+    assert (decision.stop, decision.decision) == (False, "refused")
+    assert decision.why.startswith(why)
+
+
+def test_given_a_grace_time_that_is_over_when_the_switch_is_set_to_dry_run_then_it_says_so() -> None:
+    assert decide_again(switch="dry-run").decision == "dry-run"

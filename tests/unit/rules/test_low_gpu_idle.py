@@ -1,0 +1,95 @@
+"""A node without work: idle, never used, nearly idle, or hanging."""
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.node_replay import JOB_START, NODE, series
+from tests.unit.rules.test_low_gpu_utilization import idle, judge, minutely, training
+from trainguard.records import Status
+from trainguard.rules.low_gpu_output import QUIET_MEAN
+from trainguard.rules.low_gpu_utilization import IDLE_TIME
+
+
+def test_given_an_idle_node_when_20_minutes_have_passed_then_it_is_a_finding_and_not_before() -> None:
+    result = judge(minutely([95.0] * 30 + [0.0] * 20), closed=False)
+
+    assert result.statuses[30 + 18] is Status.OK
+    assert result.statuses[30 + 19] is Status.FIRED
+    assert result.last.reason == "idle: every GPU of algo-1 has been idle for 20 min (allowed 20 min)."
+    assert result.last.plain_details["finding"] == "idle"
+
+
+def test_given_an_idle_node_when_it_works_again_then_the_finding_is_over() -> None:
+    result = judge(minutely([95.0] * 30 + [0.0] * 25 + [95.0] * 2), closed=False)
+
+    assert result.statuses[-3:] == (Status.FIRED, Status.FIRED, Status.OK)
+
+
+def test_given_gpus_that_are_never_active_when_20_minutes_have_passed_then_they_are_never_used() -> None:
+    result = judge(minutely([0.0] * 20), closed=False)
+
+    assert result.statuses == (Status.WARMING_UP,) * 19 + (Status.FIRED,)
+    assert result.last.reason.startswith("never used: no GPU of algo-1 was used in the 20 min")
+
+
+def test_given_a_tail_that_was_no_finding_when_the_stream_closes_then_it_is_none_either() -> None:
+    short = judge(series(np.concatenate([training(10.0), idle(15.0)])))
+    long = judge(series(np.concatenate([training(10.0), idle(25.0)])))
+
+    assert short.first_fire is None
+    assert long.last.status is Status.FIRED
+
+
+def test_given_a_node_that_hangs_when_it_fires_then_the_idle_time_is_the_waste() -> None:
+    hung = judge(minutely([95.0] * 30 + [0.0] * 30), closed=False).last
+    unused = judge(minutely([0.0] * 30), closed=False).last
+
+    assert hung.wasted_share == hung.affected_share == pytest.approx(30.0 / 60.0)
+    assert unused.wasted_share == 1.0
+    assert (hung.idle_node, unused.idle_node) == ("idle", "never used")
+    assert (hung.measure, unused.measure) == (IDLE_TIME, IDLE_TIME)
+    assert (
+        hung.advice
+        == "Check whether the job hangs on algo-1, and stop it if it does: 30 min were paid for without use."
+    )
+    assert unused.advice is not None
+    assert unused.advice.startswith("Check that the script places the model on the GPUs of algo-1")
+
+
+def test_given_a_node_that_idled_when_it_is_judged_then_the_node_is_named() -> None:
+    assert NODE in judge(minutely([0.0] * 30)).last.reason
+
+
+def test_given_gpus_with_odd_spikes_when_20_minutes_have_passed_then_they_are_nearly_idle() -> None:
+    values = np.full(40 * 120, 1.0)
+    values[::900] = 60.0
+
+    result = judge(series(values), closed=False)
+
+    assert result.first_fire == pytest.approx(20.0, abs=1.1)
+    assert result.last.reason.startswith(
+        "nearly idle: for 40 min since its first sample no GPU of algo-1 was busier than"
+    )
+    assert (result.last.idle_node, result.last.measure) == ("never used", QUIET_MEAN)
+    assert result.last.onset == pytest.approx(JOB_START)
+
+
+@pytest.mark.parametrize("interval_s", [0.1, 1.0, 5.0, 10.0, 30.0, 60.0, 90.0])
+def test_given_any_sampling_when_a_job_is_nearly_idle_from_the_start_then_it_is_named_by_minute_20(
+    interval_s: float,
+) -> None:
+    values = np.full(round(24 * 60.0 / interval_s), 1.0)
+
+    result = judge(series(values, interval_s=interval_s), closed=False)
+
+    assert result.first_fire is not None
+    assert result.first_fire <= 20.0
+
+
+def test_given_readings_once_a_minute_when_many_are_zero_by_chance_then_the_node_has_not_stopped() -> None:
+    readings = np.where(np.random.default_rng(5).random(600) < 0.15, 90.0, 0.0)
+    readings[400:425] = 0.0
+
+    result = judge(series(readings, interval_s=60.0), closed=False)
+
+    assert not any(said.reason.startswith("idle:") for said in result.results)
