@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-import msgspec
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
@@ -22,7 +21,7 @@ journal = PowertoolsJournal(logger=logger, metrics=metrics)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with what is published, whether and when, and with the sentence for the rule's row."""
     del context
-    request = msgspec.convert(event, AlertRequest)
+    request = AlertRequest.read(event)
     alert = compose_alert(request, now=time.time())
     count_stop(request, journal, sent=alert.routing.withheld is None)
     return publishable(alert)

@@ -1,12 +1,21 @@
-"""What a rule has found, as values: the episodes in which its condition held, and how JSON has them."""
+"""What a rule has found, as values, and how JSON has it.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+Rows, outbox entries, alerts and ranked findings each hold one `Finding`. Tables, executions and reports hold its fields
+among those of the record around it: who writes them puts them there, and who reads them takes them out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from trainguard.plain_text import one_line
-from trainguard.timestamps import iso_time
+from trainguard.timestamps import epoch_of, iso_time
+
+WHOLE_JOB = "*"
+"""Stands for the node where a finding is of the job as a whole."""
 
 MOST_EPISODES = 8
 """So many episodes of one finding are kept, the newest; those before them are counted."""
@@ -16,6 +25,28 @@ NAMED_GPUS = 2
 LONGEST_NAME = 120
 _MINUTE = len("2026-01-31T12:00")
 _DAY = len("2026-01-31")
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """A number that grows with the severity, from 0."""
+        return _SEVERITY_RANKS[self]
+
+
+_SEVERITY_RANKS = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+def severity_rank(severity: Severity | str | None) -> int:
+    """Return a severity's rank; -1 for none, ValueError for a word that is none."""
+    return -1 if severity is None else Severity(severity).rank
 
 
 class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +89,20 @@ class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
         node = [f"on {named(self.nodes)}"] if self.nodes else []
         where = ", ".join([*node, *([_gpus(self.gpus)] if self.gpus else [])])
         return f"{clock_times(self.start, self.end)} {where}".strip()
+
+    @property
+    def episode(self) -> "Episode":
+        """The episode as a value; raises ValueError where a time is no ISO 8601 time."""
+        return Episode(
+            start=epoch_of(self.start),
+            end=None if self.end is None else epoch_of(self.end),
+            nodes=tuple(self.nodes),
+            gpus=tuple(self.gpus),
+            measured=self.measured,
+            wasted_s=self.wasted_s,
+            cost=self.cost,
+            currency=self.currency,
+        )
 
     @property
     def lost(self) -> str | None:
@@ -125,6 +170,78 @@ class Episode:
             cost=_rounded(self.cost, 2),
             currency=self.currency,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule says of one node or of the whole job, in the words and numbers that people get.
+
+    Attributes
+    ----------
+    rule : str
+    node : str or None
+        None of the job as a whole.
+    reason : str
+        The rule's sentence; also of a rule that has found nothing.
+    measured, threshold : float or None
+        In the unit of the rule's measure.
+    severity : Severity or None
+        None while nothing was found.
+    advice : str or None
+        What to do, in a sentence.
+    cost : str or None
+        What it has cost until then, in a sentence; None where no price is known.
+    episodes : tuple of Episode
+        The newest times at which the condition held, oldest first.
+    """
+
+    rule: str
+    node: str | None
+    reason: str
+    measured: float | None = None
+    threshold: float | None = None
+    severity: Severity | None = None
+    advice: str | None = None
+    cost: str | None = None
+    episodes: tuple[Episode, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The node; ``*`` for the job as a whole."""
+        return WHOLE_JOB if self.node is None else self.node
+
+
+FINDING_FIELDS = tuple(field.name for field in fields(Finding))
+"""Names of a finding's fields: those of what is sent are the same."""
+
+
+def finding_fields(finding: Finding) -> dict[str, Any]:
+    """Return a finding's fields as JSON has them, to stand among those of the document that it is part of."""
+    said = {name: getattr(finding, name) for name in FINDING_FIELDS}
+    return said | {"episodes": [episode.entry for episode in finding.episodes]}
+
+
+def flat(finding: Finding) -> dict[str, object]:
+    """Return a finding's fields as an execution's input has them: plain values, and ``*`` for the whole job."""
+    said = finding_fields(finding)
+    return said | {"node": finding.where, "episodes": msgspec.to_builtins(said["episodes"])}
+
+
+def embedded(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an execution's input with its finding as one field; what `flat` put there reads back as the same finding.
+
+    Raises msgspec.ValidationError for a document whose finding lacks a field or has one of another type.
+    """
+    said = {name: document[name] for name in FINDING_FIELDS if name in document}
+    if said.get("node") == WHOLE_JOB:
+        said["node"] = None
+    entries = msgspec.convert(said.pop("episodes", []), list[EpisodeEntry])
+    try:
+        episodes = tuple(entry.episode for entry in entries)
+    except ValueError as fault:
+        raise msgspec.ValidationError(f"time of an episode: {fault}") from fault
+    finding = msgspec.convert({**said, "episodes": episodes}, Finding)
+    return {name: value for name, value in document.items() if name not in FINDING_FIELDS} | {"finding": finding}
 
 
 def _rounded(value: float | None, decimals: int) -> float | None:

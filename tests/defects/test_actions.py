@@ -16,6 +16,7 @@ from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.actions.stop_switch import StopSwitches
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
+from trainguard.finding import Finding
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.timestamps import iso_time
@@ -78,7 +79,7 @@ def registered(job: str) -> JobRecord:
 
 def marked(case: StopCase) -> StoredRow:
     """Return the rule's row as the state machine has marked it."""
-    return StoredRow(RuleRow(case.job, case.rule, None, Status.FIRED, "gpu1 is low."), fire_id=case.fire_id)
+    return StoredRow(RuleRow(case.job, Finding(case.rule, None, "gpu1 is low."), Status.FIRED), fire_id=case.fire_id)
 
 
 def fire(job: str) -> dict[str, Any]:
@@ -120,12 +121,10 @@ def test_given_a_list_of_jobs_that_is_old_when_a_job_began_or_ended_since_then_i
 def test_given_a_message_without_numbers_when_composed_then_it_never_says_none(made: bool) -> None:
     bare = AlertInput(
         job="job-1",
+        finding=Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu1 is low."),
         job_arn=running("job-1").arn,
-        rule="LowGPUUtilization",
         fire_id="f" * 20,
         episode=0,
-        node="algo-1",
-        reason="gpu1 is low.",
         fired_at="2026-11-21T08:20:00.000Z",
         report_uri="s3://profiles/report.json",
     )

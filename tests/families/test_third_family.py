@@ -6,7 +6,6 @@ Its files are in ``pulse/``; ``FAMILIES`` below is its one line of registration.
 import json
 import re
 
-import msgspec
 import pytest
 
 from tests.families.pulse.family import PulseFamily
@@ -62,7 +61,7 @@ def test_given_a_fast_pulse_when_its_objects_arrive_then_the_rule_fires_once_and
     assert [(fire["rule"], fire["node"], fire["measured"]) for fire in fires] == [(RULE, "worker-0", 140.0)]
     rows = {row.target: row for row in met.world.rows.of_job(JOB)}
     assert rows[f"{RULE}#worker-0"].status is Status.FIRED
-    assert rows[f"{RULE}#worker-0"].reason == "The pulse is 140."
+    assert rows[f"{RULE}#worker-0"].finding.reason == "The pulse is 140."
 
 
 @pytest.mark.parametrize(("rate", "status"), [(100.0, Status.OK), (100.1, Status.FIRED)])
@@ -81,7 +80,7 @@ def test_given_a_fire_when_its_execution_is_named_then_the_name_is_one_that_step
 def test_given_a_fire_when_its_alert_is_composed_then_it_names_the_rule_and_the_worker() -> None:
     met = network(*(beat(step, 140.0) for step in range(5)))
     (fire,) = met.world.executions.started.values()
-    request = msgspec.convert({"fire": fire}, AlertRequest)
+    request = AlertRequest.read({"fire": fire})
     alert = compose_alert(request, now=met.now)
     assert RULE in alert.subject
     assert "The pulse is 140." in alert.text

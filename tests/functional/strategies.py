@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from trainguard.finding import Episode
+from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import (
     AlertKind,
@@ -12,7 +12,6 @@ from trainguard.records import (
     NodeRecord,
     OutboxEntry,
     RuleRow,
-    Severity,
     Status,
     StreamKey,
     TunedJob,
@@ -68,21 +67,23 @@ def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
     entries = [
         OutboxEntry(
             fire_id=fire_id,
-            rule=draw(texts),
             episode=draw(integers),
-            node=draw(texts),
             enqueued_at=draw(floats),
-            reason=draw(texts),
-            measured=draw(st.none() | floats),
-            threshold=draw(st.none() | floats),
+            finding=Finding(
+                rule=draw(texts),
+                node=draw(st.none() | texts.filter(lambda node: node != WHOLE_JOB)),
+                reason=draw(texts),
+                measured=draw(st.none() | floats),
+                threshold=draw(st.none() | floats),
+                severity=draw(st.none() | st.sampled_from(Severity)),
+                advice=draw(st.none() | texts),
+                cost=draw(st.none() | texts),
+                episodes=draw(episodes()),
+            ),
             sent=draw(st.booleans()),
-            severity=draw(st.none() | texts),
-            advice=draw(st.none() | texts),
-            cost=draw(st.none() | texts),
             kind=draw(st.sampled_from(AlertKind)),
             previous_severity=draw(st.none() | texts),
             lasted_s=draw(st.none() | floats),
-            episodes=draw(episodes()),
         )
         for fire_id in fire_ids
     ]
@@ -112,21 +113,26 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
     """Return rows of RuleState with times that fall on a millisecond."""
     return RuleRow(
         job=draw(texts),
-        rule=draw(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="#"), min_size=1, max_size=30)),
-        node=draw(st.none() | texts),
+        finding=Finding(
+            rule=draw(
+                st.text(st.characters(exclude_categories=["Cs"], exclude_characters="#"), min_size=1, max_size=30)
+            ),
+            node=draw(st.none() | texts),
+            reason=draw(texts),
+            measured=draw(st.none() | floats),
+            threshold=draw(st.none() | floats),
+            severity=draw(st.none() | st.sampled_from(Severity)),
+            advice=draw(st.none() | texts),
+            cost=draw(st.none() | texts),
+            episodes=draw(episodes()),
+        ),
         status=draw(st.sampled_from(Status)),
-        reason=draw(texts),
-        measured=draw(st.none() | floats),
-        threshold=draw(st.none() | floats),
         quantity=draw(st.none() | texts),
         unit=draw(st.none() | texts),
         worst=draw(st.none() | texts),
         data_points=draw(integers),
         patience=draw(st.none() | texts),
-        severity=draw(st.none() | st.sampled_from(Severity)),
-        advice=draw(st.none() | texts),
         affected_percent=draw(st.none() | floats),
-        cost_lost=draw(st.none() | texts),
         wasted_percent=draw(st.none() | floats),
         violations=draw(integers),
         times_fired=draw(integers),
@@ -136,7 +142,6 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
         parameters=draw(st.dictionaries(names, scalars, max_size=4)),
         expires_at=draw(st.none() | epochs),
         generation=draw(generations),
-        episodes=draw(episodes()),
         earlier_episodes=draw(st.integers(0, 1_000)),
     )
 

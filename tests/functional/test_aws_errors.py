@@ -24,6 +24,7 @@ from trainguard.adapters.ssm_settings import SsmSettingDocuments
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
 from trainguard.adapters.stepfunctions import StepFunctionsExecutions, StepFunctionsRecords
 from trainguard.errors import ObjectMissingError, PortUnavailableError, StateCodecError, StateConflictError
+from trainguard.finding import Finding
 from trainguard.ports import NodeTask, RuleConfiguration
 from trainguard.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 KEY = StreamKey("job", "algo-1", "system")
 JOB = JobRecord("job", "arn", "profiles", "")
-ROW = RuleRow("job", "Rule", None, Status.OK, "")
-ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)
+ROW = RuleRow("job", Finding("Rule", None, ""), Status.OK)
+ENTRY = OutboxEntry("a", 0, 60.0, Finding("Rule", "algo-1", "It idles."))
 TASKS = [NodeTask("job", f"algo-{number}", "system", "close") for number in range(12)]
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/job"
 

@@ -10,11 +10,12 @@ from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.stop_budget import MemoryStopBudget
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import PortUnavailableError, StateConflictError
+from trainguard.finding import Finding
 from trainguard.ports import JobLook, NodeTask, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
 
 KEY = StreamKey("job", "algo-1", "system")
-ENTRY = OutboxEntry("a", "Rule", 0, "algo-1", 60.0, "It idles.", None, None)
+ENTRY = OutboxEntry("a", 0, 60.0, Finding("Rule", "algo-1", "It idles."))
 
 
 def _use_every_operation(world: MemoryWorld) -> None:
@@ -24,7 +25,7 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.nodes.load(KEY)
     world.nodes.mark_sent(KEY, ["a"])
     world.nodes.of_job("job")
-    world.rows.publish([RuleRow("job", "Rule", None, Status.OK, "")])
+    world.rows.publish([RuleRow("job", Finding("Rule", None, ""), Status.OK)])
     world.rows.of_job("job")
     world.rows.of_whole_job("job")
     world.rows.read("job")
@@ -192,7 +193,7 @@ def test_given_another_process_when_interleaved_then_it_acts_between_load_and_sa
 
 def test_given_parts_of_one_operation_when_a_later_one_fails_then_the_earlier_ones_stand() -> None:
     world = MemoryWorld()
-    rows = [RuleRow("job", rule, None, Status.OK, "") for rule in ("A", "B", "C")]
+    rows = [RuleRow("job", Finding(rule, None, ""), Status.OK) for rule in ("A", "B", "C")]
     world.faults.schedule("RuleStates.publish", Fault.CRASH_BEFORE, nth=2)
     with pytest.raises(Crash):
         world.rows.publish(rows)

@@ -11,6 +11,7 @@ from tests.functional.tables import RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from tests.infra.states_language import Ending, Execution, TaskError
 from trainguard.adapters.timestamps import epoch_from_iso
+from trainguard.finding import Finding
 from trainguard.records import RuleRow, Status
 
 JOB, RULE = "bert", "LowGPUUtilization"
@@ -44,7 +45,9 @@ class Table:
 
     def publish(self, status: Status, watermark_s: float | None) -> None:
         """Let the tick publish the row."""
-        self._world.rows.publish([RuleRow(JOB, RULE, None, status, "published.", evaluated_through=watermark_s)])
+        self._world.rows.publish(
+            [RuleRow(JOB, Finding(RULE, None, "published."), status, evaluated_through=watermark_s)]
+        )
 
     def row(self) -> dict[str, Any]:
         """Return the row with plain values."""

@@ -22,6 +22,7 @@ from tests.functional.tables import RULE_STATE
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
 from trainguard.errors import PortUnavailableError
+from trainguard.finding import Finding
 from trainguard.plain_text import LONGEST_SENTENCE, mail_line
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.timestamps import iso_time
@@ -54,7 +55,7 @@ def marked(deployment: Deployment, fire: dict[str, Any]) -> None:
 
 def publish(deployment: Deployment, rule: str, *, status: Status = Status.FIRED, node: str | None = None) -> None:
     """Let a row of the rule be as it was published half a minute ago."""
-    row = RuleRow(JOB, rule, node, status, "low.", evaluated_through=time.time() - 30.0)
+    row = RuleRow(JOB, Finding(rule, node, "low."), status, evaluated_through=time.time() - 30.0)
     deployment.world.rows.publish([row])
 
 

@@ -13,6 +13,7 @@ from moto.stepfunctions.models import StepFunctionBackend
 from tests.functional.deployment import JOB, Deployment, event, object_message, recorded_objects, ringing
 from tests.functional.tables import RULE_STATE
 from trainguard.adapters.lambda_looks import payload_of
+from trainguard.finding import Finding
 from trainguard.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
@@ -133,7 +134,7 @@ def test_given_a_job_whose_look_is_not_taken_when_the_tick_comes_then_it_is_name
 def test_given_an_unsent_fire_that_nobody_rings_for_when_the_tick_comes_then_it_starts(training: Deployment) -> None:
     evaluated = training.world.nodes.load(StreamKey(JOB, "algo-1", "system"))
     assert evaluated is not None
-    entry = OutboxEntry("f1", "LowGPUUtilization", 0, "algo-1", 1_784_021_300.0, "p95 is 23 %.", 23.0, 70.0)
+    entry = OutboxEntry("f1", 0, 1_784_021_300.0, Finding("LowGPUUtilization", "algo-1", "p95 is 23 %.", 23.0, 70.0))
     training.world.nodes.save(replace(evaluated, outbox={"f1": entry}))
     answer = training.look_after_jobs()[JOB]
     assert answer.metrics == {"FiresStarted": 1, "FiresOfRule": 1}

@@ -75,8 +75,8 @@ def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_wast
         return rule_row(context, Verdict("LowGPUUtilization", result, episode, reach=Reach(1, 4, 1.0)))
 
     fired, over = row(4, is_open=True), row(4, is_open=False)
-    assert (fired.severity is None, fired.cost_lost is None, fired.wasted_percent) == (False, False, 25.0)
-    assert (over.severity, over.cost_lost, over.wasted_percent) == (None, None, 25.0)
+    assert (fired.finding.severity is None, fired.finding.cost is None, fired.wasted_percent) == (False, False, 25.0)
+    assert (over.finding.severity, over.finding.cost, over.wasted_percent) == (None, None, 25.0)
     assert row(0, is_open=True).wasted_percent is None
 
 

@@ -10,6 +10,7 @@ from tests.functional.strategies import node_records, on_each_world
 from tests.functional.tables import NODE_STATE
 from tests.functional.worlds import MotoUnderTest, World
 from trainguard.errors import StateConflictError
+from trainguard.finding import Finding
 from trainguard.records import AlertKind, NodeRecord, OutboxEntry, StreamKey
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ KEY = StreamKey("job", "algo-1", "system")
 
 
 def _entry(fire_id: str, *, sent: bool = False) -> OutboxEntry:
-    return OutboxEntry(fire_id, "LowGPUUtilization", 0, "algo-1", 60.0, "The GPU idles.", 23.0, 70.0, sent)
+    return OutboxEntry(fire_id, 0, 60.0, Finding("LowGPUUtilization", "algo-1", "The GPU idles.", 23.0, 70.0), sent)
 
 
 def test_given_no_item_when_loaded_then_there_is_none(world: World) -> None:

@@ -106,7 +106,7 @@ def test_given_a_notice_when_its_alert_is_composed_then_people_and_machines_read
     (said,) = ensure(world).setting_faults
     (notice,) = world.started().values()
     given = {"fire": notice, "decision": {}, "stop": {"made": False, "error": None}}
-    alert = compose_alert(msgspec.convert(given, AlertRequest), now=NOW)
+    alert = compose_alert(AlertRequest.read(given), now=NOW)
     assert said in alert.text
     assert said in alert.document["faults"]
 

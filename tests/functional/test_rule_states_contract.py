@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.errors import StateCodecError
+from trainguard.finding import Finding, Severity
 from trainguard.ports import StopRecord, StoredRow
-from trainguard.records import RuleRow, Severity, Status
+from trainguard.records import RuleRow, Status
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -28,7 +29,7 @@ OUTCOME: "dict[str, AttributeValueTypeDef]" = {
 
 
 def _row(watermark_s: float | None = 60.0, *, reason: str = "p95 is 23 %.", fired_at: float | None = None) -> RuleRow:
-    return RuleRow("job", RULE, None, Status.OK, reason, evaluated_through=watermark_s, fired_at=fired_at)
+    return RuleRow("job", Finding(RULE, None, reason), Status.OK, evaluated_through=watermark_s, fired_at=fired_at)
 
 
 def _progress(row: RuleRow) -> float:
@@ -61,27 +62,37 @@ def test_given_rows_in_any_order_when_published_then_the_one_evaluated_furthest_
 def test_given_a_row_evaluated_as_far_when_published_then_it_replaces(world: World) -> None:
     world.rows.publish([_row(60.0, reason="first")])
     world.rows.publish([_row(60.0, reason="second")])
-    assert [row.reason for row in world.rows.of_job("job")] == ["second"]
+    assert [row.finding.reason for row in world.rows.of_job("job")] == ["second"]
 
 
 def test_given_the_row_of_a_finished_job_when_an_overtaken_one_is_published_then_it_stays(world: World) -> None:
     world.rows.publish([replace(_row(60.0, reason="final"), expires_at=1_900_000_000)])
     world.rows.publish([_row(60.0, reason="overtaken")])
-    assert [row.reason for row in world.rows.of_job("job")] == ["final"]
+    assert [row.finding.reason for row in world.rows.of_job("job")] == ["final"]
     world.rows.publish([_row(120.0, reason="further")])
-    assert [row.reason for row in world.rows.of_job("job")] == ["further"]
+    assert [row.finding.reason for row in world.rows.of_job("job")] == ["further"]
 
 
 def test_given_a_stale_row_among_others_when_published_then_the_others_are_written(world: World) -> None:
-    node = replace(_row(60.0), node="algo-1")
+    node = replace(_row(60.0), finding=replace(_row(60.0).finding, node="algo-1"))
     world.rows.publish([_row(120.0, reason="newer")])
     world.rows.publish([_row(60.0, reason="stale"), node])
     assert world.rows.of_job("job") == [_row(120.0, reason="newer"), node]
 
 
 def test_given_values_that_are_gone_when_published_then_they_are_removed(world: World) -> None:
-    full = replace(_row(60.0), measured=23.0, threshold=70.0, worst="gpu3", patience="3/500", expires_at=9)
-    full = replace(full, severity=Severity.HIGH, advice="Prefetch.", affected_percent=75.0, cost_lost="about USD 1.00")
+    full = replace(
+        _row(60.0),
+        finding=replace(_row(60.0).finding, measured=23.0, threshold=70.0),
+        worst="gpu3",
+        patience="3/500",
+        expires_at=9,
+    )
+    full = replace(
+        full,
+        finding=replace(full.finding, severity=Severity.HIGH, advice="Prefetch.", cost="about USD 1.00"),
+        affected_percent=75.0,
+    )
     full = replace(full, wasted_percent=40.0)
     world.rows.publish([replace(full, counters={"late": 1}, parameters={"threshold_p95": 70})])
     world.rows.publish([_row(120.0)])
@@ -133,8 +144,12 @@ def test_given_rows_of_many_nodes_when_those_of_the_whole_job_are_read_then_they
     world: World,
 ) -> None:
     rules = ("A", "AB", "B", "BatchSize", "OfNodesAlone", "Z9")
-    whole = [replace(_row(), rule=rule) for rule in rules if rule != "OfNodesAlone"]
-    nodes = [replace(_row(), rule=rule, node=node) for rule in rules for node in ("algo-1", "algo-2", "z.9")]
+    whole = [replace(_row(), finding=replace(_row().finding, rule=rule)) for rule in rules if rule != "OfNodesAlone"]
+    nodes = [
+        replace(_row(), finding=replace(_row().finding, rule=rule, node=node))
+        for rule in rules
+        for node in ("algo-1", "algo-2", "z.9")
+    ]
     other = replace(_row(), job="another")
     world.rows.publish([*nodes, *whole, other])
     assert world.rows.of_whole_job("job") == whole
@@ -143,7 +158,7 @@ def test_given_rows_of_many_nodes_when_those_of_the_whole_job_are_read_then_they
 
 
 def test_given_what_the_fire_path_wrote_when_rows_are_read_then_it_is_with_them(world: World) -> None:
-    node = replace(_row(), node="algo-1")
+    node = replace(_row(), finding=replace(_row().finding, node="algo-1"))
     world.rows.publish([_row(), node])
     _fire(world, _row())
     fired = StoredRow(_row(), "f1", "Training job stopped.", 1_769_860_800.0, None, URI)
@@ -198,9 +213,9 @@ def test_given_an_outcome_without_a_time_when_rows_are_read_then_the_error_names
 
 def test_given_a_reason_beyond_1024_characters_when_published_then_its_beginning_is_kept(world: World) -> None:
     world.rows.publish([_row(60.0, reason="é" * 1024)])
-    assert world.rows.of_job("job")[0].reason == "é" * 1024
+    assert world.rows.of_job("job")[0].finding.reason == "é" * 1024
     world.rows.publish([_row(60.0, reason="é" * 1025)])
-    assert world.rows.of_job("job")[0].reason == "é" * 1023 + "…"
+    assert world.rows.of_job("job")[0].finding.reason == "é" * 1023 + "…"
 
 
 def test_given_times_between_milliseconds_when_published_then_they_are_rounded(world: World) -> None:
@@ -214,7 +229,11 @@ def test_given_times_beyond_the_calendar_when_published_then_its_ends_stand_for_
 
 
 def test_given_rows_of_two_jobs_when_listed_then_one_job_s_come_in_the_order_of_their_sort_key(world: World) -> None:
-    rows = [replace(_row(), rule=rule, node=node) for rule in ("B", "A") for node in ("algo-10", None, "algo-2")]
+    rows = [
+        replace(_row(), finding=replace(_row().finding, rule=rule, node=node))
+        for rule in ("B", "A")
+        for node in ("algo-10", None, "algo-2")
+    ]
     world.rows.publish([*rows, replace(_row(), job="another")])
     listed = [row.target for row in world.rows.of_job("job")]
     assert listed == ["A", "A#algo-10", "A#algo-2", "B", "B#algo-10", "B#algo-2"]
@@ -229,13 +248,16 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
 ) -> None:
     row = replace(
         _row(1_700_000_000.25),
-        measured=0.1 + 0.2,
-        threshold=70,
+        finding=replace(_row(1_700_000_000.25).finding, measured=0.1 + 0.2, threshold=70),
         quantity="p95",
         parameters={"patience": 500, "dry": True},
     )
-    row = replace(row, unit="%", severity=Severity.HIGH, advice="Prefetch.", affected_percent=75.5)
-    moto_world.rows.publish([replace(row, cost_lost="about USD 12.40 of 20.10 so far", wasted_percent=61.7)])
+    row = replace(
+        row, finding=replace(row.finding, severity=Severity.HIGH, advice="Prefetch."), unit="%", affected_percent=75.5
+    )
+    moto_world.rows.publish(
+        [replace(row, finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far"), wasted_percent=61.7)]
+    )
     assert moto_world.row("job", RULE) == {
         "TrainingJobName": {"S": "job"},
         "RuleTarget": {"S": RULE},
@@ -266,7 +288,7 @@ def test_given_a_row_that_only_the_state_machine_wrote_when_read_then_the_rest_i
     columns = {"Status": "FIRED", "Reason": "p95 is 23 %.", "FiredAt": "2026-01-31T12:00:00Z", "FireId": "f1"}
     moto_world.write_row("job", RULE, columns)
     [row] = moto_world.rows.of_job("job")
-    assert row == RuleRow("job", RULE, None, Status.FIRED, "p95 is 23 %.", fired_at=1_769_860_800.0)
+    assert row == RuleRow("job", Finding(RULE, None, "p95 is 23 %."), Status.FIRED, fired_at=1_769_860_800.0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from tests.functional.strategies import names, on_each_world, tuned_jobs
 from tests.functional.tables import JOBS
 from tests.functional.worlds import MotoUnderTest, World
 from trainguard.errors import StateCodecError
-from trainguard.records import MOST_TUNED_JOBS, JobRecord, JobStatus, Severity, TunedJob, TuningJobRecord
+from trainguard.finding import Severity
+from trainguard.records import MOST_TUNED_JOBS, JobRecord, JobStatus, TunedJob, TuningJobRecord
 
 JOB = JobRecord("job", "arn:job", "profiles", "")
 RUNNING = TunedJob(JobStatus.IN_PROGRESS)

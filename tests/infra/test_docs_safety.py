@@ -3,7 +3,6 @@
 import json
 import re
 
-import msgspec
 import pytest
 
 from tests.infra.synthesis import ROOT
@@ -11,6 +10,7 @@ from tests.infra.test_docs_operations import named
 from tests.unit.test_docs_parameters import table
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertRequest
+from trainguard.finding import Finding
 from trainguard.records import AlertKind, RuleRow, Status
 from trainguard.report.document import Report
 from trainguard.settings.job_settings import SETTING_READERS
@@ -37,7 +37,7 @@ def test_given_the_counters_of_bad_input_when_looked_for_then_the_code_counts_ea
 
 
 def test_given_the_alerts_document_when_composed_then_the_page_has_every_field_and_attribute() -> None:
-    request = msgspec.convert(json.loads((ROOT / "events" / "compose_alert.json").read_text("utf-8")), AlertRequest)
+    request = AlertRequest.read(json.loads((ROOT / "events" / "compose_alert.json").read_text("utf-8")))
     alert = compose_alert(request, now=0.0)
     assert named("alerts.md", "field") == set(alert.document) - {"schema_version"}
     (stop,) = [row[1] for row in table("alerts.md", "field") if row[0].startswith("`stop`")]
@@ -70,7 +70,9 @@ def test_given_a_status_when_its_managed_word_is_looked_up_then_the_page_for_tho
         for row in table("migrating.md", "managed `RuleEvaluationStatus`")
     }
     for expires_at in (None, 1):
-        row = RuleRow(job="job", rule="BatchSize", node=None, status=status, reason="", expires_at=expires_at)
+        row = RuleRow(
+            job="job", finding=Finding(rule="BatchSize", node=None, reason=""), status=status, expires_at=expires_at
+        )
         assert status in said[row.debugger_status]
-    fired = RuleRow(job="job", rule="BatchSize", node=None, status=Status.OK, reason="", times_fired=1)
+    fired = RuleRow(job="job", finding=Finding(rule="BatchSize", node=None, reason=""), status=Status.OK, times_fired=1)
     assert fired.debugger_status == "IssuesFound"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.support.hostile_text import PHRASES, hostile, links, unseen
-from tests.unit.actions.test_alert import FIRE
+from tests.unit.actions.test_alert import FIRE, alert_input
 from trainguard.actions.alert import Alert, compose_alert, publishable
 from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.cli.commands.analyze.outcome import Outcome, RuleVerdict, blocks_of
@@ -22,6 +22,7 @@ from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
+from trainguard.finding import Finding
 from trainguard.plain_text import LONGEST_SENTENCE, terminal_json
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
@@ -37,7 +38,7 @@ def alert(kind: AlertKind, text: str) -> Alert:
     text = f"x{text}"
     foreign: dict[str, Any] = dict.fromkeys(("job", "node", "reason", "advice", "cost", "fired_at", "severity"), text)
     places = {"report_uri": f"s3://profiles/{text}/report.json", "report_page": f"s3://profiles/{text}/report.html"}
-    fire = AlertInput(**(FIRE | foreign | places), kind=kind, faults=[text], tuning_job=text, previous_severity=text)
+    fire = alert_input(**(FIRE | foreign | places), kind=kind, faults=[text], tuning_job=text, previous_severity=text)
     decision = StopDecision(True, "stop", text, FIRE["fired_at"])
     return compose_alert(AlertRequest(fire, decision, StopResult(False, text)), now=0.0)
 
@@ -108,7 +109,7 @@ def test_given_faults_with_hostile_text_when_a_notice_starts_then_each_is_a_line
     lines = payload["reason"].split("\n")
     assert len(lines) == 6
     assert lines[-1] == "and 2 more"
-    told = compose_alert(AlertRequest(msgspec.convert(payload, AlertInput)), now=0.0)
+    told = compose_alert(AlertRequest(AlertInput.read(payload)), now=0.0)
     assert [links(line) for line in told.text.split("\n") if not line.startswith(REPORT)] == [[]] * 13
 
 
@@ -131,9 +132,16 @@ def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_o
         "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
     )
     row = rule_row(context, Verdict("LowGPUUtilization", result, FiringHistory(is_open=True, times_fired=1)))
-    entry = OutboxEntry("f", "LowGPUUtilization", 0, "algo-1", 0.0, text, None, None, advice=text)
+    entry = OutboxEntry("f", 0, 0.0, Finding("LowGPUUtilization", "algo-1", text, advice=text))
     (stored,) = with_entries(NodeRecord(StreamKey("job", "algo-1", "system")), [entry]).outbox.values()
-    for each in (row.reason, row.worst, row.advice, row.patience, stored.reason, stored.advice):
+    for each in (
+        row.finding.reason,
+        row.worst,
+        row.finding.advice,
+        row.patience,
+        stored.finding.reason,
+        stored.finding.advice,
+    ):
         assert each is not None
         assert unseen(each) == []
         assert len(each) <= LONGEST_SENTENCE

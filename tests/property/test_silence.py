@@ -112,7 +112,7 @@ class Story:
         whole = combine(RULE, parts)
         account = Account(None, 0.0, ahead, len(parts))
         for entry in due_notifications(self.job, FAMILIES.plan(self.job), [whole], account, self.state):
-            self.told.append((entry.kind.value, entry.episode, entry.node))
+            self.told.append((entry.kind.value, entry.episode, entry.finding.where))
             open_on = [name for name, node in self.nodes.items() if node.stored and self._is_open(node, entry.episode)]
             assert not (entry.kind.value == "cleared" and open_on), "told as over, and it is not"
         current = self.job.episodes.get(RULE, 0)

@@ -150,7 +150,7 @@ def final_state(world: MemoryWorld) -> dict[str, object]:
             state[record.key.node_kind] = (record.state, dict(record.cursors), dict(record.pending), counters)
     for row in world.rows.of_job(JOB):
         fired = (row.violations, row.times_fired, row.fired_at)
-        state[row.target] = (row.status, row.measured, row.worst, row.data_points, row.evaluated_through, fired)
+        state[row.target] = (row.status, row.finding.measured, row.worst, row.data_points, row.evaluated_through, fired)
     state["executions"] = sorted(
         (payload["rule"], payload["episode"])
         for payload in world.executions.started.values()

@@ -1,7 +1,8 @@
 """Jobs of a made-up fleet, with rows as the stack leaves them."""
 
+from trainguard.finding import Finding, Severity
 from trainguard.ports import StoredRow
-from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
+from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 
 HOUR_S = 3_600.0
 MONDAY = 1_795_392_000.0
@@ -53,11 +54,8 @@ def found(
     """Return the row of a rule that has fired; ``severity`` None for one that is over."""
     row = RuleRow(
         job=of.job,
-        rule=rule,
-        node=None,
+        finding=Finding(rule=rule, node=None, reason=reason, severity=severity),
         status=Status.OK if severity is None else Status.FIRED,
-        reason=reason,
-        severity=severity,
         wasted_percent=wasted,
         times_fired=times,
         evaluated_through=of.last_object_at,
@@ -68,17 +66,15 @@ def found(
 
 def quiet(of: JobRecord, rule: str, status: Status = Status.OK) -> StoredRow:
     """Return the row of a rule that has not fired."""
-    return StoredRow(RuleRow(of.job, rule, None, status, "Fine.", evaluated_through=of.last_object_at))
+    return StoredRow(RuleRow(of.job, Finding(rule, None, "Fine."), status, evaluated_through=of.last_object_at))
 
 
 def report_row(of: JobRecord, *, judged: int = 11, reason: str = "No rule has fired.") -> StoredRow:
     """Return the row that sums a job's rules up."""
     row = RuleRow(
         job=of.job,
-        rule="ProfilerReport",
-        node=None,
+        finding=Finding(rule="ProfilerReport", node=None, reason=reason),
         status=Status.OK if judged else Status.WAITING_FOR_DATA,
-        reason=reason,
         data_points=judged,
         evaluated_through=of.last_object_at,
     )
@@ -87,7 +83,7 @@ def report_row(of: JobRecord, *, judged: int = 11, reason: str = "No rule has fi
 
 def with_rows(of: JobRecord, *rows: StoredRow, judged: int = 11) -> tuple[JobRecord, Rows]:
     """Return a job with its rows, a row of a node among them."""
-    node = StoredRow(RuleRow(of.job, "LowGPUUtilization", "algo-1", Status.FIRED, "GPUs idle.", times_fired=9))
+    node = StoredRow(RuleRow(of.job, Finding("LowGPUUtilization", "algo-1", "GPUs idle."), Status.FIRED, times_fired=9))
     return of, [*rows, report_row(of, judged=judged), node]
 
 

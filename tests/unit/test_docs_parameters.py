@@ -9,7 +9,7 @@ import pytest
 
 from trainguard.debugger_replay.rules import RULES as COMPATIBLE_RULES
 from trainguard.engine.verdicts.severity import severity_of
-from trainguard.records import Severity
+from trainguard.finding import Severity
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.registry import ALL_RULES, SPECS

@@ -2,7 +2,8 @@
 
 import pytest
 
-from trainguard.records import Severity, Status, severity_rank
+from trainguard.finding import Severity, severity_rank
+from trainguard.records import Status
 
 
 def test_given_all_statuses_when_listed_for_people_then_what_needs_them_comes_first() -> None:

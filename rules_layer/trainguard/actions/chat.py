@@ -29,10 +29,16 @@ _SIGNS = {
 def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
     """Return the notification; ``done`` is the sentence on what was done."""
     fire = request.fire
-    said = (("Severity", fire.severity), ("Lost", fire.cost), ("Action", done))
+    said = (("Severity", fire.finding.severity), ("Lost", fire.finding.cost), ("Action", done))
     paragraphs = [*map(_plain, reasons(fire)), *(f"*{name}:* {_plain(value)}" for name, value in said if value)]
     paragraphs += late(fire)
-    context = {"Job": fire.job, "Rule": fire.rule, "Node": fire.node, "AlertId": fire.own_id, "At": fire.fired_at}
+    context = {
+        "Job": fire.job,
+        "Rule": fire.finding.rule,
+        "Node": fire.finding.where,
+        "AlertId": fire.own_id,
+        "At": fire.fired_at,
+    }
     return {
         "version": "1.0",
         "source": "custom",
@@ -42,7 +48,11 @@ def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
             "title": f"{_SIGNS[fire.kind]} {chat_line(headline(request), TITLE_LIMIT)}",
             "description": "\n".join(paragraphs),
             "nextSteps": _next_steps(request),
-            "keywords": [_plain(word) for word in ("TrainGuard", fire.kind.value, fire.rule, fire.severity) if word],
+            "keywords": [
+                _plain(word)
+                for word in ("TrainGuard", fire.kind.value, fire.finding.rule, fire.finding.severity)
+                if word
+            ],
         },
         "metadata": {
             "threadId": fire.fire_id,
@@ -61,7 +71,10 @@ def _plain(words: str) -> str:
 
 def _next_steps(request: AlertRequest) -> list[str]:
     fire = request.fire
-    advice = [*unless(fire), *([fire.advice] if fire.advice and fire.kind is not AlertKind.CLEARED else [])]
+    advice = [
+        *unless(fire),
+        *([fire.finding.advice] if fire.finding.advice and fire.kind is not AlertKind.CLEARED else []),
+    ]
     steps = [_plain(each) for each in advice]
     if fire.kind is AlertKind.NOTICE:
         return steps

@@ -28,4 +28,4 @@ def count_stop(request: AlertRequest, journal: Journal, *, sent: bool = True) ->
         what = "stops_refused"
     else:
         return
-    journal.count(what, job=fire.job, rule=fire.rule, reason=stop.error or decision.why)
+    journal.count(what, job=fire.job, rule=fire.finding.rule, reason=stop.error or decision.why)

@@ -1,10 +1,11 @@
 """What the functions of the fire path are given, as the outbox and the state machine wrote it."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
-from trainguard.finding import EpisodeEntry
+from trainguard.finding import Finding, embedded
 from trainguard.job_policy import JobPolicy
 from trainguard.records import AlertKind
 
@@ -19,42 +20,38 @@ class Resend(msgspec.Struct):
     attempt: int
 
 
-class AlertInput(msgspec.Struct, rename="camel"):
+class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
     """What an alert is about: the execution's input, of whatever ``kind``.
 
     ``fire_id`` names the fire, ``alert_id`` the alert. ``report_uri`` and ``report_page`` are S3 URIs of
     ``report.json`` and ``report.html``, ``report_link`` is the page in the console. ``fired_at`` is the event time at
     which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there;
-    ``faults`` are what a notice tells of, and in a notice ``rule`` names what is faulty. ``tuning_job`` names the
-    tuning job that the job is one of. ``episodes`` say when and where the condition held. ``resend`` is there where
-    the alert is sent late, on request.
+    ``faults`` are what a notice tells of, and in a notice the finding's ``rule`` names what is faulty. ``tuning_job``
+    names the tuning job that the job is one of. ``resend`` is there where the alert is sent late, on request.
     """
 
     job: str
     job_arn: str
-    rule: str
     fire_id: str
     episode: int
-    node: str
-    reason: str
     fired_at: str
     report_uri: str
+    finding: Finding
     kind: AlertKind = AlertKind.FIRE
     alert_id: str | None = None
     report_page: str | None = None
     report_link: str | None = None
-    measured: float | None = None
-    threshold: float | None = None
-    severity: str | None = None
-    advice: str | None = None
-    cost: str | None = None
     previous_severity: str | None = None
     lasted_s: float | None = None
     faults: list[str] = []
     tuning_job: str | None = None
     policy: JobPolicy = JobPolicy()
     resend: Resend | None = None
-    episodes: list[EpisodeEntry] = []
+
+    @classmethod
+    def read(cls, payload: Mapping[str, Any]) -> "AlertInput":
+        """Read an execution's input; raises msgspec.ValidationError where it is none of an alert's."""
+        return msgspec.convert(embedded(payload), cls)
 
     @property
     def own_id(self) -> str:
@@ -92,6 +89,15 @@ class AlertRequest(msgspec.Struct):
     fire: AlertInput
     decision: StopDecision = msgspec.field(default_factory=StopDecision)
     stop: StopResult = msgspec.field(default_factory=StopResult)
+
+    @classmethod
+    def read(cls, event: Mapping[str, Any]) -> "AlertRequest":
+        """Read what the state machine gives: the execution's input as ``fire``, and what became of the stop.
+
+        Raises msgspec.ValidationError where a field is missing or of another type.
+        """
+        fire = event.get("fire")
+        return msgspec.convert({**event, "fire": embedded(fire)} if isinstance(fire, Mapping) else event, cls)
 
     @property
     def is_about_a_stop(self) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from trainguard.actions.quiet import quiet_until
 from trainguard.actions.request import AlertRequest
 from trainguard.actions.stop_preconditions import epoch
-from trainguard.records import AlertKind, Severity
+from trainguard.finding import Severity
+from trainguard.records import AlertKind
 
 STAGED = "staged: nobody paged"
 MUTED = "muted: nobody told"
@@ -35,15 +36,15 @@ def route(request: AlertRequest, *, now: float) -> Routing:
     """Decide what becomes of an alert at ``now``, epoch seconds; a notice about settings is of no rule's."""
     fire, alerts = request.fire, request.fire.policy.alerts
     is_finding = fire.kind is not AlertKind.NOTICE
-    if is_finding and alerts.is_staged(fire.rule):
+    if is_finding and alerts.is_staged(fire.finding.rule):
         return Routing(withheld=STAGED)
     if fire.kind is AlertKind.WARNING and _comes_late(request, now):
         return Routing(withheld=LATE)
     if request.is_about_a_stop:
         return Routing()
-    if is_finding and alerts.is_muted(fire.rule):
+    if is_finding and alerts.is_muted(fire.finding.rule):
         return Routing(withheld=MUTED)
-    if fire.severity == Severity.CRITICAL and fire.kind is not AlertKind.CLEARED:
+    if fire.finding.severity == Severity.CRITICAL and fire.kind is not AlertKind.CLEARED:
         return Routing()
     return Routing(wait_until=quiet_until(alerts.quiet_hours, now))
 

@@ -128,7 +128,7 @@ def _of_watermark(case: StopCase, watermark_s: float | None, now: float) -> str 
 
 def _no_longer(row: RuleRow) -> str:
     where = "" if row.node is None else f" on {row.node}"
-    return f"{row.rule} no longer fires{where}: {row.reason}"
+    return f"{row.rule} no longer fires{where}: {row.finding.reason}"
 
 
 def epoch(moment: str) -> float:

@@ -112,7 +112,7 @@ def _row(fire: AlertInput, rows: RuleStates) -> StoredRow | None:
     if fire.kind is AlertKind.NOTICE:
         return None
     try:
-        return rows.load(fire.job, fire.rule)
+        return rows.load(fire.job, fire.finding.rule)
     except StateCodecError:
         return None
 
@@ -126,7 +126,7 @@ def _origin(record: ExecutionRecord) -> str:
 def _fire(record: ExecutionRecord) -> AlertInput | None:
     """Return what an execution handles; None where a person has started one of something else."""
     try:
-        return msgspec.convert(record.payload, AlertInput)
+        return AlertInput.read(record.payload)
     except msgspec.ValidationError:
         return None
 

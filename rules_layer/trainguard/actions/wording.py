@@ -17,10 +17,10 @@ def headline(request: AlertRequest) -> str:
     fire = request.fire
     job = f"training job {fire.job}"
     return {
-        AlertKind.FIRE: f"{fire.rule} fired on {job}.",
-        AlertKind.ESCALATION: f"{fire.rule} is now {fire.severity} on {job}; it was {_previous(fire)}.",
-        AlertKind.CLEARED: f"{fire.rule} is over on {job}{_lasted(fire)}.",
-        AlertKind.WARNING: f"{fire.rule} fired on {job}, which will be stopped at {request.decision.stop_at}.",
+        AlertKind.FIRE: f"{fire.finding.rule} fired on {job}.",
+        AlertKind.ESCALATION: f"{fire.finding.rule} is now {fire.finding.severity} on {job}; it was {_previous(fire)}.",
+        AlertKind.CLEARED: f"{fire.finding.rule} is over on {job}{_lasted(fire)}.",
+        AlertKind.WARNING: f"{fire.finding.rule} fired on {job}, which will be stopped at {request.decision.stop_at}.",
         AlertKind.NOTICE: f"The settings of {job} have faults.",
     }[fire.kind]
 
@@ -28,10 +28,10 @@ def headline(request: AlertRequest) -> str:
 def subject(fire: AlertInput) -> str:
     """Return the e-mail subject: ASCII without control characters, under 100 characters, as SNS demands."""
     said = {
-        AlertKind.FIRE: f"{fire.rule} fired on {fire.job}",
-        AlertKind.ESCALATION: f"{fire.rule} now {fire.severity} on {fire.job}",
-        AlertKind.CLEARED: f"{fire.rule} is over on {fire.job}",
-        AlertKind.WARNING: f"{fire.rule} will stop {fire.job}",
+        AlertKind.FIRE: f"{fire.finding.rule} fired on {fire.job}",
+        AlertKind.ESCALATION: f"{fire.finding.rule} now {fire.finding.severity} on {fire.job}",
+        AlertKind.CLEARED: f"{fire.finding.rule} is over on {fire.job}",
+        AlertKind.WARNING: f"{fire.finding.rule} will stop {fire.job}",
         AlertKind.NOTICE: f"faulty settings of {fire.job}",
     }[fire.kind]
     printable = (character if " " <= character <= "~" else "?" for character in f"TrainGuard: {said}")
@@ -42,7 +42,7 @@ def action(request: AlertRequest) -> str:
     """Return what was done, for the alert and for the rule's row."""
     fire, decision = request.fire, request.decision
     if fire.kind is AlertKind.ESCALATION:
-        return f"Severity grew from {_previous(fire)} to {fire.severity}."
+        return f"Severity grew from {_previous(fire)} to {fire.finding.severity}."
     if fire.kind is AlertKind.CLEARED:
         return f"The finding is over{_lasted(fire)}."
     if fire.kind is AlertKind.NOTICE:
@@ -77,19 +77,19 @@ def text(request: AlertRequest, done: str) -> str:
 
 def reasons(fire: AlertInput) -> list[str]:
     """Return why an alert is sent: one sentence, or a line for each fault of a job's settings."""
-    return fire.reason.split("\n") if fire.kind is AlertKind.NOTICE else [fire.reason]
+    return fire.finding.reason.split("\n") if fire.kind is AlertKind.NOTICE else [fire.finding.reason]
 
 
 def _when(fire: AlertInput) -> str:
     if fire.kind is AlertKind.NOTICE:
         return f"Found at: {fire.fired_at}"
     said = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(fire.kind, "Fired at")
-    return f"{said}: {fire.fired_at} (node {fire.node}, episode {fire.episode})"
+    return f"{said}: {fire.fired_at} (node {fire.finding.where}, episode {fire.episode})"
 
 
 def held(fire: AlertInput) -> list[str]:
     """Return the line about when and where the condition held, where that is known."""
-    return [f"Held: {fire.episodes[-1].sentence}"] if fire.episodes else []
+    return [f"Held: {fire.finding.episodes[-1].sentence}"] if fire.finding.episodes else []
 
 
 def late(fire: AlertInput) -> list[str]:
@@ -109,9 +109,9 @@ def unless(fire: AlertInput) -> list[str]:
 
 def _matters(fire: AlertInput) -> list[str]:
     """Return lines about how much the finding matters and what to do, as far as that is known."""
-    advice = None if fire.kind is AlertKind.CLEARED else fire.advice
-    severity = None if fire.kind is AlertKind.NOTICE else fire.severity
-    lines = (("What to do", advice), ("Severity", severity), ("Lost", fire.cost))
+    advice = None if fire.kind is AlertKind.CLEARED else fire.finding.advice
+    severity = None if fire.kind is AlertKind.NOTICE else fire.finding.severity
+    lines = (("What to do", advice), ("Severity", severity), ("Lost", fire.finding.cost))
     return [f"{name}: {value[:DETAIL_LIMIT]}" for name, value in lines if value]
 
 

@@ -16,10 +16,10 @@ from trainguard.adapters.attribute_values import (
     text_or_none,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, decoding
-from trainguard.adapters.episodes import episodes_of, episodes_value
+from trainguard.adapters.findings import finding_columns, finding_of_columns
 from trainguard.adapters.immutable import frozen_record
 from trainguard.errors import StateConflictError
-from trainguard.records import AlertKind, NodeRecord, OutboxEntry, StreamKey
+from trainguard.records import JOB_NODE, AlertKind, NodeRecord, OutboxEntry, StreamKey
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -107,22 +107,16 @@ def _item(record: NodeRecord) -> "Item":
 def _entry_item(entry: OutboxEntry) -> "Item":
     return present(
         {
-            "Rule": text(entry.rule),
-            "Episode": integer(entry.episode),
-            "Node": text(entry.node),
-            "EnqueuedAt": number(entry.enqueued_at),
-            "Reason": text(entry.reason),
-            "Measured": number_or_none(entry.measured),
-            "Threshold": number_or_none(entry.threshold),
-            "Sent": {"BOOL": entry.sent},
-            "Severity": text_or_none(entry.severity),
-            "Advice": text_or_none(entry.advice),
-            "Cost": text_or_none(entry.cost),
+            "Rule": text(entry.finding.rule),
+            "Node": text(entry.finding.where),
+            **finding_columns(entry.finding),
             "FireId": text(entry.fire_id),
+            "Episode": integer(entry.episode),
+            "EnqueuedAt": number(entry.enqueued_at),
+            "Sent": {"BOOL": entry.sent},
             "Kind": text(entry.kind),
             "PreviousSeverity": text_or_none(entry.previous_severity),
             "LastedS": number_or_none(entry.lasted_s),
-            "Episodes": episodes_value(entry.episodes),
         }
     )
 
@@ -153,21 +147,14 @@ def _record(job: str, item: "Item") -> NodeRecord:
 
 def _entry(alert_id: str, columns: Columns) -> OutboxEntry:
     """Read an entry; one that an older version wrote is a fire, and says neither that nor its name."""
+    node = columns.text("Node")
     return OutboxEntry(
         fire_id=columns.text_or_none("FireId") or alert_id,
-        rule=columns.text("Rule"),
         episode=columns.integer("Episode"),
-        node=columns.text("Node"),
         enqueued_at=columns.real("EnqueuedAt"),
-        reason=columns.text("Reason"),
-        measured=columns.real_or_none("Measured"),
-        threshold=columns.real_or_none("Threshold"),
+        finding=finding_of_columns(columns, rule=columns.text("Rule"), node=None if node == JOB_NODE else node),
         sent=columns.flag("Sent"),
-        severity=columns.text_or_none("Severity"),
-        advice=columns.text_or_none("Advice"),
-        cost=columns.text_or_none("Cost"),
         kind=columns.made_or_none("Kind", AlertKind) or AlertKind.FIRE,
         previous_severity=columns.text_or_none("PreviousSeverity"),
         lasted_s=columns.real_or_none("LastedS"),
-        episodes=episodes_of(columns, "Episodes"),
     )

@@ -15,11 +15,11 @@ from trainguard.adapters.attribute_values import (
     text_or_none,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
-from trainguard.adapters.episodes import episodes_of, episodes_value
+from trainguard.adapters.findings import finding_columns, finding_of_columns
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.ports import StopRecord, StoredRow
-from trainguard.records import RuleRow, Severity, Status
+from trainguard.records import RuleRow, Status
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from trainguard.adapters.attribute_values import Item
 
+_COST = "CostLost"
 _THROUGH = {"#through": "EvaluatedThrough"}
 _GENERATION = {"#generation": "Generation"}
 _OF_FIRES = (
@@ -146,18 +147,13 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
     columns: dict[str, AttributeValue | None] = {
         "Status": text(row.status),
         "DebuggerStatus": text(row.debugger_status),
-        "Reason": text(row.reason),
-        "Measured": number_or_none(row.measured),
-        "Threshold": number_or_none(row.threshold),
+        **finding_columns(row.finding, cost=_COST),
         "Quantity": text_or_none(row.quantity),
         "Unit": text_or_none(row.unit),
         "Worst": text_or_none(row.worst),
         "DataPoints": integer(row.data_points),
         "Patience": text_or_none(row.patience),
-        "Severity": text_or_none(row.severity),
-        "Advice": text_or_none(row.advice),
         "AffectedPercent": number_or_none(row.affected_percent),
-        "CostLost": text_or_none(row.cost_lost),
         "WastedPercent": number_or_none(row.wasted_percent),
         "Violations": integer(row.violations),
         "TimesFired": integer(row.times_fired),
@@ -166,7 +162,6 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "Parameters": {"M": {name: scalar(value) for name, value in row.parameters.items()}},
         "ExpiresAt": integer_or_none(row.expires_at),
         "Generation": integer_or_none(row.generation or None),
-        "Episodes": episodes_value(row.episodes),
         "EarlierEpisodes": integer_or_none(row.earlier_episodes or None),
     }
     if row.fired_at is not None:
@@ -182,21 +177,14 @@ def _row(job: str, item: "Item") -> RuleRow:
     with decoding(f"RuleState/{job}/{target}"):
         return RuleRow(
             job=job,
-            rule=rule,
-            node=node if separator else None,
+            finding=finding_of_columns(columns, rule=rule, node=node if separator else None, cost=_COST),
             status=columns.made("Status", Status),
-            reason=columns.text("Reason"),
-            measured=columns.real_or_none("Measured"),
-            threshold=columns.real_or_none("Threshold"),
             quantity=columns.text_or_none("Quantity"),
             unit=columns.text_or_none("Unit"),
             worst=columns.text_or_none("Worst"),
             data_points=columns.integer_or_none("DataPoints") or 0,
             patience=columns.text_or_none("Patience"),
-            severity=columns.made_or_none("Severity", Severity),
-            advice=columns.text_or_none("Advice"),
             affected_percent=columns.real_or_none("AffectedPercent"),
-            cost_lost=columns.text_or_none("CostLost"),
             wasted_percent=columns.real_or_none("WastedPercent"),
             violations=columns.integer_or_none("Violations") or 0,
             times_fired=columns.integer_or_none("TimesFired") or 0,
@@ -206,7 +194,6 @@ def _row(job: str, item: "Item") -> RuleRow:
             parameters=columns.scalars("Parameters"),
             expires_at=columns.integer_or_none("ExpiresAt"),
             generation=columns.integer_or_none("Generation") or 0,
-            episodes=episodes_of(columns, "Episodes"),
             earlier_episodes=columns.integer_or_none("EarlierEpisodes") or 0,
         )
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from trainguard.adapters.attribute_values import Columns, integer, present, text, text_or_none
 from trainguard.adapters.dynamodb_table import Expression, Table, decoding
 from trainguard.adapters.immutable import frozen_mapping
-from trainguard.records import MOST_TUNED_JOBS, JobStatus, Severity, TunedJob, TuningJobRecord
+from trainguard.finding import Severity
+from trainguard.records import MOST_TUNED_JOBS, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue

@@ -1,5 +1,7 @@
 """The form in which rows and jobs are kept, the same for every kind of store."""
 
+from dataclasses import replace
+
 from trainguard.adapters.immutable import frozen_record
 from trainguard.adapters.timestamps import to_millisecond
 from trainguard.records import JobRecord, RuleRow
@@ -9,10 +11,12 @@ REASON_MAX_CHARACTERS = 1024
 
 def stored_row(row: RuleRow) -> RuleRow:
     """Return the row as it reads after a round trip: times to the millisecond, texts that fit on a screen."""
+    advice = row.finding.advice
     return frozen_record(
         row,
-        reason=capped(row.reason),
-        advice=None if row.advice is None else capped(row.advice),
+        finding=replace(
+            row.finding, reason=capped(row.finding.reason), advice=None if advice is None else capped(advice)
+        ),
         evaluated_through=to_millisecond(row.evaluated_through),
         fired_at=to_millisecond(row.fired_at),
     )

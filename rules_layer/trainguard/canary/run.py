@@ -119,7 +119,7 @@ def grade_canary(job: str, planted: float, stored: StoredRow | None, keys: Seque
         return CanaryVerdict(job, (f"{RULE} has no row of it: it was not evaluated, or did not fire",), None)
     missing = []
     if stored.row.debugger_status != "IssuesFound":
-        missing.append(f"{RULE} says {stored.row.status.value} of it, not FIRED: {stored.row.reason}")
+        missing.append(f"{RULE} says {stored.row.status.value} of it, not FIRED: {stored.row.finding.reason}")
     if stored.alert_id is None:
         missing.append(f"its alert was not sent: {stored.action or 'no execution has recorded an action'}")
     report = f"{ProfileRoot('', job).report}{REPORT_JSON}"

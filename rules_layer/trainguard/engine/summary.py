@@ -17,7 +17,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S
 from trainguard.engine.streams.state_items import expiry, items_of
-from trainguard.engine.verdicts.findings import Finding, rank_findings
+from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.profiler_report import report_verdict
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateConflictError
@@ -155,7 +155,7 @@ def due_rows(
     rows = job_rows(context, verdicts)
     if not finished:
         rows = as_known(rows, verdicts, streams)
-    told = {entry.rule for entry in news}
+    told = {entry.finding.rule for entry in news}
     alerted = {verdict.rule: verdict.history.alerted for verdict in verdicts}
     due = []
     for row in rows:
@@ -193,7 +193,7 @@ def _due(state: JobState, name: str, said: str, now: float, *, anyway: bool = Fa
     return True
 
 
-def _tuned(job: JobRecord, findings: Sequence[Finding], *, finished: bool) -> TunedJob:
+def _tuned(job: JobRecord, findings: Sequence[RankedFinding], *, finished: bool) -> TunedJob:
     """Return what the tuning job's item is to say of the job."""
     top = findings[0] if findings else None
     return TunedJob(

@@ -7,16 +7,15 @@ import msgspec
 
 from trainguard.engine.family import Families
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.verdicts.findings import Finding
 from trainguard.engine.verdicts.profiler_report import sentence
 from trainguard.families.installed import FAMILIES
-from trainguard.pricing.cost import Bill, Cost
+from trainguard.pricing.cost import Bill
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.annotations import marks, unmarked
-from trainguard.report.causes import wasted_share
 from trainguard.report.coverage import coverage
-from trainguard.report.document import FindingEntry, Money, Report, Scope, Spending
+from trainguard.report.document import FindingEntry, Report, Scope, Spending
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job
+from trainguard.report.finding_entries import finding_entry
 from trainguard.report.gpu_counts import gpu_remarks
 from trainguard.report.job_summary import job_summary
 from trainguard.report.managed import managed_files
@@ -76,7 +75,7 @@ def build_report(
     judged = evaluate_job(job, families.plan(job) if plan is None else plan, records, families)
     scope: Scope = "full" if digests else "state"
     verdict = verdict_of(judged)
-    findings = [_finding(finding, judged.account.nodes) for finding in judged.findings]
+    findings = [finding_entry(finding, judged.account.nodes) for finding in judged.findings]
     report = Report(
         generated_at=iso_time(now),
         scope=scope,
@@ -101,32 +100,6 @@ def _timelines(
 ) -> Timelines:
     built = build_timelines(digests, marks=marks(findings), started_at=judged.started_at, ended_at=judged.ended_at)
     return msgspec.structs.replace(built, left_out=[*missing, *unmarked(findings), *built.left_out])
-
-
-def _finding(finding: Finding, all_nodes: int) -> FindingEntry:
-    affected, of = finding.nodes
-    return FindingEntry(
-        rule=finding.rule,
-        severity=finding.severity.value,
-        score=round(finding.score, 1),
-        ongoing=finding.ongoing,
-        affected_share=finding.affected_share,
-        wasted_share=wasted_share([finding], all_nodes),
-        worst=finding.worst,
-        nodes_affected=affected,
-        nodes=of,
-        reason=finding.reason,
-        advice=finding.advice,
-        cost=None if finding.cost is None else _money(finding.cost),
-        explained_by=finding.explained_by,
-        explained_share=round(finding.explained_share, 4),
-        episodes=[episode.entry for episode in finding.episodes],
-        earlier_episodes=finding.earlier_episodes,
-    )
-
-
-def _money(cost: Cost) -> Money:
-    return Money(lost=round(cost.lost, 2), spent=round(cost.spent, 2), currency=cost.currency, sentence=str(cost))
 
 
 def _spending(judged: EvaluatedJob) -> Spending:

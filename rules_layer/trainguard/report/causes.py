@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from trainguard.engine.verdicts.findings import EXPLAINED_SHARE, Finding
+from trainguard.engine.verdicts.findings import EXPLAINED_SHARE, RankedFinding
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
@@ -12,22 +12,22 @@ _BETWEEN_SHARE = 0.5
 """What lies between the steps is named where it is at least this part of what low GPUs waste."""
 
 
-def root_of(findings: Sequence[Finding]) -> Finding | None:
+def root_of(findings: Sequence[RankedFinding]) -> RankedFinding | None:
     """Return the cause at the end of the gravest finding's chain of explanations; None without findings."""
     return _root(findings[0], findings) if findings else None
 
 
-def group_of(root: Finding, findings: Sequence[Finding]) -> list[Finding]:
+def group_of(root: RankedFinding, findings: Sequence[RankedFinding]) -> list[RankedFinding]:
     """Return a cause with all that it explains, be it through others: what they waste is the same waste."""
     return [finding for finding in findings if _root(finding, findings).rule == root.rule]
 
 
-def other_roots(root: Finding, findings: Sequence[Finding]) -> list[Finding]:
+def other_roots(root: RankedFinding, findings: Sequence[RankedFinding]) -> list[RankedFinding]:
     """Return the findings that nothing explains, without ``root``."""
     return [finding for finding in findings if finding.explained_by is None and finding.rule != root.rule]
 
 
-def wasted_share(group: Sequence[Finding], nodes: int) -> float | None:
+def wasted_share(group: Sequence[RankedFinding], nodes: int) -> float | None:
     """Return the share, 0 to 1, of the nodes' paid time that a group has wasted; None where no rule can say.
 
     Findings that explain one another see the same loss from different sides, so the largest counts.
@@ -36,20 +36,20 @@ def wasted_share(group: Sequence[Finding], nodes: int) -> float | None:
     return min(max(wasted) / nodes, 1.0) if wasted and nodes else None
 
 
-def looks_low(group: Sequence[Finding]) -> bool:
+def looks_low(group: Sequence[RankedFinding]) -> bool:
     """Tell whether GPUs that are not busy are part of what was found."""
     specs = [spec_of(finding.rule) for finding in group]
     return any(LOW_GPUS in (spec.symptom, *spec.seen_with) for spec in specs)
 
 
-def joined_with(use: str, finding: Finding, verdict: Verdict, hint: str | None = None) -> str:
+def joined_with(use: str, finding: RankedFinding, verdict: Verdict, hint: str | None = None) -> str:
     """Say how busy the GPUs were and, as its reason, what was found; ``hint`` is what may be behind low GPUs."""
     if finding.symptom == LOW_GPUS:
         return f"{use}, {NO_REASON if hint is None else hint}"
     return f"{use}, because {in_words(finding, verdict)}"
 
 
-def hint_of(finding: Finding, quiet: Mapping[str, tuple[int, int]]) -> str | None:
+def hint_of(finding: RankedFinding, quiet: Mapping[str, tuple[int, int]]) -> str | None:
     """Say what low GPUs waited for in a good part of the time, though too rarely for the rule on it to fire.
 
     ``quiet`` holds, of each rule that names a reason for them, in how many points it was seen and how many were judged.
@@ -61,7 +61,7 @@ def hint_of(finding: Finding, quiet: Mapping[str, tuple[int, int]]) -> str | Non
     return f"in part because {spec_of(rule).clause}, in {show_percent(100.0 * shares[rule])} of the points"
 
 
-def lies_between_steps(finding: Finding, between: float | None) -> bool:
+def lies_between_steps(finding: RankedFinding, between: float | None) -> bool:
     """Tell whether low GPUs can be those of the time between steps: ``between``, 0 to 1, is its share of the loop."""
     if finding.symptom != LOW_GPUS:
         return False
@@ -74,7 +74,7 @@ def between_steps(share: float) -> str:
     return f"with {show_percent(100.0 * share)} of the training loop between the steps, where batches are loaded"
 
 
-def in_words(finding: Finding, verdict: Verdict) -> str:
+def in_words(finding: RankedFinding, verdict: Verdict) -> str:
     """Say what was found as a clause in the past tense, for example ``the GPUs waited for the CPU cores``."""
     clause = spec_of(finding.rule).clause
     if clause is None:
@@ -82,7 +82,7 @@ def in_words(finding: Finding, verdict: Verdict) -> str:
     return clause if isinstance(clause, str) else clause(verdict.result, finding.nodes[1])
 
 
-def _root(finding: Finding, findings: Sequence[Finding]) -> Finding:
+def _root(finding: RankedFinding, findings: Sequence[RankedFinding]) -> RankedFinding:
     by_rule = {each.rule: each for each in findings}
     while finding.explained_by is not None and finding.explained_by in by_rule:
         finding = by_rule[finding.explained_by]

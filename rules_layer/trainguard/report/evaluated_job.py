@@ -7,7 +7,7 @@ from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, unit_verdicts
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobStreams
-from trainguard.engine.verdicts.findings import Finding, rank_findings
+from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
@@ -27,7 +27,7 @@ class EvaluatedJob:
     streams: JobStreams
     verdicts: Sequence[Verdict]
     by_node: Mapping[str, Mapping[str, Verdict]]
-    findings: Sequence[Finding]
+    findings: Sequence[RankedFinding]
     account: Account
     families: Families = FAMILIES
 

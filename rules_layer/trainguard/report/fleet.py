@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 from trainguard.canary_name import is_canary
 from trainguard.engine.jobs.replay_names import replayed_job
+from trainguard.finding import severity_rank
 from trainguard.links import report_links
 from trainguard.ports import StoredRow
 from trainguard.pricing.table import PriceTable, packaged_prices
-from trainguard.records import JobRecord, RuleRow, Status, severity_rank
+from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.report.fleet_document import (
     FleetInstanceType,
     FleetJob,
@@ -163,7 +164,7 @@ def _job(facts: JobFacts) -> FleetJob:
         spent=_rounded(facts.spent),
         severity=None if facts.severity is None else facts.severity.value,
         fired=[row.rule for row in facts.fired],
-        summary="" if report is None else _shortened(report.reason),
+        summary="" if report is None else _shortened(report.finding.reason),
         report=None if links is None else links.page,
         console=None if links is None else links.console,
     )
@@ -221,7 +222,7 @@ def _cell(rows: Mapping[str, RuleRow], rule: str) -> str:
     row = rows[rule]
     if not has_fired(row):
         return row.status.value
-    return OVER if row.severity is None else row.severity.value
+    return OVER if row.finding.severity is None else row.finding.severity.value
 
 
 def _weeks(facts: Sequence[JobFacts]) -> list[FleetWeek]:
@@ -276,7 +277,7 @@ def _instance_types(facts: Sequence[JobFacts]) -> list[FleetInstanceType]:
 def _unjudged(facts: JobFacts) -> Unjudged:
     why = "No row of it is there: none was written yet, or they have expired."
     if facts.report is not None:
-        why = _shortened(facts.report.reason)
+        why = _shortened(facts.report.finding.reason)
     return Unjudged(job=facts.job.job, status=facts.job.status.value, why=why)
 
 

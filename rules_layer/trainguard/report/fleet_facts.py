@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from trainguard.finding import Severity, severity_rank
 from trainguard.ports import StoredRow
 from trainguard.pricing.cost import HOUR_S, Account, Bill
 from trainguard.pricing.table import PriceTable
-from trainguard.records import JobRecord, RuleRow, Severity, Status, severity_rank
+from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 
@@ -38,7 +39,9 @@ class JobFacts:
     def fired(self) -> list[RuleRow]:
         """The rows of rules that have fired, what wasted most first, then the gravest."""
         rows = (row for row in self.rules.values() if has_fired(row))
-        return sorted(rows, key=lambda row: (-(row.wasted_percent or 0.0), -severity_rank(row.severity), row.rule))
+        return sorted(
+            rows, key=lambda row: (-(row.wasted_percent or 0.0), -severity_rank(row.finding.severity), row.rule)
+        )
 
     @property
     def judged(self) -> bool:
@@ -103,7 +106,11 @@ class JobFacts:
     @property
     def severity(self) -> Severity | None:
         """The gravest severity of what goes on."""
-        return max((row.severity for row in self.fired if row.severity is not None), key=severity_rank, default=None)
+        return max(
+            (row.finding.severity for row in self.fired if row.finding.severity is not None),
+            key=severity_rank,
+            default=None,
+        )
 
     @property
     def wasted_hours(self) -> float | None:

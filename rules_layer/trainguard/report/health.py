@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.engine.verdicts.findings import Finding
-from trainguard.records import Severity
+from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.finding import Severity
 from trainguard.report.causes import (
     between_steps,
     group_of,
@@ -37,7 +37,7 @@ class Health:
     sentence: str
 
 
-def health_of(judged: EvaluatedJob, rules: Judged, root: Finding | None) -> Health:
+def health_of(judged: EvaluatedJob, rules: Judged, root: RankedFinding | None) -> Health:
     """Say how a job is; ``root`` is the finding that matters most."""
     if root is not None:
         return _with_findings(judged, rules, root)
@@ -59,7 +59,7 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: Finding | None) -> Heal
     return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
 
 
-def _with_findings(judged: EvaluatedJob, rules: Judged, root: Finding) -> Health:
+def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> Health:
     """Name the findings that nothing explains, the gravest first, and what no finding accounts for."""
     group, left = group_of(root, judged.findings), unexplained(judged)
     level, opening = _opening(judged, root, group)
@@ -79,14 +79,14 @@ def _idle(judged: EvaluatedJob) -> str:
     return f"This job {'was' if judged.ended else 'is'} idle in part without a reason"
 
 
-def _too_late(judged: EvaluatedJob, rules: Judged, root: Finding) -> list[str]:
+def _too_late(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> list[str]:
     """Name the rules that will have no verdict any more; of GPUs that do nothing, no rule could say more."""
     if not judged.ended or not rules.pending or root.idle_node is not None:
         return []
     return [f"{listed(rules.pending)} had too little data for a verdict"]
 
 
-def _opening(judged: EvaluatedJob, root: Finding, group: Sequence[Finding]) -> tuple[Level, str]:
+def _opening(judged: EvaluatedJob, root: RankedFinding, group: Sequence[RankedFinding]) -> tuple[Level, str]:
     if not (root.ongoing or judged.ended):
         return "attention", "Nothing is seen of it now, but earlier in this job"
     tense = "was" if judged.ended else "is"
@@ -97,7 +97,7 @@ def _opening(judged: EvaluatedJob, root: Finding, group: Sequence[Finding]) -> t
     return "unhealthy", f"This job {tense} not healthy:"
 
 
-def _found(judged: EvaluatedJob, root: Finding, group: Sequence[Finding]) -> str:
+def _found(judged: EvaluatedJob, root: RankedFinding, group: Sequence[RankedFinding]) -> str:
     """Say what was found; where GPUs were not busy, how busy they were."""
     verdict = judged.verdict_of(root.rule)
     if verdict is None:
@@ -124,7 +124,7 @@ def _quiet_reasons(judged: EvaluatedJob) -> dict[str, tuple[int, int]]:
     return counts
 
 
-def _marked(finding: Finding, judged: EvaluatedJob) -> str:
+def _marked(finding: RankedFinding, judged: EvaluatedJob) -> str:
     """For example ``high, on 3 of 8 nodes, over now``."""
     affected, of = finding.nodes
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
@@ -136,7 +136,7 @@ def _marked(finding: Finding, judged: EvaluatedJob) -> str:
     return ", ".join(parts)
 
 
-def _when(finding: Finding) -> list[str]:
+def _when(finding: RankedFinding) -> list[str]:
     """Say when and where a finding stands for itself: of many episodes the newest, and how many there were."""
     episodes = finding.unexplained
     if not episodes:

@@ -1,6 +1,6 @@
 """The three sentences that are read first: is the job healthy, what to change, what leaving it costs."""
 
-from trainguard.engine.verdicts.findings import Finding
+from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.pricing.cost import Bill
 from trainguard.records import Status
 from trainguard.report.causes import group_of, lies_between_steps, root_of, wasted_share
@@ -38,8 +38,8 @@ def verdict_of(judged: EvaluatedJob) -> Verdict:
     )
 
 
-def _with_finding(judged: EvaluatedJob, root: Finding) -> str:
-    advice = root.advice or f"Look at what {root.rule} says: {root.reason}"
+def _with_finding(judged: EvaluatedJob, root: RankedFinding) -> str:
+    advice = root.finding.advice or f"Look at what {root.rule} says: {root.finding.reason}"
     return f"{_BETWEEN_STEPS} {advice}" if lies_between_steps(root, share_between_steps(judged)) else advice
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainguard.engine.verdicts.findings import Finding
+from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.pricing.cost import Bill, Unpriced
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
@@ -50,7 +50,7 @@ class _Waste:
         return f", and {show_money(DAY_H * hourly, currency)} a day ({show_money(hourly, currency)} an hour) {how_long}"
 
 
-def cost_sentence(judged: EvaluatedJob, root: Finding | None, share: float | None, rules: Judged) -> str:
+def cost_sentence(judged: EvaluatedJob, root: RankedFinding | None, share: float | None, rules: Judged) -> str:
     """Say what leaving things as they are costs.
 
     Parameters
@@ -72,7 +72,7 @@ def cost_sentence(judged: EvaluatedJob, root: Finding | None, share: float | Non
     return _of_waste(_Waste(share, bill, _all_have_gpus(judged)), judged, root)
 
 
-def _of_waste(waste: _Waste, judged: EvaluatedJob, root: Finding) -> str:
+def _of_waste(waste: _Waste, judged: EvaluatedJob, root: RankedFinding) -> str:
     if judged.ended:
         return f"It cost {waste.amount}: {waste.money(ended=True)}; {NEXT_TIME}."
     so_far = f"{waste.amount}: {waste.money(ended=False)}"
@@ -84,7 +84,7 @@ def _of_waste(waste: _Waste, judged: EvaluatedJob, root: Finding) -> str:
     return f"Leaving it costs {so_far}{waste.rate(loss.share, loss.until)}."
 
 
-def _loss_from_now(waste: _Waste, judged: EvaluatedJob, root: Finding) -> Loss | None:
+def _loss_from_now(waste: _Waste, judged: EvaluatedJob, root: RankedFinding) -> Loss | None:
     """Return what a finding wastes from now on: as its rule says, else what it has wasted so far; None for nothing."""
     verdict, said = judged.verdict_of(root.rule), spec_of(root.rule).loss_from_now
     return Loss(waste.share, "at this rate") if verdict is None or said is None else said(verdict.result)

@@ -69,7 +69,16 @@ def check_package(package: ModuleType) -> tuple[str, ...]:
 def _told(outcome: Outcome) -> tuple[object, ...]:
     """Return what must not depend on delivery."""
     rows = tuple(
-        (row.target, row.status, row.reason, row.measured, row.worst, row.data_points, row.times_fired, row.fired_at)
+        (
+            row.target,
+            row.status,
+            row.finding.reason,
+            row.finding.measured,
+            row.worst,
+            row.data_points,
+            row.times_fired,
+            row.fired_at,
+        )
         for row in outcome.rows
     )
     return (*rows, sorted((each.kind.value, each.at_s, each.reason) for each in outcome.fires))

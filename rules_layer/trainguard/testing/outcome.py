@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from trainguard.finding import Episode, EpisodeEntry
-from trainguard.records import AlertKind, RuleRow, Severity, Status
+from trainguard.finding import Episode, EpisodeEntry, Severity
+from trainguard.records import AlertKind, RuleRow, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Outcome:
     @property
     def episodes(self) -> tuple[Episode, ...]:
         """When and where the rule's condition held on the job, oldest first; the last one may go on."""
-        return self.row.episodes
+        return self.row.finding.episodes
 
     @property
     def fires(self) -> tuple[Alert, ...]:
@@ -116,7 +116,7 @@ class Outcome:
 
     def assert_error(self, text: str) -> "Outcome":
         """Check that the rule is in ERROR, for a reason that contains ``text``."""
-        reasons = [row.reason for row in self.rows if row.status is Status.ERROR]
+        reasons = [row.finding.reason for row in self.rows if row.status is Status.ERROR]
         if not any(text in reason for reason in reasons):
             found = f"its errors: {reasons}" if reasons else f"it has no error. {self._said()}"
             raise AssertionError(f"{self.rule} is not in ERROR for {text!r}; {found}")
@@ -126,10 +126,10 @@ class Outcome:
         failed = next((row for row in self.rows if row.status is Status.ERROR), None)
         if failed is not None:
             cause = self.raised[0] if self.raised else None
-            raise AssertionError(f"{self.rule} is in ERROR{_on(failed.node)}: {failed.reason}") from cause
+            raise AssertionError(f"{self.rule} is in ERROR{_on(failed.node)}: {failed.finding.reason}") from cause
 
     def _said(self) -> str:
-        rows = (f"{row.node or 'the job'}: {row.status.value}, {row.reason}" for row in self.rows)
+        rows = (f"{row.node or 'the job'}: {row.status.value}, {row.finding.reason}" for row in self.rows)
         return "It says of " + " Of ".join(rows)
 
 

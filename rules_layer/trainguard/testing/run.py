@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from trainguard.errors import SyntheticRunError
-from trainguard.finding import EpisodeEntry
-from trainguard.records import JOB_NODE, AlertKind, Severity
+from trainguard.finding import embedded, finding_fields
+from trainguard.records import AlertKind
 from trainguard.rules.extension import AnyRule, check_rule
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.protocol import RuleParameters
@@ -67,15 +65,10 @@ def _parameters(rule: AnyRule, given: Parameters) -> RuleParameters:
 
 
 def _alert(payload: Mapping[str, Any], start: int) -> Alert:
-    node, severity = payload["node"], payload["severity"]
+    of_finding = finding_fields(embedded(payload)["finding"])
+    said = {name: value for name, value in of_finding.items() if name in Alert.__slots__}
     return Alert(
         kind=AlertKind(payload["kind"]),
         at_s=datetime.fromisoformat(payload["firedAt"]).timestamp() - start,
-        node=None if node == JOB_NODE else node,
-        severity=None if severity is None else Severity(severity),
-        reason=payload["reason"],
-        advice=payload["advice"],
-        measured=payload["measured"],
-        threshold=payload["threshold"],
-        episodes=msgspec.convert(payload["episodes"], tuple[EpisodeEntry, ...]),
+        **said | {"episodes": tuple(said["episodes"])},
     )

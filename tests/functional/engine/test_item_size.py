@@ -44,4 +44,4 @@ def test_given_64_gpus_of_pure_noise_when_the_window_grows_then_the_item_degrade
     assert counters["degraded_to_half_the_window"] >= 1
     (shown,) = [row for row in network.world.rows.of_job(JOB) if row.target == "LowGPUUtilization#algo-1"]
     assert shown.counters["degraded_to_whole_percents"] == 1
-    assert "degraded_to_whole_percents" in shown.reason
+    assert "degraded_to_whole_percents" in shown.finding.reason

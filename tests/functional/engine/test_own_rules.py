@@ -124,8 +124,8 @@ def test_given_a_rule_that_misbehaves_when_the_job_runs_then_it_says_error_and_a
     network = deliver(Network())
     for target in ("OwnRule", "OwnRule#algo-1", "OwnRule#algo-2"):
         assert row(network, target).status is Status.ERROR, target
-        assert told in row(network, target).reason
-        assert len(row(network, target).reason) < 1_000
+        assert told in row(network, target).finding.reason
+        assert len(row(network, target).finding.reason) < 1_000
     assert others(network) == undisturbed
     assert network.job().active is False
     assert network.world.journal.totals["rule_errors"] >= 1
@@ -144,12 +144,12 @@ def test_given_well_behaved_rules_of_every_kind_when_the_job_runs_then_each_judg
     deliver(network, UPLOADS[:-1])
     assert row(network, "OwnSteps#algo-1").status is Status.OK
     assert row(network, "OwnSteps#algo-1").data_points > 0
-    assert (row(network, "OwnJoin").status, row(network, "OwnJoin").threshold) == (Status.FIRED, 3.0)
+    assert (row(network, "OwnJoin").status, row(network, "OwnJoin").finding.threshold) == (Status.FIRED, 3.0)
     assert "OwnJoin" in [each["rule"] for each in network.world.executions.started.values()]
     assert row(network, "OwnJob").status is Status.ERROR
-    assert "2 nodes are not enough" in row(network, "OwnJob").reason
+    assert "2 nodes are not enough" in row(network, "OwnJob").finding.reason
     assert row(network, "OwnRule").status is Status.ERROR
-    assert "a number from 0 to 100" in row(network, "OwnRule").reason
+    assert "a number from 0 to 100" in row(network, "OwnRule").finding.reason
     for upload in UPLOADS[-1:]:
         deliver(network, [upload])
     assert others(network)["fires"] == undisturbed["fires"]
@@ -179,8 +179,8 @@ def test_given_long_sentences_when_told_then_the_row_has_their_beginning(monkeyp
     texts = {"reason": "r" * 5_000, "worst": "w" * 500, "patience": "p" * 500}
     deploy(monkeypatch, OwnRule(judging=saying(**texts, measured=1.0, measure=LONG)))
     told = row(deliver(Network(), UPLOADS[:20]), "OwnRule#algo-1")
-    assert told.reason.startswith("r" * 1_000)
-    assert len(told.reason) < 1_100
+    assert told.finding.reason.startswith("r" * 1_000)
+    assert len(told.finding.reason) < 1_100
     assert (told.worst, told.patience) == ("w" * 120, "p" * 120)
     assert (told.quantity, told.unit) == ("q" * 120, "u" * 120)
 
@@ -208,9 +208,9 @@ def test_given_a_state_of_another_shape_when_loaded_then_the_rule_begins_anew_an
     after = row(network, "OwnRule#algo-1")
     assert after.status is Status.OK
     assert 0 < after.data_points < before + len(UPLOADS[40:])
-    assert "was of another version" in after.reason
-    assert "minutes" in after.reason
-    assert "another version" not in row(network, "OwnRule#algo-2").reason
+    assert "was of another version" in after.finding.reason
+    assert "minutes" in after.finding.reason
+    assert "another version" not in row(network, "OwnRule#algo-2").finding.reason
     assert others(network) == undisturbed
 
 
@@ -226,7 +226,7 @@ def test_given_a_rule_that_is_no_longer_deployed_when_the_job_goes_on_then_its_r
     for target in ("OwnRule", "OwnRule#algo-1", "OwnSteps", "OwnSteps#algo-2", "OwnJob"):
         gone = row(network, target)
         assert gone.status is Status.DISABLED, target
-        assert "no rule of this name any more" in gone.reason
+        assert "no rule of this name any more" in gone.finding.reason
         assert gone.expires_at is not None
     assert row(network, "OwnRule").debugger_status == "IssuesFound"
     assert others(network) == undisturbed

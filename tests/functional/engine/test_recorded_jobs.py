@@ -69,7 +69,12 @@ def test_given_a_recorded_job_when_it_has_ended_then_exactly_its_own_fault_has_f
         if rule != fires:
             assert row.status in {Status.OK, Status.WARMING_UP, Status.NOT_APPLICABLE}
             assert row.times_fired == 0
-            assert (row.severity, row.advice, row.affected_percent, row.cost_lost) == (None, None, None, None)
+            assert (row.finding.severity, row.finding.advice, row.affected_percent, row.finding.cost) == (
+                None,
+                None,
+                None,
+                None,
+            )
     if fires is None:
         assert (report.status, report.times_fired) == (Status.OK, 0)
     else:
@@ -77,14 +82,14 @@ def test_given_a_recorded_job_when_it_has_ended_then_exactly_its_own_fault_has_f
 
 
 def assert_it_says_what_it_means(row: RuleRow, report: RuleRow) -> None:
-    assert row.severity is not None
-    assert row.advice
+    assert row.finding.severity is not None
+    assert row.finding.advice
     assert row.affected_percent is not None
     assert 0.0 < row.affected_percent <= 100.0
-    assert (row.cost_lost or "").startswith("about USD ")
-    assert report.reason.startswith(f"{row.rule} ({row.severity.value}): {row.reason}")
-    told = (report.status, report.severity, report.advice, report.affected_percent, report.cost_lost)
-    assert told == (row.status, row.severity, row.advice, row.affected_percent, row.cost_lost)
+    assert (row.finding.cost or "").startswith("about USD ")
+    assert report.finding.reason.startswith(f"{row.rule} ({row.finding.severity.value}): {row.finding.reason}")
+    told = (report.status, report.finding.severity, report.finding.advice, report.affected_percent, report.finding.cost)
+    assert told == (row.status, row.finding.severity, row.finding.advice, row.affected_percent, row.finding.cost)
 
 
 def test_given_one_rule_to_invoke_when_a_job_runs_then_the_others_say_that_they_are_disabled() -> None:
@@ -93,7 +98,7 @@ def test_given_one_rule_to_invoke_when_a_job_runs_then_the_others_say_that_they_
     assert shown["LowGPUUtilization"].status is shown[PROFILER_REPORT].status is Status.FIRED
     others = {rule: row for rule, row in shown.items() if rule not in {"LowGPUUtilization", PROFILER_REPORT}}
     assert {row.status for row in others.values()} == {Status.DISABLED}
-    assert {row.reason for row in others.values()} == {"rule_to_invoke is LowGPUUtilization."}
+    assert {row.finding.reason for row in others.values()} == {"rule_to_invoke is LowGPUUtilization."}
 
 
 def test_given_an_instance_type_without_a_price_when_its_job_fires_then_no_money_is_told() -> None:
@@ -101,7 +106,7 @@ def test_given_an_instance_type_without_a_price_when_its_job_fires_then_no_money
     network.world.training_jobs.set(replace(describe({}), instance_type="ml.unheard-of.large"))
     deliver(network, "slow_data_loader")
     row = rows(network)["LowGPUUtilization"]
-    assert (row.status, row.cost_lost) == (Status.FIRED, None)
+    assert (row.status, row.finding.cost) == (Status.FIRED, None)
     fires = [each for each in network.world.executions.started.values() if each["kind"] == "fire"]
     assert [fire["cost"] for fire in fires] == [None]
 
@@ -115,7 +120,7 @@ def test_given_a_rule_over_the_job_that_raises_when_the_tick_comes_then_it_is_co
     monkeypatch.setattr(MaxInitializationTime, "judge", judge)
     network = play("slow_steps", {})
     row = rows(network)["MaxInitializationTime"]
-    assert (row.status, row.reason) == (Status.ERROR, "The rule failed: ZeroDivisionError: no steps.")
+    assert (row.status, row.finding.reason) == (Status.ERROR, "The rule failed: ZeroDivisionError: no steps.")
     assert network.world.journal.totals["rule_errors"] == 1
     assert rows(network)["StepOutlier"].status is Status.FIRED
 
@@ -123,8 +128,8 @@ def test_given_a_rule_over_the_job_that_raises_when_the_tick_comes_then_it_is_co
 def test_given_thresholds_in_tags_when_the_same_job_runs_then_they_decide() -> None:
     below = {"trainguard:LowGPUUtilization_threshold_p95": "20", "trainguard:LowGPUUtilization_threshold_p5": "0"}
     fired, silent = (rows(play("slow_data_loader", tags))["LowGPUUtilization"] for tags in ({}, below))
-    assert (fired.status, fired.threshold) == (Status.FIRED, 70.0)
-    assert (silent.status, silent.threshold) == (Status.OK, 20.0)
+    assert (fired.status, fired.finding.threshold) == (Status.FIRED, 70.0)
+    assert (silent.status, silent.finding.threshold) == (Status.OK, 20.0)
     assert silent.parameters["threshold_p95"] == 20.0
 
 
@@ -132,8 +137,8 @@ def test_given_a_wrong_parameter_in_a_tag_when_the_job_runs_then_that_rule_says_
     network = play("slow_data_loader", {"trainguard:CPUBottleneck_threshold": "150", "trainguard:NoSuchRule_x": "1"})
     shown = {row.rule: row for row in network.world.rows.of_job(JOB) if row.node is None}
     assert shown["CPUBottleneck"].status is Status.ERROR
-    assert "CPUBottleneck_threshold is '150'" in shown["CPUBottleneck"].reason
+    assert "CPUBottleneck_threshold is '150'" in shown["CPUBottleneck"].finding.reason
     assert shown["NoSuchRule"].status is Status.ERROR
     assert shown[PROFILER_REPORT].status is Status.FIRED
-    assert "2 in error (CPUBottleneck, NoSuchRule)" in shown[PROFILER_REPORT].reason
+    assert "2 in error (CPUBottleneck, NoSuchRule)" in shown[PROFILER_REPORT].finding.reason
     assert shown["LowGPUUtilization"].status is Status.FIRED

@@ -146,7 +146,7 @@ def test_given_a_node_that_fired_and_vanished_when_the_other_goes_on_then_nothin
     assert ended(told(network)) == ["fire"]
     assert network.job().episodes == {}
     assert row(network).status is Status.OK
-    assert "Nothing was heard of the node for the last" in row(network).reason
+    assert "Nothing was heard of the node for the last" in row(network).finding.reason
     assert row(network).evaluated_through == pytest.approx(START + 42 * 60, abs=310.0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trainguard.actions.alert import compose_alert, publishable
 from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.engine.outbox.fires import fire_payload
-from trainguard.finding import EpisodeEntry
+from trainguard.finding import FINDING_FIELDS, EpisodeEntry, Finding
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
 
@@ -31,6 +31,12 @@ FIRE: dict[str, Any] = {
 }
 
 
+def alert_input(**fire: Any) -> AlertInput:
+    """Return what an alert is about; the finding's fields may stand among the others, as in an execution's input."""
+    finding = {name: fire.pop(name) for name in FINDING_FIELDS if name in fire}
+    return AlertInput(finding=Finding(**finding), **fire)
+
+
 def alert(
     *,
     stop: Any = False,
@@ -43,7 +49,7 @@ def alert(
     **fire: Any,
 ) -> Any:
     request = AlertRequest(
-        AlertInput(**(FIRE | fire)), StopDecision(stop, decision, why, stop_at), StopResult(made, error)
+        alert_input(**(FIRE | fire)), StopDecision(stop, decision, why, stop_at), StopResult(made, error)
     )
     return compose_alert(request, now=now)
 
@@ -99,8 +105,8 @@ def test_given_what_a_fire_means_when_composed_then_text_and_document_say_severi
 @pytest.mark.parametrize("name", ["search", None])
 def test_given_a_job_of_a_tuning_job_when_it_fires_then_the_document_names_it(name: str | None) -> None:
     job = JobRecord("bert", FIRE["job_arn"], "profiles", "", tuning_job=name)
-    entry = OutboxEntry("f", FIRE["rule"], 0, "algo-1", 1_795_248_000.0, "low.", 34.0, 70.0)
-    told = compose_alert(AlertRequest(msgspec.convert(fire_payload(entry, job), AlertInput)), now=0.0)
+    entry = OutboxEntry("f", 0, 1_795_248_000.0, Finding(FIRE["rule"], "algo-1", "low.", 34.0, 70.0))
+    told = compose_alert(AlertRequest(AlertInput.read(fire_payload(entry, job))), now=0.0)
     assert told.document["tuning_job"] == name
 
 
@@ -213,7 +219,7 @@ def test_given_an_episode_when_told_then_mail_and_document_say_when_and_where_th
     held = EpisodeEntry(
         start="2026-01-31T12:00:00.000Z", end=None, node="algo-2", nodes=["algo-2"], gpus=["gpu3"], measured=31.0
     )
-    told = alert(episodes=[held])
+    told = alert(episodes=(held.episode,))
 
     assert "Held: since 2026-01-31 12:00 UTC on algo-2, gpu3" in told.text.splitlines()
     assert told.document["episodes"] == [msgspec.to_builtins(held)]

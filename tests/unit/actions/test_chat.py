@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.actions.test_alert import FIRE
+from tests.unit.actions.test_alert import FIRE, alert_input
 from trainguard.actions.alert import compose_alert, publishable
-from trainguard.actions.request import AlertInput, AlertRequest
+from trainguard.actions.request import AlertRequest
 from trainguard.plain_text import chat_escaped, chat_line
 from trainguard.records import AlertKind
 
 
 def message(**fire: Any) -> Any:
-    alert = compose_alert(AlertRequest(AlertInput(**(FIRE | fire))), now=0.0)
+    alert = compose_alert(AlertRequest(alert_input(**(FIRE | fire))), now=0.0)
     return json.loads(publishable(alert)["chat"])
 
 

@@ -5,14 +5,21 @@ import pytest
 from trainguard.actions.counting import count_stop
 from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.adapters.memory.observability import MemoryJournal
+from trainguard.finding import Finding
 from trainguard.records import AlertKind
 
 
 def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertRequest:
     fire = AlertInput(
-        job="j", job_arn="arn:j", rule="CPUBottleneck", fire_id="f", episode=0, node="algo-1", reason="", fired_at="",
-        report_uri="s3://b/r", kind=kind,
-    )  # fmt: skip
+        job="j",
+        finding=Finding(rule="CPUBottleneck", node="algo-1", reason=""),
+        job_arn="arn:j",
+        fire_id="f",
+        episode=0,
+        fired_at="",
+        report_uri="s3://b/r",
+        kind=kind,
+    )
     return AlertRequest(fire, decision, stop)
 
 

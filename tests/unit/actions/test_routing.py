@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.actions.test_alert import FIRE
-from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
+from tests.unit.actions.test_alert import FIRE, alert_input
+from trainguard.actions.request import AlertRequest, StopDecision, StopResult
 from trainguard.actions.routing import LATE, MUTED, STAGED, Routing, route
 from trainguard.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import AlertKind
@@ -27,7 +27,7 @@ def request(
     tried: bool = False,
     **alerts: Any,
 ) -> AlertRequest:
-    fire = AlertInput(
+    fire = alert_input(
         **(FIRE | {"kind": kind, "severity": severity, "policy": JobPolicy(alerts=AlertPolicy(**alerts))})
     )
     return AlertRequest(fire, StopDecision(stop=made or tried), StopResult(made=made))
@@ -67,7 +67,7 @@ def test_given_a_warning_that_waited_for_a_function_when_half_of_the_grace_time_
     waited_s: float, routed: Routing
 ) -> None:
     policy = JobPolicy(stops=StopPolicy(grace_s=600.0))
-    fire = AlertInput(**(FIRE | {"kind": AlertKind.WARNING, "policy": policy}))
+    fire = alert_input(**(FIRE | {"kind": AlertKind.WARNING, "policy": policy}))
     warning = AlertRequest(fire, StopDecision(decision="grace", stop_at=iso_time(MIDNIGHT + 600.0)))
     assert route(warning, now=MIDNIGHT + waited_s) == routed
 

@@ -9,6 +9,7 @@ from trainguard.actions.request import StopCase, StopDecision
 from trainguard.actions.stop import decide_stop, over_ceiling
 from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S, UNSEEN_AGE_S, StopPreconditions
 from trainguard.actions.stop_switch import StopSwitches
+from trainguard.finding import Finding
 from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
@@ -41,7 +42,15 @@ JOB = JobRecord(RUNNING.job, RUNNING.arn, "profiles", "", episodes={RULE: 2, "CP
 
 def seen(stored: StoredRow, status: Status, watermark_s: float | None) -> StoredRow:
     """Return the row as it was published with a status and time."""
-    return replace(stored, row=replace(stored.row, status=status, reason="all fine.", evaluated_through=watermark_s))
+    return replace(
+        stored,
+        row=replace(
+            stored.row,
+            finding=replace(stored.row.finding, reason="all fine."),
+            status=status,
+            evaluated_through=watermark_s,
+        ),
+    )
 
 
 def decide(

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from trainguard.actions.alert import compose_alert
@@ -16,6 +15,7 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.adapters.messages import execution_input
 from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.errors import StateCodecError
+from trainguard.finding import Finding, Severity
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status
@@ -26,14 +26,11 @@ RULE = "LowGPUUtilization"
 JOB = JobRecord("bert", "arn:aws:sagemaker:eu-west-1:111122223333:training-job/bert", "profiles", "")
 FIRE = OutboxEntry(
     fire_id="f" * 20,
-    rule=RULE,
     episode=0,
-    node="algo-1",
     enqueued_at=FAILED_AT - 30.0,
-    reason="gpu1 is low.",
-    measured=34.0,
-    threshold=70.0,
-    severity="high",
+    finding=Finding(
+        rule=RULE, node="algo-1", reason="gpu1 is low.", measured=34.0, threshold=70.0, severity=Severity.HIGH
+    ),
 )
 NAME = execution_name(FIRE, JOB.job)
 STOPPED = StopRecord("stop", "the tag allows it", at=FAILED_AT, fire_id=FIRE.fire_id, made=True)
@@ -64,7 +61,7 @@ class Machine:
 
     def row(self, stop: StopRecord | None = STOPPED, **changes: Any) -> None:
         """Let the rule's row be as the execution left it."""
-        row = StoredRow(RuleRow(JOB.job, RULE, None, Status.FIRED, "low."), fire_id=FIRE.fire_id, stop=stop)
+        row = StoredRow(RuleRow(JOB.job, Finding(RULE, None, "low."), Status.FIRED), fire_id=FIRE.fire_id, stop=stop)
         self.world.rows.record(replace(row, **changes))
 
     def unsent(self, since: float = FAILED_AT, **asked: Any) -> list[UnsentAlert]:
@@ -87,7 +84,7 @@ def composed(alert: UnsentAlert) -> Any:
     """Return what the function composes that the fire machine calls with the execution's input."""
     payload: Any = alert.resend[1]
     handed = {"fire": payload, "decision": payload["resend"]["decision"], "stop": payload["resend"]["stop"]}
-    return compose_alert(msgspec.convert(handed, AlertRequest), now=NOW)
+    return compose_alert(AlertRequest.read(handed), now=NOW)
 
 
 def test_given_an_execution_that_could_not_send_when_looked_for_then_its_alert_is_found_as_it_was(
@@ -317,7 +314,7 @@ def test_given_what_the_row_says_of_a_stop_when_the_alert_is_sent_late_then_it_c
 def test_given_what_was_told_later_when_it_was_not_sent_then_it_is_found_under_its_own_id_and_tells_of_no_stop(
     machine: Machine, kind: AlertKind
 ) -> None:
-    entry = replace(FIRE, kind=kind, severity="critical")
+    entry = replace(FIRE, finding=replace(FIRE.finding, severity=Severity.CRITICAL), kind=kind)
     machine.failed(entry)
     machine.row(alert_id=FIRE.fire_id)
     (alert,) = machine.unsent()
@@ -332,12 +329,16 @@ def test_given_an_alert_that_is_sent_late_when_composed_then_its_stop_is_not_cou
     machine.row()
     payload: Any = machine.unsent()[0].resend[1]
     handed = {"fire": payload, "decision": payload["resend"]["decision"], "stop": payload["resend"]["stop"]}
-    count_stop(msgspec.convert(handed, AlertRequest), machine.world.journal)
+    count_stop(AlertRequest.read(handed), machine.world.journal)
     assert machine.world.journal.entries == ()
 
 
 def test_given_a_long_name_when_an_attempt_is_named_then_it_keeps_the_alert_s_own_id() -> None:
-    entry = replace(FIRE, rule="OverallFrameworkMetrics", kind=AlertKind.ESCALATION, severity="critical")
+    entry = replace(
+        FIRE,
+        finding=replace(FIRE.finding, rule="OverallFrameworkMetrics", severity=Severity.CRITICAL),
+        kind=AlertKind.ESCALATION,
+    )
     names = {resend_name(execution_name(entry, "j" * 63), attempt) for attempt in (1, 2, 10, 99)}
     assert len(names) == 4
     assert all(len(name) <= NAME_LIMIT and entry.alert_id in name for name in names)

@@ -13,6 +13,7 @@ from trainguard.canary.profile import MINUTES, RULE, canary_objects
 from trainguard.canary.run import FRESH_S, Canary, grade_canary
 from trainguard.canary_name import CANARY_PREFIX, canary_name, is_canary, planted_at
 from trainguard.engine.jobs.replay_names import JOB_NAME
+from trainguard.finding import Finding
 from trainguard.ports import StoredRow
 from trainguard.records import RuleRow, Status
 
@@ -41,7 +42,9 @@ def keys(world: MemoryWorld) -> list[str]:
 
 def sent(*, status: Status = Status.FIRED, fired: int = 1, alert: str | None = "f1", report: bool = True) -> StoredRow:
     """Return the row of the canary's rule as the fire path leaves it."""
-    row = RuleRow(job=JOB, rule=RULE, node=None, status=status, reason="gpu0 is low.", times_fired=fired)
+    row = RuleRow(
+        job=JOB, finding=Finding(rule=RULE, node=None, reason="gpu0 is low."), status=status, times_fired=fired
+    )
     page = f"s3://{BUCKET}/{REPORT}" if report else None
     return StoredRow(row, "f1", "Training job not stopped.", AT + 42.0, alert, page)
 

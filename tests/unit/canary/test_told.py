@@ -7,6 +7,7 @@ import pytest
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.canary_name import canary_name
+from trainguard.finding import Finding
 from trainguard.records import AlertKind, JobRecord
 from trainguard.report.fleet import Fleet
 
@@ -16,9 +17,15 @@ ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
 
 def fire(job: str, arn: str, kind: AlertKind = AlertKind.FIRE) -> AlertRequest:
     told = AlertInput(
-        job=job, job_arn=arn, rule="LowGPUUtilization", fire_id="f", episode=0, node="algo-1", reason="gpu0 is low.",
-        fired_at="2026-11-21T08:20:00.000Z", report_uri="s3://b/report.json", kind=kind,
-    )  # fmt: skip
+        job=job,
+        finding=Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu0 is low."),
+        job_arn=arn,
+        fire_id="f",
+        episode=0,
+        fired_at="2026-11-21T08:20:00.000Z",
+        report_uri="s3://b/report.json",
+        kind=kind,
+    )
     return AlertRequest(told)
 
 

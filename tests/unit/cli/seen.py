@@ -16,8 +16,9 @@ from tests.support.small_job import JOB, uploads
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment, Stores
+from trainguard.finding import FINDING_FIELDS, Finding, Severity
 from trainguard.ports import StoredRow
-from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
+from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 NOT_STOPPED = "Training job not stopped: its owner has not opted in."
@@ -109,7 +110,9 @@ def job(name: str, **changes: Any) -> JobRecord:
 
 def row(rule: str, status: Status = Status.OK, node: str | None = None, **changes: Any) -> StoredRow:
     """Return a row of a rule."""
-    return StoredRow(replace(RuleRow("job", rule, node, status, f"{rule} says {status}."), **changes))
+    said = {name: changes.pop(name) for name in FINDING_FIELDS if name in changes}
+    finding = replace(Finding(rule, node, f"{rule} says {status}."), **said)
+    return StoredRow(replace(RuleRow("job", finding, status), **changes))
 
 
 def firing(rule: str, severity: Severity = Severity.HIGH, **changes: Any) -> list[StoredRow]:

@@ -13,6 +13,7 @@ from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_m
 from trainguard.engine.outbox.fires import fire_payload
 from trainguard.engine.verdicts.episodes import fire_id
 from trainguard.families.installed import FAMILIES
+from trainguard.finding import Finding
 from trainguard.links import report_links
 from trainguard.ports import NodeTask
 from trainguard.records import JobRecord, OutboxEntry
@@ -122,6 +123,6 @@ def test_given_an_input_of_the_fire_path_when_read_then_its_fire_is_that_of_job_
     links = report_links(job=JOB, arn=fire["jobArn"], bucket=fire["bucket"], prefix=fire["prefix"])
     assert (fire["reportPage"], fire["reportLink"]) == (links.page, links.console)
     assert fire["measured"] < fire["threshold"]
-    written = fire_payload(OutboxEntry(fire["fireId"], fire["rule"], 0, "algo-1", 0.0, "", None, None), RECORD)
+    written = fire_payload(OutboxEntry(fire["fireId"], 0, 0.0, Finding(fire["rule"], "algo-1", "")), RECORD)
     assert set(fire) - {"attempt"} == set(written)
     assert fire["alertId"].partition("-")[0] == fire["fireId"]

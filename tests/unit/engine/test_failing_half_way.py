@@ -175,7 +175,7 @@ def test_given_a_bad_object_between_good_ones_when_applied_then_the_node_goes_on
     record = network.node(NODE_1)
     assert record.cursors["minute"] == START + 13 * 60
     assert record.counters["bad_objects"] == 1
-    assert bad.key in row(network, "LowGPUUtilization#algo-1").reason
+    assert bad.key in row(network, "LowGPUUtilization#algo-1").finding.reason
     assert network.world.journal.totals["bad_objects"] == 1
 
 
@@ -280,7 +280,7 @@ def test_given_state_of_another_version_when_its_node_is_loaded_then_that_rule_b
     network.world.nodes.save(replace(stored, state=encode_state(state)))
     deliver(network, SYSTEM_1[5:])
     assert row(network, "CPUBottleneck#algo-1").status is not Status.ERROR
-    assert "another version" in row(network, "CPUBottleneck#algo-1").reason
+    assert "another version" in row(network, "CPUBottleneck#algo-1").finding.reason
     assert row(network, "LowGPUUtilization#algo-1").status is Status.FIRED
     network.tick()
     assert network.world.journal.totals["tick_failures"] == 0

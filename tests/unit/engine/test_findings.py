@@ -11,9 +11,8 @@ from tests.support.verdicts import fired, over, quiet
 from trainguard.engine.verdicts.findings import OVER_WEIGHT, finding_of, rank_findings
 from trainguard.engine.verdicts.severity import score_of, severity_of
 from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.finding import Episode
+from trainguard.finding import Episode, Severity
 from trainguard.pricing.cost import Account
-from trainguard.records import Severity
 from trainguard.rules.registry import RULE_NAMES, SPECS
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.symptoms import IDLE_NODE, LOW_GPUS, UNUSED_NODE, Symptom
@@ -252,12 +251,12 @@ def test_given_a_priced_job_when_a_finding_wastes_half_of_two_nodes_then_it_cost
 
     assert finding.nodes == (2, 4)
     assert finding.affected_percent == 75.0
-    assert str(finding.cost) == "about USD 7.65 of the USD 30.60 spent"
+    assert str(finding.finding.cost) == "about USD 7.65 of the USD 30.60 spent"
 
 
 def test_given_a_rule_that_cannot_say_what_it_wastes_when_priced_then_there_is_no_money() -> None:
-    assert finding_of(fired("Dataloader"), PRICED).cost is None
-    assert finding_of(fired(LOW, wasted=0.5), FREE).cost is None
+    assert finding_of(fired("Dataloader"), PRICED).finding.cost is None
+    assert finding_of(fired(LOW, wasted=0.5), FREE).finding.cost is None
 
 
 def test_given_episodes_that_lost_more_than_the_rule_says_of_now_when_found_then_they_are_what_it_cost() -> None:
@@ -268,8 +267,8 @@ def test_given_episodes_that_lost_more_than_the_rule_says_of_now_when_found_then
     assert finding.wasted_share == pytest.approx(0.25)
     assert finding.wasted_nodes == pytest.approx(0.25)
     assert [each.cost for each in finding.episodes] == [pytest.approx(1.9125), 0.0]
-    assert finding.cost is not None
-    assert finding.cost.lost == pytest.approx(1.9125)
+    assert finding.loss is not None
+    assert finding.loss.lost == pytest.approx(1.9125)
 
 
 def test_given_an_episode_that_goes_on_when_scored_then_what_is_being_lost_counts_more_the_longer_it_lasts() -> None:

@@ -257,4 +257,4 @@ def test_given_a_job_that_registered_and_never_wrote_when_a_day_has_passed_then_
     assert network.job().active is True
     settle(network, 5)
     assert network.job().active is False
-    assert row(network, "LowGPUUtilization").reason == "Ended without a profile: no object of it could be read."
+    assert row(network, "LowGPUUtilization").finding.reason == "Ended without a profile: no object of it could be read."

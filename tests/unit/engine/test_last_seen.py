@@ -58,14 +58,14 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
     finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1))
 
     assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)
-    assert "gpu0 on algo-1: 95 % of the last 20 points (20 min) are at or below 33.3 %" in finding.reason
-    assert finding.reason.startswith(
+    assert "gpu0 on algo-1: 95 % of the last 20 points (20 min) are at or below 33.3 %" in finding.finding.reason
+    assert finding.finding.reason.startswith(
         "2023-11-14 23:13 to 2023-11-15 00:54 UTC: gpu0 on algo-1: 95 % of the last 20 points"
     )
-    assert "By 2023-11-15 03:13 UTC: gpu0 on algo-1, the least busy GPU" in finding.reason
-    assert finding.advice is not None
+    assert "By 2023-11-15 03:13 UTC: gpu0 on algo-1, the least busy GPU" in finding.finding.reason
+    assert finding.finding.advice is not None
     assert finding.wasted_share == pytest.approx(0.7 * 100 / 300, abs=0.03)
-    assert finding.cost is not None
+    assert finding.finding.cost is not None
 
 
 def test_given_a_fault_that_goes_on_when_judged_then_only_the_judgement_of_now_speaks() -> None:

@@ -83,7 +83,7 @@ def test_given_a_job_that_ends_before_its_first_object_when_it_is_closed_then_it
     for target in ("LowGPUUtilization", "LowGPUUtilization#algo-2", "StepOutlier", "MaxInitializationTime"):
         ended = row(network, target)
         assert (ended.status, ended.debugger_status) == (Status.NOT_APPLICABLE, "NoIssuesFound"), target
-        assert ended.reason == "Ended without a profile: no object of it could be read."
+        assert ended.finding.reason == "Ended without a profile: no object of it could be read."
     assert [each["kind"] for each in network.world.reports.started.values()] == ["end"]
     assert alerts(network) == []
 
@@ -97,7 +97,7 @@ def test_given_a_job_without_framework_metrics_at_its_end_when_it_is_closed_then
     assert row(network, "LowGPUUtilization").status is Status.FIRED
     missing = row(network, "StepOutlier")
     assert missing.status is Status.NOT_APPLICABLE
-    assert missing.reason.startswith("Ended without what the rule needs: ")
+    assert missing.finding.reason.startswith("Ended without what the rule needs: ")
 
 
 def test_given_every_event_lost_when_objects_alone_ring_then_the_job_is_followed_to_its_end() -> None:

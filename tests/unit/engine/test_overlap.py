@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.verdicts import fired, over
-from trainguard.engine.verdicts.findings import Finding, rank_findings
+from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.overlap import SLACK_S, covered_s, shared_share
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.finding import Episode
@@ -38,7 +38,7 @@ def with_episodes(verdict: Verdict, episodes: tuple[Episode, ...]) -> Verdict:
     return replace(verdict, merged=episodes, result=result, reach=reach)
 
 
-def ranked(**episodes: tuple[Episode, ...]) -> dict[str, Finding]:
+def ranked(**episodes: tuple[Episode, ...]) -> dict[str, RankedFinding]:
     """Return the findings of a job of a day that has ended, by rule and in order."""
     verdicts = [replace(with_episodes(over(rule), of), ended=True) for rule, of in episodes.items()]
     return {finding.rule: finding for finding in rank_findings(verdicts, DAY)}

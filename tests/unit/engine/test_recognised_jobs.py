@@ -128,7 +128,7 @@ def test_given_rows_of_a_claim_when_sagemaker_knows_the_job_then_they_no_longer_
     network = attacked(told_by_event)
     settle(network, 1)
     left = row(network, "LowGPUUtilization#algo-9")
-    assert (left.status, left.reason, left.generation) == (Status.NOT_APPLICABLE, REASON, 1)
+    assert (left.status, left.finding.reason, left.generation) == (Status.NOT_APPLICABLE, REASON, 1)
     assert left.expires_at is not None
     written = network.world.faults.calls.count("RuleStates.publish")
     network.tick()
@@ -243,7 +243,7 @@ def test_given_a_job_to_be_left_alone_when_sagemaker_knows_it_then_nothing_of_th
     assert (job.policy.evaluated, job.active, job.arn) == (False, False, ARN)
     assert job.expires_at is not None
     for target in ("LowGPUUtilization", "LowGPUUtilization#algo-1", "ProfilerReport"):
-        assert (row(network, target).status, row(network, target).reason) == (Status.NOT_APPLICABLE, REASON)
+        assert (row(network, target).status, row(network, target).finding.reason) == (Status.NOT_APPLICABLE, REASON)
     started = len(network.world.executions.started)
     arrive(network, [replace(SYSTEM_1[-1], at=network.now)])
     network.tick()

@@ -17,8 +17,9 @@ from trainguard.engine.outbox.notifications import due_notifications
 from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
+from trainguard.finding import Finding, Severity
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, OutboxEntry, Severity, Status
+from trainguard.records import AlertKind, JobRecord, OutboxEntry, Status
 
 RULE = "LowGPUUtilization"
 RECORD = JobRecord(JOB, "arn", "profiles", "")
@@ -34,7 +35,7 @@ def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0)
 
 def tell(state: JobState, *verdicts: Verdict, job: JobRecord = RECORD, account: Account = ACCOUNT) -> list[Any]:
     news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state)
-    return [(entry.kind, entry.previous_severity, entry.severity) for entry in news]
+    return [(entry.kind, entry.previous_severity, entry.finding.severity) for entry in news]
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,8 @@ def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_l
     ended = alerted(over(RULE, wasted=0.4), severity="high")
     (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state)
     assert (entry.kind, entry.lasted_s, entry.enqueued_at) == (AlertKind.CLEARED, NOW - 60.0, NOW)
-    assert (entry.cost or "").startswith("about USD ")
-    assert entry.reason == f"{RULE} is fine again."
+    assert (entry.finding.cost or "").startswith("about USD ")
+    assert entry.finding.reason == f"{RULE} is fine again."
     assert tell(state, ended) == []
 
 
@@ -137,7 +138,13 @@ def test_given_all_that_is_told_of_one_fire_when_executions_are_named_then_each_
         (AlertKind.CLEARED, "low"),
     ]
     entries = [
-        OutboxEntry("f" * 20, RULE, 0, "algo-1", 60.0, "", None, None, severity=severity, kind=kind)
+        OutboxEntry(
+            "f" * 20,
+            0,
+            60.0,
+            Finding(RULE, "algo-1", "", severity=None if severity is None else Severity(severity)),
+            kind=kind,
+        )
         for kind, severity in kinds
     ]
     names = [execution_name(entry, "j" * 63) for entry in entries]

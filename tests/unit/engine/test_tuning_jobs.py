@@ -7,7 +7,8 @@ import pytest
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, Upload, describe, uploads
 from trainguard.adapters.memory.faults import Fault
-from trainguard.records import JobStatus, Severity, TunedJob, TuningJobRecord
+from trainguard.finding import Severity
+from trainguard.records import JobStatus, TunedJob, TuningJobRecord
 
 TUNE, OTHER, TELL = "tune", "other-job", "Jobs.upsert_tuned_job"
 LOW = [each for each in uploads() if "system/incremental" in each.key and "algo-1" in each.key]

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, P3, Rows, found, hostile, job, many, quiet, with_rows
+from trainguard.finding import Finding, Severity
 from trainguard.ports import StoredRow
 from trainguard.pricing.table import InstanceRow, PriceTable
 from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
@@ -292,7 +293,7 @@ def test_given_a_console_link_of_another_kind_when_rendered_then_it_is_none() ->
 
 def test_given_a_row_that_only_the_fire_path_wrote_when_summed_up_then_the_job_has_a_finding() -> None:
     of = job(status=JobStatus.IN_PROGRESS)
-    row = RuleRow(of.job, "BatchSize", None, Status.FIRED, "Small.", fired_at=MONDAY)
+    row = RuleRow(of.job, Finding("BatchSize", None, "Small."), Status.FIRED, fired_at=MONDAY)
     report = fleet_of((of, [StoredRow(row, fire_id="f1")]))
     assert (report.totals.with_findings, report.unjudged) == (1, [])
     assert report.jobs[0].fired == ["BatchSize"]

@@ -163,7 +163,7 @@ def test_given_two_nodes_of_one_gpu_when_one_is_slow_then_the_job_fires_once_and
 
     assert shown[None].status is Status.FIRED
     assert (shown[None].worst, shown[None].times_fired) == ("algo-2", 1)
-    assert shown[None].reason.startswith("algo-2 is at 30 % on average, algo-1 at 90 %")
+    assert shown[None].finding.reason.startswith("algo-2 is at 30 % on average, algo-1 at 90 %")
     assert {shown["algo-1"].status, shown["algo-2"].status} == {Status.NOT_APPLICABLE}
     assert len(started) == 1
 
@@ -175,5 +175,7 @@ def test_given_two_nodes_with_the_same_imbalance_when_delivered_then_a_node_spea
 
     assert shown[None].status is Status.FIRED
     assert shown[None].worst == "algo-1/gpu1"
-    assert shown[None].reason.startswith("2 of 2 nodes fire; worst algo-1: gpu1 of algo-1 is at 30 % on average")
+    assert shown[None].finding.reason.startswith(
+        "2 of 2 nodes fire; worst algo-1: gpu1 of algo-1 is at 30 % on average"
+    )
     assert len([each for each in network.world.executions.started.values() if each["rule"] == "LoadBalancing"]) == 1

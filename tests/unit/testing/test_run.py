@@ -9,7 +9,8 @@ import pytest
 from tests.unit.testing.rules import FewNodes, Forgetful, HotCpu, Limit, Loaders, Raising, SlowSteps
 from trainguard.engine.messages.batch import BatchProcessor
 from trainguard.errors import RuleConfigError, RuleLoadError, SyntheticRunError
-from trainguard.records import AlertKind, Severity, Status
+from trainguard.finding import Severity
+from trainguard.records import AlertKind, Status
 from trainguard.rules.extension import AnyRule
 from trainguard.testing import SyntheticJob, run_rule
 

@@ -12,6 +12,7 @@ from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.job_case import JobCase
 from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
 from trainguard.families.installed import FAMILIES
+from trainguard.finding import Finding
 from trainguard.ports import StoredRow, TrainingJobDescription
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
 from trainguard.rules.registry import RULE_NAMES
@@ -103,7 +104,7 @@ def check_stop(case: JobCase) -> Iterator[CheckResult]:
     now = case.site.now
     switches = stop_switches(case.site)
     fire = _fire_of(case.record, now)
-    row = RuleRow(fire.job, fire.rule, None, Status.FIRED, "", evaluated_through=now)
+    row = RuleRow(fire.job, Finding(fire.rule, None, ""), Status.FIRED, evaluated_through=now)
     known = StopPreconditions(job=case.record, row=StoredRow(row, fire_id=fire.fire_id))
     decision = decide_stop(fire, case.description, switches, known=known, now=now)
     tags: Mapping[str, Any] = {} if case.description is None else case.description.tags

@@ -133,7 +133,9 @@ def check_rows(case: JobCase) -> Iterator[CheckResult]:
 def grade_rows(rows: Sequence[RuleRow]) -> Iterator[CheckResult]:
     """Judge the rules' rows of a job: a rule in ERROR gives no verdict."""
     faults = [
-        RULES.fail(f"{row.rule} is in ERROR: {row.reason}", "Its setting is at fault, or the rule raised: report that.")
+        RULES.fail(
+            f"{row.rule} is in ERROR: {row.finding.reason}", "Its setting is at fault, or the rule raised: report that."
+        )
         for row in rows
         if row.status is Status.ERROR
     ]

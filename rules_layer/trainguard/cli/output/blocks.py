@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.records import Severity, Status
+from trainguard.finding import Severity
+from trainguard.records import Status
 
 _STATUS_STYLES = {
     Status.FIRED: "bold red",

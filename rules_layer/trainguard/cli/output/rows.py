@@ -1,15 +1,16 @@
 """Rows of RuleState as commands tell them: which rules ring, in which order, and each row as a line."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 import msgspec
 
 from trainguard.adapters.timestamps import iso_from_epoch
-from trainguard.finding import EpisodeEntry
+from trainguard.finding import EpisodeEntry, Severity, finding_fields, severity_rank
 from trainguard.ports import StoredRow
-from trainguard.records import RuleRow, Severity, Status, severity_rank
+from trainguard.records import RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.units import show_duration, show_number
 
@@ -59,23 +60,28 @@ class RuleRowEntry(msgspec.Struct, frozen=True, kw_only=True):
     earlier_episodes: int
 
 
-_AS_STORED = frozenset(RuleRowEntry.__struct_fields__) & {field.name for field in fields(RuleRow)}
-
-
 def rule_row_entry(stored: StoredRow) -> RuleRowEntry:
     """Return a row for machines."""
-    row = stored.row
-    values = {name: getattr(row, name) for name in _AS_STORED}
+    fire_path = {name: getattr(stored, name) for name in ("fire_id", "action", "alert_id", "report_uri")}
+    return RuleRowEntry(
+        **row_fields(stored.row, RuleRowEntry.__struct_fields__),
+        **fire_path,
+        action_at=iso(stored.action_at),
+        stop=stop_entry(stored),
+    )
+
+
+def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
+    """Return those fields of a row and of its finding that have these names, as JSON has them."""
+    values = {field.name: getattr(row, field.name) for field in fields(row)} | finding_fields(row.finding)
     values |= {
+        "cost_lost": row.finding.cost,
         "counters": dict(row.counters),
         "parameters": dict(row.parameters),
         "evaluated_through": iso(row.evaluated_through),
         "fired_at": iso(row.fired_at),
-        "action_at": iso(stored.action_at),
-        "episodes": [episode.entry for episode in row.episodes],
     }
-    fire_path = {name: getattr(stored, name) for name in ("fire_id", "action", "alert_id", "report_uri")}
-    return RuleRowEntry(**values, **fire_path, stop=stop_entry(stored))
+    return {name: value for name, value in values.items() if name in names}
 
 
 def stop_entry(stored: StoredRow) -> StopEntry | None:
@@ -123,7 +129,7 @@ def report_row(rows: Iterable[RuleRow]) -> RuleRow | None:
 def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
     """Return the rows of the whole job: what rings first and the gravest on top, the report last."""
     report = report_row(stored.row for stored in rows)
-    named = "" if report is None else report.reason
+    named = "" if report is None else report.finding.reason
     whole = [stored for stored in rows if stored.row.node is None]
     return sorted(whole, key=lambda stored: _rank(stored.row, named))
 
@@ -132,7 +138,7 @@ def ringing(rows: Iterable[RuleRow]) -> list[RuleRow]:
     """Return the job's rows of the rules that fire now, the gravest first."""
     rows = list(rows)
     report = report_row(rows)
-    named = "" if report is None else report.reason
+    named = "" if report is None else report.finding.reason
     firing = [r for r in rows if r.node is None and r.status is Status.FIRED and r.rule != PROFILER_REPORT]
     return sorted(firing, key=lambda row: _rank(row, named))
 
@@ -148,7 +154,7 @@ def by_node(rows: Iterable[StoredRow]) -> Mapping[str, list[StoredRow]]:
 
 def _rank(row: RuleRow, named: str) -> tuple[bool, int, bool, int, float, str, tuple[int, str]]:
     """Order rows; the finding that the report names first is the first among those that fire."""
-    gravity = severity_rank(row.severity)
+    gravity = severity_rank(row.finding.severity)
     first = not (named and named.startswith(f"{row.rule} ("))
     wasted = row.wasted_percent or 0.0
     node = row.node or ""

@@ -10,7 +10,8 @@ from trainguard.cli.output.rows import has_fired, iso, report_row, ringing
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.job_rows import has_many_nodes
 from trainguard.errors import StateCodecError
-from trainguard.records import JobRecord, JobStatus, RuleRow, Severity
+from trainguard.finding import Severity
+from trainguard.records import JobRecord, JobStatus, RuleRow
 
 AT_ONCE = 16
 """Jobs whose rows are read at once."""
@@ -92,10 +93,10 @@ def _line(record: JobRecord, rows: Sequence[RuleRow], now: float) -> JobLine:
         started_at=iso(record.started_at),
         ended_at=iso(record.ended_at),
         duration_s=None if begin is None or until is None else max(until - begin, 0.0),
-        verdict=None if report is None else report.reason,
+        verdict=None if report is None else report.finding.reason,
         finding=None if top is None else top.rule,
-        severity=None if top is None else top.severity,
-        cost_lost=None if top is None else top.cost_lost,
+        severity=None if top is None else top.finding.severity,
+        cost_lost=None if top is None else top.finding.cost,
         ringing=[row.rule for row in firing],
         fired=fired,
         evaluated_through=None if report is None else iso(report.evaluated_through),

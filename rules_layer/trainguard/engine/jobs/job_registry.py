@@ -16,11 +16,12 @@ from trainguard.engine.jobs.job_description import (
 )
 from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.engine.streams.state_items import expiry
+from trainguard.finding import Finding
 from trainguard.job_policy import JobPolicy
 from trainguard.layout import ProfileRoot
 from trainguard.plain_text import one_line
 from trainguard.ports import Executions, Jobs, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
-from trainguard.records import JOB_NODE, OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
+from trainguard.records import OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.document import read_document, unusable
 from trainguard.settings.faults import NO_PLACE, SettingFault, fault_sentences
 from trainguard.settings.resolve import resolve
@@ -279,14 +280,9 @@ def start_notice(record: JobRecord, executions: Executions, now: float) -> None:
     more = f"\nand {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else ""
     entry = OutboxEntry(
         fire_id=hashlib.sha256(repr((record.arn, SETTINGS)).encode()).hexdigest()[:20],
-        rule=SETTINGS,
         episode=0,
-        node=JOB_NODE,
         enqueued_at=now,
-        reason=shown + more,
-        measured=None,
-        threshold=None,
-        advice=_ADVICE,
+        finding=Finding(rule=SETTINGS, node=None, reason=shown + more, advice=_ADVICE),
         kind=AlertKind.NOTICE,
     )
     payload = {**fire_payload(entry, record), "faults": faults[:_MOST_SENT]}

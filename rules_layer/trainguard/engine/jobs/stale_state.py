@@ -10,6 +10,7 @@ from dataclasses import replace
 from trainguard.engine.family import Families
 from trainguard.engine.streams.state_items import expiry
 from trainguard.errors import StateConflictError
+from trainguard.finding import Finding
 from trainguard.ports import Services
 from trainguard.records import JobRecord, NodeRecord, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -47,10 +48,8 @@ def _rows(job: JobRecord, node: str | None, rules: Iterable[str], expires_at: in
     return [
         RuleRow(
             job=job.job,
-            rule=rule,
-            node=node,
+            finding=Finding(rule=rule, node=node, reason=REASON),
             status=Status.NOT_APPLICABLE,
-            reason=REASON,
             expires_at=expires_at,
             generation=job.generation,
         )

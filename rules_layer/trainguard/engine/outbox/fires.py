@@ -23,9 +23,10 @@ import msgspec
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.episodes import FiringHistory, fire_id
-from trainguard.engine.verdicts.findings import Finding, finding_of
+from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
+from trainguard.finding import Finding, flat
 from trainguard.links import report_links
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.ports import Executions, Journal, NodeStates
@@ -57,24 +58,8 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
     entries = []
     for fire in fires:
         episode = plan.episode_of(fire.rule)
-        identity = fire_id(job.arn, fire.rule, episode)
-        finding = _finding(fire, record, job, plan)
-        entries.append(
-            OutboxEntry(
-                fire_id=identity,
-                rule=fire.rule,
-                episode=episode,
-                node=record.key.node,
-                enqueued_at=fire.at,
-                reason=fire.result.reason,
-                measured=fire.result.measured,
-                threshold=fire.result.threshold,
-                severity=finding.severity,
-                advice=finding.advice,
-                cost=None if finding.cost is None else str(finding.cost),
-                episodes=finding.episodes,
-            )
-        )
+        identity, finding = fire_id(job.arn, fire.rule, episode), _finding(fire, record, job, plan)
+        entries.append(OutboxEntry(fire_id=identity, episode=episode, enqueued_at=fire.at, finding=finding))
     return with_entries(record, entries)
 
 
@@ -82,15 +67,18 @@ def with_entries(record: NodeRecord, entries: Iterable[OutboxEntry]) -> NodeReco
     """Add entries to the record's outbox and drop those that are known to be sent; what waits there stays as it is."""
     outbox = {entry.alert_id: entry for entry in record.unsent}
     for entry in entries:
-        advice = None if entry.advice is None else one_line(entry.advice, ADVICE_LIMIT)
-        plain = replace(
-            entry,
-            reason=one_line(entry.reason, LONGEST_SENTENCE),
-            advice=advice,
-            episodes=tuple(episode.plain for episode in entry.episodes),
-        )
-        outbox.setdefault(entry.alert_id, plain)
+        outbox.setdefault(entry.alert_id, replace(entry, finding=_plain(entry.finding)))
     return replace(record, outbox=outbox)
+
+
+def _plain(finding: Finding) -> Finding:
+    """Return a finding whose texts act nowhere, and are no longer than an alert has room for."""
+    return replace(
+        finding,
+        reason=one_line(finding.reason, LONGEST_SENTENCE),
+        advice=None if finding.advice is None else one_line(finding.advice, ADVICE_LIMIT),
+        episodes=tuple(episode.plain for episode in finding.episodes),
+    )
 
 
 def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
@@ -102,7 +90,8 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
     account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
     verdict = Verdict(fire.rule, result, FiringHistory(is_open=True), reach=reach, merged=fire.episodes)
     episodes = merged_episodes({record.key.node: verdict}, nodes).episodes
-    return finding_of(replace(verdict, merged=episodes), account)
+    node = None if record.key.node == JOB_NODE else record.key.node
+    return finding_of(replace(verdict, merged=episodes), account, node).finding
 
 
 def drain(
@@ -116,7 +105,7 @@ def drain(
         started = executions.start(execution_name(entry, job.job), fire_payload(entry, job))
         what = "fires" if entry.kind is AlertKind.FIRE else "news"
         counted = f"{what}_started" if started else f"{what}_already_started"
-        journal.count(counted, job=job.job, node=entry.node, rule=entry.rule, kind=entry.kind.value)
+        journal.count(counted, job=job.job, node=entry.finding.where, rule=entry.finding.rule, kind=entry.kind.value)
     nodes.mark_sent(record.key, [entry.alert_id for entry in unsent])
     sent = {entry.alert_id: replace(entry, sent=True) for entry in unsent}
     return replace(record, outbox={**record.outbox, **sent})
@@ -124,7 +113,7 @@ def drain(
 
 def execution_name(entry: OutboxEntry, job: str) -> str:
     """Return the execution's name: rule, alert id and as much of the job's name as fits into 80 characters."""
-    return name_of_execution(f"{entry.rule}-{entry.alert_id}-{job}")
+    return name_of_execution(f"{entry.finding.rule}-{entry.alert_id}-{job}")
 
 
 def name_of_execution(words: str) -> str:
@@ -137,21 +126,13 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
     return {
         "kind": entry.kind.value,
         **job_payload(job),
-        "rule": entry.rule,
         "fireId": entry.fire_id,
         "alertId": entry.alert_id,
         "episode": entry.episode,
-        "node": entry.node,
-        "reason": entry.reason,
-        "measured": entry.measured,
-        "threshold": entry.threshold,
-        "severity": entry.severity,
-        "advice": entry.advice,
-        "cost": entry.cost,
         "previousSeverity": entry.previous_severity,
         "lastedS": entry.lasted_s,
         "firedAt": iso_time(entry.enqueued_at),
-        "episodes": [msgspec.to_builtins(episode.entry) for episode in entry.episodes],
+        **flat(entry.finding),
     }
 
 

@@ -7,14 +7,16 @@ job has ended its report says how each finding stands, and nothing more is told.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
-from trainguard.engine.verdicts.findings import Finding, finding_of
+from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.finding import Finding, severity_rank
 from trainguard.pricing.cost import Account
-from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, Status, severity_rank
+from trainguard.records import AlertKind, JobRecord, OutboxEntry, Status
 
 
 def due_notifications(
@@ -26,7 +28,8 @@ def due_notifications(
     news: list[OutboxEntry] = []
     for verdict in verdicts:
         if verdict.history.alerted == plan.episode_of(verdict.rule):
-            news.extend(_of_finding(job, verdict, finding_of(verdict, account), state, at=account.watermark_s))
+            finding = finding_of(verdict, account, (verdict.result.worst or "").partition("/")[0] or None).finding
+            news.extend(_of_finding(job, verdict, finding, state, at=account.watermark_s))
     return news
 
 
@@ -48,10 +51,10 @@ def _of_finding(
         return
     notified = state.notified.get(rule)
     if notified is None or notified.episode != history.alerted:
-        notified = Notified(history.alerted, history.fired_at, history.alerted_severity or finding.severity.value)
+        notified = Notified(history.alerted, history.fired_at, history.alerted_severity or finding.severity)
         state.notified[rule] = notified
     if history.is_open and severity_rank(finding.severity) > severity_rank(notified.severity):
-        previous, notified.severity = notified.severity, finding.severity.value
+        previous, notified.severity = notified.severity, finding.severity
         yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
     elif not history.is_open and not notified.cleared and verdict.result.status is not Status.ERROR:
         notified.cleared = True
@@ -71,18 +74,10 @@ def _entry(
 ) -> OutboxEntry:
     return OutboxEntry(
         fire_id=fire_id(job.arn, verdict.rule, verdict.history.alerted),
-        rule=verdict.rule,
         episode=verdict.history.alerted,
-        node=(finding.worst or JOB_NODE).partition("/")[0],
         enqueued_at=at,
-        reason=finding.reason,
-        measured=verdict.result.measured,
-        threshold=verdict.result.threshold,
-        severity=finding.severity,
-        advice=finding.advice,
-        cost=None if finding.cost is None else str(finding.cost),
+        finding=replace(finding, episodes=finding.episodes[-1:]),
         kind=kind,
         previous_severity=previous_severity,
         lasted_s=lasted_s,
-        episodes=finding.episodes[-1:],
     )

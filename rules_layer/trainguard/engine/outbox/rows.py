@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
-from trainguard.engine.verdicts.findings import Finding, finding_of
+from trainguard.engine.verdicts.findings import RankedFinding, finding_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.finding import Episode
+from trainguard.finding import Episode, Finding
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.pricing.cost import Account
 from trainguard.records import RuleRow, Status
@@ -34,41 +34,30 @@ class RowContext:
     generation: int = 0
 
 
-def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = None) -> RuleRow:
-    """Build the row of a rule; ``finding`` is what the verdict means among the job's others, where that is known.
+def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None = None) -> RuleRow:
+    """Build the row of a rule; ``ranked`` is what the verdict means among the job's others, where that is known.
 
     While an episode of firing is open the row stays FIRED, also between two evaluations at which the condition holds:
     a row must not flap under the reader's eyes.
     """
     result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
-    status, reason = shown_status(verdict), result.reason
-    if finding is None and (history.times_fired or status is Status.FIRED):
-        finding = finding_of(verdict, context.account)
-    wasted_percent = None if finding is None else _wasted_percent(finding, context.account)
-    episodes = () if finding is None else tuple(_of_node(each, context.node) for each in finding.episodes)
-    if status is not Status.FIRED:
-        finding = None
+    status = shown_status(verdict)
+    if ranked is None and (history.times_fired or status is Status.FIRED):
+        ranked = finding_of(verdict, context.account)
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
-    reason += _counted(unused, context.last_fault)
+    fired = None if status is not Status.FIRED else ranked
     return RuleRow(
         job=context.job,
-        rule=verdict.rule,
-        node=context.node,
+        finding=_finding(context, verdict, ranked, unused),
         status=status,
-        reason=one_line(reason, LONGEST_SENTENCE),
-        measured=result.measured,
-        threshold=result.threshold,
         quantity=None if measure is None else _plain(measure.what, LONGEST_NAME),
         unit=None if measure is None else _plain(measure.unit or None, LONGEST_NAME),
         worst=_plain(result.worst, LONGEST_NAME),
         data_points=result.data_points,
         patience=_plain(result.patience, LONGEST_NAME),
-        severity=None if finding is None else finding.severity,
-        advice=None if finding is None else _plain(finding.advice, LONGEST_SENTENCE),
-        affected_percent=None if finding is None else finding.affected_percent,
-        cost_lost=None if finding is None or finding.cost is None else str(finding.cost),
-        wasted_percent=wasted_percent,
+        affected_percent=None if fired is None else fired.affected_percent,
+        wasted_percent=None if ranked is None else _wasted_percent(ranked, context.account),
         violations=history.violations,
         times_fired=history.times_fired,
         evaluated_through=context.watermark_s,
@@ -77,9 +66,25 @@ def rule_row(context: RowContext, verdict: Verdict, finding: Finding | None = No
         parameters=parameters_shown(context.plan, verdict.rule),
         expires_at=context.expires_at,
         generation=context.generation,
-        episodes=episodes,
         earlier_episodes=verdict.earlier_episodes,
     )
+
+
+def _finding(context: RowContext, verdict: Verdict, ranked: RankedFinding | None, unused: Mapping[str, int]) -> Finding:
+    """Return what the row says: of a finding that is over, its episodes alone, beside what the rule says now."""
+    result = verdict.result
+    said = Finding(
+        rule=verdict.rule,
+        node=context.node,
+        reason=one_line(result.reason + _counted(unused, context.last_fault), LONGEST_SENTENCE),
+        measured=result.measured,
+        threshold=result.threshold,
+        episodes=() if ranked is None else tuple(_of_node(each, context.node) for each in ranked.episodes),
+    )
+    if ranked is None or shown_status(verdict) is not Status.FIRED:
+        return said
+    found = ranked.finding
+    return replace(said, severity=found.severity, advice=_plain(found.advice, LONGEST_SENTENCE), cost=found.cost)
 
 
 def _of_node(episode: Episode, node: str | None) -> Episode:
@@ -91,7 +96,7 @@ def _plain(text: str | None, longest: int) -> str | None:
     return None if text is None else one_line(text, longest)
 
 
-def _wasted_percent(finding: Finding, account: Account) -> float | None:
+def _wasted_percent(finding: RankedFinding, account: Account) -> float | None:
     """Return what a finding wasted of the paid time of all nodes, in percent to one decimal."""
     if finding.wasted_nodes is None or account.nodes == 0:
         return None

@@ -10,7 +10,8 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.liveness import known_until, liveness_of
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.records import JOB_NODE, Status, severity_rank
+from trainguard.finding import severity_rank
+from trainguard.records import JOB_NODE, Status
 from trainguard.rules.units import show_percent
 
 

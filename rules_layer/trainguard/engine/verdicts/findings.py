@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from trainguard.engine.verdicts.overlap import left_of, shared_share
 from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.finding import Episode
+from trainguard.finding import Episode, Finding, Severity
 from trainguard.pricing.cost import HOUR_S, Account, Bill, Cost
-from trainguard.records import Severity, Status
+from trainguard.records import Status
 from trainguard.rules.registry import SPECS, spec_of
 from trainguard.rules.rule_result import IdleNode
 from trainguard.rules.symptoms import Symptom
@@ -38,36 +38,46 @@ OVER_WEIGHT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A rule that has fired on a job.
+class RankedFinding:
+    """A rule that has fired on a job, with all that its place among the others is made of.
 
     ``ongoing`` says whether its episode is still open; ``nodes`` are how many nodes it was found on and how many were
-    judged; ``wasted_nodes`` is how many nodes' whole time it cost; ``confidence`` is as in the rule's judgement,
-    as is ``idle_node``; ``explained_by`` is the rule that names the reason for it, ``explained_share`` the share, 0 to
-    1, of its loss for which some rule does. ``episodes`` are the newest times at which its condition held, oldest
-    first, with what each cost, ``unexplained`` those of them that no rule explains; ``earlier_episodes`` counts those
-    before them.
+    judged; ``wasted_nodes`` is how many nodes' whole time it cost, ``loss`` what that is in money; ``confidence`` is as
+    in the rule's result, as is ``idle_node``; ``explained_by`` is the rule that names the reason for it,
+    ``explained_share`` the share, 0 to 1, of its loss for which some rule does. The finding's episodes have what each
+    cost; ``unexplained`` are those of them that no rule explains, ``earlier_episodes`` counts those before them.
     """
 
-    rule: str
-    severity: Severity
+    finding: Finding
     score: float
     ongoing: bool
     affected_share: float | None
     wasted_share: float | None
     worst: str | None
     nodes: tuple[int, int]
-    reason: str
-    advice: str | None
-    cost: Cost | None
+    loss: Cost | None
     wasted_nodes: float | None = None
     confidence: float | None = None
     idle_node: IdleNode | None = None
     explained_by: str | None = None
     explained_share: float = 0.0
     unexplained: tuple[Episode, ...] = ()
-    episodes: tuple[Episode, ...] = ()
     earlier_episodes: int = 0
+
+    @property
+    def rule(self) -> str:
+        """Name of the rule."""
+        return self.finding.rule
+
+    @property
+    def severity(self) -> Severity:
+        """How much it matters, by its score."""
+        return severity_of(self.score)
+
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """The newest times at which its condition held, oldest first, with what each cost."""
+        return self.finding.episodes
 
     @property
     def symptom(self) -> Symptom | None:
@@ -85,10 +95,11 @@ class Finding:
         return None if self.affected_share is None else round(100.0 * self.affected_share, 1)
 
 
-def finding_of(verdict: Verdict, account: Account) -> Finding:
+def finding_of(verdict: Verdict, account: Account, node: str | None = None) -> RankedFinding:
     """Return what a verdict that has fired means by itself; ``account`` is of the nodes that the verdict is of.
 
-    What it wasted is what the rule says of now, and no less than its episodes add up to.
+    What it wasted is what the rule says of now, and no less than its episodes add up to. ``node`` is the node that the
+    finding is shown for.
     """
     result, reach, affected = verdict.result, verdict.over_nodes, verdict.affected_share
     paid_s = _paid_s(account)
@@ -96,22 +107,30 @@ def finding_of(verdict: Verdict, account: Account) -> Finding:
     score = score_of_verdict(verdict, account.watermark_s, wasted_share=wasted_share)
     bill = None if wasted_nodes is None else account.bill()
     priced = bill if isinstance(bill, Bill) else None
-    return Finding(
+    loss = priced.lost(wasted_nodes) if priced is not None and wasted_nodes is not None else None
+    finding = Finding(
         rule=verdict.rule,
+        node=node,
+        reason=result.reason,
+        measured=result.measured,
+        threshold=result.threshold,
         severity=severity_of(score),
+        advice=result.advice,
+        cost=None if loss is None else str(loss),
+        episodes=tuple(_priced(episode, priced) for episode in verdict.episodes),
+    )
+    return RankedFinding(
+        finding=finding,
         score=score,
         ongoing=shown_status(verdict) is Status.FIRED,
         affected_share=affected,
         wasted_share=wasted_share,
         worst=result.worst,
         nodes=(reach.affected, reach.nodes),
-        reason=result.reason,
-        advice=result.advice,
+        loss=loss,
         wasted_nodes=wasted_nodes,
         confidence=result.confidence,
         idle_node=result.idle_node,
-        cost=priced.lost(wasted_nodes) if priced is not None and wasted_nodes is not None else None,
-        episodes=tuple(_priced(episode, priced) for episode in verdict.episodes),
         earlier_episodes=verdict.earlier_episodes,
     )
 
@@ -138,7 +157,7 @@ def _priced(episode: Episode, bill: Bill | None) -> Episode:
     return replace(episode, cost=bill.hourly * episode.wasted_s / HOUR_S, currency=bill.currency)
 
 
-def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding]:
+def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedFinding]:
     """Return the findings of a job's verdicts, the gravest first, causes before their symptoms.
 
     While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more.
@@ -149,7 +168,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding
     chains = {rule: _chain(rule, causes) for rule in found}
     running = not any(each.ended for each in verdicts)
 
-    def place(finding: Finding) -> tuple[float, int]:
+    def place(finding: RankedFinding) -> tuple[float, int]:
         weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
         return -weight * finding.score, len(chains[finding.rule])
 
@@ -159,8 +178,8 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[Finding
         ranked.append(
             replace(
                 finding,
+                finding=replace(finding.finding, severity=severity_of(score)),
                 score=score,
-                severity=severity_of(score),
                 explained_by=causes[rule],
                 explained_share=explained[rule].share,
                 unexplained=explained[rule].left if causes[rule] is None else (),
@@ -187,8 +206,8 @@ class _Explanation:
 
 
 def _score(
-    finding: Finding,
-    found: Mapping[str, Finding],
+    finding: RankedFinding,
+    found: Mapping[str, RankedFinding],
     chains: Mapping[str, Sequence[str]],
     explained: Mapping[str, _Explanation],
 ) -> float:
@@ -204,7 +223,7 @@ def _score(
     return max([own, *of_symptoms, *partly])
 
 
-def _explanation(symptom: Finding, found: Mapping[str, Finding], until: float | None) -> _Explanation:
+def _explanation(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> _Explanation:
     """Return what explains a symptom.
 
     A finding that is not sure explains nothing; it is itself explained by what it would else explain.
@@ -227,7 +246,7 @@ def _part(episode: Episode, share: float) -> Episode:
     return replace(episode, wasted_s=wasted_s, cost=None if episode.cost is None else share * episode.cost)
 
 
-def _share(cause: Finding, symptom: Finding, until: float | None) -> float:
+def _share(cause: RankedFinding, symptom: RankedFinding, until: float | None) -> float:
     """Return the share of a symptom's time for which a cause can be the reason; 1 where their times are not known."""
     if not cause.episodes or not symptom.episodes:
         return 1.0 if _explains(cause, symptom, 1.0) and (cause.ongoing or not symptom.ongoing) else 0.0
@@ -235,13 +254,13 @@ def _share(cause: Finding, symptom: Finding, until: float | None) -> float:
     return share if share and _explains(cause, symptom, share) else 0.0
 
 
-def _until(until: float | None, *findings: Finding) -> float:
+def _until(until: float | None, *findings: RankedFinding) -> float:
     """Return where episodes end that go on: at the watermark, or at the last time that one of them names."""
     marks = [mark for each in findings for episode in each.episodes for mark in (episode.start, episode.end)]
     return max([mark for mark in (until, *marks) if mark is not None])
 
 
-def _causes(found: Mapping[str, Finding], explained: Mapping[str, _Explanation]) -> dict[str, str | None]:
+def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, _Explanation]) -> dict[str, str | None]:
     """Return by rule the rule that explains most of it; none in a circle, as rules of somebody else's may say.
 
     A symptom with an episode for which there is no reason has no rule that explains it: it stands for itself.
@@ -264,7 +283,7 @@ def _chain(rule: str, causes: Mapping[str, str | None]) -> list[str]:
     return chain
 
 
-def _explains(cause: Finding, symptom: Finding, share: float) -> bool:
+def _explains(cause: RankedFinding, symptom: RankedFinding, share: float) -> bool:
     """Whether a cause is sure, and loses enough to account for a ``share``, 0 to 1, of what a symptom loses."""
     if not cause.is_sure:
         return False

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.findings import Finding
+from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.records import Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -20,7 +20,7 @@ _WORDS = {
 }
 
 
-def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], plan: RulePlan) -> Verdict:
+def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[RankedFinding], plan: RulePlan) -> Verdict:
     """Return the report's verdict on a job; it has no fires of its own, so it is alerted never."""
     fault = plan.faults.get(PROFILER_REPORT)
     statuses = [shown_status(verdict) for verdict in verdicts]
@@ -33,7 +33,7 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], pla
         measured=float(len(findings)),
         worst=None if top is None else top.worst,
         data_points=sum(each in JUDGED for each in statuses),
-        advice=None if top is None else top.advice,
+        advice=None if top is None else top.finding.advice,
     )
     histories = [verdict.history for verdict in verdicts]
     return Verdict(
@@ -48,25 +48,25 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[Finding], pla
     )
 
 
-def sentence(verdicts: Sequence[Verdict], findings: Sequence[Finding]) -> str:
+def sentence(verdicts: Sequence[Verdict], findings: Sequence[RankedFinding]) -> str:
     """Say in words what was found on a job: the gravest finding, the others by name, how many rules judged."""
     return f"{_found(findings)} {_counted(verdicts)}"
 
 
-def _found(findings: Sequence[Finding]) -> str:
+def _found(findings: Sequence[RankedFinding]) -> str:
     if not findings:
         return "No rule has fired."
     top, *others = findings
     over = "" if top.ongoing else ", over now"
-    said = f"{top.rule} ({top.severity.value}{over}): {top.reason}"
-    if top.cost is not None:
-        said += f" It has cost {top.cost}."
+    said = f"{top.rule} ({top.severity.value}{over}): {top.finding.reason}"
+    if top.finding.cost is not None:
+        said += f" It has cost {top.finding.cost}."
     if others:
         said += f" Also: {', '.join(_named(finding) for finding in others)}."
     return said
 
 
-def _named(finding: Finding) -> str:
+def _named(finding: RankedFinding) -> str:
     explained = "" if finding.explained_by is None else f", explained by {finding.explained_by}"
     when = "" if not finding.unexplained else f", {finding.unexplained[-1].sentence}"
     return f"{finding.rule} ({finding.severity.value}{explained}{when})"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainguard.records import Severity
+from trainguard.finding import Severity
 
 if TYPE_CHECKING:
     from trainguard.engine.verdicts.verdict import Reach, Verdict

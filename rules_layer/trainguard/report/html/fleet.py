@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from trainguard.records import Severity, Status
+from trainguard.finding import Severity
+from trainguard.records import Status
 from trainguard.report.fleet import OVER
 from trainguard.report.fleet_document import FleetJob, FleetReport, FleetTotals, Heat
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Note, Table, heat, plot_column

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
-from trainguard.records import Severity, Status
+from trainguard.finding import Severity
+from trainguard.records import Status
 from trainguard.report.document import FindingEntry, JobSummary, NodeCoverage, Parameter, Report, RuleEntry, Span
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count, duration, money, share

@@ -28,6 +28,7 @@ from trainguard.engine.streams.state_items import RETENTION_S
 from trainguard.engine.tick.at_once import tick_at_once
 from trainguard.errors import PortUnavailableError, RequestError
 from trainguard.families.installed import FAMILIES
+from trainguard.finding import Finding
 from trainguard.local.profile import read_profile
 from trainguard.local.sources import open_folder
 from trainguard.ports import Timing
@@ -363,7 +364,7 @@ def test_given_settings_in_any_spelling_when_replaced_then_each_parameter_has_on
 
 def test_given_rows_then_and_now_when_compared_then_what_has_changed_comes_first() -> None:
     def row(rule: str, status: Status, *, fired: int = 0, node: str | None = None) -> RuleRow:
-        return RuleRow("job", rule, node, status, "Because.", times_fired=fired)
+        return RuleRow("job", Finding(rule, node, "Because."), status, times_fired=fired)
 
     then = [row("A", Status.OK), row("B", Status.OK), row("C", Status.OK, fired=1), row("A", Status.OK, node="algo-1")]
     now = [
@@ -387,7 +388,7 @@ def test_given_a_job_that_is_not_closed_when_replayed_then_it_is_said(stack: Dep
     stack.upload()
     own = JobRecord(JOB, describe().arn, BUCKET, PREFIX, JobStatus.IN_PROGRESS, active=True)
     stack.connection.stores.jobs.register(own)
-    stack.connection.stores.rows.publish([RuleRow(JOB, "BatchSize", None, Status.OK, "Fine.")])
+    stack.connection.stores.rows.publish([RuleRow(JOB, Finding("BatchSize", None, "Fine."), Status.OK)])
     document = told(JOB, "--as", "again")
     assert "is not closed" in document["notes"][0]
     item = stack.connection.stores.jobs.load(NAME)

@@ -24,6 +24,7 @@ from trainguard.cli.doctor.job_case import JobCase, SeenProfile
 from trainguard.cli.doctor.job_profile import grade_evaluation, grade_nodes, grade_objects, grade_rows
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment
+from trainguard.finding import Finding
 from trainguard.job_policy import JobPolicy, StopPolicy
 from trainguard.layout import ProfileRoot
 from trainguard.records import JobRecord, JobStatus, NodeRecord, RuleRow, Status, StreamKey
@@ -56,7 +57,7 @@ BOTH = [node("algo-1"), node("algo-2")]
 
 
 def row(rule: str, status: Status, reason: str = "it is so") -> RuleRow:
-    return RuleRow(job=JOB, rule=rule, node=None, status=status, reason=reason)
+    return RuleRow(job=JOB, finding=Finding(rule=rule, node=None, reason=reason), status=status)
 
 
 def levels(findings: Iterator[CheckResult]) -> list[Level]:

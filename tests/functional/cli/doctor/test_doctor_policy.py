@@ -20,6 +20,7 @@ from trainguard.adapters.clients import Clients
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment
 from trainguard.families.profiler.system_stream import SystemState
+from trainguard.finding import Finding
 from trainguard.records import JobRecord, NodeRecord, RuleRow, Status, StreamKey
 from trainguard.state.codec import CODEC, encode_state
 
@@ -91,7 +92,9 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         world.jobs.register(JobRecord(job=JOB, arn="arn", bucket=BUCKET, prefix=""))
         state = encode_state(SystemState())
         world.nodes.save(NodeRecord(StreamKey(JOB, "algo-1", "system"), state=state, codec=CODEC))
-        world.rows.publish([RuleRow(job=JOB, rule="BatchSize", node=None, status=Status.OK, reason="all is well")])
+        world.rows.publish(
+            [RuleRow(job=JOB, finding=Finding(rule="BatchSize", node=None, reason="all is well"), status=Status.OK)]
+        )
         world.objects.put(BUCKET, f"{JOB}/rule-output/TrainGuardReport/report.html", b"<html>", "text/html")
         yield
 

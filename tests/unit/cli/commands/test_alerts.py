@@ -10,6 +10,7 @@ from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, judged
 from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.outbox.fires import execution_name, fire_payload
+from trainguard.finding import Finding
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.ports import StopRecord
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
@@ -32,7 +33,7 @@ class Machine:
     ) -> str:
         """Let an execution not have sent its alert."""
         record = job or judged()[0]
-        entry = OutboxEntry(fire_id, RULE, 0, "algo-1", self.deployed.now - ago_s, "gpu1 is low.", 34.0, 70.0)
+        entry = OutboxEntry(fire_id, 0, self.deployed.now - ago_s, Finding(RULE, "algo-1", "gpu1 is low.", 34.0, 70.0))
         entry = replace(entry, **changes)
         name = execution_name(entry, record.job)
         self.executions.start(name, fire_payload(entry, record))

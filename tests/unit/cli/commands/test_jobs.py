@@ -10,7 +10,8 @@ from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, firing, job, row
 from trainguard.adapters.memory.faults import Fault
 from trainguard.errors import StateCodecError
-from trainguard.records import JobStatus, Severity, Status, TunedJob
+from trainguard.finding import Severity
+from trainguard.records import JobStatus, Status, TunedJob
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 __all__ = ["deployed"]

@@ -15,7 +15,8 @@ from trainguard.cli.output.result import CommandResult
 from trainguard.cli.output.watch import watch
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import PortUnavailableError
-from trainguard.records import JobStatus, Severity, Status
+from trainguard.finding import Severity
+from trainguard.records import JobStatus, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 
 __all__ = ["deployed"]

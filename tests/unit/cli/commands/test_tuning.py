@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job
-from trainguard.records import MOST_TUNED_JOBS, JobStatus, Severity, TunedJob
+from trainguard.finding import Severity
+from trainguard.records import MOST_TUNED_JOBS, JobStatus, TunedJob
 
 __all__ = ["deployed"]
 

@@ -148,7 +148,7 @@ def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None) -> 
         alert_id=fire.own_id,
         kind=fire.kind.value,
         job=fire.job,
-        rule=fire.rule,
+        rule=fire.finding.rule,
         fired_at=fire.fired_at,
         state=state,
         why=None if last is None or state is State.SENT else _why(last),

@@ -7,16 +7,16 @@ import msgspec
 
 from trainguard.cli.commands.explain.next_steps import Patience, next_steps, patience_of
 from trainguard.cli.output.result import SCHEMA_VERSION
-from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, number_text, stop_entry
+from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, number_text, row_fields, stop_entry
 from trainguard.cli.services.effective_parameters import EffectiveParameter, Value, effective_parameters, value_text
 from trainguard.cli.services.names import similar
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.plan import RulePlan
 from trainguard.errors import UnknownNameError
 from trainguard.families.installed import FAMILIES
-from trainguard.finding import EpisodeEntry
+from trainguard.finding import EpisodeEntry, Finding, Severity
 from trainguard.ports import StoredRow
-from trainguard.records import JobRecord, RuleRow, Severity, Status
+from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.registry import spec_of
 
 _MEANINGS = {
@@ -32,6 +32,10 @@ _OVER = "It has fired, and is over: judged again, its condition does not hold."
 _NOTHING_READ = "No profile object of the job was read yet."
 _FIXED_UNITS = {"%": " %", "": ""}
 _OF_ROW = (
+    "evaluated_through",
+    "fired_at",
+    "episodes",
+    "earlier_episodes",
     "status",
     "severity",
     "reason",
@@ -179,16 +183,12 @@ def explain(
         job=job,
         rule=rule,
         node=node,
-        **{name: getattr(row, name) for name in _OF_ROW},
+        **row_fields(row, _OF_ROW),
         meaning=_OVER if row.status is Status.OK and has_fired(row) else _MEANINGS[row.status],
         fires_when=condition(rule, values),
         comparison=comparison(row),
         patience=patience_of(row, plan.interval_s if known.active else None),
-        evaluated_through=iso(row.evaluated_through),
-        fired_at=iso(row.fired_at),
         episodes_ended=known.episodes.get(rule, 0),
-        episodes=[episode.entry for episode in row.episodes],
-        earlier_episodes=row.earlier_episodes,
         done=_done(subject.of_job),
         stop=None if subject.of_job is None else stop_entry(subject.of_job),
         evaluated=None if record is None else record.policy.evaluated,
@@ -209,7 +209,9 @@ def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None) -
     nodes = by_node(rows).get(rule, [])
     of_job = next((each for each in rows if each.row.rule == rule and each.row.node is None), None)
     if node is None:
-        row = RuleRow(job, rule, None, Status.WAITING_FOR_DATA, _NOTHING_READ) if of_job is None else of_job.row
+        row = (
+            RuleRow(job, Finding(rule, None, _NOTHING_READ), Status.WAITING_FOR_DATA) if of_job is None else of_job.row
+        )
         return _Subject(row, of_job, nodes)
     of_node = next((each for each in nodes if each.row.node == node), None)
     if of_node is None:
@@ -233,15 +235,16 @@ def condition(rule: str, values: Mapping[str, Value]) -> str:
 
 def comparison(row: RuleRow) -> str | None:
     """Say what was measured, against what; None where nothing was."""
-    if row.measured is None:
+    measured, threshold = row.finding.measured, row.finding.threshold
+    if measured is None:
         return None
     what, unit = _measured_as(row)
     written = _FIXED_UNITS.get(unit, f" {unit}")
-    said = f"{number_text(row.measured)}{written}" + (f" ({what})" if what else "")
-    if row.threshold is None:
+    said = f"{number_text(measured)}{written}" + (f" ({what})" if what else "")
+    if threshold is None:
         return said
-    side = "at" if row.measured == row.threshold else "below" if row.measured < row.threshold else "above"
-    return f"{said}, {side} the threshold of {number_text(row.threshold)}{written}"
+    side = "at" if measured == threshold else "below" if measured < threshold else "above"
+    return f"{said}, {side} the threshold of {number_text(threshold)}{written}"
 
 
 def _measured_as(row: RuleRow) -> tuple[str | None, str]:
@@ -265,16 +268,4 @@ def _done(of_job: StoredRow | None) -> Done | None:
 
 
 def _node_state(row: RuleRow) -> NodeState:
-    return NodeState(
-        node=str(row.node),
-        status=row.status,
-        measured=row.measured,
-        threshold=row.threshold,
-        worst=row.worst,
-        data_points=row.data_points,
-        patience=row.patience,
-        times_fired=row.times_fired,
-        fired_at=iso(row.fired_at),
-        reason=row.reason,
-        episodes=[episode.entry for episode in row.episodes],
-    )
+    return NodeState(**row_fields(row, NodeState.__struct_fields__))

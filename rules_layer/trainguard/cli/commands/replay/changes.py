@@ -58,10 +58,10 @@ def changes(then: Sequence[RuleRow], now: Sequence[RuleRow]) -> list[Change]:
 def _outcome_of(row: RuleRow) -> RuleOutcome:
     return RuleOutcome(
         status=row.status.value,
-        severity=None if row.severity is None else row.severity.value,
+        severity=None if row.finding.severity is None else row.finding.severity.value,
         times_fired=row.times_fired,
-        measured=row.measured,
-        threshold=row.threshold,
+        measured=row.finding.measured,
+        threshold=row.finding.threshold,
         worst=row.worst,
-        reason=row.reason,
+        reason=row.finding.reason,
     )

@@ -76,7 +76,7 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         started_at=None if record is None else iso(record.started_at),
         ended_at=None if record is None else iso(record.ended_at),
         evaluated_through=None if report is None else iso(report.evaluated_through),
-        verdict=None if report is None else report.reason,
+        verdict=None if report is None else report.finding.reason,
         fired=fired,
         rules=[rule_row_entry(stored) for stored in whole],
         nodes=[rule_row_entry(stored) for of_rule in of_nodes.values() for stored in of_rule] if nodes else [],
@@ -131,7 +131,7 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
         facts += [("instances", instances(record)), ("started", time_text(record.started_at, now))]
         facts.append(("ended", time_text(record.ended_at, now)))
     if report is not None:
-        facts += [("judged through", time_text(report.evaluated_through, now)), ("verdict", report.reason)]
+        facts += [("judged through", time_text(report.evaluated_through, now)), ("verdict", report.finding.reason)]
     return [(name, value) for name, value in facts if value]
 
 
@@ -147,8 +147,8 @@ def _rule_row(stored: StoredRow, of_nodes: Mapping[str, Sequence[StoredRow]], no
 def _state_cells(row: RuleRow, now: float) -> list[Shown]:
     return [
         status_cell(row.status),
-        number_text(row.measured),
-        number_text(row.threshold),
+        number_text(row.finding.measured),
+        number_text(row.finding.threshold),
         row.patience or "",
         f"{row.data_points:,}",
         row.worst or "",
@@ -172,14 +172,14 @@ def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
         row = stored.row
         if not has_fired(row) and row.status is not Status.ERROR:
             continue
-        severity = f" ({row.severity.value})" if row.severity is not None else ""
-        blocks += [Heading(f"{row.rule}{severity}"), Line(row.reason, indent=2)]
-        if row.episodes:
-            blocks.append(Line(f"It held {row.episodes[-1].sentence}.", indent=2))
-        if row.advice:
-            blocks.append(Line(f"To do: {row.advice}", indent=2))
-        if row.cost_lost:
-            blocks.append(Line(f"It has cost {row.cost_lost}.", indent=2))
+        severity = f" ({row.finding.severity.value})" if row.finding.severity is not None else ""
+        blocks += [Heading(f"{row.rule}{severity}"), Line(row.finding.reason, indent=2)]
+        if row.finding.episodes:
+            blocks.append(Line(f"It held {row.finding.episodes[-1].sentence}.", indent=2))
+        if row.finding.advice:
+            blocks.append(Line(f"To do: {row.finding.advice}", indent=2))
+        if row.finding.cost:
+            blocks.append(Line(f"It has cost {row.finding.cost}.", indent=2))
         if stored.action:
             when = f" ({time_text(stored.action_at, now)})" if stored.action_at is not None else ""
             blocks.append(Line(f"Done: {stored.action}{when}", indent=2))

@@ -24,7 +24,8 @@ from trainguard.cli.services.job_list import (
     read_lines,
     status_of_job,
 )
-from trainguard.records import JobRecord, TuningJobRecord, severity_rank
+from trainguard.finding import severity_rank
+from trainguard.records import JobRecord, TuningJobRecord
 from trainguard.rules.units import show_duration
 
 

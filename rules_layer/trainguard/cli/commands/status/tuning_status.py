@@ -5,7 +5,8 @@ import msgspec
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Shown, severity_cell
 from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
 from trainguard.cli.output.rows import iso
-from trainguard.records import MOST_TUNED_JOBS, JobStatus, Severity, TunedJob, TuningJobRecord
+from trainguard.finding import Severity
+from trainguard.records import MOST_TUNED_JOBS, JobStatus, TunedJob, TuningJobRecord
 
 
 class TunedJobLine(msgspec.Struct, frozen=True, kw_only=True):

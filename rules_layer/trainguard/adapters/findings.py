@@ -1,4 +1,4 @@
-"""Episodes of a finding as attribute values, the same in rows and in outbox entries."""
+"""Findings as columns, the same in rows and in outbox entries; the rule and the node have places of their own there."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,16 +9,45 @@ from trainguard.adapters.attribute_values import (
     number,
     number_or_none,
     present,
+    text,
     text_list,
     text_or_none,
 )
-from trainguard.finding import Episode
+from trainguard.finding import Episode, Finding, Severity
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
 
-def episodes_value(episodes: Sequence[Episode]) -> "AttributeValue | None":
+def finding_columns(finding: Finding, *, cost: str = "Cost") -> "dict[str, AttributeValue | None]":
+    """Write a finding, without its rule and node; ``cost`` names the column of what it has cost."""
+    return {
+        "Reason": text(finding.reason),
+        "Measured": number_or_none(finding.measured),
+        "Threshold": number_or_none(finding.threshold),
+        "Severity": text_or_none(finding.severity),
+        "Advice": text_or_none(finding.advice),
+        cost: text_or_none(finding.cost),
+        "Episodes": _episodes_value(finding.episodes),
+    }
+
+
+def finding_of_columns(columns: Columns, *, rule: str, node: str | None, cost: str = "Cost") -> Finding:
+    """Read a finding of ``rule`` on ``node``."""
+    return Finding(
+        rule=rule,
+        node=node,
+        reason=columns.text("Reason"),
+        measured=columns.real_or_none("Measured"),
+        threshold=columns.real_or_none("Threshold"),
+        severity=columns.made_or_none("Severity", Severity),
+        advice=columns.text_or_none("Advice"),
+        cost=columns.text_or_none(cost),
+        episodes=_episodes_of(columns, "Episodes"),
+    )
+
+
+def _episodes_value(episodes: Sequence[Episode]) -> "AttributeValue | None":
     """Write episodes as a list of maps; None where there is none."""
     if not episodes:
         return None
@@ -39,7 +68,7 @@ def episodes_value(episodes: Sequence[Episode]) -> "AttributeValue | None":
     )
 
 
-def episodes_of(columns: Columns, name: str) -> tuple[Episode, ...]:
+def _episodes_of(columns: Columns, name: str) -> tuple[Episode, ...]:
     """Read episodes; an item of a version that kept none has none."""
     return tuple(
         Episode(

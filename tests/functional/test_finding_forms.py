@@ -1,0 +1,381 @@
+"""Tables, executions and reports hold a finding's fields as they did before records held a `Finding`: flat."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.functional.tables import NODE_STATE, RULE_STATE
+from tests.functional.worlds import MotoUnderTest
+from trainguard.actions.alert import compose_alert
+from trainguard.actions.request import AlertInput, AlertRequest
+from trainguard.cli.output.rows import rule_row_entry
+from trainguard.engine.outbox.fires import fire_payload
+from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.finding import FINDING_FIELDS, Episode, Finding, Severity, embedded, flat
+from trainguard.ports import StoredRow
+from trainguard.pricing.cost import Cost
+from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
+from trainguard.report.finding_entries import finding_entry
+
+START = 1_795_248_000.0
+COST = "about USD 18.40 of the USD 59.30 spent"
+EPISODES = (
+    Episode(
+        START + 60.25,
+        START + 1_200.5,
+        nodes=("algo-2",),
+        gpus=("gpu3",),
+        measured=31.5,
+        wasted_s=912.125,
+        cost=1.91,
+        currency="USD",
+    ),
+    Episode(START + 1_800.0, None, nodes=("algo-1", "algo-2")),
+)
+FINDING = Finding(
+    rule="LowGPUUtilization",
+    node="algo-2",
+    reason="gpu3 is low.",
+    measured=31.5,
+    threshold=70.0,
+    severity=Severity.HIGH,
+    advice="Prefetch.",
+    cost=COST,
+    episodes=EPISODES,
+)
+JOB = JobRecord(
+    "bert",
+    "arn:aws:sagemaker:eu-west-1:111122223333:training-job/bert",
+    "profiles",
+    "runs/",
+    created_at=START - 60.0,
+    tuning_job="search",
+)
+ROW = RuleRow(
+    "bert",
+    FINDING,
+    Status.FIRED,
+    quantity="95th percentile of GPU utilization",
+    unit="%",
+    worst="gpu3",
+    data_points=2_880,
+    affected_percent=94.1,
+    wasted_percent=31.0,
+    violations=8,
+    times_fired=2,
+    evaluated_through=START + 1_860.0,
+    fired_at=START + 300.0,
+    counters={"gaps": 1},
+    parameters={"threshold_p95": 70.0},
+    generation=1,
+    earlier_episodes=3,
+)
+ESCALATION = OutboxEntry(
+    "f" * 20, 2, START + 300.0, FINDING, kind=AlertKind.ESCALATION, previous_severity=Severity.LOW.value
+)
+OF_JOB = OutboxEntry("e" * 20, 0, START + 60.0, Finding("GPUMemoryIncrease", None, "Memory grows."), sent=True)
+RECORD = NodeRecord(
+    StreamKey("bert", "algo-2", "system"),
+    version=1,
+    outbox={entry.alert_id: entry for entry in (ESCALATION, OF_JOB)},
+)
+
+STORED_EPISODES = {
+    "L": [
+        {
+            "M": {
+                "Start": {"N": "1795248060.25"},
+                "End": {"N": "1795249200.5"},
+                "Nodes": {"L": [{"S": "algo-2"}]},
+                "Gpus": {"L": [{"S": "gpu3"}]},
+                "Measured": {"N": "31.5"},
+                "WastedS": {"N": "912.125"},
+                "Cost": {"N": "1.91"},
+                "Currency": {"S": "USD"},
+            }
+        },
+        {"M": {"Start": {"N": "1795249800.0"}, "Nodes": {"L": [{"S": "algo-1"}, {"S": "algo-2"}]}}},
+    ]
+}
+STORED_ROW: dict[str, Any] = {
+    "TrainingJobName": {"S": "bert"},
+    "RuleTarget": {"S": "LowGPUUtilization#algo-2"},
+    "Status": {"S": "FIRED"},
+    "DebuggerStatus": {"S": "IssuesFound"},
+    "Reason": {"S": "gpu3 is low."},
+    "Measured": {"N": "31.5"},
+    "Threshold": {"N": "70.0"},
+    "Quantity": {"S": "95th percentile of GPU utilization"},
+    "Unit": {"S": "%"},
+    "Worst": {"S": "gpu3"},
+    "DataPoints": {"N": "2880"},
+    "Severity": {"S": "high"},
+    "Advice": {"S": "Prefetch."},
+    "AffectedPercent": {"N": "94.1"},
+    "CostLost": {"S": COST},
+    "WastedPercent": {"N": "31.0"},
+    "Violations": {"N": "8"},
+    "TimesFired": {"N": "2"},
+    "EvaluatedThrough": {"S": "2026-11-21T08:31:00.000Z"},
+    "Counters": {"M": {"gaps": {"N": "1"}}},
+    "Parameters": {"M": {"threshold_p95": {"N": "70.0"}}},
+    "Generation": {"N": "1"},
+    "Episodes": STORED_EPISODES,
+    "EarlierEpisodes": {"N": "3"},
+    "FiredAt": {"S": "2026-11-21T08:05:00.000Z"},
+}
+STORED_RECORD: dict[str, Any] = {
+    "TrainingJobName": {"S": "bert"},
+    "NodeKind": {"S": "algo-2#system"},
+    "Version": {"N": "1"},
+    "Cursors": {"M": {}},
+    "Pending": {"M": {}},
+    "Window": {"B": b""},
+    "Codec": {"N": "0"},
+    "Counters": {"M": {}},
+    "Closed": {"BOOL": False},
+    "Outbox": {
+        "M": {
+            "ffffffffffffffffffff-high": {
+                "M": {
+                    "Rule": {"S": "LowGPUUtilization"},
+                    "Episode": {"N": "2"},
+                    "Node": {"S": "algo-2"},
+                    "EnqueuedAt": {"N": "1795248300.0"},
+                    "Reason": {"S": "gpu3 is low."},
+                    "Measured": {"N": "31.5"},
+                    "Threshold": {"N": "70.0"},
+                    "Sent": {"BOOL": False},
+                    "Severity": {"S": "high"},
+                    "Advice": {"S": "Prefetch."},
+                    "Cost": {"S": COST},
+                    "FireId": {"S": "ffffffffffffffffffff"},
+                    "Kind": {"S": "escalation"},
+                    "PreviousSeverity": {"S": "low"},
+                    "Episodes": STORED_EPISODES,
+                }
+            },
+            "eeeeeeeeeeeeeeeeeeee": {
+                "M": {
+                    "Rule": {"S": "GPUMemoryIncrease"},
+                    "Episode": {"N": "0"},
+                    "Node": {"S": "*"},
+                    "EnqueuedAt": {"N": "1795248060.0"},
+                    "Reason": {"S": "Memory grows."},
+                    "Sent": {"BOOL": True},
+                    "FireId": {"S": "eeeeeeeeeeeeeeeeeeee"},
+                    "Kind": {"S": "fire"},
+                }
+            },
+        }
+    },
+}
+SENT_EPISODES = [
+    {
+        "start": "2026-11-21T08:01:00.250Z",
+        "end": "2026-11-21T08:20:00.500Z",
+        "node": "algo-2",
+        "nodes": ["algo-2"],
+        "gpus": ["gpu3"],
+        "measured": 31.5,
+        "wasted_s": 912.125,
+        "cost": 1.91,
+        "currency": "USD",
+    },
+    {
+        "start": "2026-11-21T08:30:00.000Z",
+        "end": None,
+        "node": None,
+        "nodes": ["algo-1", "algo-2"],
+        "gpus": [],
+        "measured": None,
+        "wasted_s": None,
+        "cost": None,
+        "currency": None,
+    },
+]
+SENT: dict[str, Any] = {
+    "kind": "escalation",
+    "job": "bert",
+    "jobArn": "arn:aws:sagemaker:eu-west-1:111122223333:training-job/bert",
+    "jobCreatedAt": "2026-11-21T07:59:00.000Z",
+    "tuningJob": "search",
+    "policy": {
+        "evaluated": True,
+        "why": "every job is evaluated unless its stack or its tag says otherwise",
+        "alerts": {"staged": [], "muted": [], "quiet_hours": []},
+        "stops": {"rules": None, "grace_s": 0.0, "dry_run": False},
+    },
+    "bucket": "profiles",
+    "prefix": "runs/",
+    "reportUri": "s3://profiles/runs/bert/rule-output/TrainGuardReport/report.json",
+    "reportPage": "s3://profiles/runs/bert/rule-output/TrainGuardReport/report.html",
+    "reportLink": "https://eu-west-1.console.aws.amazon.com/s3/object/profiles?region=eu-west-1"
+    "&prefix=runs/bert/rule-output/TrainGuardReport/report.html",
+    "rule": "LowGPUUtilization",
+    "fireId": "ffffffffffffffffffff",
+    "alertId": "ffffffffffffffffffff-high",
+    "episode": 2,
+    "node": "algo-2",
+    "reason": "gpu3 is low.",
+    "measured": 31.5,
+    "threshold": 70.0,
+    "severity": "high",
+    "advice": "Prefetch.",
+    "cost": COST,
+    "previousSeverity": "low",
+    "lastedS": None,
+    "firedAt": "2026-11-21T08:05:00.000Z",
+    "episodes": SENT_EPISODES,
+}
+REPORTED = (
+    b'{"rule":"LowGPUUtilization","severity":"high","score":61.2,"ongoing":true,"affected_share":0.941,'
+    b'"wasted_share":0.31,"worst":"algo-2/gpu3","nodes_affected":1,"nodes":2,"reason":"gpu3 is low.",'
+    b'"advice":"Prefetch.","cost":{"lost":18.4,"spent":59.3,"currency":"USD",'
+    b'"sentence":"about USD 18.40 of the USD 59.30 spent"},"explained_by":"Dataloader","explained_share":0.1235,'
+    b'"episodes":[{"start":"2026-11-21T08:01:00.250Z","end":"2026-11-21T08:20:00.500Z","node":"algo-2",'
+    b'"nodes":["algo-2"],"gpus":["gpu3"],"measured":31.5,"wasted_s":912.125,"cost":1.91,"currency":"USD"},'
+    b'{"start":"2026-11-21T08:30:00.000Z","end":null,"node":null,"nodes":["algo-1","algo-2"],"gpus":[],'
+    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3}'
+)
+PRINTED = (
+    b'{"rule":"LowGPUUtilization","node":"algo-2","status":"FIRED","severity":"high","reason":"gpu3 is low.",'
+    b'"measured":31.5,"threshold":70.0,"worst":"gpu3","data_points":2880,"patience":null,"advice":"Prefetch.",'
+    b'"affected_percent":94.1,"wasted_percent":31.0,"cost_lost":"about USD 18.40 of the USD 59.30 spent",'
+    b'"violations":8,"times_fired":2,"evaluated_through":"2026-11-21T08:31:00.000Z",'
+    b'"fired_at":"2026-11-21T08:05:00.000Z","fire_id":null,"action":null,"action_at":null,"alert_id":null,'
+    b'"report_uri":null,"stop":null,"counters":{"gaps":1},"parameters":{"threshold_p95":70.0},'
+    b'"episodes":[{"start":"2026-11-21T08:01:00.250Z","end":"2026-11-21T08:20:00.500Z","node":"algo-2",'
+    b'"nodes":["algo-2"],"gpus":["gpu3"],"measured":31.5,"wasted_s":912.125,"cost":1.91,"currency":"USD"},'
+    b'{"start":"2026-11-21T08:30:00.000Z","end":null,"node":null,"nodes":["algo-1","algo-2"],"gpus":[],'
+    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3}'
+)
+
+
+def test_given_a_row_when_published_then_its_columns_are_those_of_before(moto_world: MotoUnderTest) -> None:
+    moto_world.rows.publish([ROW])
+    (item,) = moto_world.dynamodb.scan(TableName=RULE_STATE)["Items"]
+    assert item == STORED_ROW
+
+
+def test_given_a_row_of_before_when_read_then_it_holds_its_finding(moto_world: MotoUnderTest) -> None:
+    moto_world.dynamodb.put_item(TableName=RULE_STATE, Item=STORED_ROW)
+    assert moto_world.rows.of_job("bert") == [ROW]
+
+
+def test_given_an_outbox_when_saved_then_its_entries_are_those_of_before(moto_world: MotoUnderTest) -> None:
+    moto_world.nodes.save(NodeRecord(RECORD.key, outbox=RECORD.outbox))
+    (item,) = moto_world.dynamodb.scan(TableName=NODE_STATE)["Items"]
+    assert item == STORED_RECORD
+
+
+def test_given_an_outbox_of_before_when_read_then_its_entries_hold_their_findings(moto_world: MotoUnderTest) -> None:
+    moto_world.dynamodb.put_item(TableName=NODE_STATE, Item=STORED_RECORD)
+    assert moto_world.nodes.load(RECORD.key) == RECORD
+
+
+def test_given_an_entry_when_its_execution_starts_then_the_input_is_that_of_before() -> None:
+    sent = msgspec.json.decode(msgspec.json.encode(fire_payload(ESCALATION, JOB)))
+    assert sent == SENT
+    assert fire_payload(OF_JOB, JOB)["node"] == "*"
+
+
+def test_given_an_input_of_before_when_its_alert_is_composed_then_it_holds_the_finding_and_sends_its_fields() -> None:
+    request = AlertRequest.read({"fire": SENT, "decision": {}, "stop": {"made": False, "error": None}})
+    assert request.fire.finding == FINDING
+    document = compose_alert(request, now=0.0).document
+    assert {name: document[name] for name in FINDING_FIELDS} == {name: SENT[name] for name in FINDING_FIELDS}
+
+
+def test_given_an_input_about_the_whole_job_when_composed_then_its_node_stays_the_sign_for_it() -> None:
+    fire = AlertInput.read(fire_payload(OF_JOB, JOB))
+    assert (fire.finding.node, compose_alert(AlertRequest(fire), now=0.0).document["node"]) == (None, "*")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"rule": None}, r"Expected `str`, got `null` - at `\$.rule`"),
+        ({"severity": "grave"}, r"Invalid enum value 'grave' - at `\$.severity`"),
+        ({"episodes": [{**SENT_EPISODES[0], "start": "noon"}]}, "time of an episode: .*'noon'"),
+    ],
+)
+def test_given_an_input_whose_finding_is_at_fault_when_read_then_the_field_is_named(
+    changes: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match=fault):
+        AlertInput.read(SENT | changes)
+
+
+def test_given_an_input_without_a_finding_when_read_then_the_missing_field_is_named() -> None:
+    with pytest.raises(msgspec.ValidationError, match="missing required field `rule`"):
+        AlertInput.read({name: value for name, value in SENT.items() if name not in FINDING_FIELDS})
+
+
+maybe = st.none() | st.floats(-1e6, 1e6).map(lambda value: round(value, 2))
+moments = st.integers(0, 4_000_000_000_000).map(lambda milliseconds: milliseconds / 1_000.0)
+names = st.lists(st.text(max_size=8), max_size=3).map(tuple)
+episodes = st.builds(
+    Episode,
+    start=moments,
+    end=st.none() | moments,
+    nodes=names,
+    gpus=names,
+    measured=maybe,
+    wasted_s=maybe,
+    cost=maybe,
+    currency=st.none() | st.text(max_size=3),
+)
+findings = st.builds(
+    Finding,
+    rule=st.text(max_size=8),
+    node=st.none() | st.text(max_size=8).filter(lambda node: node != "*"),
+    reason=st.text(max_size=8),
+    measured=maybe,
+    threshold=maybe,
+    severity=st.none() | st.sampled_from(Severity),
+    advice=st.none() | st.text(max_size=8),
+    cost=st.none() | st.text(max_size=8),
+    episodes=st.lists(episodes, max_size=3).map(tuple),
+)
+
+
+@given(finding=findings)
+def test_given_any_finding_when_sent_among_other_fields_then_it_is_taken_out_again(finding: Finding) -> None:
+    document = msgspec.json.decode(msgspec.json.encode({"job": "bert", **flat(finding)}))
+    assert embedded(document) == {"job": "bert", "finding": finding}
+
+
+def test_given_a_ranked_finding_when_reported_then_its_json_is_that_of_before() -> None:
+    ranked = RankedFinding(
+        finding=FINDING,
+        score=61.234,
+        ongoing=True,
+        affected_share=0.941,
+        wasted_share=0.31,
+        worst="algo-2/gpu3",
+        nodes=(1, 2),
+        loss=Cost(18.4011, 59.3, "USD"),
+        wasted_nodes=0.62,
+        explained_by="Dataloader",
+        explained_share=0.123456,
+        earlier_episodes=3,
+    )
+    assert msgspec.json.encode(finding_entry(ranked, 2)) == REPORTED
+
+
+def test_given_a_row_when_printed_for_machines_then_its_json_is_that_of_before() -> None:
+    assert msgspec.json.encode(rule_row_entry(StoredRow(ROW))) == PRINTED
+
+
+def test_given_a_test_of_a_custom_rule_when_it_reads_a_row_then_the_findings_fields_are_where_they_were() -> None:
+    row: Any = ROW
+    assert {name: getattr(row, name) for name in FINDING_FIELDS} == {
+        name: getattr(FINDING, name) for name in FINDING_FIELDS
+    }
+    assert row.cost_lost == COST
+    with pytest.raises(AttributeError, match="a row has no field 'colour'"):
+        _ = row.colour
