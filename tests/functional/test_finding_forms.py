@@ -83,7 +83,7 @@ RECORD = NodeRecord(
     outbox={entry.alert_id: entry for entry in (ESCALATION, OF_JOB)},
 )
 
-STORED_EPISODES = {
+STORED_EPISODES: dict[str, Any] = {
     "L": [
         {
             "M": {
@@ -173,7 +173,7 @@ STORED_RECORD: dict[str, Any] = {
         }
     },
 }
-SENT_EPISODES = [
+SENT_EPISODES: list[dict[str, Any]] = [
     {
         "start": "2026-11-21T08:01:00.250Z",
         "end": "2026-11-21T08:20:00.500Z",

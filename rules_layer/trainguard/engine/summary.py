@@ -201,7 +201,7 @@ def _tuned(job: JobRecord, findings: Sequence[RankedFinding], *, finished: bool)
         finished=finished,
         findings=len(findings),
         rule=None if top is None else top.rule,
-        severity=None if top is None else top.severity,
+        severity=None if top is None else top.finding.severity,
     )
 
 

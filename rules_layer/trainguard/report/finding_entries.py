@@ -12,7 +12,7 @@ def finding_entry(ranked: RankedFinding, all_nodes: int) -> FindingEntry:
     affected, of = ranked.nodes
     of_finding = finding_fields(ranked.finding)
     said = {name: value for name, value in of_finding.items() if name in FindingEntry.__struct_fields__}
-    said |= {"severity": ranked.severity.value, "cost": None if ranked.loss is None else _money(ranked.loss)}
+    said["cost"] = None if ranked.loss is None else _money(ranked.loss)
     return FindingEntry(
         **said,
         score=round(ranked.score, 1),

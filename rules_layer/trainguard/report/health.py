@@ -92,7 +92,7 @@ def _opening(judged: EvaluatedJob, root: RankedFinding, group: Sequence[RankedFi
     tense = "was" if judged.ended else "is"
     if wasted_share(group, judged.account.nodes) is None:
         return "attention", f"This job {tense} at risk:"
-    if root.severity is Severity.LOW:
+    if root.finding.severity is Severity.LOW:
         return "attention", f"This job {'had' if judged.ended else 'has'} a small fault:"
     return "unhealthy", f"This job {tense} not healthy:"
 
@@ -129,7 +129,7 @@ def _marked(finding: RankedFinding, judged: EvaluatedJob) -> str:
     affected, of = finding.nodes
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
     over = ", over before the end" if judged.ended else ", over now"
-    parts = [f"{finding.severity.value}{where}{'' if finding.ongoing else over}", *_when(finding)]
+    parts = [f"{finding.finding.severity}{where}{'' if finding.ongoing else over}", *_when(finding)]
     lost = [episode for episode in finding.unexplained if episode.cost is not None]
     if lost:
         parts.append(show_money(sum(each.cost or 0.0 for each in lost), lost[0].currency or ""))

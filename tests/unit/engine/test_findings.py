@@ -95,7 +95,7 @@ def test_given_a_job_with_one_fault_when_ranked_then_its_rule_is_named_first_in_
 def test_given_a_symptom_when_ranked_then_its_cause_takes_over_its_score_and_the_symptom_says_who_explains_it() -> None:
     cause, symptom = rank_findings([fired(LOW, wasted=0.6), fired("CPUBottleneck", wasted=0.3)], FREE)
 
-    assert (cause.rule, cause.score, cause.severity) == ("CPUBottleneck", 60.0, Severity.CRITICAL)
+    assert (cause.rule, cause.score, cause.finding.severity) == ("CPUBottleneck", 60.0, Severity.CRITICAL)
     assert (symptom.rule, symptom.score, symptom.explained_by) == (LOW, 60.0, "CPUBottleneck")
 
 
@@ -202,7 +202,7 @@ def test_given_any_verdicts_when_ranked_then_scores_fall_and_every_cause_stands_
     place = {each.rule: number for number, each in enumerate(found)}
     for each in found:
         assert 0.0 <= each.score <= 100.0
-        assert each.severity is severity_of(each.score)
+        assert each.finding.severity is severity_of(each.score)
         if each.explained_by is not None and found[place[each.explained_by]].ongoing is each.ongoing:
             assert place[each.explained_by] < place[each.rule]
     unordered = rank_findings(given_verdicts[::-1], PRICED)

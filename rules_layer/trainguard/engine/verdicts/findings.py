@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from trainguard.engine.verdicts.overlap import left_of, shared_share
 from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.finding import Episode, Finding, Severity
+from trainguard.finding import Episode, Finding
 from trainguard.pricing.cost import HOUR_S, Account, Bill, Cost
 from trainguard.records import Status
 from trainguard.rules.registry import SPECS, spec_of
@@ -68,11 +68,6 @@ class RankedFinding:
     def rule(self) -> str:
         """Name of the rule."""
         return self.finding.rule
-
-    @property
-    def severity(self) -> Severity:
-        """How much it matters, by its score."""
-        return severity_of(self.score)
 
     @property
     def episodes(self) -> tuple[Episode, ...]:

@@ -58,7 +58,7 @@ def _found(findings: Sequence[RankedFinding]) -> str:
         return "No rule has fired."
     top, *others = findings
     over = "" if top.ongoing else ", over now"
-    said = f"{top.rule} ({top.severity.value}{over}): {top.finding.reason}"
+    said = f"{top.rule} ({top.finding.severity}{over}): {top.finding.reason}"
     if top.finding.cost is not None:
         said += f" It has cost {top.finding.cost}."
     if others:
@@ -69,7 +69,7 @@ def _found(findings: Sequence[RankedFinding]) -> str:
 def _named(finding: RankedFinding) -> str:
     explained = "" if finding.explained_by is None else f", explained by {finding.explained_by}"
     when = "" if not finding.unexplained else f", {finding.unexplained[-1].sentence}"
-    return f"{finding.rule} ({finding.severity.value}{explained}{when})"
+    return f"{finding.rule} ({finding.finding.severity}{explained}{when})"
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
