@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainguard.engine.ordering.partition_order import MOST_PARTITIONS, PartitionOrder
+from trainguard.families.profiler.framework_order import FRAMEWORK_EXTENTS
 from trainguard.telemetry.keys import FrameworkKey, parse_key
 
 START_US = 1_795_248_000_000_000
@@ -57,7 +58,7 @@ def test_given_any_order_within_the_bound_when_applied_then_in_order_of_time_and
     keys: Any, data: Any
 ) -> None:
     delayed = sorted(keys, key=lambda pair: pair[0] + data.draw(st.floats(0, 119)))
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     applied: list[str] = []
     for position, (_, key) in enumerate(delayed):
         engine.announce(key, parsed_key(key))
@@ -75,7 +76,7 @@ def test_given_messages_as_late_as_may_be_or_lost_when_applied_then_in_order_of_
 ) -> None:
     delay = st.one_of(st.just(0.5), st.floats(0, 119), st.floats(119, 2_000), st.none())
     announced = [(at + late, key) for at, key in keys if (late := data.draw(delay)) is not None]
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     applied: list[str] = []
     for now, key in sorted(announced):
         engine.announce(key, parsed_key(key))
@@ -93,10 +94,11 @@ def written_and_read(engine: PartitionOrder) -> PartitionOrder:
     """Return the order as the next evaluator has it from the node's item."""
     engine.forget_partitions()
     read = PartitionOrder(
+        FRAMEWORK_EXTENTS,
         cursors=dict(engine.cursors),
-        max_seen_us=engine.max_seen_us,
-        listed_us=engine.applied_us,
-        floor_us=engine.floor_us,
+        max_seen=engine.max_seen,
+        listed=engine.applied,
+        floor=engine.floor,
     )
     read.restore((key, parsed_key(key)) for key in engine.stored)
     return read
@@ -110,7 +112,7 @@ def apply(engine: Any, *announced: Any, stored: Any, log: Any = None, **how: Any
 
 def delivered(keys: Any, *, lost: Any = (), log: Any = None) -> Any:
     """Return what is applied, in order, as one object after the other appears; those ``lost`` are never announced."""
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     applied: list[str] = []
     for position, key in enumerate(keys):
         if key not in lost:
@@ -148,7 +150,7 @@ def test_given_files_closed_early_when_their_messages_are_lost_then_they_are_app
 
 def test_given_a_message_of_an_early_file_when_it_comes_200_s_late_then_it_is_a_duplicate() -> None:
     keys = [key_of(7, at) for at in (60, 120, 180, 240, 300, 305, 365, 425, 485)]
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     early = keys[5]
     applied = [each for key in keys if key != early for each in apply(engine, key, stored=keys)]
     assert apply(engine, early, stored=keys) == []
@@ -158,7 +160,7 @@ def test_given_a_message_of_an_early_file_when_it_comes_200_s_late_then_it_is_a_
 
 def test_given_a_silent_process_that_wakes_when_its_old_object_rings_then_it_is_applied_in_its_own_lane() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 10)]
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, *busy, stored=busy)
     late_riser = key_of(2, 90)
     assert apply(engine, late_riser, stored=[*busy, late_riser]) == [late_riser]
@@ -168,7 +170,7 @@ def test_given_a_silent_process_that_wakes_when_its_old_object_rings_then_it_is_
 
 def test_given_a_process_that_wakes_when_the_message_of_its_old_object_is_lost_then_its_next_one_brings_it() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 15)]
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, *busy[:2], key_of(2, 70), stored=[*busy[:2], key_of(2, 70)])
     apply(engine, *busy[:9], stored=[*busy[:9], key_of(2, 70)])
     old, new = key_of(2, 130), key_of(2, 600)
@@ -179,7 +181,7 @@ def test_given_a_process_that_wakes_when_the_message_of_its_old_object_is_lost_t
 
 def test_given_a_new_process_when_the_message_of_its_first_object_is_lost_then_its_second_one_brings_it() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 15)]
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, *busy[:9], stored=busy[:9])
     old, new = key_of(2, 130), key_of(2, 600)
     applied = apply(engine, *busy, new, stored=sorted([*busy, old, new]))
@@ -188,7 +190,7 @@ def test_given_a_new_process_when_the_message_of_its_first_object_is_lost_then_i
 
 def test_given_a_silent_node_when_flushed_then_all_up_to_the_newest_that_s3_has_had_for_long_is_applied() -> None:
     first, second, third, fourth = (key_of(pid, at) for pid, at in ((1, 60), (2, 70), (1, 80), (1, 90)))
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     engine.announce(third, parsed_key(third))
 
     def listing(*_: Any) -> Any:
@@ -197,12 +199,12 @@ def test_given_a_silent_node_when_flushed_then_all_up_to_the_newest_that_s3_has_
 
     assert [each.key for each in engine.ready(listing, modified_before=200.0)] == [first, second, third]
     assert engine.stored == {fourth: parsed_key(fourth).end_us}
-    assert engine.applied_us == parsed_key(third).end_us
+    assert engine.applied == parsed_key(third).end_us
 
 
 def test_given_the_end_when_a_lane_heard_of_lately_has_an_object_that_nobody_told_of_then_it_is_applied() -> None:
     busy = [key_of(1, 60 * index) for index in range(1, 10)]
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, *busy, key_of(2, 90), stored=[*busy, key_of(2, 90)])
     late = key_of(2, 100)
     assert late in apply(engine, stored=[*busy, key_of(2, 90), late], drain=True)
@@ -210,11 +212,11 @@ def test_given_the_end_when_a_lane_heard_of_lately_has_an_object_that_nobody_tol
 
 def test_given_a_lane_that_was_forgotten_when_its_old_objects_are_told_of_then_they_count_as_applied() -> None:
     old, new = key_of(1, 60), [key_of(2, at) for at in (3_700, 3_760, 3_820, 3_880)]
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     apply(engine, old, *new, stored=[old, *new], drain=True)
     assert engine.forget_partitions() == 0
     assert list(engine.cursors) == ["2/pythontimeline"]
-    assert engine.floor_us == parsed_key(old).end_us
+    assert engine.floor == parsed_key(old).end_us
     assert apply(engine, old, stored=[old, *new]) == []
     assert apply(engine, key_of(1, 3_700), stored=[old, key_of(1, 3_700), *new]) == [key_of(1, 3_700)]
 
@@ -223,7 +225,7 @@ def test_given_more_lanes_than_are_kept_when_forgotten_then_the_oldest_go_and_th
     first = [key_of(pid, 60 + pid / 100) for pid in range(MOST_PARTITIONS + 50)]
     second = [key_of(pid, 160 + pid / 100) for pid in range(MOST_PARTITIONS + 50)]
     last = key_of(1, 400)
-    engine = PartitionOrder()
+    engine = PartitionOrder(FRAMEWORK_EXTENTS)
     assert apply(engine, *first, key_of(1, 200), stored=first) == first
     assert engine.forget_partitions() == 50
     assert len(engine.cursors) == MOST_PARTITIONS

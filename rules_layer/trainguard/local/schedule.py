@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
 from trainguard.engine.tick.job_care import SILENT_S
+from trainguard.families.profiler.framework_order import FRAMEWORK_EXTENTS
 from trainguard.local.profile import Node, Profile
 from trainguard.telemetry.keys import MINUTE_S, SystemKey
 
@@ -94,7 +95,7 @@ def _ready(order: GridOrder, tick: int, *, drain: bool) -> Iterator[tuple[str, i
 
 def _framework(node: Node) -> Iterator[tuple[str, int]]:
     """Yield a node's framework objects in order, each with the first tick after it was applied."""
-    order = PartitionOrder()
+    order = PartitionOrder(FRAMEWORK_EXTENTS)
     flush: int | None = None
     for key in _framework_keys(node):
         arrival_us = node.framework[key].end_us + _UPLOAD_US

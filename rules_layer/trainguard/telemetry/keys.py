@@ -99,6 +99,11 @@ class FrameworkKey:
         return self.end_us / 1_000_000
 
     @property
+    def position(self) -> int:
+        """The object's place in its partition: ``end_us``."""
+        return self.end_us
+
+    @property
     def partition(self) -> str:
         """The process's stream of files of this kind."""
         return f"{self.process}/{self.kind}"

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from trainguard.engine.ordering.partition_order import FORGOTTEN_US, MOST_PARTITIONS, SILENT_US, PartitionOrder
+from trainguard.engine.ordering.partition_order import MOST_PARTITIONS, PartitionOrder
+from trainguard.families.profiler.framework_order import FORGOTTEN_US, FRAMEWORK_EXTENTS, SILENT_US
 from trainguard.telemetry.keys import FrameworkKey, FrameworkName, parse_key
 
 SECOND = 1_000_000
@@ -41,9 +42,10 @@ class Bucket:
 def order(*cursors: tuple[int, float], listed_s: float, floor_s: float | None = None) -> PartitionOrder:
     """Return an order whose processes have been applied up to their cursors, in seconds after the start."""
     return PartitionOrder(
+        FRAMEWORK_EXTENTS,
         cursors={f"{process}/pythontimeline": START_US + round(at * SECOND) for process, at in cursors},
-        listed_us=START_US + round(listed_s * SECOND),
-        floor_us=-1 if floor_s is None else START_US + round(floor_s * SECOND),
+        listed=START_US + round(listed_s * SECOND),
+        floor=-1 if floor_s is None else START_US + round(floor_s * SECOND),
     )
 
 
@@ -80,7 +82,7 @@ def test_given_a_listing_that_finds_processes_further_and_further_back_when_appl
 def test_given_a_stream_that_ends_when_it_is_listed_then_from_the_oldest_process_that_is_not_silent() -> None:
     silent_s, live_s, newest_s = 4_000.0, 9_700.0, 10_000.0
     engine = order((1, silent_s), (2, live_s), (3, newest_s), listed_s=newest_s)
-    engine.max_seen_us = START_US + round(newest_s * SECOND)
+    engine.max_seen = START_US + round(newest_s * SECOND)
     bucket = Bucket([])
     applied(engine, bucket, drain=True)
     assert bucket.listed_from == [live_s]
@@ -94,7 +96,7 @@ def test_given_a_silent_process_with_an_object_that_waits_when_partitions_are_fo
     announce(engine, name(1, newest_s + 10.0))
     assert engine.forget_partitions() == 0
     assert sorted(engine.cursors) == ["1/pythontimeline", "3/pythontimeline"]
-    assert engine.floor_us == START_US + round(silent_s * SECOND)
+    assert engine.floor == START_US + round(silent_s * SECOND)
 
 
 def test_given_too_many_processes_when_some_are_ahead_of_what_is_applied_then_those_stay() -> None:
@@ -105,11 +107,11 @@ def test_given_too_many_processes_when_some_are_ahead_of_what_is_applied_then_th
     assert engine.forget_partitions() == 1
     assert "0/pythontimeline" not in engine.cursors
     assert len(engine.cursors) == MOST_PARTITIONS + 2
-    assert engine.floor_us == START_US + round(behind * SECOND)
+    assert engine.floor == START_US + round(behind * SECOND)
 
 
 def test_given_an_object_that_waits_when_asked_what_is_applied_then_all_before_it_and_not_itself() -> None:
     engine = order((1, 100.0), listed_s=300.0)
     waits = name(1, 250.0)
     announce(engine, waits)
-    assert engine.applied_us == parsed(waits).end_us - 1
+    assert engine.applied == parsed(waits).end_us - 1

@@ -1,71 +1,105 @@
-"""In which order a node's framework objects are applied: what S3 lists decides, not what rang.
+"""In which order the objects of several partitions of a stream are applied: what S3 lists decides, not what rang.
 
-They have no minute grid. Each process and file kind (a lane) has its own stream, named by the end of its last event. A
-process that has nothing to say writes nothing, and one whose file is full writes early, so no name tells whether
-another one is missing before it::
+They have no grid. Each partition (a process and file kind, a worker) has its own sequence, named by an integer
+position: a time, a training step. A partition that has nothing to say writes nothing, and one whose file is full writes
+early, so no name tells whether another one is missing before it::
 
-    state: a cursor a lane, pending, max_seen, listed (up to where the node's names were listed)
-    on an object: at or below its lane's cursor -> duplicate;  else pending += object
-    apply in order of time, once S3 was listed:
-        all that is 120 s behind max_seen (the horizon), when the horizon is 50 s beyond listed
-        what appears at or below listed, as of a process that wakes: at once
-    a listing begins where the last one ended, or at the cursor of a lane that it moves if that is earlier
+    state: a cursor a partition, pending, max_seen, listed (up to where the stream's names were listed)
+    on an object: at or below its partition's cursor -> duplicate;  else pending += object
+    apply in order of position, once S3 was listed:
+        all that is `lateness` behind max_seen (the horizon), when the horizon is `list_every` beyond listed
+        what appears at or below listed, as of a partition that wakes: at once
+    a listing begins where the last one ended, or at the cursor of a partition that it moves if that is earlier
 
-S3 gets a lane's objects in their order. So a listing made when an object is there has all before it in its lane: no
-cursor passes an object that S3 has, and however messages come, the state is a function of the set of objects.
+S3 gets a partition's objects in their order. So a listing made when an object is there has all before it in its
+partition: no cursor passes an object that S3 has, and however messages come, the state is a function of the set of
+objects.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from trainguard.telemetry.keys import FrameworkKey, FrameworkName
-
-LATENESS_US = 120_000_000
-LIST_EVERY_US = 50_000_000
-"""How far the horizon moves from one listing to the next: less than a rotation, so that one process does not wait."""
-
-SILENT_US = 600_000_000
-FORGOTTEN_US = 3_600_000_000
 UNLISTED = -1
 
 MOST_PENDING = 100
 MOST_PARTITIONS = 1_000
 
-Listing = Callable[[int | None, int | None, Collection[str] | None], Iterable[FrameworkName]]
-"""Given two times in µs (None: the stream's start, its end), yields the node's objects from the first to the second,
-and maybe others of it. They are those that S3 has now or, where keys are given, those that it had when it had these."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extents:
+    """Distances between positions, in the unit of a family's positions: microseconds, or training steps.
+
+    Attributes
+    ----------
+    lateness : int
+        How far the newest position runs ahead of an object that is applied.
+    list_every : int
+        How far the horizon moves from one listing to the next: less than a partition's objects are apart, so that one
+        partition does not wait.
+    silent : int
+        A partition this far behind the newest position is silent; one that is not known began no further back.
+    forgotten : int
+        A partition this far behind the newest cursor is forgotten.
+    """
+
+    lateness: int
+    list_every: int
+    silent: int
+    forgotten: int
+
+
+class Positioned(Protocol):
+    """What an order reads in a key."""
+
+    @property
+    def position(self) -> int:
+        """The object's place in its partition, from 0; no two of a partition have the same."""
+        ...
+
+    @property
+    def partition(self) -> str:
+        """Names the partition."""
+        ...
+
+
+Listing = Callable[[int | None, int | None, Collection[str] | None], Iterable[tuple[str, Positioned, float]]]
+"""Given two positions (None: the stream's start, its end), yields the stream's objects from the first to the second,
+each with its key, what the key says and last_modified, and maybe others of it. They are those that S3 has now or, where
+keys are given, those that it had when it had these."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Arrival:
-    """An object that waits; ordered by time, then by key."""
+    """An object that waits; ordered by position, then by key."""
 
-    end_us: int
+    position: int
     key: str
     partition: str
 
 
 @dataclass(slots=True)
 class PartitionOrder:
-    """Cursors of one node's lanes and what waits.
+    """Cursors of one stream's partitions and what waits.
 
-    Up to ``listed_us`` the node's names were listed. What lanes that were forgotten had applied lies at or below
-    ``floor_us``.
+    Up to ``listed`` the stream's names were listed. What partitions that were forgotten had applied lies at or below
+    ``floor``. All positions have the unit of ``extents``.
     """
 
+    extents: Extents
     cursors: dict[str, int] = field(default_factory=dict)
     pending: dict[str, Arrival] = field(default_factory=dict)
-    max_seen_us: int | None = None
-    listed_us: int = UNLISTED
-    floor_us: int = -1
+    max_seen: int | None = None
+    listed: int = UNLISTED
+    floor: int = -1
     duplicates: int = 0
 
-    def restore(self, pending: Iterable[tuple[str, FrameworkKey]]) -> None:
+    def restore(self, pending: Iterable[tuple[str, Positioned]]) -> None:
         """Take back what waited when the item was written."""
         for key, parsed in pending:
             self._await(key, parsed)
 
-    def announce(self, key: str, parsed: FrameworkKey) -> None:
+    def announce(self, key: str, parsed: Positioned) -> None:
         """Take in a message."""
         if self._is_applied(parsed) or key in self.pending:
             self.duplicates += 1
@@ -80,126 +114,126 @@ class PartitionOrder:
         Parameters
         ----------
         listing : Listing
-            Asked only when there is something to apply: once in 50 s of event time, and for what appears late.
+            Asked only when there is something to apply: once in ``list_every``, and for what appears late.
         drain : bool
             The stream has ended: list, and apply everything.
         modified_before : float or None
-            A silent node: list, and also apply all up to the newest object that S3 has had since this time or before
+            A silent stream: list, and also apply all up to the newest object that S3 has had since this time or before
             (epoch seconds).
         """
         if drain or modified_before is not None:
-            old_us = self._list(listing, self._seen_us(), None, modified_before)
-            through_us = self._newest_us if drain else max(self._horizon_us, old_us)
-        elif (due_us := self._due_us()) is not None:
-            self._list(listing, self.listed_us, due_us)
-            through_us = due_us
+            old = self._list(listing, self._seen(), None, modified_before)
+            through = self._newest if drain else max(self._horizon, old)
+        elif (due := self._due()) is not None:
+            self._list(listing, self.listed, due)
+            through = due
         else:
             return
-        for arrival in self._waiting(through_us):
-            self.listed_us = max(through_us, self.listed_us)
+        for arrival in self._waiting(through):
+            self.listed = max(through, self.listed)
             del self.pending[arrival.key]
-            self.cursors[arrival.partition] = max(arrival.end_us, self.cursors.get(arrival.partition, 0))
+            self.cursors[arrival.partition] = max(arrival.position, self.cursors.get(arrival.partition, 0))
             yield arrival
 
-    def _due_us(self) -> int | None:
+    def _due(self) -> int | None:
         """Return up to where objects are to be applied now; None when none is."""
-        ends = [arrival.end_us for arrival in self.pending.values()]
-        horizon_us = self._horizon_us
-        is_far = horizon_us - self.listed_us >= LIST_EVERY_US
-        if is_far and any(end_us <= horizon_us for end_us in ends):
-            return horizon_us
-        return max((end_us for end_us in ends if end_us <= self.listed_us), default=None)
+        ends = [arrival.position for arrival in self.pending.values()]
+        horizon = self._horizon
+        is_far = horizon - self.listed >= self.extents.list_every
+        if is_far and any(position <= horizon for position in ends):
+            return horizon
+        return max((position for position in ends if position <= self.listed), default=None)
 
-    def _seen_us(self) -> int:
+    def _seen(self) -> int:
         """Return from where to list a stream that has ended or is silent.
 
-        That is the oldest lane that is not silent, an hour back at most, and never behind what was listed.
+        That is the oldest partition that is not silent, ``forgotten`` back at most, and never behind what was listed.
         """
-        newest_us = self._newest_us
-        heard = [cursor for cursor in self.cursors.values() if newest_us - cursor < SILENT_US]
-        return min(self.listed_us, max(min(heard, default=0), newest_us - FORGOTTEN_US))
+        newest = self._newest
+        heard = [cursor for cursor in self.cursors.values() if newest - cursor < self.extents.silent]
+        return min(self.listed, max(min(heard, default=0), newest - self.extents.forgotten))
 
-    def _list(self, listing: Listing, from_us: int, to_us: int | None, modified_before: float | None = None) -> int:
-        """List, at least from where the lanes stand that will move; again where that finds a lane further back.
+    def _list(self, listing: Listing, start: int, end: int | None, modified_before: float | None = None) -> int:
+        """List, at least from where the partitions stand that will move; again where that finds one further back.
 
-        Returns the newest end among the objects that S3 has had since ``modified_before``, -1 without any.
+        Returns the newest position among the objects that S3 has had since ``modified_before``, -1 without any.
         """
-        from_us = min(from_us, self._partitions_stand_us(to_us))
-        old_us = self._take(listing, from_us, to_us, modified_before)
-        while (lanes_us := self._partitions_stand_us(to_us)) < from_us:
-            from_us = lanes_us
-            old_us = self._take(listing, from_us, to_us, modified_before)
-        return old_us
+        start = min(start, self._partitions_stand(end))
+        old = self._take(listing, start, end, modified_before)
+        while (stand := self._partitions_stand(end)) < start:
+            start = stand
+            old = self._take(listing, start, end, modified_before)
+        return old
 
-    def _partitions_stand_us(self, to_us: int | None) -> int:
-        """Return the lowest cursor of the lanes that have objects to apply up to a time.
+    def _partitions_stand(self, end: int | None) -> int:
+        """Return the lowest cursor of the partitions that have objects to apply up to ``end``.
 
-        A lane that is not known may have begun ten minutes before the first object that is known of it.
+        A partition that is not known may have begun ``silent`` before the first object that is known of it.
         """
         stands = (
-            self.cursors.get(arrival.partition, max(arrival.end_us - SILENT_US, self.floor_us))
-            for arrival in self._waiting(to_us)
+            self.cursors.get(arrival.partition, max(arrival.position - self.extents.silent, self.floor))
+            for arrival in self._waiting(end)
         )
-        return min(stands, default=self._newest_us)
+        return min(stands, default=self._newest)
 
-    def _take(self, listing: Listing, from_us: int, to_us: int | None, modified_before: float | None) -> int:
-        having = None if to_us is None else [arrival.key for arrival in self._waiting(to_us)]
-        old_us = -1
-        for key, parsed, last_modified in listing(None if from_us < 0 else from_us, to_us, having):
-            if self._is_applied(parsed) or (to_us is not None and parsed.end_us > to_us):
+    def _take(self, listing: Listing, start: int, end: int | None, modified_before: float | None) -> int:
+        having = None if end is None else [arrival.key for arrival in self._waiting(end)]
+        old = -1
+        for key, parsed, last_modified in listing(None if start < 0 else start, end, having):
+            if self._is_applied(parsed) or (end is not None and parsed.position > end):
                 continue
             self._await(key, parsed)
             if modified_before is not None and last_modified <= modified_before:
-                old_us = max(parsed.end_us, old_us)
-        return old_us
+                old = max(parsed.position, old)
+        return old
 
-    def _waiting(self, to_us: int | None) -> list[Arrival]:
-        """Return what waits up to a time (None: all), in order."""
-        return sorted(arrival for arrival in self.pending.values() if to_us is None or arrival.end_us <= to_us)
+    def _waiting(self, end: int | None) -> list[Arrival]:
+        """Return what waits up to ``end`` (None: all), in order."""
+        return sorted(arrival for arrival in self.pending.values() if end is None or arrival.position <= end)
 
-    def _is_applied(self, parsed: FrameworkKey) -> bool:
-        return parsed.end_us <= self.cursors.get(parsed.partition, self.floor_us)
+    def _is_applied(self, parsed: Positioned) -> bool:
+        return parsed.position <= self.cursors.get(parsed.partition, self.floor)
 
-    def _await(self, key: str, parsed: FrameworkKey) -> None:
-        self.pending[key] = Arrival(parsed.end_us, key, parsed.partition)
-        self.max_seen_us = max(parsed.end_us, self._newest_us)
-
-    @property
-    def _newest_us(self) -> int:
-        return self.max_seen_us or 0
+    def _await(self, key: str, parsed: Positioned) -> None:
+        self.pending[key] = Arrival(parsed.position, key, parsed.partition)
+        self.max_seen = max(parsed.position, self._newest)
 
     @property
-    def _horizon_us(self) -> int:
-        return self._newest_us - LATENESS_US
+    def _newest(self) -> int:
+        return self.max_seen or 0
+
+    @property
+    def _horizon(self) -> int:
+        return self._newest - self.extents.lateness
 
     @property
     def stored(self) -> dict[str, int]:
         """What is to be stored of what waits: where that is much, its oldest. A listing finds the others again."""
-        return {each.key: each.end_us for each in self._waiting(None)[:MOST_PENDING]}
+        return {each.key: each.position for each in self._waiting(None)[:MOST_PENDING]}
 
     @property
-    def applied_us(self) -> int:
+    def applied(self) -> int:
         """Up to where all that S3 lists is applied: where the next listing begins."""
-        return min([self.listed_us, *(arrival.end_us - 1 for arrival in self.pending.values())])
+        return min([self.listed, *(arrival.position - 1 for arrival in self.pending.values())])
 
     def forget_partitions(self) -> int:
-        """Forget lanes that have been silent for an hour; return how many were forgotten only because there are many.
+        """Forget partitions that are ``forgotten`` behind; return how many went only because there are many.
 
-        What they had applied lies at or below ``floor_us``.
+        What they had applied lies at or below ``floor``.
         """
         newest = max(self.cursors.values(), default=0)
         waiting = {arrival.partition for arrival in self.pending.values()}
         kept: list[tuple[int, str]] = []
         for cursor, partition in sorted((cursor, partition) for partition, cursor in self.cursors.items()):
-            if newest - cursor > FORGOTTEN_US and partition not in waiting:
+            if newest - cursor > self.extents.forgotten and partition not in waiting:
                 self._forget(partition)
             else:
                 kept.append((cursor, partition))
-        applied_us = self.applied_us
-        many = [partition for cursor, partition in kept[: max(len(kept) - MOST_PARTITIONS, 0)] if cursor <= applied_us]
+        applied = self.applied
+        many = [partition for cursor, partition in kept[: max(len(kept) - MOST_PARTITIONS, 0)] if cursor <= applied]
         for partition in many:
             self._forget(partition)
         return len(many)
 
     def _forget(self, partition: str) -> None:
-        self.floor_us = max(self.cursors.pop(partition), self.floor_us)
+        self.floor = max(self.cursors.pop(partition), self.floor)

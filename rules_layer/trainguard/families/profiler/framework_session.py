@@ -8,6 +8,7 @@ from trainguard.engine.ordering.partition_order import MOST_PENDING, UNLISTED, A
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import LISTED_NAMES, NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire
+from trainguard.families.profiler.framework_order import FRAMEWORK_EXTENTS
 from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
 from trainguard.families.profiler.listing import ProfileListing
 from trainguard.records import NodeRecord
@@ -39,7 +40,11 @@ class FrameworkSession(Session[FrameworkStream]):
         if listed_us == UNLISTED:
             listed_us = max(cursors.values(), default=UNLISTED)  # an earlier version wrote the item
         self._order = PartitionOrder(
-            cursors=cursors, max_seen_us=record.cursors.get(NEWEST), listed_us=listed_us, floor_us=state.floor_us
+            FRAMEWORK_EXTENTS,
+            cursors=cursors,
+            max_seen=record.cursors.get(NEWEST),
+            listed=listed_us,
+            floor=state.floor_us,
         )
         self._order.restore(listing.parse_framework(record.pending))
 
@@ -52,7 +57,7 @@ class FrameworkSession(Session[FrameworkStream]):
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply the objects that are ready; at a stream's end, count the traces that never can be."""
         for arrival in self._order.ready(self._names, drain=drain, modified_before=modified_before):
-            yield self._use(arrival.key, partial(self._read, arrival), partial(self._fold, arrival.end_us))
+            yield self._use(arrival.key, partial(self._read, arrival), partial(self._fold, arrival.position))
         if drain:
             self.counters["traces_without_metadata"] = self._listing.traces_without_metadata()
 
@@ -65,7 +70,7 @@ class FrameworkSession(Session[FrameworkStream]):
             return read_tf_trace(
                 trace, self._listing.get(trace), process=process, start_us=parsed.start_us, end_us=parsed.end_us
             )
-        return read_framework_object(arrival.key, body, process=process, end_us=arrival.end_us, kind=kind)
+        return read_framework_object(arrival.key, body, process=process, end_us=arrival.position, kind=kind)
 
     def _fold(self, end_us: int, events: FrameworkEvents) -> tuple[Counter[str], list[Fire]]:
         return events.tally, self.stream.apply(events, end_us)
@@ -82,5 +87,5 @@ class FrameworkSession(Session[FrameworkStream]):
         order.duplicates = 0
         self.counters[LISTED_NAMES] += len(order.pending) > MOST_PENDING
         self.counters[FEWER_PARTITIONS] += order.forget_partitions()
-        self.stream.state.floor_us, self.stream.state.listed_us = order.floor_us, order.applied_us
-        return self._record(cursors={**order.cursors, NEWEST: order.max_seen_us}, pending=order.stored, closed=closed)
+        self.stream.state.floor_us, self.stream.state.listed_us = order.floor, order.applied
+        return self._record(cursors={**order.cursors, NEWEST: order.max_seen}, pending=order.stored, closed=closed)

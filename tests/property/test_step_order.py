@@ -1,0 +1,108 @@
+"""Objects of several workers, named by their training step, are applied in the order of steps."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainguard.engine.ordering.partition_order import Extents, PartitionOrder
+
+STEPS = Extents(lateness=20, list_every=8, silent=100, forgotten=1_000)
+"""In steps: workers write every 10 to 14 steps, or early, or after a pause of up to 80."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An object of a worker, and when it was uploaded; time runs one unit a step."""
+
+    position: int
+    partition: str
+    uploaded: int
+
+    @property
+    def key(self) -> str:
+        """The object's key."""
+        return f"job/steps/{self.position:09d}_{self.partition}"
+
+
+def in_order(written: Iterable[Written]) -> list[Written]:
+    return sorted(written, key=lambda each: (each.position, each.key))
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> list[Written]:
+    """Return the objects of up to three workers; each is some steps behind the fastest, but never the lateness."""
+    written = []
+    for number in range(draw(st.integers(1, 3))):
+        step, behind = draw(st.integers(0, 20)), draw(st.integers(0, STEPS.lateness - 1))
+        for _ in range(draw(st.integers(1, 8))):
+            written.append(Written(step, f"worker-{number}", step + behind))
+            step += draw(st.one_of(st.integers(10, 14), st.integers(1, 9), st.integers(40, 80)))
+    return in_order(written)
+
+
+def listing(written: Sequence[Written], now: float) -> Callable[..., list[tuple[str, Written, float]]]:
+    """Return what S3 lists at a time."""
+
+    def listed(start: int | None, end: int | None, having: Collection[str] | None) -> list[tuple[str, Written, float]]:
+        there = [each for each in written if each.uploaded <= now]
+        assert set(having or ()) <= {each.key for each in there}
+        return [
+            (each.key, each, 0.0)
+            for each in there
+            if (start is None or each.position >= start) and (end is None or each.position <= end)
+        ]
+
+    return listed
+
+
+def read_back(order: PartitionOrder, written: Sequence[Written]) -> PartitionOrder:
+    """Return the order as the next evaluator has it from the worker's item."""
+    order.forget_partitions()
+    by_key = {each.key: each for each in written}
+    read = PartitionOrder(
+        STEPS, cursors=dict(order.cursors), max_seen=order.max_seen, listed=order.applied, floor=order.floor
+    )
+    read.restore((key, by_key[key]) for key in order.stored)
+    return read
+
+
+@given(jobs(), st.data())
+@settings(max_examples=500)
+def test_given_messages_in_any_order_late_or_lost_when_applied_then_in_order_of_steps_and_each_once(
+    written: list[Written], data: st.DataObject
+) -> None:
+    delay = st.one_of(st.just(0), st.integers(0, 19), st.integers(20, 400), st.none())
+    announced = [(each.uploaded + late, each) for each in written if (late := data.draw(delay)) is not None]
+    order = PartitionOrder(STEPS)
+    applied: list[str] = []
+    for now, each in sorted(announced, key=lambda pair: (pair[0], pair[1].key)):
+        order.announce(each.key, each)
+        if data.draw(st.booleans()):
+            order.announce(each.key, each)
+        applied.extend(arrival.key for arrival in order.ready(listing(written, now)))
+        order = read_back(order, written)
+    applied.extend(arrival.key for arrival in order.ready(listing(written, 1e9), drain=True))
+    assert applied == [each.key for each in written]
+
+
+def test_given_one_worker_when_it_goes_on_then_what_is_the_lateness_in_steps_behind_is_applied() -> None:
+    written = [Written(step, "worker-0", step) for step in range(0, 101, 10)]
+    order = PartitionOrder(STEPS)
+    applied: list[int] = []
+    for each in written:
+        order.announce(each.key, each)
+        applied.extend(arrival.position for arrival in order.ready(listing(written, each.uploaded)))
+    assert applied == list(range(0, 81, 10))
+
+
+def test_given_steps_when_a_worker_falls_far_behind_then_it_is_forgotten_by_steps() -> None:
+    fast = [Written(step, "worker-0", step) for step in (1_000, 1_001 + STEPS.forgotten)]
+    slow = Written(1_000, "worker-1", 1_000)
+    order = PartitionOrder(STEPS)
+    for each in (*fast, slow):
+        order.announce(each.key, each)
+    assert len(list(order.ready(listing([*fast, slow], 1e9), drain=True))) == 3
+    assert order.forget_partitions() == 0
+    assert (set(order.cursors), order.floor) == ({"worker-0"}, 1_000)
