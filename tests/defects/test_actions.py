@@ -17,8 +17,9 @@ from trainguard.actions.stop_switch import StopSwitches
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
 from trainguard.finding import Finding
-from trainguard.ports import StoredRow, TrainingJobDescription
+from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 NOW = 1_795_248_000.0

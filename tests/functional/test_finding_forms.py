@@ -15,10 +15,10 @@ from trainguard.cli.output.rows import rule_row_entry
 from trainguard.engine.outbox.fires import fire_payload
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.finding import FINDING_FIELDS, Episode, Finding, Severity, embedded, flat
-from trainguard.ports import StoredRow
 from trainguard.pricing.cost import Cost
 from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
 from trainguard.report.finding_entries import finding_entry
+from trainguard.stores import StoredRow
 
 START = 1_795_248_000.0
 COST = "about USD 18.40 of the USD 59.30 spent"

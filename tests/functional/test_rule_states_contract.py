@@ -11,8 +11,8 @@ from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
 from trainguard.errors import StateCodecError
 from trainguard.finding import Finding, Severity
-from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import RuleRow, Status
+from trainguard.stores import StopRecord, StoredRow
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

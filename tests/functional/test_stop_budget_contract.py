@@ -13,7 +13,7 @@ from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.memory.stop_budget import MemoryStopBudget
 from trainguard.errors import StateConflictError
-from trainguard.ports import StopBudget
+from trainguard.stores import StopBudget
 
 NOW = 1_795_248_000.0
 

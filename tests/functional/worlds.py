@@ -29,17 +29,15 @@ from trainguard.ports import (
     Executions,
     JobLook,
     JobLooks,
-    Jobs,
-    NodeStates,
     NodeTask,
     ReportObjects,
-    RuleStates,
     SettingDocuments,
     TaskQueue,
     TrainingJobDescription,
     TrainingJobs,
 )
 from trainguard.records import JobStatus
+from trainguard.stores import Jobs, NodeStates, RuleStates
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef

@@ -1,8 +1,8 @@
 """Jobs of a made-up fleet, with rows as the stack leaves them."""
 
 from trainguard.finding import Finding, Severity
-from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.stores import StoredRow
 
 HOUR_S = 3_600.0
 MONDAY = 1_795_392_000.0

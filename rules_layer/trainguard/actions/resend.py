@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from trainguard.actions.request import AlertInput, StopDecision, StopResult
-from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import AlertKind
+from trainguard.stores import StopRecord, StoredRow
 
 STEP_FAILED = "TrainGuard.StepFailed"
 """Error of an execution in which steps failed, and that has sent its alert or had none to send."""

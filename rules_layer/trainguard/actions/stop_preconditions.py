@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trainguard.actions.request import StopCase
-from trainguard.ports import StoredRow
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
+from trainguard.stores import StoredRow
 
 MAX_FIRE_AGE_S = 1_800.0
 """A fire is minutes old when all is well; an older one comes from a backlog or a replay."""

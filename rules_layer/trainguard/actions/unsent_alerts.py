@@ -10,8 +10,9 @@ from trainguard.actions.resend import STEP_FAILED, recorded_outcome, resend_name
 from trainguard.actions.routing import Routing, route
 from trainguard.canary_name import is_canary
 from trainguard.errors import StateCodecError
-from trainguard.ports import ExecutionRecord, ExecutionRecords, RuleStates, StoredRow
+from trainguard.ports import ExecutionRecord, ExecutionRecords
 from trainguard.records import AlertKind
+from trainguard.stores import RuleStates, StoredRow
 
 _DONE = "SUCCEEDED"
 _UNSUCCESSFUL = frozenset({"FAILED", "TIMED_OUT", "ABORTED"})

@@ -18,8 +18,8 @@ from trainguard.adapters.dynamodb_table import Expression, Table, assignments, d
 from trainguard.adapters.findings import finding_columns, finding_of_columns
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
-from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import RuleRow, Status
+from trainguard.stores import StopRecord, StoredRow
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

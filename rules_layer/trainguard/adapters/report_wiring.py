@@ -7,7 +7,8 @@ from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.environment import BuildReportEnvironment
 from trainguard.adapters.s3_objects import S3ProfileObjects
-from trainguard.ports import Jobs, NodeStates, ReportObjects
+from trainguard.ports import ReportObjects
+from trainguard.stores import Jobs, NodeStates
 
 T_co = TypeVar("T_co", covariant=True)
 

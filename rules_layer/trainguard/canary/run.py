@@ -13,7 +13,8 @@ from trainguard.canary.profile import RULE, canary_objects
 from trainguard.canary_name import CANARY_PREFIX, canary_name, planted_at
 from trainguard.layout import ProfileRoot
 from trainguard.links import REPORT_JSON
-from trainguard.ports import Journal, ReportObjects, RuleStates, StoredRow
+from trainguard.ports import Journal, ReportObjects
+from trainguard.stores import RuleStates, StoredRow
 
 FRESH_S = 3_600.0
 """The canary that is looked at was planted within this time, or none was today."""

@@ -9,7 +9,6 @@ from trainguard.canary_name import is_canary
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.finding import severity_rank
 from trainguard.links import report_links
-from trainguard.ports import StoredRow
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.report.fleet_document import (
@@ -27,6 +26,7 @@ from trainguard.report.fleet_document import (
 )
 from trainguard.report.fleet_facts import JobFacts, has_fired
 from trainguard.rules.registry import RULE_NAMES
+from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 JOBS_SHOWN = 250

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainguard.finding import Severity, severity_rank
-from trainguard.ports import StoredRow
 from trainguard.pricing.cost import HOUR_S, Account, Bill
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.stores import StoredRow
 
 
 @dataclass(frozen=True)

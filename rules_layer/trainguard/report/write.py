@@ -7,9 +7,9 @@ from typing import Protocol
 from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import ReportPageError, UnknownJobError
 from trainguard.links import REPORT_JSON
-from trainguard.ports import Jobs, NodeStates
 from trainguard.report.build import build_report
 from trainguard.report.files import content_type, report_files
+from trainguard.stores import Jobs, NodeStates
 from trainguard.timeline.digest import NodeDigest
 
 

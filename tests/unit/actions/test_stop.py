@@ -11,8 +11,9 @@ from trainguard.actions.stop_preconditions import MAX_FIRE_AGE_S, NODES_APART_S,
 from trainguard.actions.stop_switch import StopSwitches
 from trainguard.finding import Finding
 from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
-from trainguard.ports import StoredRow, TrainingJobDescription
+from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 NOW = 1_795_248_000.0

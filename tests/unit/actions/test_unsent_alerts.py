@@ -17,8 +17,8 @@ from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.errors import StateCodecError
 from trainguard.finding import Finding, Severity
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.ports import StopRecord, StoredRow
 from trainguard.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status
+from trainguard.stores import StopRecord, StoredRow
 
 NOW = 1_795_248_000.0
 FAILED_AT = NOW - 3_600.0

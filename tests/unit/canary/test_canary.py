@@ -14,8 +14,8 @@ from trainguard.canary.run import FRESH_S, Canary, grade_canary
 from trainguard.canary_name import CANARY_PREFIX, canary_name, is_canary, planted_at
 from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.finding import Finding
-from trainguard.ports import StoredRow
 from trainguard.records import RuleRow, Status
+from trainguard.stores import StoredRow
 
 AT = 1_795_248_037.0
 RUN = "6f1c0a52-3a34-4f0e-9d0b-0c2a"

@@ -17,9 +17,9 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Deployment, Stores
 from trainguard.finding import FINDING_FIELDS, Finding, Severity
-from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.stores import StoredRow
 
 NOT_STOPPED = "Training job not stopped: its owner has not opted in."
 REPORT = f"s3://profiles/{JOB}/rule-output/TrainGuardReport/report.json"

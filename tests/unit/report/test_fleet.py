@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, P3, Rows, found, hostile, job, many, quiet, with_rows
 from trainguard.finding import Finding, Severity
-from trainguard.ports import StoredRow
 from trainguard.pricing.table import InstanceRow, PriceTable
 from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
 from trainguard.report.fleet import Fleet, build_fleet, stop_was_made
@@ -21,6 +20,7 @@ from trainguard.report.fleet_document import FleetReport
 from trainguard.report.fleet_files import encode_fleet, fleet_schema
 from trainguard.report.html.fleet import render_fleet
 from trainguard.report.schema import encode_schema
+from trainguard.stores import StoredRow
 
 FLEET = Fleet(stack="TrainGuard", region="eu-west-1")
 NOW = MONDAY + 100 * HOUR_S

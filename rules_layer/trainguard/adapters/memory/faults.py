@@ -12,16 +12,13 @@ from trainguard.ports import (
     ExecutionRecords,
     Executions,
     JobLooks,
-    Jobs,
-    NodeStates,
     ProfileObjects,
     ReportObjects,
-    RuleStates,
     SettingDocuments,
-    StopBudget,
     TaskQueue,
     TrainingJobs,
 )
+from trainguard.stores import Jobs, NodeStates, RuleStates, StopBudget
 
 OPERATIONS = frozenset(
     f"{port.__name__}.{name}"

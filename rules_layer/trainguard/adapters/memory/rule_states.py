@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.stored_form import stored_row
-from trainguard.ports import StoredRow
 from trainguard.records import RuleRow
+from trainguard.stores import StoredRow
 
 
 class MemoryRuleStates:

@@ -13,11 +13,12 @@ from trainguard.cli.doctor.job_case import JobCase
 from trainguard.engine.jobs.job_description import NAMESPACE, STOP_TAG
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding
-from trainguard.ports import StoredRow, TrainingJobDescription
+from trainguard.ports import TrainingJobDescription
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
 from trainguard.rules.registry import RULE_NAMES
 from trainguard.rules.units import counted
 from trainguard.settings.tag_names import PROFILE_TAG
+from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import msgspec
 
 from trainguard.adapters.timestamps import iso_from_epoch
 from trainguard.finding import EpisodeEntry, Severity, finding_fields, severity_rank
-from trainguard.ports import StoredRow
 from trainguard.records import RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.units import show_duration, show_number
+from trainguard.stores import StoredRow
 
 _FIXED_BELOW = 10.0
 

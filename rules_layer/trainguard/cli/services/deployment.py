@@ -28,7 +28,8 @@ from trainguard.errors import (
     StackNotFoundError,
     StackStateError,
 )
-from trainguard.ports import Jobs, NodeStates, ProfileObjects, RuleStates
+from trainguard.ports import ProfileObjects
+from trainguard.stores import Jobs, NodeStates, RuleStates
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef

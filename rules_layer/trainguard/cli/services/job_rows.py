@@ -10,9 +10,9 @@ from trainguard.cli.output.blocks import Block, Facts, Heading, Line
 from trainguard.cli.output.rows import StopEntry, has_fired, time_text
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.names import unknown_job
-from trainguard.ports import StoredRow
 from trainguard.records import JobRecord
 from trainguard.rules.units import counted
+from trainguard.stores import StoredRow
 
 NODES_SHOWN = 8
 """A person reads so many nodes of a rule one by one; of more, those that are well are counted."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from trainguard.errors import UnknownJobError, UnknownNameError
-from trainguard.ports import Jobs
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import RULE_NAMES
 from trainguard.rules.units import counted
+from trainguard.stores import Jobs
 
 ALL_RULE_NAMES = (*RULE_NAMES, PROFILER_REPORT)
 OWN_RULES = "A rule of your own is known here with --rules-package DIR, or --rule MODULE:CLASS."

@@ -10,8 +10,8 @@ from trainguard.errors import DeploymentError, ProfileSourceError, RequestError
 from trainguard.layout import ProfileRoot
 from trainguard.local.bucket import SCHEME
 from trainguard.local.sources import PROFILER_OUTPUT
-from trainguard.ports import Jobs
 from trainguard.records import JobRecord
+from trainguard.stores import Jobs
 
 
 @dataclass(frozen=True, slots=True)

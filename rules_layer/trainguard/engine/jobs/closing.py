@@ -8,8 +8,9 @@ the job ends without a profile, as one does whose objects lie where nobody here 
 from dataclasses import replace
 
 from trainguard.engine.family import Families
-from trainguard.ports import Jobs, NodeStates, NodeTask, TaskQueue
+from trainguard.ports import NodeTask, TaskQueue
 from trainguard.records import JobRecord, StreamKey
+from trainguard.stores import Jobs, NodeStates
 
 ASK_AGAIN_S = 300.0
 """After this long the streams of a job of which none has answered are asked to close once more."""

@@ -20,7 +20,7 @@ from trainguard.finding import Finding
 from trainguard.job_policy import JobPolicy
 from trainguard.layout import ProfileRoot
 from trainguard.plain_text import one_line
-from trainguard.ports import Executions, Jobs, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
+from trainguard.ports import Executions, Journal, Services, SettingDocuments, TrainingJobDescription, TrainingJobs
 from trainguard.records import OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.document import read_document, unusable
 from trainguard.settings.faults import NO_PLACE, SettingFault, fault_sentences
@@ -29,6 +29,7 @@ from trainguard.settings.rule_configurations import configured
 from trainguard.settings.source import Source
 from trainguard.settings.tag_names import SETTINGS_TAG
 from trainguard.settings.tags import asks, settings_name, tag_source
+from trainguard.stores import Jobs
 
 SETTINGS = "Settings"
 """Stands where a rule's name would in a notice of what is wrong with a job's settings."""

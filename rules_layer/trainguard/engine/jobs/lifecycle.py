@@ -14,8 +14,9 @@ from trainguard.engine.family import Families
 from trainguard.engine.jobs.closing import begin_close
 from trainguard.engine.jobs.job_description import is_another, lies_elsewhere, profile_place, with_description
 from trainguard.engine.jobs.job_registry import JobRegistry
-from trainguard.ports import Jobs, Journal, NodeStates, TaskQueue, TrainingJobDescription, TrainingJobs
+from trainguard.ports import Journal, TaskQueue, TrainingJobDescription, TrainingJobs
 from trainguard.records import JobRecord
+from trainguard.stores import Jobs, NodeStates
 
 
 @dataclass(frozen=True, slots=True)

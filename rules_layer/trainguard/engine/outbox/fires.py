@@ -29,9 +29,10 @@ from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
 from trainguard.finding import Finding, flat
 from trainguard.links import report_links
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
-from trainguard.ports import Executions, Journal, NodeStates
+from trainguard.ports import Executions, Journal
 from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
+from trainguard.stores import NodeStates
 from trainguard.timestamps import iso_time
 
 __all__ = [

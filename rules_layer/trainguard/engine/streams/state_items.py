@@ -17,8 +17,8 @@ it.
 """
 
 from trainguard.errors import StateConflictError
-from trainguard.ports import NodeStates
 from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.stores import NodeStates
 
 RETENTION_S = 90 * 24 * 3_600
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from trainguard.ports import JobLook, JobLooks, Jobs, Journal, Timing
+from trainguard.ports import JobLook, JobLooks, Journal, Timing
+from trainguard.stores import Jobs
 
 TICK_S = 60.0
 

@@ -3,12 +3,13 @@
 from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import UnknownJobError
 from trainguard.links import report_links
-from trainguard.ports import Jobs, NodeStates, ReportObjects
+from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord
 from trainguard.report.stack.gather import PartsGatherer
 from trainguard.report.stack.order import RunOrder
 from trainguard.report.stack.plan import require_state
 from trainguard.report.write import ReportWriter, WrittenReport
+from trainguard.stores import Jobs, NodeStates
 
 
 class StackReports:

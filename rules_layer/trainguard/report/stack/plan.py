@@ -10,10 +10,11 @@ from trainguard.errors import StateGoneError, UnknownJobError
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
 from trainguard.layout import ProfileRoot, hour_folder
-from trainguard.ports import Jobs, NodeStates, ReportObjects
+from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.stack.keys import FEWEST_NODES, write_keys
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
+from trainguard.stores import Jobs, NodeStates
 from trainguard.timeline.axis import axis_for
 
 READING_S = 18 * 3_600

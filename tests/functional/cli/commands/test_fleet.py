@@ -16,8 +16,8 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.commands.report.fleet import read_jobs
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Stores
-from trainguard.ports import StoredRow
 from trainguard.report.fleet import Fleet
+from trainguard.stores import StoredRow
 
 
 @pytest.fixture

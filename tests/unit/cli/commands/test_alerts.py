@@ -12,8 +12,8 @@ from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.finding import Finding
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
-from trainguard.ports import StopRecord
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
+from trainguard.stores import StopRecord
 
 __all__ = ["deployed"]
 

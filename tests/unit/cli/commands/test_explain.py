@@ -12,12 +12,12 @@ from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, ju
 from trainguard.cli.commands.explain.explanation import Explanation, explain
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import UnknownNameError
-from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_utilization import IDLE_TIME, P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
+from trainguard.stores import StoredRow
 
 __all__ = ["deployed"]
 LOW = "LowGPUUtilization"

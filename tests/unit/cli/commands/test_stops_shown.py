@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.cli.seen import Deployed, deployed, firing, job
 from trainguard.job_policy import AlertPolicy, JobPolicy
-from trainguard.ports import StopRecord, StoredRow
+from trainguard.stores import StopRecord, StoredRow
 
 __all__ = ["deployed"]
 RULE = "LowGPUUtilization"

@@ -15,9 +15,9 @@ from trainguard.engine.plan import RulePlan
 from trainguard.errors import UnknownNameError
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import EpisodeEntry, Finding, Severity
-from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.registry import spec_of
+from trainguard.stores import StoredRow
 
 _MEANINGS = {
     Status.FIRED: "Its condition holds, or has held in the episode that is still open.",

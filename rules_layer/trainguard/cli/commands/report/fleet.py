@@ -13,13 +13,13 @@ from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Stores, Where, connect
 from trainguard.cli.services.input_files import prices_from
 from trainguard.cli.services.job_rows import read_whole_job
-from trainguard.ports import StoredRow
 from trainguard.records import JobRecord
 from trainguard.report.fleet import Fleet, build_fleet
 from trainguard.report.fleet_document import FleetJob, FleetReport, FleetTotals
 from trainguard.report.fleet_files import encode_fleet
 from trainguard.report.html.fleet import render_fleet
 from trainguard.rules.units import counted
+from trainguard.stores import StoredRow
 
 _PAGE, _DOCUMENT = ".html", ".json"
 _DEFAULT = "fleet.html"

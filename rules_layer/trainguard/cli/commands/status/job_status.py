@@ -22,9 +22,9 @@ from trainguard.cli.output.rows import (
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.job_list import instances, status_of_job
 from trainguard.cli.services.job_rows import configuration_blocks, configuration_of, read_job, shown_nodes, stop_text
-from trainguard.ports import StoredRow
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.stores import StoredRow
 
 
 class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
