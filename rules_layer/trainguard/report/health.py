@@ -124,13 +124,13 @@ def _quiet_reasons(judged: EvaluatedJob) -> dict[str, tuple[int, int]]:
     return counts
 
 
-def _marked(finding: RankedFinding, judged: EvaluatedJob) -> str:
+def _marked(ranked: RankedFinding, judged: EvaluatedJob) -> str:
     """For example ``high, on 3 of 8 nodes, over now``."""
-    affected, of = finding.nodes
+    affected, of = ranked.nodes
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
     over = ", over before the end" if judged.ended else ", over now"
-    parts = [f"{finding.finding.severity}{where}{'' if finding.ongoing else over}", *_when(finding)]
-    lost = [episode for episode in finding.unexplained if episode.cost is not None]
+    parts = [f"{ranked.finding.severity}{where}{'' if ranked.ongoing else over}", *_when(ranked)]
+    lost = [episode for episode in ranked.unexplained if episode.cost is not None]
     if lost:
         parts.append(show_money(sum(each.cost or 0.0 for each in lost), lost[0].currency or ""))
     return ", ".join(parts)

@@ -22,8 +22,8 @@ _DEFAULTS = {rule.name: rule.parameters_type() for rule in ALL_RULES}
 
 def rule_entries(judged: EvaluatedJob) -> list[RuleEntry]:
     """Return one entry a rule, in order."""
-    ranks = {finding.rule: place for place, finding in enumerate(judged.findings)}
-    severities = {finding.rule: finding.finding.severity for finding in judged.findings}
+    ranks = {ranked.rule: place for place, ranked in enumerate(judged.findings)}
+    severities = {ranked.rule: ranked.finding.severity for ranked in judged.findings}
 
     def place(verdict: Verdict) -> tuple[int, int]:
         return ranks.get(verdict.rule, len(ranks)), shown_status(verdict).place

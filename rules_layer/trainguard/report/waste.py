@@ -56,7 +56,7 @@ def cost_sentence(judged: EvaluatedJob, root: RankedFinding | None, share: float
     Parameters
     ----------
     judged : EvaluatedJob
-    root : Finding or None
+    root : RankedFinding or None
         The thing to change.
     share : float or None
         Share, 0 to 1, of the nodes' paid time that it and what it explains have wasted; None for a risk.

@@ -168,12 +168,12 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedF
         return -weight * finding.score, len(chains[finding.rule])
 
     ranked = []
-    for rule, finding in found.items():
-        score = _score(finding, found, chains, explained)
+    for rule, alone in found.items():
+        score = _score(alone, found, chains, explained)
         ranked.append(
             replace(
-                finding,
-                finding=replace(finding.finding, severity=severity_of(score)),
+                alone,
+                finding=replace(alone.finding, severity=severity_of(score)),
                 score=score,
                 explained_by=causes[rule],
                 explained_share=explained[rule].share,

@@ -66,10 +66,10 @@ def _found(findings: Sequence[RankedFinding]) -> str:
     return said
 
 
-def _named(finding: RankedFinding) -> str:
-    explained = "" if finding.explained_by is None else f", explained by {finding.explained_by}"
-    when = "" if not finding.unexplained else f", {finding.unexplained[-1].sentence}"
-    return f"{finding.rule} ({finding.finding.severity}{explained}{when})"
+def _named(ranked: RankedFinding) -> str:
+    explained = "" if ranked.explained_by is None else f", explained by {ranked.explained_by}"
+    when = "" if not ranked.unexplained else f", {ranked.unexplained[-1].sentence}"
+    return f"{ranked.rule} ({ranked.finding.severity}{explained}{when})"
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
