@@ -30,6 +30,10 @@ def in_order(written: Iterable[Written]) -> list[Written]:
     return sorted(written, key=lambda each: (each.position, each.key))
 
 
+def in_order_of_upload(written: Iterable[Written]) -> list[Written]:
+    return sorted(written, key=lambda each: (each.uploaded, each.key))
+
+
 @st.composite
 def jobs(draw: st.DrawFn) -> list[Written]:
     """Return the objects of up to three workers; each is some steps behind the fastest, but never the lateness."""
@@ -106,3 +110,28 @@ def test_given_steps_when_a_worker_falls_far_behind_then_it_is_forgotten_by_step
     assert len(list(order.ready(listing([*fast, slow], 1e9), drain=True))) == 3
     assert order.forget_partitions() == 0
     assert (set(order.cursors), order.floor) == ({"worker-0"}, 1_000)
+
+
+def test_given_a_worker_far_behind_when_the_message_of_its_first_object_is_lost_then_its_second_one_brings_it() -> None:
+    fast = [Written(step, "worker-0", step) for step in range(0, 201, 10)]
+    lost, told = Written(120, "worker-1", 180), Written(150, "worker-1", 181)
+    order = PartitionOrder(STEPS)
+    applied: list[tuple[str, int]] = []
+    for each in in_order_of_upload([*fast, told]):
+        order.announce(each.key, each)
+        ready = order.ready(listing([*fast, lost, told], each.uploaded))
+        applied.extend((arrival.partition, arrival.position) for arrival in ready)
+    assert [step for worker, step in applied if worker == "worker-0"] == list(range(0, 181, 10))
+    assert [step for worker, step in applied if worker == "worker-1"] == [120, 150]
+
+
+def test_given_a_worker_that_is_known_when_it_is_far_behind_then_it_is_listed_from_its_cursor() -> None:
+    fast = [Written(step, "worker-0", step) for step in range(0, 301, 10)]
+    first, lost, told = (Written(0, "worker-1", 0), Written(20, "worker-1", 250), Written(230, "worker-1", 251))
+    order = PartitionOrder(STEPS)
+    applied: list[int] = []
+    for each in in_order_of_upload([*fast, first, told]):
+        order.announce(each.key, each)
+        ready = order.ready(listing([*fast, first, lost, told], each.uploaded))
+        applied.extend(arrival.position for arrival in ready if arrival.partition == "worker-1")
+    assert applied == [0, 20, 230]
