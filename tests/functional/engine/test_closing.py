@@ -37,4 +37,4 @@ def test_given_a_job_stored_with_a_place_that_nobody_can_read_when_it_ends_or_is
     assert network.job().active is False
     assert network.world.jobs.active() == []
     assert sent == 8 * 2 * 2
-    assert row(network, "LowGPUUtilization").reason == "Ended without a profile: no object of it could be read."
+    assert row(network, "LowGPUUtilization").finding.reason == "Ended without a profile: no object of it could be read."

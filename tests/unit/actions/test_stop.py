@@ -36,8 +36,10 @@ RUNNING = TrainingJobDescription(
 
 
 RULE = "LowGPUUtilization"
-ROW = StoredRow(RuleRow(RUNNING.job, RULE, None, Status.FIRED, "low.", evaluated_through=NOW - 90.0), fire_id="f1")
-NODE_ROW = StoredRow(RuleRow(RUNNING.job, RULE, "algo-1", Status.FIRED, "low.", evaluated_through=NOW - 90.0))
+ROW = StoredRow(
+    RuleRow(RUNNING.job, Finding(RULE, None, "low."), Status.FIRED, evaluated_through=NOW - 90.0), fire_id="f1"
+)
+NODE_ROW = StoredRow(RuleRow(RUNNING.job, Finding(RULE, "algo-1", "low."), Status.FIRED, evaluated_through=NOW - 90.0))
 JOB = JobRecord(RUNNING.job, RUNNING.arn, "profiles", "", episodes={RULE: 2, "CPUBottleneck": 7})
 
 

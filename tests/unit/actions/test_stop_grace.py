@@ -51,7 +51,11 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
         ({"registered": replace(JOB, episodes={RULE: 3})}, "the finding of LowGPUUtilization is over"),
         ({"registered": None}, "TrainGuard no longer knows job job"),
         (
-            {"row": replace(ROW, row=replace(ROW.row, status=Status.OK, reason="all fine."))},
+            {
+                "row": replace(
+                    ROW, row=replace(ROW.row, finding=replace(ROW.row.finding, reason="all fine."), status=Status.OK)
+                )
+            },
             "LowGPUUtilization no longer fires: all fine.",
         ),
         (

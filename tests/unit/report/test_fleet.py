@@ -14,7 +14,7 @@ import pytest
 from tests.support.fleets import HOUR_S, MONDAY, P3, Rows, found, hostile, job, many, quiet, with_rows
 from trainguard.finding import Finding, Severity
 from trainguard.pricing.table import InstanceRow, PriceTable
-from trainguard.records import JobRecord, JobStatus, RuleRow, Severity, Status
+from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.fleet import Fleet, build_fleet, stop_was_made
 from trainguard.report.fleet_document import FleetReport
 from trainguard.report.fleet_files import encode_fleet, fleet_schema
