@@ -38,16 +38,32 @@ def synthesise(outdir: str | None = None, context: Mapping[str, object] | None =
     UnacknowledgedFindingError
         When a rule pack or CDK itself found something that is not acknowledged.
     """
-    flags = json.loads(FEATURE_FLAGS.read_text(encoding="utf-8"))
-    app = App(outdir=outdir, context={**flags, **(context or {})}, analytics_reporting=False)
+    app = new_app(outdir, context)
     config = DeploymentConfig.from_context(app.node.get_all_context())
-    chosen = overlay.emulator() if config.emulator else overlay.on_aws(config.architecture)
-    TrainGuardStack(app, config.stack_name, config=config, overlay=chosen)
-    # The rule packs judge what goes to AWS; among other things they want the newest runtime, which no emulator has.
-    if not config.emulator:
+    TrainGuardStack(app, config.stack_name, config=config, overlay=overlay.chosen(config))
+    return write(app, judged=not config.emulator)
+
+
+def new_app(outdir: str | None, context: Mapping[str, object] | None = None) -> App:
+    """Return an application without a stack, with the feature flags and the context values given."""
+    flags = json.loads(FEATURE_FLAGS.read_text(encoding="utf-8"))
+    return App(outdir=outdir, context={**flags, **(context or {})}, analytics_reporting=False)
+
+
+def write(app: App, *, judged: bool) -> CloudAssembly:
+    """Write the cloud assembly of an application and return it.
+
+    The rule packs judge what goes to AWS; among other things they want the newest runtime, which no emulator has.
+
+    Raises
+    ------
+    UnacknowledgedFindingError
+        When ``judged`` and a rule pack or CDK itself found something that is not acknowledged.
+    """
+    if judged:
         Validations.of(app).add_plugins(AwsSolutionsChecks(app, verbose=True), ServerlessChecks(app, verbose=True))
     assembly = app.synth()
-    if not config.emulator:
+    if judged:
         refuse_findings(Path(assembly.directory))
     return assembly
 

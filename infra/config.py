@@ -14,9 +14,24 @@ MOST_WRITER_ACCOUNTS = 40
 _PARTITION = r"aws[a-z-]*"
 _REGION = r"[a-z]{2,}(-[a-z]+)+-\d"
 _PATTERN = r"[A-Za-z0-9-]*\*[A-Za-z0-9*-]*"
-_KEY = matching(rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+", "the ARN of a KMS key, not of an alias")
-_MEMORY = integer(128, 10_240)
-_EMAILS = listed(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+", "addresses separated by commas")
+
+BUCKET_NAME = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+KEY_ARN = rf"arn:{_PARTITION}:kms:{_REGION}:\d{{12}}:key/[A-Za-z0-9-]+"
+EMAIL = r"[^@\s,]+@[^@\s,]+\.[^@\s,]+"
+POLICY_ARN = rf"arn:{_PARTITION}:iam::(\d{{12}}|aws):policy/[\w+=,.@/-]{{1,512}}"
+SUBNET_ID = r"subnet-[0-9a-f]{8,17}"
+SECURITY_GROUP_ID = r"sg-[0-9a-f]{8,17}"
+BUS_ARN = rf"arn:{_PARTITION}:events:{_REGION}:\d{{12}}:event-bus/[\w./-]{{1,256}}"
+
+PROFILE_RETENTION_DAYS = (1, 3650)
+EVALUATOR_CONCURRENCY = (2, 1000)
+MEMORY_MB = (128, 10_240)
+STOPS_PER_HOUR = (0, 1000)
+"""Least and greatest of each number."""
+
+_KEY = matching(KEY_ARN, "the ARN of a KMS key, not of an alias")
+_MEMORY = integer(*MEMORY_MB)
+_EMAILS = listed(EMAIL, "addresses separated by commas")
 
 
 class DeploymentConfigError(ValueError):
@@ -198,17 +213,17 @@ _READERS: Mapping[str, Callable[[object], object]] = {
         "a letter, then up to 59 letters, digits and hyphens, not beginning with aws or ssm",
     ),
     "retain_data": boolean,
-    "profile_bucket": matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of an existing S3 bucket"),
+    "profile_bucket": matching(BUCKET_NAME, "the name of an existing S3 bucket"),
     "profile_key_arn": _KEY,
     "writer_accounts": listed(
         r"[0-9]{12}",
         f"at most {MOST_WRITER_ACCOUNTS} ids of accounts, of 12 digits each, separated by commas",
         most=MOST_WRITER_ACCOUNTS,
     ),
-    "profile_retention_days": integer(1, 3650),
+    "profile_retention_days": integer(*PROFILE_RETENTION_DAYS),
     "log_retention_days": one_of(*LOG_RETENTION_DAYS),
     "max_write_units": integer(1, 40_000),
-    "evaluator_concurrency": integer(2, 1000),
+    "evaluator_concurrency": integer(*EVALUATOR_CONCURRENCY),
     "look_after_concurrency": integer(1, 1000),
     "evaluator_memory_mb": _MEMORY,
     "tick_memory_mb": _MEMORY,
@@ -219,7 +234,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "alert_emails": _EMAILS,
     "operations_emails": _EMAILS,
     "stop_switch": one_of(*STOP_SWITCH_VALUES),
-    "max_stops_per_hour": integer(0, 1000),
+    "max_stops_per_hour": integer(*STOPS_PER_HOUR),
     "stop_budget_table": matching(
         rf"arn:{_PARTITION}:dynamodb:{_REGION}:\d{{12}}:table/[\w.-]{{3,255}}",
         "the ARN of another stack's RuleState table",
@@ -232,16 +247,12 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "canary": boolean,
     "dashboard": boolean,
     "kms_key_arn": _KEY,
-    "permissions_boundary": matching(
-        rf"(arn:{_PARTITION}:iam::(\d{{12}}|aws):policy/)?[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy"
-    ),
+    "permissions_boundary": matching(rf"{POLICY_ARN}|[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy"),
     "vpc_id": matching(r"vpc-[0-9a-f]{8,17}", "the id of a VPC"),
-    "subnet_ids": listed(r"subnet-[0-9a-f]{8,17}", "ids of subnets separated by commas"),
-    "security_group_ids": listed(r"sg-[0-9a-f]{8,17}", "ids of security groups separated by commas"),
+    "subnet_ids": listed(SUBNET_ID, "ids of subnets separated by commas"),
+    "security_group_ids": listed(SECURITY_GROUP_ID, "ids of security groups separated by commas"),
     "route_table_ids": listed(r"rtb-[0-9a-f]{8,17}", "ids of route tables separated by commas"),
-    "central_bus_arn": matching(
-        rf"arn:{_PARTITION}:events:{_REGION}:\d{{12}}:event-bus/[\w./-]{{1,256}}", "the ARN of an EventBridge event bus"
-    ),
+    "central_bus_arn": matching(BUS_ARN, "the ARN of an EventBridge event bus"),
     "architecture": one_of("arm64", "x86_64"),
     "emulator": boolean,
 }

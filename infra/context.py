@@ -3,13 +3,21 @@
 Each takes a value as it was given and returns it as the stack uses it, or raises ValueError with what would be right.
 """
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 _SIMILAR = 0.75
 _CDKS_OWN = re.compile(r"[:/]")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def of_command_line(pairs: Sequence[str], stored: Path) -> dict[str, object]:
+    """Return the context as CDK puts it together: of the file ``cdk.json``, and on top of it what ``-c`` says."""
+    context: dict[str, object] = json.loads(stored.read_text(encoding="utf-8")).get("context", {})
+    return {**context, **dict(pair.partition("=")[::2] for pair in pairs)}
 
 
 def boolean(value: object) -> bool:

@@ -4,6 +4,8 @@ import platform
 import sys
 from dataclasses import dataclass, replace
 
+from infra.config import DeploymentConfig
+
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
@@ -33,6 +35,11 @@ AWS = Overlay(
     wheel_platform="aarch64-manylinux_2_28",
     batching_window_s=20,
 )
+
+
+def chosen(config: DeploymentConfig) -> Overlay:
+    """Return the overlay of a deployment."""
+    return emulator() if config.emulator else on_aws(config.architecture)
 
 
 def on_aws(architecture: str) -> Overlay:

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, IStackSynthesizer, Stack
 from constructs import Construct
 
 from infra.config import DeploymentConfig
@@ -30,8 +30,21 @@ from infra.overlay import Overlay
 class TrainGuardStack(Stack):
     """Everything that TrainGuard deploys into an account and region."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig, overlay: Overlay) -> None:
-        super().__init__(scope, construct_id, description="TrainGuard: profiler rules for SageMaker training jobs")
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        config: DeploymentConfig,
+        overlay: Overlay,
+        synthesizer: IStackSynthesizer | None = None,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description="TrainGuard: profiler rules for SageMaker training jobs",
+            synthesizer=synthesizer,
+        )
         layer = RulesLayer(
             self, "RulesLayer", overlay=overlay, rules_package=config.rules_package, prices=config.prices
         )
@@ -91,13 +104,13 @@ class TrainGuardStack(Stack):
             )
         self._tell(watched, settings, monitoring)
         bound_roles(self, config)
-        acknowledge(self, findings_that_stand(storage, canary=config.canary))
+        acknowledge(self, findings_that_stand(storage, config))
 
     def _watch(self, config: DeploymentConfig, parts: WatchedParts) -> Monitoring:
         monitoring = Monitoring(self, "Monitoring", config=config, parts=parts)
         if config.dashboard:
-            Dashboard(self, "Dashboard", parts=parts, alarms=monitoring.alarms)
-        Queries(self, "Queries", functions=parts.functions)
+            Dashboard(self, "Dashboard", config=config, parts=parts, alarms=monitoring.alarms)
+        Queries(self, "Queries", stack_name=config.stack_name, functions=parts.functions)
         return monitoring
 
     def _tell(self, parts: WatchedParts, settings: Settings, monitoring: Monitoring) -> None:

@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 
 from infra.bundling import PROJECT_ROOT
 from infra.config import DeploymentConfig, DeploymentConfigError
+from infra.context import of_command_line
 from trainguard.adapters.aws_errors import error_code, translated
 from trainguard.cli.output.aws_advice import advised
 from trainguard.cli.services.deployment import Deployment, look_up
@@ -170,7 +171,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-y", "--yes", "-f", "--force", dest="asks", action="store_false", help="ask nothing")
     known, passed = parser.parse_known_args(arguments)
     try:
-        stack = DeploymentConfig.from_context(_context(known.context)).stack_name
+        stack = DeploymentConfig.from_context(of_command_line(known.context, PROJECT_ROOT / "cdk.json")).stack_name
         return _tear_down(stack, known, passed)
     except TrainGuardError as fault:
         sys.stderr.write(f"make destroy: {advised(fault)}\n")
@@ -224,12 +225,6 @@ def _agreed(stack: str) -> bool:
     except EOFError:
         _say("\nNobody is there to ask: --yes deletes without asking.")
         return False
-
-
-def _context(pairs: Sequence[str]) -> dict[str, object]:
-    """Return the context as CDK puts it together: of ``cdk.json``, and on top of it what the command line says."""
-    stored = json.loads((PROJECT_ROOT / "cdk.json").read_text(encoding="utf-8")).get("context", {})
-    return {**stored, **dict(pair.partition("=")[::2] for pair in pairs)}
 
 
 def _say(text: str) -> None:

@@ -1,10 +1,9 @@
 """The fire path: decide, stop where opted in, alert, and report; no branch waits for or fails another."""
 
-from aws_cdk import Stack
+from aws_cdk import Stack, Tokenization
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_ssm as ssm
 from aws_cdk import aws_stepfunctions as sfn
@@ -19,6 +18,7 @@ from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuard
 from infra.constructs.policy import allow, describe_training_jobs, stop_opted_in_training_jobs, training_jobs
 from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
+from infra.constructs.subscribers import subscribe_address
 
 STOPS_OF_ALL_JOBS = "*"
 """Key of the one item of RuleState that is of no job: the stops of the last hour. IAM takes it to the letter here."""
@@ -65,12 +65,13 @@ class Actions(Construct):
         self.stop_switch = ssm.StringParameter(
             self,
             "StopSwitch",
-            parameter_name=f"/{Stack.of(self).stack_name}/stop-switch",
+            parameter_name=f"/{platform.config.stack_name}/stop-switch",
+            simple_name=False,
             description="Whether TrainGuard may stop opted-in training jobs: enabled, dry-run or disabled",
             string_value=platform.config.stop_switch,
             allowed_pattern=f"^({'|'.join(STOP_SWITCH_VALUES)})$",
         )
-        self.stop_switch_override = f"/{Stack.of(self).stack_name}/stop-switch-override"
+        self.stop_switch_override = f"/{platform.config.stack_name}/stop-switch-override"
         self.decide_stop = self._build_decide_stop()
         self.compose_alert = self._build_compose_alert()
         machine = self._build_state_machine()
@@ -80,11 +81,7 @@ class Actions(Construct):
     def _build_alerts(self, undelivered: sqs.IQueue, key: kms.IKey | None) -> sns.Topic:
         topic = sns.Topic(self, "Alerts", display_name="TrainGuard alerts", enforce_ssl=True, master_key=key)
         for address in self._platform.config.alert_emails:
-            topic.add_subscription(
-                subscriptions.EmailSubscription(
-                    address, dead_letter_queue=undelivered, filter_policy={"Kind": no_canary()}
-                )
-            )
+            subscribe_address(topic, address, undelivered=undelivered, filter_policy={"Kind": no_canary()})
         return topic
 
     def _build_decide_stop(self) -> TrainGuardFunction:
@@ -107,7 +104,7 @@ class Actions(Construct):
                     "JOBS_TABLE": self._storage.jobs.table_name,
                     "RULE_STATE_TABLE": self._storage.rule_state.table_name,
                     "STOP_BUDGET_TABLE": self._platform.config.stop_budget_table or self._storage.rule_state.table_name,
-                    "MAX_STOPS_PER_HOUR": str(self._platform.config.max_stops_per_hour),
+                    "MAX_STOPS_PER_HOUR": Tokenization.stringify_number(self._platform.config.max_stops_per_hour),
                 },
                 timeout_s=30,
                 memory_mib=512,

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Aws, Stack
+from aws_cdk import Aws
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from infra.config import DeploymentConfig
 from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric
 from infra.constructs.monitoring import LAG_LIMIT_S, WatchedParts
 from infra.constructs.operating_cost import cost_an_hour
@@ -53,7 +54,13 @@ class Dashboard(Construct):
     """The dashboard; its widgets stand in rows of one thought each."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, parts: WatchedParts, alarms: list[cloudwatch.Alarm]
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        config: DeploymentConfig,
+        parts: WatchedParts,
+        alarms: list[cloudwatch.Alarm],
     ) -> None:
         super().__init__(scope, construct_id)
         self._parts = parts
@@ -72,7 +79,7 @@ class Dashboard(Construct):
         cloudwatch.Dashboard(
             self,
             "Dashboard",
-            dashboard_name=f"{Stack.of(self).stack_name}-{Aws.REGION}",
+            dashboard_name=f"{config.stack_name}-{Aws.REGION}",
             widgets=[[states], *([chart.widget(_COLUMNS // len(row)) for chart in row] for row in rows)],
         )
 

@@ -12,7 +12,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.bundling import PROJECT_ROOT
-from infra.config import LOG_RETENTION_DAYS, DeploymentConfig
+from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key, use_keys
 from infra.constructs.layer import architecture, runtime
 from infra.constructs.network import Placement, manage_network_interfaces
@@ -20,25 +20,6 @@ from infra.constructs.policy import allow, send_traces
 from infra.overlay import Overlay
 
 _UNSTABLE_FILES = ["**/__pycache__", "**/*.pyc"]
-
-_RETENTION = dict(
-    zip(
-        LOG_RETENTION_DAYS,
-        (
-            logs.RetentionDays.ONE_DAY,
-            logs.RetentionDays.THREE_DAYS,
-            logs.RetentionDays.FIVE_DAYS,
-            logs.RetentionDays.ONE_WEEK,
-            logs.RetentionDays.TWO_WEEKS,
-            logs.RetentionDays.ONE_MONTH,
-            logs.RetentionDays.TWO_MONTHS,
-            logs.RetentionDays.THREE_MONTHS,
-            logs.RetentionDays.SIX_MONTHS,
-            logs.RetentionDays.ONE_YEAR,
-        ),
-        strict=True,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +41,16 @@ def log_group(
     scope: Construct, construct_id: str, config: DeploymentConfig, *, name: str | None = None
 ) -> logs.LogGroup:
     """Return a log group with the deployment's retention, under a name that CloudFormation gives if none is given."""
-    return logs.LogGroup(
+    group = logs.LogGroup(
         scope,
         construct_id,
         log_group_name=name,
-        retention=_RETENTION[config.log_retention_days],
         removal_policy=removal_policy(config),
         encryption_key=own_key(scope, config),
     )
+    # The L2 construct takes a constant for each number, and none that a parameter of the template could give.
+    cast("logs.CfnLogGroup", group.node.default_child).retention_in_days = config.log_retention_days
+    return group
 
 
 def role_with(

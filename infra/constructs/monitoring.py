@@ -10,7 +10,6 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as cloudwatch_actions
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -25,6 +24,7 @@ from infra.constructs.lifecycle import Lifecycle
 from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric, sum_of
 from infra.constructs.reports import Reports
 from infra.constructs.storage import Storage
+from infra.constructs.subscribers import subscribe_address
 
 RUNBOOK = "docs/operations.md"
 
@@ -133,7 +133,7 @@ class Monitoring(Construct):
             )
         )
         for address in config.operations_emails:
-            topic.add_subscription(subscriptions.EmailSubscription(address, dead_letter_queue=undelivered))
+            subscribe_address(topic, address, undelivered=undelivered)
         return topic
 
     def _build_queue_alarms(self, parts: WatchedParts) -> None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, cast
 
 from aws_cdk import Acknowledgment, Stack, Validations
 
+from infra.config import DeploymentConfig
 from infra.constructs.canary import CANARY_PREFIX
 from infra.constructs.storage import Storage
 
 if TYPE_CHECKING:
-    from aws_cdk.aws_s3 import CfnBucket
-    from constructs import IConstruct
+    from constructs import Construct, IConstruct
 
 _TRAINING_JOBS = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*"
 _EXECUTIONS = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
@@ -143,15 +143,16 @@ _CANARY = (
 )
 
 
-def findings_that_stand(storage: Storage, *, canary: bool) -> tuple[Accepted, ...]:
+def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Accepted, ...]:
     """Return all findings that stand, with those that name the stack, or the bucket of ``storage``."""
-    executions = f"{_EXECUTIONS}:{Stack.of(storage).stack_name}-Report"
-    bucket = f"arn:<AWS::Partition>:s3:::{_in_findings(storage)}"
+    stack_name = _in_findings(storage, config.stack_name)
+    executions = f"{_EXECUTIONS}:{stack_name}-Report"
+    bucket = f"arn:<AWS::Partition>:s3:::{_in_findings(storage, storage.bucket_name)}"
     report = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/*")
     parts = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*")
     keys = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*/keys/*")
     profiles = _wildcard(f"{bucket}/*/profiler-output/*")
-    settings = _wildcard(f"{_PARAMETERS}/{Stack.of(storage).stack_name}/settings/*")
+    settings = _wildcard(f"{_PARAMETERS}/{stack_name}/settings/*")
     named = "People put settings below this path, and name them in a job's tag; nothing else can be read."
     written = "One folder a job, whose name is known only when its report is written; nothing else can be reached."
     read = "One folder a job, whose name is known only when its objects come; nothing else can be read."
@@ -172,9 +173,8 @@ def findings_that_stand(storage: Storage, *, canary: bool) -> tuple[Accepted, ..
         Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}:*"), _OWN_EXECUTIONS),
         Accepted("Reports/ReportRole/Resource", _wildcard(f"{executions}/Digests:*"), _OWN_EXECUTIONS),
     )
-    watching = (
-        (*_CANARY, Accepted(_CANARY_ROLE, _wildcard(f"{bucket}/{CANARY_PREFIX}*"), _ONLY_CANARIES)) if canary else ()
-    )
+    canaries = Accepted(_CANARY_ROLE, _wildcard(f"{bucket}/{CANARY_PREFIX}*"), _ONLY_CANARIES)
+    watching = (*_CANARY, canaries) if config.canary else ()
     return (*ACCEPTED, *objects, *watching, *((_UNLOGGED_BUCKET,) if storage.bucket else ()))
 
 
@@ -187,9 +187,7 @@ def acknowledge(stack: Stack, findings: tuple[Accepted, ...]) -> None:
         Validations.of(construct).acknowledge(Acknowledgment(id=finding.rule, reason=finding.reason))
 
 
-def _in_findings(storage: Storage) -> str:
-    """Return the bucket as cdk-nag writes it: by its logical id where the stack makes it, else by its name."""
-    if storage.bucket is None:
-        return storage.bucket_name
-    resource = cast("CfnBucket", storage.bucket.node.default_child)
-    return f"<{Stack.of(storage).get_logical_id(resource)}>"
+def _in_findings(scope: "Construct", name: str) -> str:
+    """Return a name as cdk-nag writes it: one that CloudFormation gives by what it refers to, another as it is."""
+    resolved = Stack.of(scope).resolve(name)
+    return f"<{resolved['Ref']}>" if isinstance(resolved, dict) else str(resolved)

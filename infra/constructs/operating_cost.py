@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Tokenization
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from infra.bundling import PROJECT_ROOT
@@ -29,12 +29,14 @@ class _Used:
 
     metric: cloudwatch.IMetric
     price: float
+    units: int = 1
+    """How many units the metric counts at once."""
 
 
 def cost_an_hour(parts: WatchedParts) -> cloudwatch.MathExpression:
     """Return the expression that adds up prices of what was used within each hour, in the price table's currency."""
     used = list(_used(parts))
-    terms = (f"FILL(c{number}, 0) * {_decimal(each.price)}" for number, each in enumerate(used))
+    terms = (f"FILL(c{number}, 0) * {_factor(each)}" for number, each in enumerate(used))
     return cloudwatch.MathExpression(
         expression=" + ".join(terms),
         using_metrics={f"c{number}": each.metric for number, each in enumerate(used)},
@@ -47,6 +49,12 @@ def unit_prices() -> dict[str, float]:
     """Return the packaged prices of one unit each."""
     document: dict[str, dict[str, float]] = json.loads(UNIT_PRICES.read_text(encoding="utf-8"))
     return document["prices"]
+
+
+def _factor(used: _Used) -> str:
+    """Return what the metric is multiplied by; ``units`` stand for themselves, as a parameter may give them."""
+    price = _decimal(used.price)
+    return price if used.units == 1 else f"{Tokenization.stringify_number(used.units)} * {price}"
 
 
 def _decimal(price: float) -> str:
@@ -75,5 +83,5 @@ def _used(parts: WatchedParts) -> Iterator[_Used]:
 
 def _used_by(part: TrainGuardFunction, prices: dict[str, float]) -> Iterator[_Used]:
     milliseconds = part.function.metric_duration(period=_HOUR, statistic="Sum")
-    yield _Used(milliseconds, part.memory_mib / _MIB_MS_IN_GIB_S * prices["compute_gib_s"])
+    yield _Used(milliseconds, prices["compute_gib_s"] / _MIB_MS_IN_GIB_S, part.memory_mib)
     yield _Used(part.function.metric_invocations(period=_HOUR, statistic="Sum"), prices["invocation"])

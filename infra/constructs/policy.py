@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Stack
+from aws_cdk import Stack, Token
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -26,7 +26,7 @@ def bound_roles(scope: Construct, config: DeploymentConfig) -> None:
     """Put the boundary that ``config`` names, if any, on every role below ``scope``."""
     if config.permissions_boundary is None:
         return
-    if config.permissions_boundary.startswith("arn:"):
+    if Token.is_unresolved(config.permissions_boundary) or config.permissions_boundary.startswith("arn:"):
         policy = iam.ManagedPolicy.from_managed_policy_arn(scope, "Boundary", config.permissions_boundary)
     else:
         policy = iam.ManagedPolicy.from_managed_policy_name(scope, "Boundary", config.permissions_boundary)

@@ -5,7 +5,6 @@ The words of the messages are those that the functions log; a test compares them
 
 from collections.abc import Mapping
 
-from aws_cdk import Stack
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -50,7 +49,9 @@ QUERIES: Mapping[str, str] = {
 class Queries(Construct):
     """The queries, in a folder of the stack's name, over the logs of all functions."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, functions: tuple[TrainGuardFunction, ...]) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, stack_name: str, functions: tuple[TrainGuardFunction, ...]
+    ) -> None:
         super().__init__(scope, construct_id)
         groups = [part.log_group_name for part in functions]
         for name, text in QUERIES.items():
@@ -58,7 +59,7 @@ class Queries(Construct):
             logs.CfnQueryDefinition(
                 self,
                 words,
-                name=f"{Stack.of(self).stack_name}/{name}",
+                name=f"{stack_name}/{name}",
                 query_string=text,
                 log_group_names=groups,
             )

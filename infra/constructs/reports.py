@@ -38,7 +38,7 @@ class Reports(Construct):
         self.digest_profile = self._build_digest_profile()
         self.build_report = self._build_build_report()
         # Its role names the machine itself, so that a Distributed Map may start its own executions.
-        self.state_machine_name = f"{Stack.of(self).stack_name}-Report"
+        self.state_machine_name = f"{platform.config.stack_name}-Report"
         machine = state_machine(
             self,
             "Report",

@@ -24,12 +24,13 @@ class Settings(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig) -> None:
         super().__init__(scope, construct_id)
-        stack = Stack.of(self).stack_name
+        stack = config.stack_name
         self.path = f"/{stack}/settings/"
         self.default = ssm.StringParameter(
             self,
             "StackDefault",
             parameter_name=f"/{stack}/default-settings",
+            simple_name=False,
             description="What holds for every training job that says nothing else, as JSON: docs/configuration.md",
             string_value=json.dumps({"evaluate": _evaluate(config)}),
         )

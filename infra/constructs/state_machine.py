@@ -9,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from infra.config import DeploymentConfig
 from infra.constructs.function import FunctionPlatform, log_group, role_with
 from infra.constructs.policy import allow
 from infra.constructs.states import State
@@ -44,7 +45,7 @@ def state_machine(
     name: str | None = None,
 ) -> sfn.CfnStateMachine:
     """Return a state machine whose role may do what ``statements`` say, write its log and send its traces."""
-    executions_log = log_group(scope, "ExecutionsLog", platform.config, name=_log_name(scope, construct_id))
+    executions_log = log_group(scope, "ExecutionsLog", platform.config, name=_log_name(platform.config, construct_id))
     this_account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
     principal = iam.ServicePrincipal("states.amazonaws.com", conditions=this_account)
     common = [
@@ -93,11 +94,11 @@ def _with_whole_arns(definition: str, partition: str) -> tuple[str, dict[str, st
     return _INTEGRATION.sub(placeholder, definition), arns
 
 
-def _log_name(scope: Construct, construct_id: str) -> str:
+def _log_name(config: DeploymentConfig, construct_id: str) -> str:
     """Return a name that CloudWatch Logs lets services write to without a line of its own in a policy.
 
     That policy is the account's, of 5,120 characters in all: where many machines log, no other could be made. The end
     is the stack's own, so that a log that outlived its stack is in the way of no other.
     """
     stack_uuid = Fn.select(2, Fn.split("/", Aws.STACK_ID))
-    return f"/aws/vendedlogs/states/{Stack.of(scope).stack_name}-{construct_id}-{stack_uuid}"
+    return f"/aws/vendedlogs/states/{config.stack_name}-{construct_id}-{stack_uuid}"
