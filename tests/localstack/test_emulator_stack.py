@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from emulator.deploy import deploy, destroy
 from emulator.errors import DeployError
+from tests.localstack.plain_stack import PlainStack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +85,52 @@ def test_given_a_resource_that_is_refused_when_deployed_then_the_error_names_it_
 
     with pytest.raises(DeployError, match=r"Broken/Rule \(AWS::Events::Rule\): CREATE_FAILED: .*pattern is not valid"):
         deploy(emulator, assembly=assembly, home=tmp_path / "home")
+
+
+CONDITIONAL: dict[str, Any] = {
+    "Parameters": {"Wanted": {"Type": "String", "Default": "no"}},
+    "Conditions": {"IsWanted": {"Fn::Equals": [{"Ref": "Wanted"}, "yes"]}},
+    "Resources": {
+        "Queue": {"Type": "AWS::SQS::Queue", "Condition": "IsWanted"},
+        "Name": {
+            "Type": "AWS::SSM::Parameter",
+            "Condition": "IsWanted",
+            "Properties": {
+                "Name": "conditional",
+                "Type": "String",
+                "Value": {"Fn::GetAtt": ["Queue", "QueueName"]},
+            },
+        },
+        "Label": {
+            "Type": "AWS::SSM::Parameter",
+            "Properties": {
+                "Name": "label",
+                "Type": "String",
+                "Value": {"Fn::If": ["IsWanted", {"Fn::GetAtt": ["Queue", "QueueName"]}, "none"]},
+            },
+        },
+    },
+}
+
+
+def test_given_resources_of_a_condition_when_it_changes_then_they_come_and_go_together(emulator: Emulator) -> None:
+    stack = PlainStack(emulator, "Conditional", {"TemplateBody": json.dumps(CONDITIONAL)})
+
+    ssm = emulator.client("ssm")
+
+    def values() -> dict[str, str]:
+        names = ["conditional", "label"]
+        return {each["Name"]: each["Value"] for each in ssm.get_parameters(Names=names)["Parameters"]}
+
+    stack.deploy("create_stack", {"Wanted": "no"})
+    assert values() == {"label": "none"}
+    stack.deploy("update_stack", {"Wanted": "yes"})
+    seen = values()
+    assert seen["conditional"].startswith("Conditional-")
+    assert seen["label"] == seen["conditional"]
+    stack.deploy("update_stack", {"Wanted": "no"})
+    assert values() == {"label": "none"}
+    stack.delete()
 
 
 def test_given_an_alarm_when_its_state_is_set_then_the_state_is_kept(emulator: Emulator) -> None:

@@ -9,6 +9,7 @@ from localstack.runtime import hooks
 def install() -> None:
     """Install all substitutes and corrections; one that does not fit this LocalStack stops the start."""
     from . import (  # noqa: PLC0415 -- these import LocalStack's services, which must not load before its start
+        conditional_resources,
         control_routes,
         dynamodb_thread,
         event_patterns,
@@ -28,6 +29,7 @@ def install() -> None:
         s3_event_keys,
         sdk_timestamps,
         resource_polls,
+        conditional_resources,
         schedule_minutes,
         control_routes,
     ):

@@ -1,0 +1,81 @@
+"""What is not there by its condition is not looked at: properties of such a resource, and a branch of ``Fn::If``.
+
+LocalStack 4.9.2 reads a template as it was before an update and as it is after it, at once. It evaluates the properties
+of a resource whose condition does not hold, and both readings of a branch of ``Fn::If`` that only one of them takes. It
+then refuses the template where that takes an attribute of another resource that is not there by the same condition.
+CloudFormation does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from localstack.services.cloudformation.engine.v2 import change_set_model_preproc as preproc
+from localstack.services.cloudformation.engine.v2.change_set_model import Nothing, is_nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BEFORE, _AFTER = 0, 1
+
+
+def install() -> None:
+    """Let an attribute be nothing where the reading of it is used by nobody."""
+    model = preproc.ChangeSetModelPreproc
+    visit, attribute = model.visit_node_resource, model._resolve_attribute
+    unused: list[tuple[bool, bool]] = [(False, False)]
+    """Whether the reading before, and the one after, is used by nobody; innermost last."""
+
+    @contextlib.contextmanager
+    def without(before: bool, after: bool) -> Iterator[None]:
+        unused.append((before or unused[-1][_BEFORE], after or unused[-1][_AFTER]))
+        try:
+            yield
+        finally:
+            unused.pop()
+
+    def visit_resource(self: Any, node_resource: Any) -> Any:
+        before, after = _presence(self, node_resource)
+        if not before and not after:
+            return preproc.PreprocEntityDelta(before=Nothing, after=Nothing)
+        with without(not before, not after):
+            return visit(self, node_resource)
+
+    def visit_if(self: Any, node_intrinsic_function: Any) -> Any:
+        name, holds, fails = node_intrinsic_function.arguments.array
+        condition = self.visit(name)
+        delta = preproc.PreprocEntityDelta()
+        if not is_nothing(condition.before):
+            with without(before=False, after=True):
+                chosen = holds if self._resolve_condition(condition.before).before else fails
+                delta.before = self.visit(chosen).before
+        if not is_nothing(condition.after):
+            with without(before=True, after=False):
+                chosen = holds if self._resolve_condition(condition.after).after else fails
+                delta.after = self.visit(chosen).after
+        return delta
+
+    def resolve_attribute(self: Any, arguments: Any, select_before: bool) -> Any:
+        side = _BEFORE if select_before else _AFTER
+        if unused[-1][side] and not _is_there(self, arguments, side):
+            return Nothing
+        return attribute(self, arguments, select_before)
+
+    model.visit_node_resource = visit_resource
+    model.visit_node_intrinsic_function_fn_if = visit_if
+    model._resolve_attribute = resolve_attribute
+
+
+def _presence(model: Any, node: Any) -> tuple[bool, bool]:
+    """Return whether a resource is there by its condition, before the update and after it; true without one."""
+    if is_nothing(node.condition_reference):
+        return True, True
+    found = model._resolve_resource_condition_reference(node.condition_reference)
+    return not is_nothing(found.before) and bool(found.before), not is_nothing(found.after) and bool(found.after)
+
+
+def _is_there(model: Any, arguments: Any, side: int) -> bool:
+    name = arguments.split(".")[0] if isinstance(arguments, str) else arguments[0]
+    resources = model._change_set.update_model.node_template.resources.resources
+    return all(_presence(model, node)[side] for node in resources if node.name == name)
