@@ -25,7 +25,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test verdicts bench thorough snapshot reference docs demo emulator synth deploy destroy clean
+.PHONY: help install lint format unit test verdicts bench thorough snapshot reference docs demo emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ synth: install  ## Write the CloudFormation template to cdk.out
 
 deploy: install  ## Deploy to the account of the current credentials; CDK_ARGS="-c name=value" passes settings
 	$(CDK) deploy $(CDK_ARGS)
+
+release: install  ## Build wheel, layer, SBOM and a template without CDK into build/release; CDK_ARGS as for deploy
+	$(VENV)/python -m infra.release $(CDK_ARGS)
 
 destroy: install  ## Say what stays, then delete the stack; data stay unless it was deployed with -c retain_data=false
 	$(VENV)/python -m infra.teardown $(CDK_ARGS)

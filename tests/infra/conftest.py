@@ -56,6 +56,12 @@ def variants(assemblies: Path, checkout: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def releases(assemblies: Path, checkout: Path) -> Path:
+    """Return the folder of a release's template, and of what it is compared with (see `releases.py`)."""
+    return _once(assemblies / "releases", lambda folder: synthesis.run_releases(folder, checkout))
+
+
+@pytest.fixture(scope="session")
 def emulator_template(variants: Path) -> Template:
     """Return the template for an emulator on this machine."""
     return Template(variants / "emulator" / "TrainGuard.template.json")

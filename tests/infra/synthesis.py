@@ -40,6 +40,12 @@ def run_variants(folder: Path, root: Path) -> None:
     _run(command, _bare_environment(folder.with_name(f"{folder.name}-home")), root)
 
 
+def run_releases(folder: Path, root: Path) -> None:
+    """Synthesise a release in the checkout ``root``, and what it is compared with."""
+    command = [sys.executable, "-m", "tests.infra.releases", str(folder)]
+    _run(command, _bare_environment(folder.with_name(f"{folder.name}-home")), root)
+
+
 def run_cli(outdir: Path, root: Path) -> str:
     """Run ``cdk synth`` in the checkout ``root`` and return what it printed."""
     home = outdir.with_name(f"{outdir.name}-home")

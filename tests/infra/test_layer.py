@@ -10,6 +10,7 @@ import pytest
 
 from infra import bundling, overlay
 from infra.bundling import PROJECT_ROOT, BundlingError, find_uv, layer_folder
+from infra.release.archives import write_archive
 from infra.rules_package import NOT_DEPLOYED
 
 _LIMIT_MB = 65
@@ -101,7 +102,12 @@ def test_given_the_layer_when_listed_then_nothing_in_it_depends_on_where_it_was_
 def test_given_the_same_inputs_when_built_in_another_folder_then_every_byte_is_the_same(
     site: Path, tmp_path: Path
 ) -> None:
-    assert digests(layer_folder(overlay.AWS, tmp_path)) == digests(site.parent)
+    again = layer_folder(overlay.AWS, tmp_path)
+    assert digests(again) == digests(site.parent)
+    archives = [tmp_path / "first.zip", tmp_path / "second.zip"]
+    for archive, layer in zip(archives, (site.parent, again), strict=True):
+        write_archive(archive, layer)
+    assert archives[0].read_bytes() == archives[1].read_bytes()
 
 
 def digests(layer: Path) -> dict[str, str]:

@@ -1,0 +1,150 @@
+"""What a parameter adds to the stack or leaves out of it, each with the condition by which the template decides."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from aws_cdk import Aws, Fn, Token
+
+from infra.config import DeploymentConfig
+from infra.release.merging import Template, merge
+from infra.release.parameters import BY_BUCKET, references
+
+Make: TypeAlias = Callable[[DeploymentConfig], Template]
+"""Synthesises the stack of a configuration, and returns its template as `infra.release.merging.named` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is in the stack where a condition holds, and the settings with which it is not.
+
+    Attributes
+    ----------
+    condition : str
+        Its name in the template.
+    settings : tuple of str
+        The fields of `DeploymentConfig` that decide.
+    """
+
+    condition: str
+    settings: tuple[str, ...]
+
+    def without(self, config: DeploymentConfig) -> DeploymentConfig:
+        """Return the configuration in which the choice is not made."""
+        none: dict[str, Any] = {
+            name: () if isinstance(value, tuple) else False if isinstance(value, bool) else None
+            for name in self.settings
+            for value in [getattr(config, name)]
+        }
+        return replace(config, **none)
+
+
+OWN_BUCKET, OWN_KEY, PROFILE_KEY = "MakesBucket", "HasKey", "HasProfileKey"
+
+CHOICES = (
+    Choice("HasAlertEmail", ("alert_emails",)),
+    Choice("HasOperationsEmail", ("operations_emails",)),
+    Choice("HasCanary", ("canary",)),
+    Choice("HasDashboard", ("dashboard",)),
+    Choice("HasCentralBus", ("central_bus_arn",)),
+    Choice("HasBoundary", ("permissions_boundary",)),
+    Choice("IsInVpc", ("subnet_ids", "security_group_ids")),
+)
+"""Choices of which none changes what another one adds."""
+
+_EVALUATES_BY_BUCKET = "EvaluatesByBucket"
+
+
+def conditions() -> dict[str, Any]:
+    """Return the section ``Conditions``."""
+    return {
+        OWN_BUCKET: _is("ProfileBucket", ""),
+        OWN_KEY: _given("KmsKeyArn"),
+        PROFILE_KEY: _given("ProfileKeyArn"),
+        "HasAlertEmail": _given("AlertEmail"),
+        "HasOperationsEmail": _given("OperationsEmail"),
+        "HasCanary": _is("Canary", "true"),
+        "HasDashboard": _is("Dashboard", "true"),
+        "HasCentralBus": _given("CentralBusArn"),
+        "HasBoundary": _given("PermissionsBoundary"),
+        "IsInVpc": _given("SubnetIds"),
+        _EVALUATES_BY_BUCKET: _is("Evaluate", BY_BUCKET),
+    }
+
+
+def rules() -> dict[str, Any]:
+    """Return the section ``Rules``: which parameters go together; CloudFormation refuses others before it begins."""
+    subnets, groups = _given("SubnetIds"), _given("SecurityGroupIds")
+    return {
+        "ProfileKeyOfExistingBucket": _rule(
+            _given("ProfileKeyArn"),
+            _given("ProfileBucket"),
+            "ProfileKeyArn needs ProfileBucket: KmsKeyArn is the key of a bucket of the stack's own.",
+        ),
+        "SubnetsWithSecurityGroups": _rule(subnets, groups, "SubnetIds needs SecurityGroupIds."),
+        "SecurityGroupsWithSubnets": _rule(groups, subnets, "SecurityGroupIds needs SubnetIds."),
+    }
+
+
+def template_with_choices(config: DeploymentConfig, make: Make) -> Template:
+    """Return the template of ``config`` in which parameters stand for settings, and conditions for choices."""
+    full = with_references(config)
+    whole = make(full)
+    merged = _with_bucket_and_keys(full, whole, make)
+    for choice in CHOICES:
+        merged = merge(choice.condition, merged, whole, make(choice.without(full)))
+    return merged
+
+
+def with_references(config: DeploymentConfig) -> DeploymentConfig:
+    """Return the configuration in which all is chosen that can be, by reference to the parameters; with own bucket."""
+    chosen: dict[str, Any] = {
+        name: _reference(getattr(config, name), reference) for name, reference in references().items()
+    }
+    by_bucket = Fn.condition_if(OWN_BUCKET, "all", "tagged")
+    chosen["evaluate"] = Token.as_string(Fn.condition_if(_EVALUATES_BY_BUCKET, by_bucket, chosen["evaluate"]))
+    for name in ("subnet_ids", "security_group_ids"):
+        chosen[name] = tuple(Token.as_list(references()[name]))
+    own = {"profile_bucket": None, "profile_key_arn": None, "stack_name": Aws.STACK_NAME}
+    return replace(config, **{**chosen, **own, "canary": True, "dashboard": True})
+
+
+def _with_bucket_and_keys(full: DeploymentConfig, whole: Template, make: Make) -> Template:
+    """Return the template with its choices of bucket and keys, of which each changes what the others add.
+
+    The key of an existing bucket takes the place of the stack's own key in permissions on that bucket. So all
+    combinations are made, and merged from the innermost to the outermost.
+    """
+    named = references()
+    existing = replace(full, profile_bucket=Token.as_string(named["profile_bucket"]))
+    with_key = replace(existing, profile_key_arn=Token.as_string(named["profile_key_arn"]))
+
+    def chosen(change: Callable[[DeploymentConfig], DeploymentConfig], own: Template) -> Template:
+        key, none = make(change(with_key)), make(change(existing))
+        return merge(OWN_BUCKET, own, own, merge(PROFILE_KEY, key, key, none))
+
+    keyed = chosen(lambda config: config, whole)
+    without = Choice(OWN_KEY, ("kms_key_arn",)).without
+    return merge(OWN_KEY, keyed, keyed, chosen(without, make(without(full))))
+
+
+def _reference(value: object, reference: Mapping[str, object]) -> object:
+    """Return a reference in the type of the setting: a number, a list of one text, or a text."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return Token.as_number(reference)
+    text = Token.as_string(reference)
+    return (text,) if isinstance(value, tuple) else text
+
+
+def _is(parameter: str, value: str) -> dict[str, Sequence[object]]:
+    return {"Fn::Equals": [{"Ref": parameter}, value]}
+
+
+def _given(parameter: str) -> dict[str, Sequence[object]]:
+    return {"Fn::Not": [_is(parameter, "")]}
+
+
+def _rule(when: object, wanted: object, message: str) -> dict[str, object]:
+    return {"RuleCondition": when, "Assertions": [{"Assert": wanted, "AssertDescription": message}]}

@@ -1,0 +1,91 @@
+"""Writes a release: one folder with all that a deployment without CDK needs, and an archive of it."""
+
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from infra.bundling import PROJECT_ROOT, find_uv
+from infra.config import DeploymentConfig
+from infra.release.archives import sums, write_archive
+from infra.release.template import LAYER, ReleaseTemplate, release_template
+from infra.sbom import SBOM_FILE
+
+TEMPLATE = "trainguard.template.json"
+ASSETS = "assets"
+SUMS = "SHA256SUMS"
+
+_STEPS = Path(__file__).with_name("steps.md")
+_KEPT = "The bucket, the tables and the logs stay, with their data; delete them by hand if you do not want them."
+_DELETED = "Empty the stack's own bucket before: CloudFormation deletes no bucket that holds objects."
+
+
+class ReleaseError(RuntimeError):
+    """The package cannot be built; the message says why."""
+
+
+def project_version() -> str:
+    """Return the version of the project, of which the release is one."""
+    project: dict[str, str] = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return project["version"]
+
+
+def write_release(out: Path, context: Mapping[str, object]) -> Path:
+    """Write the release into a folder of its name below ``out``, and beside that its archive; return the folder.
+
+    Parameters
+    ----------
+    out : Path
+        Made if it is missing; an earlier build of the same release in it is replaced.
+    context : mapping
+        Context values: defaults of parameters, and what holds for each stack of the release.
+
+    Raises
+    ------
+    DeploymentConfigError
+        When a context value cannot be used, or not in a release.
+    ReleaseError
+        When the package cannot be built.
+    """
+    config = DeploymentConfig.from_context(context)
+    target = out / f"trainguard-{project_version()}"
+    shutil.rmtree(target, ignore_errors=True)
+    (target / ASSETS).mkdir(parents=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix="unfinished-") as staging:
+        template = release_template(config, Path(staging))
+        (target / TEMPLATE).write_text(template.text, encoding="utf-8")
+        _write_assets(template, target)
+    _build_package(target)
+    (target / "README.md").write_text(_steps(target, config, context), encoding="utf-8")
+    (target / SUMS).write_text(sums(target), encoding="utf-8")
+    write_archive(out / f"{target.name}.zip", target, below=f"{target.name}/")
+    return target
+
+
+def _write_assets(template: ReleaseTemplate, target: Path) -> None:
+    for asset in template.assets:
+        write_archive(target / ASSETS / asset.file, asset.folder)
+        if asset.name == LAYER:
+            shutil.copyfile(asset.folder / SBOM_FILE, target / SBOM_FILE)
+
+
+def _build_package(target: Path) -> None:
+    command = [find_uv(), "build", "--quiet", "--no-create-gitignore", "--out-dir", str(target), str(PROJECT_ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- no shell, own words
+    if done.returncode != 0:
+        raise ReleaseError(f"uv build failed: {done.stderr.strip()}")
+
+
+def _steps(target: Path, config: DeploymentConfig, context: Mapping[str, object]) -> str:
+    (wheel,), (sdist,) = target.glob("*.whl"), target.glob("*.tar.gz")
+    built = [f"`-c {name}={value}`" for name, value in sorted(context.items()) if name in DeploymentConfig.names()]
+    return _STEPS.read_text("utf-8").format(
+        version=project_version(),
+        template=TEMPLATE,
+        wheel=wheel.name,
+        sdist=sdist.name,
+        stays=_KEPT if config.retain_data else _DELETED,
+        built=f"Built with {', '.join(built)}." if built else "Built with the default settings.",
+    )

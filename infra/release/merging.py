@@ -1,0 +1,138 @@
+"""Two templates of one stack as one template with a condition: where they differ, the condition chooses.
+
+CDK makes the templates, so that whatever a setting changes is described in one place, the constructs. The templates
+differ in few places: resources that one of them lacks, and values.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+Template: TypeAlias = dict[str, Json]
+
+_NO_VALUE = {"Ref": "AWS::NoValue"}
+
+
+class MergeError(Exception):
+    """Templates that cannot be merged; the message says where they differ in a way that no condition expresses."""
+
+
+class _Statements(dict[str, Json]):
+    """Statements of a policy by their names."""
+
+
+def named(value: Json) -> Json:
+    """Return a template in which statements of policies, a list, stand by their names, so that each is compared.
+
+    The name of a statement is its Sid, or all that it says.
+    """
+    if isinstance(value, dict):
+        return {key: named(part) for key, part in value.items()}
+    if not isinstance(value, list):
+        return value
+    if value and all(isinstance(part, dict) and "Effect" in part for part in value):
+        return _Statements({part.get("Sid") or json.dumps(part, sort_keys=True): named(part) for part in value})
+    return [named(part) for part in value]
+
+
+def listed(value: Json) -> Json:
+    """Return what `named` was given, with the statements as a list again."""
+    if isinstance(value, _Statements):
+        return [listed(part) for part in value.values()]
+    if isinstance(value, dict):
+        return {key: listed(part) for key, part in value.items()}
+    return [listed(part) for part in value] if isinstance(value, list) else value
+
+
+def merge(condition: str, merged: Template, holds: Template, fails: Template) -> Template:
+    """Return ``merged`` with one more condition.
+
+    Parameters
+    ----------
+    condition : str
+        Name of the condition.
+    merged : mapping
+        What ``holds`` has become by earlier conditions; ``holds`` itself for the first.
+    holds, fails : mapping
+        The template where the condition holds, and where it does not; both as `named` returns them.
+
+    Raises
+    ------
+    MergeError
+        When a difference is none that a condition expresses, or lies where an earlier condition chooses already.
+    """
+    sections = {**merged}
+    resources = dict(merged["Resources"])
+    if added := fails["Resources"].keys() - holds["Resources"].keys():
+        raise MergeError(f"{condition}: only without it there are the resources {', '.join(sorted(added))}")
+    for name, resource in holds["Resources"].items():
+        if name in fails["Resources"]:
+            resources[name] = _resource(condition, resources[name], resource, fails["Resources"][name], name)
+        else:
+            resources[name] = _conditional(condition, resources[name], name)
+    sections["Resources"] = resources
+    for section in holds.keys() | fails.keys():
+        if section != "Resources":
+            parts = (merged.get(section), holds.get(section), fails.get(section))
+            sections[section] = _value(condition, *parts, place=section)
+    return sections
+
+
+def _conditional(condition: str, resource: Template, name: str) -> Template:
+    if "Condition" in resource:
+        raise MergeError(f"{condition}: {name} has the condition {resource['Condition']} already")
+    return {"Type": resource["Type"], "Condition": condition, **resource}
+
+
+def _resource(condition: str, merged: Template, holds: Template, fails: Template, name: str) -> Template:
+    """Merge a resource that both templates have; CloudFormation takes conditions in its properties alone."""
+    attributes = (holds.keys() | fails.keys()) - {"Properties"}
+    if other := [key for key in sorted(attributes) if holds.get(key) != fails.get(key)]:
+        raise MergeError(f"{condition}: {name} differs in {', '.join(other)}")
+    if holds.get("Properties") == fails.get("Properties"):
+        return merged
+    parts = (merged["Properties"], holds["Properties"], fails["Properties"])
+    return {**merged, "Properties": _value(condition, *parts, place=name)}
+
+
+def _value(condition: str, merged: Json, holds: Json, fails: Json, *, place: str) -> Json:
+    if holds == fails:
+        return merged
+    if all(_is_mapping(each) for each in (merged, holds, fails)):
+        return _mapping(condition, merged, holds, fails, place=place)
+    if all(isinstance(each, list) and len(each) == len(holds) for each in (merged, holds, fails)):
+        parts = enumerate(zip(merged, holds, fails, strict=True))
+        return [_value(condition, *part, place=f"{place}.{number}") for number, part in parts]
+    if merged != holds:
+        raise MergeError(f"{condition}: another condition chooses the value of {place} already")
+    return _if(condition, holds, fails)
+
+
+def _mapping(condition: str, merged: Template, holds: Template, fails: Template, *, place: str) -> Template:
+    result = type(merged)(merged)
+    for key in [*holds, *(each for each in fails if each not in holds)]:
+        if key not in fails:
+            result[key] = _if(condition, merged[key], _NO_VALUE)
+        elif key in holds:
+            result[key] = _value(condition, merged[key], holds[key], fails[key], place=f"{place}.{key}")
+        elif key in merged:
+            raise MergeError(f"{condition}: another condition chooses whether there is {place}.{key} already")
+        else:
+            result[key] = _if(condition, _NO_VALUE, fails[key])
+    return result
+
+
+def _if(condition: str, holds: Json, fails: Json) -> Template:
+    return {"Fn::If": [condition, holds, fails]}
+
+
+def _is_mapping(value: Json) -> bool:
+    """Return whether a value is an object, and none of CloudFormation's functions, of which parts are not merged."""
+    if not isinstance(value, Mapping):
+        return False
+    return isinstance(value, _Statements) or not _is_function(tuple(value))
+
+
+def _is_function(keys: Sequence[str]) -> bool:
+    return len(keys) == 1 and (keys[0] == "Ref" or keys[0].startswith("Fn::"))

@@ -1,0 +1,88 @@
+"""Synthesises a release's template, and what CDK makes of the settings that its parameters can give.
+
+``python -m tests.infra.releases FOLDER`` leaves ``release.json`` and ``<name>.json`` for each of `CHOSEN`. All share an
+empty layer.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from unittest import mock
+
+from infra import app, overlay
+from infra.config import DeploymentConfig
+from infra.constructs import layer
+from infra.release.template import STACK, release_template
+from infra.stack import TrainGuardStack
+
+KEY = "arn:aws:kms:eu-west-1:111122223333:key/0b6a1f0e-5f4c-4c53-9a9f-7d1c1f1f8d10"
+THEIR_KEY = "arn:aws:kms:eu-west-1:444455556666:key/mrk-7d1c1f1f8d100b6a1f0e5f4c4c539a9f"
+BUS = "arn:aws:events:eu-west-1:444455556666:event-bus/findings"
+BOUNDARY = "arn:aws:iam::111122223333:policy/platform/Boundary"
+VPC = {"subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "security_group_ids": "sg-0123456789abcdef0"}
+
+CHOSEN: Mapping[str, Mapping[str, str]] = {
+    "default": {},
+    "all-with-own-bucket": {
+        "stack_name": "Everything",
+        "alert_emails": "ml@example.com",
+        "operations_emails": "platform@example.com",
+        "central_bus_arn": BUS,
+        "kms_key_arn": KEY,
+        "permissions_boundary": BOUNDARY,
+        "profile_retention_days": "7",
+        "log_retention_days": "90",
+        "evaluator_concurrency": "5",
+        "evaluator_memory_mb": "1536",
+        "report_memory_mb": "3008",
+        "evaluate": "tagged",
+        "stop_switch": "dry-run",
+        "max_stops_per_hour": "0",
+        **VPC,
+    },
+    "least": {"canary": "false", "dashboard": "false", "stop_switch": "disabled", "evaluate": "off"},
+    "existing-bucket": {"profile_bucket": "our-profiles", "alert_emails": "ml@example.com"},
+    "existing-bucket-and-its-key": {
+        "profile_bucket": "our-profiles",
+        "profile_key_arn": THEIR_KEY,
+        "canary": "false",
+        **VPC,
+    },
+    "existing-bucket-and-own-key": {
+        "profile_bucket": "our-profiles",
+        "kms_key_arn": KEY,
+        "dashboard": "false",
+        "permissions_boundary": BOUNDARY,
+        "evaluate": "all",
+    },
+    "existing-bucket-and-both-keys": {
+        "profile_bucket": "our-profiles",
+        "profile_key_arn": THEIR_KEY,
+        "kms_key_arn": KEY,
+        "central_bus_arn": BUS,
+        "permissions_boundary": BOUNDARY,
+        "operations_emails": "platform@example.com",
+    },
+    "own-key-without-canary": {"kms_key_arn": KEY, "canary": "false", "operations_emails": "platform@example.com"},
+}
+"""Settings that the release was not made of, alone and together."""
+
+
+def main(folder: Path) -> None:
+    """Synthesise the release, judged by the rule packs, and each of `CHOSEN`."""
+    empty = folder / "empty-layer"
+    (empty / "python").mkdir(parents=True)
+    with mock.patch.object(layer, "layer_folder", return_value=empty):
+        made = release_template(DeploymentConfig(), folder / "staging")
+        (folder / "release.json").write_text(made.text, encoding="utf-8")
+        for name, context in CHOSEN.items():
+            config = DeploymentConfig.from_context(context)
+            synthesised = app.new_app(str(folder / name))
+            # The construct's name is part of logical ids, the stack's is in all other names.
+            TrainGuardStack(synthesised, STACK, config=config, overlay=overlay.AWS)
+            app.write(synthesised, judged=False)
+            (folder / name / f"{STACK}.template.json").rename(folder / f"{name}.json")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
