@@ -6,6 +6,7 @@ from pathlib import Path
 
 from infra.config import DeploymentConfig
 from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES
+from infra.release.parameters import PARAMETERS
 from tests.infra.test_permissions import EXPECTED
 
 ROOMS = ("", "Evaluation", "Lifecycle", "Actions", "Reports")
@@ -24,6 +25,14 @@ def test_given_the_table_of_the_context_when_read_then_it_has_every_setting_with
     defaults = {field.name: shown(field.default) for field in dataclasses.fields(DeploymentConfig)}
     assert rows == defaults
     assert list(rows) == list(DeploymentConfig.names())
+
+
+def test_given_the_parameters_of_a_release_when_listed_then_each_stands_in_its_group() -> None:
+    section = PAGE.partition("## Without CDK")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| ([A-Z][^|]+) \| (`.+) \|$", section, re.MULTILINE))
+    listed = {group: re.findall(r"`([A-Z]\w+)`", row) for group, row in rows.items()}
+    groups = dict.fromkeys(each.group for each in PARAMETERS)
+    assert listed == {group: [each.name for each in PARAMETERS if each.group == group] for group in groups}
 
 
 def test_given_a_bucket_policy_that_denies_when_the_page_names_roles_then_they_are_those_that_use_the_bucket() -> None:

@@ -1,5 +1,6 @@
 """The workflows ask for no more than they need, and do what the documents say."""
 
+import os
 import subprocess
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import yaml
 
 from infra.bundling import PROJECT_ROOT
+from infra.release.folder import project_version
 
 FOLDER = PROJECT_ROOT / ".github"
 WORKFLOWS = sorted(each.stem for each in (FOLDER / "workflows").glob("*.yml"))
@@ -22,12 +24,35 @@ def steps(workflow: dict[Any, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_given_a_workflow_when_read_then_it_may_write_nothing_to_the_repository_and_ends_by_itself(name: str) -> None:
+def test_given_a_workflow_when_read_then_what_runs_code_may_write_nothing_to_the_repository_and_ends_by_itself(
+    name: str,
+) -> None:
     workflow = read(name)
     allowed = {("contents", "read"), ("id-token", "write")}
     assert set(workflow["permissions"].items()) <= allowed
     assert all(job["timeout-minutes"] <= 90 for job in workflow["jobs"].values())
-    assert all("permissions" not in job for job in workflow["jobs"].values())
+    writing = {job for job, body in workflow["jobs"].items() if "permissions" in body}
+    assert writing == ({"publish"} if name == "release" else set())
+
+
+def test_given_a_tag_when_released_then_it_is_tested_built_and_published_by_a_job_that_runs_none_of_its_code() -> None:
+    workflow = read("release")
+    assert workflow[True] == {"push": {"tags": ["v*"]}}
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    commands = [step["run"] for step in build["steps"] if "run" in step]
+    assert commands[-2:] == ["bash .ci/run", "make release"]
+    assert publish["permissions"] == {"contents": "write"}
+    assert publish["needs"] == "build"
+    assert [step["uses"] for step in publish["steps"] if "uses" in step] == ["actions/download-artifact@v4"]
+    (attach,) = (step["run"] for step in publish["steps"] if "run" in step)
+    assert attach.splitlines()[1].startswith('gh release create "$GITHUB_REF_NAME" --verify-tag ')
+
+
+@pytest.mark.parametrize(("tag", "expected"), [(f"v{project_version()}", 0), ("v0.0.0", 1)])
+def test_given_a_tag_when_it_is_not_the_version_then_it_is_refused(tag: str, expected: int) -> None:
+    (refuse,) = (step["run"] for step in steps(read("release")) if step.get("name", "").startswith("Refuse"))
+    done = subprocess.run(["/bin/bash", "-c", refuse], cwd=PROJECT_ROOT, env={**os.environ, "GITHUB_REF_NAME": tag})
+    assert done.returncode == expected
 
 
 def test_given_a_push_when_tested_then_ci_run_is_what_runs() -> None:
