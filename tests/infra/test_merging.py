@@ -56,6 +56,14 @@ def test_given_two_conditions_of_one_resource_when_merged_then_each_chooses_its_
     assert second["Resources"]["Q"]["Properties"] == {"a": {"Fn::If": ["A", 1, none]}, "b": {"Fn::If": ["B", 2, 3]}}
 
 
+def test_given_a_part_that_a_condition_changes_when_another_takes_it_away_then_what_is_left_holds_the_first() -> None:
+    whole = named(template({"Q": queue(a={"x": 1, "y": 2})}))
+    first = merge("A", whole, whole, named(template({"Q": queue(a={"x": 3, "y": 2})})))
+    second = merge("B", first, whole, named(template({"Q": queue()})))
+    changed = {"x": {"Fn::If": ["A", 1, 3]}, "y": 2}
+    assert second["Resources"]["Q"]["Properties"]["a"] == {"Fn::If": ["B", changed, {"Ref": "AWS::NoValue"}]}
+
+
 @pytest.mark.parametrize(
     ("holds", "fails", "said"),
     [
