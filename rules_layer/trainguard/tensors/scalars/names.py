@@ -1,6 +1,6 @@
 """What names of scalars mean: losses, metrics, learning rates and gradient norms, of training or of evaluation.
 
-Each meaning is one regular expression, searched in a name. A setting replaces any of them.
+Each meaning is one regular expression, searched in a name. Any of them can be replaced.
 """
 
 from collections.abc import Iterable, Mapping
