@@ -161,6 +161,26 @@ class TestFrames:
             tracemalloc.stop()
             assert peak < 2_000_000
 
+    def test_an_index_that_takes_two_frames_for_one(self) -> None:
+        one = frame(hook_event("x", 1.0, step=0, mode_step=0), footer=HOOK_FOOTER)
+        with pytest.raises(TelemetryFormatError, match="a frame says"):
+            opened(with_frame(one + one)).value("x")
+
+    def test_a_large_frame_that_is_cut_takes_no_memory(self) -> None:
+        whole = frame(hook_event("x", np.zeros(10_000_000, np.float32), step=0, mode_step=0), footer=HOOK_FOOTER)
+        step = opened(with_frame(whole[:500_000], length=len(whole)))
+        tracemalloc.start()
+        with pytest.raises(TelemetryFormatError, match="a frame is cut"):
+            step.value("x")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2_000_000
+
+    def test_a_large_frame_with_another_footer(self) -> None:
+        content = frame(hook_event("x", np.zeros(400_000, np.float32), step=0, mode_step=0), footer=7)
+        with pytest.raises(TelemetryFormatError, match="does not agree with its checksum"):
+            opened(with_frame(content)).value("x")
+
     def test_a_large_frame_whose_messages_do_not_nest(self) -> None:
         entries = np.zeros(400_000, np.float32)
         good = hook_event("x", entries, step=0, mode_step=0)

@@ -15,7 +15,7 @@ from tests.support.run_folder import FolderFiles, MemoryFiles
 from tests.support.tensor_files import NOW, event, field_of, frame, number_of, simple_scalar, tensor_scalar
 from trainguard.errors import TelemetryFormatError
 from trainguard.tensors.frames import walk
-from trainguard.tensors.scalars import event_file
+from trainguard.tensors.scalars import bulk, event_file
 from trainguard.tensors.scalars.event_file import CHUNK_BYTES, ScalarColumns, decode_scalars, read_scalars
 from trainguard.tensors.scalars.summaries import scalars_of
 
@@ -180,6 +180,15 @@ class TestDamage:
             offset = columns.end
         assert [tag for tag, _, _, _ in found] == ["loss"]
 
+    def test_a_step_that_does_not_end_is_not_read_in_bulk(self) -> None:
+        payloads = [event(simple_scalar("loss", 1.0), step=step) for step in range(200, 240)]
+        broken = bytearray(payloads[20])
+        broken[11] |= 0x80
+        columns = read_scalars(written(*(frame(each) for each in (*payloads, bytes(broken)))), "events")
+        assert [step for _, step, _, _ in plain(columns)] == list(range(200, 240))
+        assert columns is not None
+        assert columns.bad == 1
+
     def test_a_long_tag_is_counted(self) -> None:
         columns = read_scalars(written(frame(event(simple_scalar("x" * 2_000, 1.0), step=1))), "events")
         assert columns is not None
@@ -208,6 +217,14 @@ class TestDamage:
             instead=st.binary(max_size=60),
             proper=st.booleans(),
         )
+
+
+def test_rows_of_one_hash_are_still_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "hashes_of", lambda words: np.zeros(len(words), np.uint64))
+    content = b"".join(
+        frame(event(simple_scalar(tag, step), step=step)) for step in range(1, 100) for tag in ("aaaa", "bbbb")
+    )
+    assert plain(decode_scalars("events", content, walk("events", content))) == one_by_one(content)
 
 
 def test_a_bulk_reader_that_reads_nothing_would_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

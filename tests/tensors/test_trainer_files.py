@@ -63,6 +63,7 @@ def test_hugging_face() -> None:
     assert steps[0][2] == {"grad_norm": 1.25, "learning_rate": 5e-05, "loss": 2.5}
     assert steps[1][2] == {"eval_accuracy": 0.5, "eval_loss": 2.25}
     assert math.isnan(steps[2][2]["loss"])
+    assert steps[2][2].keys() == {"grad_norm", "learning_rate", "loss"}
 
 
 def test_lightning() -> None:
@@ -210,6 +211,9 @@ class TestRows:
         complete = [row for step in (1, 2, 3, 4, 2, 3, 4, 5) for row in rows.add("a", step, NOW, {"loss": 1.0}, names)]
         assert [row.step for row in [*complete, *rows.finish()]] == [1, 2, 3, 4, 5]
         assert rows.dropped == 2
+        assert rows.add("a", 5, NOW, {"loss": 1.0, "lr": 1.0}, names) == []
+        assert rows.finish() == []
+        assert rows.dropped == 4
 
     def test_what_is_kept_is_bounded(self) -> None:
         rows, names = ScalarRows(), ScalarNames()
