@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -24,8 +24,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-@dataclass(frozen=True, slots=True)
-class FramePlace:
+class FramePlace(NamedTuple):
     """Where a frame lies: offset and length in bytes, framing included, in the event file of that name."""
 
     file: str

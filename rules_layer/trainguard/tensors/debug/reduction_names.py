@@ -1,8 +1,7 @@
 """Names under which reductions are saved: ``smdebug/reductions/[abs_]<reduction>/<tensor>``."""
 
 import re
-from dataclasses import dataclass
-from typing import cast, get_args
+from typing import NamedTuple, cast, get_args
 
 from trainguard.tensors.step_view import ReductionKind
 
@@ -11,8 +10,7 @@ _NAME = re.compile(rf"smdebug/reductions/(?P<abs>abs_)?(?P<kind>{'|'.join(KINDS)
 _OUTPUT = re.compile(r":\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(NamedTuple):
     """Which reduction of which tensor; ``absolute`` says that it is one of the absolute values."""
 
     tensor: str

@@ -58,6 +58,7 @@ class DebugStep:
         self.workers = tuple(indexes)
         self._run = run
         self._listed_at = listed_at
+        self._members: dict[str, frozenset[str]] = {}
         self._frames: dict[str, FramePlace] = {}
         self._reductions: dict[Reduction, tuple[str, FramePlace]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
@@ -121,7 +122,10 @@ class DebugStep:
 
     def members(self, collection: str) -> Set[str]:
         """Return those of ``names`` that a collection holds; none where the run has no such collection."""
-        return self._run.membership.members(collection, self.names)
+        found = self._members.get(collection)
+        if found is None:
+            found = self._members[collection] = self._run.membership.members(collection, self.names)
+        return found
 
     def shape(self, name: str) -> tuple[int, ...] | None:
         """Return a tensor's shape; None where only reductions of it were saved and no shape."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trainguard.errors import TelemetryFormatError
 from trainguard.tensors.frames import Walk
-from trainguard.tensors.scalars.layout import Layout, find_layout
+from trainguard.tensors.scalars.layout import Layout, Place, find_layout
 from trainguard.tensors.scalars.summaries import scalars_of
 
 LONGEST_PAYLOAD = 512
@@ -53,21 +53,23 @@ def read_bulk(file: str, content: bytes, walk: Walk) -> tuple[list[Rows], NDArra
 def _of_length(file: str, table: Bytes) -> Iterator[Rows]:
     """Iterate over the tags in payloads of one length; ``Rows.frames`` are rows of the table."""
     left = np.arange(len(table))
+    rest = table
     for _ in range(_MOST_LAYOUTS):
         if left.size < FEWEST_ROWS:
             return
         # The first row is often one of its own: a step 0 is not written.
         middle = left.size // 2
-        layout = find_layout(file, table[left[middle]].tobytes())
+        layout = find_layout(file, rest[middle].tobytes())
         taken = np.zeros(left.size, bool)
         taken[middle] = True
-        for group in () if layout is None else _alike(table[left], layout):
-            first = table[left[group[0]]].tobytes()
+        for group in () if layout is None else _alike(rest, layout):
+            first = rest[group[0]].tobytes()
             tag = _tag(file, first) if find_layout(file, first) == layout else None
             if tag is not None and layout is not None:
-                yield _numbers(tag, left[group], table[left[group]], layout)
+                yield _numbers(tag, left[group], table, layout)
                 taken[group] = True
         left = left[~taken]
+        rest = table[left]
 
 
 def _alike(table: Bytes, layout: Layout) -> Iterator[NDArray[np.int64]]:
@@ -79,8 +81,7 @@ def _alike(table: Bytes, layout: Layout) -> Iterator[NDArray[np.int64]]:
     # The highest bit of a step's byte says whether another one follows: it belongs to the structure.
     masked[:, slice(*layout.step)] &= 0x80
     words = masked.view(np.uint64)
-    factors = np.random.default_rng(0).integers(1, 2**63, words.shape[1], np.uint64) | np.uint64(1)
-    hashes = (words * factors).sum(axis=1, dtype=np.uint64)
+    hashes = hashes_of(words)
     order = np.argsort(hashes, kind="stable")
     borders = np.concatenate([[0], np.flatnonzero(np.diff(hashes[order])) + 1, [len(order)]])
     for border in np.flatnonzero(np.diff(borders) >= FEWEST_ROWS).tolist():
@@ -88,22 +89,29 @@ def _alike(table: Bytes, layout: Layout) -> Iterator[NDArray[np.int64]]:
         yield group[(words[group] == words[group[0]]).all(axis=1)]
 
 
+def hashes_of(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a hash of each row, uint64[R]: rows that are equal have the same."""
+    factors = np.random.default_rng(0).integers(1, 2**63, words.shape[1], np.uint64) | np.uint64(1)
+    hashes: NDArray[np.uint64] = (words * factors).sum(axis=1, dtype=np.uint64)
+    return hashes
+
+
 def _numbers(tag: str, rows: NDArray[np.int64], table: Bytes, layout: Layout) -> Rows:
-    steps = np.zeros(len(table), np.uint64)
+    steps = np.zeros(rows.size, np.uint64)
     for place, column in enumerate(range(*layout.step)):
-        steps |= (table[:, column] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
+        steps |= (table[rows, column] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
     kind = "<f4" if layout.value[1] - layout.value[0] == 4 else "<f8"
     return Rows(
         tag,
         rows,
         steps.astype(np.int64),
-        _columns(table, *layout.time).view("<f8")[:, 0],
-        _columns(table, *layout.value).view(kind)[:, 0].astype(np.float64),
+        _columns(table, rows, layout.time).view("<f8")[:, 0],
+        _columns(table, rows, layout.value).view(kind)[:, 0].astype(np.float64),
     )
 
 
-def _columns(table: Bytes, start: int, end: int) -> Bytes:
-    return np.ascontiguousarray(table[:, start:end])
+def _columns(table: Bytes, rows: NDArray[np.int64], place: Place) -> Bytes:
+    return np.ascontiguousarray(table[:, slice(*place)][rows])
 
 
 def _tag(file: str, payload: bytes) -> str | None:

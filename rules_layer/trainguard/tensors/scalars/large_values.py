@@ -1,4 +1,4 @@
-"""Which events hold one large value, a histogram or an image, and so no scalar: seen from their first bytes, at once."""
+"""Which events hold one large value, such as a histogram, and so no scalar: seen from their first bytes, at once."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,8 @@ class _Heads:
     def _byte(self) -> NDArray[np.uint8]:
         """Return the byte that each row is at; where that lies behind the table the row is no good."""
         self._good &= self._at < self._table.shape[1]
-        return self._table[self._rows, np.minimum(self._at, self._table.shape[1] - 1)]
+        byte: NDArray[np.uint8] = self._table[self._rows, np.minimum(self._at, self._table.shape[1] - 1)]
+        return byte
 
     def _next(self) -> NDArray[np.uint8]:
         byte = self._byte()

@@ -1,0 +1,88 @@
+"""What reading training health costs: scalars of event files, and the tensors of a step.
+
+`make bench`. Event files are measured as a share of the speed of reading their bytes and checking their frames.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.run_folder import FolderFiles, MemoryFiles
+from tests.support.tensor_files import NOW, HookWriter, event, field_of, frame, simple_scalar, tensor_scalar
+from trainguard.tensors.debug.run import find_run
+from trainguard.tensors.frames import walk
+from trainguard.tensors.scalars.event_file import CHUNK_BYTES, read_scalars
+
+pytestmark = pytest.mark.perf
+
+FILE_BYTES = 64 * 1024 * 1024
+LEAST_SHARE = 0.6
+REDUCTIONS = 1_000
+REDUCTIONS_LIMIT_S = 0.05
+TAGS = ["train/loss", "train/accuracy", "lr", "grad_norm", *(f"layer{number}/norm" for number in range(20))]
+HISTOGRAM = frame(event(field_of(1, field_of(1, b"weights") + field_of(5, bytes(8_000))), step=7))
+
+
+def scalars(summary: Callable[[str, float], bytes], first: int, steps: int) -> bytes:
+    return b"".join(
+        frame(event(summary(tag, step / 2), step=step, at=NOW + step))
+        for step in range(first, first + steps)
+        for tag in TAGS
+    )
+
+
+CONTENTS = {
+    "simple values": lambda part: scalars(simple_scalar, 500 * part, 500),
+    "tensors": lambda part: scalars(tensor_scalar, 500 * part, 500),
+    "scalars and histograms": lambda part: (scalars(simple_scalar, 10 * part, 3) + HISTOGRAM) * 40,
+    "histograms": lambda _: HISTOGRAM * 100,
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_event_files_are_read_nearly_as_fast_as_their_frames_are_checked(content: str, tmp_path: Path) -> None:
+    size = 0
+    with (tmp_path / "events").open("wb") as file:
+        part = 0
+        while size < FILE_BYTES:
+            size += file.write(CONTENTS[content](part))
+            part += 1
+    files = FolderFiles(tmp_path)
+    share = min(_frames(files) for _ in range(3)) / min(_scalars(files) for _ in range(3))
+    os.write(1, f"\n{content}: {share:.0%} of the speed of reading and checking frames\n".encode())
+    assert share >= LEAST_SHARE
+
+
+def _frames(files: FolderFiles) -> float:
+    start, offset = time.perf_counter(), 0
+    while end := walk("events", files.get_range("events", offset, CHUNK_BYTES)).end:
+        offset += end
+    return time.perf_counter() - start
+
+
+def _scalars(files: FolderFiles) -> float:
+    start, offset = time.perf_counter(), 0
+    while columns := read_scalars(files, "events", offset):
+        offset = columns.end
+    return time.perf_counter() - start
+
+
+def test_a_step_of_a_thousand_reductions() -> None:
+    saved = {f"smdebug/reductions/abs_mean/gradient/layer{number}": np.float32(1) for number in range(REDUCTIONS)}
+    files = HookWriter().collections({"gradients": ([], ["^gradient"])}).step(0, saved).files
+    best = min(_read_step(files) for _ in range(10))
+    os.write(1, f"\na step of {REDUCTIONS:,} reductions: {1_000 * best:.1f} ms from index to numbers\n".encode())
+    assert best < REDUCTIONS_LIMIT_S
+
+
+def _read_step(files: dict[str, bytes]) -> float:
+    run = find_run(MemoryFiles(files), "run")
+    start = time.perf_counter()
+    step = run.open_step(0, ["worker_0"])
+    for name in step.members("gradients"):
+        step.reduction(name, "mean", absolute=True)
+    return time.perf_counter() - start

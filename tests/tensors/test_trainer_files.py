@@ -1,0 +1,279 @@
+"""Files that trainers leave, what the names in them mean, and the steps that come of them."""
+
+import json
+import math
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from tests.support.fuzzing import damaged, search, short_and_long
+from tests.support.run_folder import MemoryFiles
+from tests.support.tensor_files import NOW, event, frame, simple_scalar
+from trainguard.errors import RunMissingError, TelemetryFormatError, TensorMissingError
+from trainguard.tensors.name_patterns import NamePatternError
+from trainguard.tensors.scalars.keys import match_scalar_file
+from trainguard.tensors.scalars.names import ScalarNames
+from trainguard.tensors.scalars.reading import ScalarReading, read_sources, scalar_steps
+from trainguard.tensors.scalars.rows import (
+    MOST_PAST_ROWS,
+    MOST_SCALARS,
+    MOST_SOURCES,
+    ScalarHistory,
+    ScalarRow,
+    ScalarRows,
+)
+from trainguard.tensors.scalars.step import ScalarStep
+from trainguard.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_metrics_csv, read_trainer_state
+from trainguard.tensors.step_view import Mode
+
+STATE = json.dumps(
+    {
+        "global_step": 20,
+        "log_history": [
+            {"epoch": 0.5, "grad_norm": 1.25, "learning_rate": 5e-05, "loss": 2.5, "step": 10},
+            {"epoch": 0.5, "eval_accuracy": 0.5, "eval_loss": 2.25, "eval_runtime": 3.1, "step": 10},
+            {"epoch": 1.0, "grad_norm": math.nan, "learning_rate": 0.0, "loss": math.nan, "step": 20},
+            {"epoch": 1.0, "step": 20, "total_flos": 1e15, "train_loss": 2.0, "train_runtime": 60.0},
+        ],
+    }
+).encode()
+LIGHTNING = (
+    b"epoch,lr-Adam,step,train_loss,val_acc,val_loss\n"
+    b"0,0.001,9,,,\n0,,9,0.5,,\n0,,9,,0.75,0.625\n1,,19,0.25,,\n1,,19,,0.875,nan\n"
+)
+KERAS = b"epoch;accuracy;loss;val_accuracy;val_loss\n0;0.5;1.5;0.25;1.75\n1;0.75;1.25;NA;[1.0, 2.0]\n2;0.7"
+
+Steps = list[tuple[int, Mode, dict[str, float]]]
+
+
+def read(names: ScalarNames | None = None, **content: bytes) -> tuple[Steps, ScalarReading]:
+    """Read files that are called by their names with ``/`` and ``.`` as ``__`` and ``_dot_``."""
+    by_name = {name.replace("__", "/").replace("_dot_", "."): body for name, body in content.items()}
+    found = [(file, NOW) for name in sorted(by_name) if (file := match_scalar_file(name)) is not None]
+    reading = read_sources(MemoryFiles(by_name), found, names or ScalarNames())
+    return [(row.step, row.mode, row.values) for row in reading.rows], reading
+
+
+def test_hugging_face() -> None:
+    steps, reading = read(checkpoint_20__trainer_state_dot_json=STATE)
+    assert reading.bad == {}
+    assert [(step, mode) for step, mode, _ in steps] == [(10, Mode.TRAIN), (10, Mode.EVAL), (20, Mode.TRAIN)]
+    assert steps[0][2] == {"grad_norm": 1.25, "learning_rate": 5e-05, "loss": 2.5}
+    assert steps[1][2] == {"eval_accuracy": 0.5, "eval_loss": 2.25}
+    assert math.isnan(steps[2][2]["loss"])
+    assert steps[2][2].keys() == {"grad_norm", "learning_rate", "loss"}
+
+
+def test_lightning() -> None:
+    steps, reading = read(lightning_logs__version_0__metrics_dot_csv=LIGHTNING)
+    assert reading.bad == {}
+    assert steps[:3] == [
+        (9, Mode.TRAIN, {"lr-Adam": 0.001, "train_loss": 0.5}),
+        (9, Mode.EVAL, {"val_acc": 0.75, "val_loss": 0.625}),
+        (19, Mode.TRAIN, {"train_loss": 0.25}),
+    ]
+    assert math.isnan(steps[3][2]["val_loss"])
+
+
+def test_keras() -> None:
+    steps, reading = read(training_dot_csv=KERAS)
+    assert reading.bad == {}
+    assert steps == [
+        (0, Mode.TRAIN, {"accuracy": 0.5, "loss": 1.5}),
+        (0, Mode.EVAL, {"val_accuracy": 0.25, "val_loss": 1.75}),
+        (1, Mode.TRAIN, {"accuracy": 0.75, "loss": 1.25}),
+    ]
+
+
+def test_folders_of_events_give_the_modes() -> None:
+    def events(*values: float) -> bytes:
+        return b"".join(
+            frame(event(simple_scalar("epoch_loss", value), step=step, at=NOW + step))
+            for step, value in enumerate(values)
+        )
+
+    steps, _ = read(train__events_tfevents=events(2.0, 1.0), validation__events_tfevents=events(3.0, 2.5))
+    assert steps == [
+        (0, Mode.TRAIN, {"epoch_loss": 2.0}),
+        (0, Mode.EVAL, {"epoch_loss": 3.0}),
+        (1, Mode.TRAIN, {"epoch_loss": 1.0}),
+        (1, Mode.EVAL, {"epoch_loss": 2.5}),
+    ]
+    steps, _ = read(runs__a__events_tfevents=events(2.0), runs__b__events_tfevents=events(3.0))
+    assert steps == [(0, Mode.TRAIN, {"runs/a/epoch_loss": 2.0, "runs/b/epoch_loss": 3.0})]
+
+
+def test_names_of_xgboost_have_no_mode() -> None:
+    body = b"step,train-rmse,validation-rmse,validation-auc\n0,1.5,2.5,0.5\n"
+    steps, _ = read(metrics_dot_csv=body)
+    assert steps == [(0, Mode.GLOBAL, {"train-rmse": 1.5, "validation-rmse": 2.5, "validation-auc": 0.5})]
+    step = ScalarStep(ScalarRow(0, Mode.GLOBAL, NOW, steps[0][2]), ScalarNames())
+    assert step.members("losses") == {"train-rmse", "validation-rmse"}
+    assert step.members("metrics") == {"train-rmse", "validation-rmse", "validation-auc"}
+
+
+MEANINGS = {
+    "losses": ["loss", "train_loss", "Loss/train", "val_loss", "epoch_loss", "loss_ce", "cross_entropy", "train/nll"],
+    "metrics": ["accuracy", "val_acc", "train/top_f1", "eval_rouge1", "epoch_categorical_accuracy", "val/mAP", "ppl"],
+    "learning_rate": ["lr", "learning_rate", "lr-AdamW/pg1", "train/learning_rate", "epoch_lr"],
+    "gradient_norm": ["grad_norm", "train/grad_norm", "grad_2.0_norm_total", "gradient_norm", "Gradients/norm"],
+}
+NONE = ["loss_scale", "loss_scaler", "epoch_time", "color", "accelerator", "weight_norm", "steps", "value"]
+
+
+def test_what_names_mean() -> None:
+    names = ScalarNames()
+    everything = [name for group in MEANINGS.values() for name in group] + NONE
+    for meaning, group in MEANINGS.items():
+        assert names.members(meaning, everything) == set(group)
+    evaluation = [name for name in everything if names.mode(name) is Mode.EVAL]
+    assert evaluation == ["val_loss", "val_acc", "eval_rouge1", "val/mAP"]
+    assert names.mode("value_loss") is Mode.TRAIN
+    ignored = ["epoch", "batch_loss", "evaluation_loss_vs_iterations", "eval_runtime", "train/train_loss", "total_flos"]
+    assert [names.mode(name) for name in ignored] == [None] * len(ignored)
+
+
+def test_a_setting_replaces_a_meaning() -> None:
+    names = ScalarNames({"losses": "^cost$", "evaluation": "^held_out"})
+    assert names.members("losses", ["cost", "loss"]) == {"cost"}
+    assert names.mode("held_out_cost") is Mode.EVAL
+    assert names.mode("val_loss") is Mode.TRAIN
+    with pytest.raises(NamePatternError, match="'lost' is no meaning of a name, expected one of losses"):
+        ScalarNames({"lost": "x"})
+    with pytest.raises(NamePatternError, match=r"losses is '\('"):
+        ScalarNames({"losses": "("})
+
+
+def test_files_of_scalars_by_their_names() -> None:
+    kinds = {
+        "a/events.out.tfevents.1763300000.host.1.v2": "events",
+        "checkpoint-500/trainer_state.json": "trainer_state",
+        "metrics.csv": "csv",
+        "out/training_log.csv": "csv",
+        "data.csv": None,
+        "debug-output/events/000000000000/000000000000_worker_0.tfevents": None,
+    }
+    for name, kind in kinds.items():
+        file = match_scalar_file(name)
+        assert (file.kind if file is not None else None) == kind
+
+
+class TestSteps:
+    def rows(self, count: int) -> list[ScalarStep]:
+        reading = ScalarReading(
+            [ScalarRow(step, Mode(m), NOW, {"x": step}) for step in range(count) for m in ("TRAIN", "EVAL")]
+        )
+        return list(scalar_steps(reading, ScalarNames()))
+
+    def test_a_scalar_is_a_tensor_of_one_entry(self) -> None:
+        step = self.rows(2)[2]
+        assert (step.step, step.mode_step, step.mode, step.at, step.names) == (1, 1, Mode.TRAIN, NOW, ["x"])
+        assert step.value("x").tolist() == [1.0]
+        assert [block.tolist() for block in step.blocks("x")] == [[1.0]]
+        assert (step.shape("x"), step.shape("y"), step.has_value("y")) == ((1,), None, False)
+        with pytest.raises(TensorMissingError):
+            step.value("y")
+        with pytest.raises(RunMissingError):
+            step.other_run("b")
+
+    def test_earlier_steps_are_of_the_same_mode(self) -> None:
+        steps = self.rows(100)
+        assert [each.step for each in steps[-1].earlier("x", 3)] == [98, 97, 96]
+        assert {each.mode for each in steps[-1].earlier("x", 3)} == {Mode.EVAL}
+        assert len(steps[-1].earlier("x", 1_000)) < MOST_PAST_ROWS
+
+    def test_a_history_is_stored(self) -> None:
+        history = ScalarHistory()
+        for step in range(10):
+            history.add(ScalarRow(step, Mode.TRAIN, NOW, {f"s{number}": 1.0 for number in range(1_000)}))
+        history = msgspec.json.decode(msgspec.json.encode(history), type=ScalarHistory)
+        assert [row.step for row in history.rows] == [6, 7, 8, 9]
+
+
+class TestRows:
+    def test_a_step_is_complete_when_a_later_one_comes(self) -> None:
+        rows, names = ScalarRows(), ScalarNames()
+        assert rows.add("a", 1, NOW, {"loss": 1.0}, names) == []
+        rows = msgspec.json.decode(msgspec.json.encode(rows), type=ScalarRows)
+        assert rows.add("a", 1, NOW + 1, {"lr": 0.5, "val_loss": 2.0}, names) == []
+        complete = rows.add("a", 2, NOW, {"loss": 1.0}, names)
+        assert complete == [
+            ScalarRow(1, Mode.TRAIN, NOW, {"loss": 1.0, "lr": 0.5}),
+            ScalarRow(1, Mode.EVAL, NOW + 1, {"val_loss": 2.0}),
+        ]
+        assert rows.finish() == [ScalarRow(2, Mode.TRAIN, NOW, {"loss": 1.0})]
+        assert rows.finish() == []
+
+    def test_steps_that_come_again_are_dropped_and_counted(self) -> None:
+        rows, names = ScalarRows(), ScalarNames()
+        complete = [row for step in (1, 2, 3, 4, 2, 3, 4, 5) for row in rows.add("a", step, NOW, {"loss": 1.0}, names)]
+        assert [row.step for row in [*complete, *rows.finish()]] == [1, 2, 3, 4, 5]
+        assert rows.dropped == 2
+        assert rows.add("a", 5, NOW, {"loss": 1.0, "lr": 1.0}, names) == []
+        assert rows.finish() == []
+        assert rows.dropped == 4
+
+    def test_what_is_kept_is_bounded(self) -> None:
+        rows, names = ScalarRows(), ScalarNames()
+        rows.add("a", 1, NOW, {f"s{number}": 1.0 for number in range(MOST_SCALARS + 7)}, names)
+        assert rows.refused == 7
+        for number in range(MOST_SOURCES + 3):
+            rows.add(f"source{number}", 1, NOW, {"loss": 1.0}, names)
+        assert len(rows.newest) == MOST_SOURCES
+        assert rows.refused == 7 + 4
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            (b"{", "expected the JSON of trainer_state.json"),
+            (b"[" * 100_000, "expected the JSON of trainer_state.json"),
+            (b"[]", "no log_history"),
+            (b'{"log_history": {}}', "no log_history"),
+            (b"\xff\xfe", "expected the JSON of trainer_state.json"),
+            (b" " * (MAX_FILE_BYTES + 1), "larger than"),
+        ],
+    )
+    def test_a_file_that_is_no_trainer_state(self, body: bytes, reason: str) -> None:
+        with pytest.raises(TelemetryFormatError, match=reason):
+            read_trainer_state("trainer_state.json", body)
+
+    @pytest.mark.parametrize(
+        ("body", "reason"),
+        [
+            (b"a,b\n1,2\n", "expected one called step or epoch"),
+            (b"", "expected one called step or epoch"),
+            (b"\xff\n", "expected UTF-8"),
+            (b'step,loss\n1,"' + b"x" * 200_000 + b'"\n', "expected a table of numbers"),
+        ],
+    )
+    def test_a_file_that_is_no_table_of_metrics(self, body: bytes, reason: str) -> None:
+        with pytest.raises(TelemetryFormatError, match=reason):
+            read_metrics_csv("metrics.csv", body)
+
+    def test_entries_without_a_step_are_counted(self) -> None:
+        entries = [{"loss": 1.0}, 5, {"step": True, "loss": 1}, {"step": -1, "loss": 1}, {"step": 3, "loss": 10**400}]
+        state = read_trainer_state("trainer_state.json", json.dumps({"log_history": entries}).encode())
+        assert state.bad == 4
+        assert [(row.step, row.values) for row in state.rows] == [(3, {"loss": math.inf})]
+        table = read_metrics_csv("metrics.csv", b"step,loss\n1,2\n,3\nx,4\n-1,5\nnan,6\n")
+        assert table.bad == 4
+        assert [row.step for row in table.rows] == [1]
+
+    @short_and_long
+    def test_any_damage_gives_one_error(self, examples: int) -> None:
+        def check(state: bytes, table: bytes) -> None:
+            with suppress(TelemetryFormatError):
+                read_trainer_state("trainer_state.json", state)
+            with suppress(TelemetryFormatError):
+                read_metrics_csv("metrics.csv", table)
+
+        search(
+            check,
+            examples,
+            state=st.one_of(damaged(STATE), st.binary()),
+            table=st.one_of(damaged(LIGHTNING), st.binary()),
+        )
