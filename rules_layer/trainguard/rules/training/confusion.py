@@ -174,6 +174,6 @@ def _say(reading: Reading, right: _Cell, wrong: _Cell | None) -> str:
     else:
         predicted, what = right.predicted, f"right, {'below' if reading.fires else 'not below'}"
     return (
-        f"of the samples predicted as class {predicted} ({reading.tensor}) a share of {reading.value:.4g} is {what} the "
-        f"threshold {reading.threshold:.6g}"
+        f"of the samples predicted as class {predicted} ({reading.tensor}) a share of {reading.value:.4g} is {what} "
+        f"the threshold {reading.threshold:.6g}"
     )
