@@ -177,11 +177,11 @@ def _say(state: ClassImbalanceState, reading: Reading) -> str:
     if reading.kind == IMBALANCE:
         largest, smallest = max(counts, key=lambda each: counts[each]), min(counts, key=lambda each: counts[each])
         return (
-            f"class {largest} has {counts[largest]:,} samples and class {smallest} {counts[smallest]:,}, a ratio of "
-            f"{reading.value:.4g}, {compared}"
+            f"class {largest} has {counts[largest]:,} samples in {reading.tensor} and class {smallest} "
+            f"{counts[smallest]:,}, a ratio of {reading.value:.4g}, {compared}"
         )
     worst = max(counts, key=lambda each: state.wrong.get(each, 0) / counts[each])
     return (
-        f"{state.wrong.get(worst, 0):,} of {counts[worst]:,} samples of class {worst} were predicted wrongly, a share "
-        f"of {reading.value:.4g}, {compared}"
+        f"{state.wrong.get(worst, 0):,} of {counts[worst]:,} samples of class {worst} were predicted wrongly "
+        f"({reading.tensor}), a share of {reading.value:.4g}, {compared}"
     )

@@ -170,13 +170,10 @@ def _wrong(cell: _Cell, tensor: str, threshold: float) -> Reading:
 
 def _say(reading: Reading, right: _Cell, wrong: _Cell | None) -> str:
     if reading.kind == WRONG and wrong is not None:
-        compared = "above" if reading.fires else "not above"
-        return (
-            f"of the samples predicted as class {wrong.predicted} a share of {reading.value:.4g} is of class "
-            f"{wrong.label}, {compared} the threshold {reading.threshold:.6g}"
-        )
-    compared = "below" if reading.fires else "not below"
+        predicted, what = wrong.predicted, f"of class {wrong.label}, {'above' if reading.fires else 'not above'}"
+    else:
+        predicted, what = right.predicted, f"right, {'below' if reading.fires else 'not below'}"
     return (
-        f"of the samples predicted as class {right.predicted} a share of {reading.value:.4g} is right, {compared} the "
-        f"threshold {reading.threshold:.6g}"
+        f"of the samples predicted as class {predicted} ({reading.tensor}) a share of {reading.value:.4g} is {what} "
+        f"the threshold {reading.threshold:.6g}"
     )

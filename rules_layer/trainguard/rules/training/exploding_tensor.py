@@ -1,8 +1,8 @@
 """ExplodingTensor: a tensor that holds NaN or infinite values.
 
-Source: AWS documentation of ExplodingTensor. What is added: of the least and the greatest value that were saved of a
-tensor both decide alone, because a sum or a product may overflow over finite entries; and where nothing is selected,
-the columns of XGBoost's trees are left out, in which NaN stands for a leaf.
+Source: AWS documentation of ExplodingTensor. What is added: where only reductions were saved, one that overflowed over
+finite entries fires only if the extremes say nothing else; and where nothing is selected, the columns of XGBoost's trees
+are left out, in which NaN stands for a leaf.
 """
 
 import math
@@ -20,7 +20,9 @@ from trainguard.tensors.step_view import ReductionKind, StepView
 
 NAN, INFINITE = "NaN", "infinite"
 _TREES = "trees/"
-_OTHERS: tuple[ReductionKind, ...] = ("mean", "std", "variance", "sum", "l1", "l2")
+_SUMS: tuple[tuple[ReductionKind, bool], ...] = tuple(
+    (kind, absolute) for kind in ("mean", "std", "variance", "l2", "l1", "sum") for absolute in (True, False)
+)
 
 
 class ExplodingTensorParameters(SelectingParameters, frozen=True, kw_only=True):
@@ -102,30 +104,39 @@ def _of_entries(state: StepState, step: StepView, tensor: str, only_nan: bool) -
 
 def _of_reductions(state: StepState, step: StepView, tensor: str, only_nan: bool) -> Reading | None:
     """Judge by what was saved; the value is then not a count, so that it stays open."""
-    saved = _deciding(step, tensor)
+    saved = _telling(step, tensor)
     if not saved:
         product = step.reduction(tensor, "prod")
         if product is None or not math.isfinite(product):
             not_saved(state, step, tensor)
             return None
-        saved = [product]
     nan = any(math.isnan(value) for value in saved)
     infinite = any(math.isinf(value) for value in saved) and not only_nan
     kind = NAN if nan else INFINITE if infinite else None
     return Reading(tensor, math.nan if kind else 0.0, 0.0, kind is not None, 0.0, kind)
 
 
-def _deciding(step: StepView, tensor: str) -> list[float]:
-    """Return the saved reductions that decide: the extremes where they say all, else whatever there is but products."""
+def _telling(step: StepView, tensor: str) -> list[float]:
+    """Return the saved reductions that tell whether all entries are finite; none where only a product was saved.
+
+    A sum that is finite is only of finite entries. One that is not may have overflowed, unless the extremes say so too.
+    """
+    sums = []
+    for kind, absolute in _SUMS:
+        value = step.reduction(tensor, kind, absolute=absolute)
+        if value is None:
+            continue
+        if math.isfinite(value):
+            return [value]
+        sums.append(value)
     least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
+    highest = step.reduction(tensor, "max", absolute=True)
     if least is not None and most is not None:
         return [least, most]
-    highest = step.reduction(tensor, "max", absolute=True)
     if highest is not None:
         return [highest]
-    saved = [least, most, step.reduction(tensor, "min", absolute=True)]
-    saved += [step.reduction(tensor, kind, absolute=absolute) for absolute in (True, False) for kind in _OTHERS]
-    return [value for value in saved if value is not None]
+    others = (least, most, step.reduction(tensor, "min", absolute=True))
+    return [*sums, *(value for value in others if value is not None)]
 
 
 def _say(reading: Reading) -> str:
@@ -133,10 +144,8 @@ def _say(reading: Reading) -> str:
         return f"no tensor holds {NAN} or infinite values, {reading.tensor} among them"
     if math.isnan(reading.value):
         return f"a saved reduction of {reading.tensor} is {reading.kind}"
-    entries = "entry" if reading.value == 1 else "entries"
-    return f"{reading.tensor} holds {reading.value:.0f} {entries} that {_is(reading)}"
-
-
-def _is(reading: Reading) -> str:
-    plural = "is" if reading.value == 1 else "are"
-    return f"{plural} {'NaN or infinite' if reading.kind == NAN else 'infinite'}, above the threshold 0"
+    one, what = reading.value == 1, "NaN or infinite" if reading.kind == NAN else "infinite"
+    return (
+        f"{reading.tensor} holds {reading.value:.0f} {'entry' if one else 'entries'} that {'is' if one else 'are'} "
+        f"{what}, above the threshold 0"
+    )

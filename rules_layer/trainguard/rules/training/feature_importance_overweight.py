@@ -82,7 +82,8 @@ class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters
 
 
 def _say(reading: Reading, names: list[str], features: int) -> str:
-    shown = ", ".join(name.rpartition("/")[2] for name in names[:5]) + (", …" if len(names) > 5 else "")
+    others = [name.rpartition("/")[2] for name in names[1:5]] + (["…"] if len(names) > 5 else [])
+    shown = ", ".join([names[0], *others])
     compared = "above" if reading.fires else "not above"
     return (
         f"{len(names)} of {features} used features ({shown}) make up a share of {reading.value:.4g} of all importance, "

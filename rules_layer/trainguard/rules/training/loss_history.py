@@ -8,9 +8,10 @@ MOST_KEPT = 32
 class LossHistory(msgspec.Struct, array_like=True):
     """Saved steps, counted within their mode, and the loss at each; ``checked`` is the step of the last check.
 
-    Only steps are kept that may be the newest one at least ``num_steps`` back at some later step. Where those are more
-    than 32, every second one between the first and the newest goes. A check looks back on the first of them where
-    steps are saved at even distances, so that this matters only after a gap.
+    Only steps are kept that may be the newest one at least ``num_steps`` back at some later step: from the last check
+    on. Where those are more than 32, every second one between the first and the newest goes. Where steps are saved at
+    even distances a check looks back on the check before it, which is the first; after a gap, and before the first
+    check, it may then look further back than it must, by a sixteenth of ``num_steps``.
     """
 
     steps: list[int] = msgspec.field(default_factory=list)
@@ -33,8 +34,10 @@ class LossHistory(msgspec.Struct, array_like=True):
         """Keep a step, and let go those that no later step looks back on."""
         self.steps.append(step)
         self.losses.append(loss)
-        reached = sum(saved <= step - num_steps for saved in self.steps)
-        first = max(reached - 1, 0)
+        if self.checked is not None:
+            first = next(index for index, saved in enumerate(self.steps) if saved >= self.checked)
+        else:
+            first = max(sum(saved <= step - num_steps for saved in self.steps) - 1, 0)
         keep = list(range(first, len(self.steps)))
         if len(keep) > MOST_KEPT:
             keep = [*keep[:-1:2], keep[-1]]

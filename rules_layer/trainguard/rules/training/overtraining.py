@@ -106,9 +106,10 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
         def say(reading: Reading) -> str:
             best = state.train if reading.kind == Mode.TRAIN else state.validation
             what = "training" if reading.kind == Mode.TRAIN else "validation"
+            named = f" ({reading.tensor})" if reading.tensor else ""
             compared = "not below" if reading.fires else "below"
             return (
-                f"the loss of {what} has not fallen by more than {parameters.delta:.4g} below {_best(best)} for "
+                f"the loss of {what}{named} has not fallen by more than {parameters.delta:.4g} below {_best(best)} for "
                 f"{reading.value:.0f} saved steps, {compared} the threshold {reading.threshold:.0f}"
             )
 

@@ -59,7 +59,7 @@ def check_of(
         fires=worst.fires,
         reason=f"Step {step.step}: {say(worst)}{more}.",
         tensor=worst.tensor,
-        value=worst.value,
+        value=worst.value if math.isfinite(worst.value) else None,
         threshold=worst.threshold,
         kind=worst.kind,
     )

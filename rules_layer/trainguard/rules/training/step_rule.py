@@ -76,8 +76,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What one step says.
 
     ``reason`` is one sentence with the step's own numbers. ``tensor``, ``value`` and ``threshold`` are those of the
-    tensor that is furthest over its threshold; None where the condition has none. ``kind`` says which of the rule's
-    conditions it is about, of a rule that has several.
+    tensor that is furthest over its threshold; None where the condition has none, or the value is not finite. ``kind``
+    says which of the rule's conditions it is about, of a rule that has several.
     """
 
     step: int
@@ -209,7 +209,7 @@ class StepRule(Rule[P], Generic[P, S]):
             status = Status.NOT_APPLICABLE if view.closed else Status.WARMING_UP
             held = f"{counted(state.waiting, 'saved step')} hold{'s' if state.waiting == 1 else ''}"
             reason = f"{held} what the rule checks, too few to compare. {self.needs}"
-            return RuleResult(status, reason + _ignored(parameters))
+            return RuleResult(status, reason + self.notes(state, parameters))
         seen = f"{counted(view.steps, 'saved step')} hold{'s' if view.steps == 1 else ''}"
         reason = f"None of {seen} what the rule checks. {self.needs}"
         return RuleResult(Status.NOT_APPLICABLE, reason + _ignored(parameters))

@@ -107,4 +107,7 @@ def _text(value: object) -> str:
 
 def _say(reading: Reading) -> str:
     compared = "above" if reading.fires else "not above"
-    return f"the tree has {reading.value:.0f} levels below its root, {compared} the threshold {reading.threshold:.6g}"
+    return (
+        f"the tree in {reading.tensor} has {reading.value:.0f} levels below its root, {compared} the threshold "
+        f"{reading.threshold:.6g}"
+    )

@@ -1,0 +1,99 @@
+"""What the rules over training steps cost at a step of 1,000 reductions, beside plain numpy over the same values."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.steps import RULES, parameters
+from trainguard.errors import TensorMissingError
+from trainguard.tensors.step_view import Mode, ReductionKind, StepView, Tensor
+
+pytestmark = pytest.mark.perf
+
+TENSORS = 1_000
+STEPS = 25
+LIMIT_S = 0.005
+RATIO_LIMIT = 5.0
+GIVEN: dict[str, dict[str, Any]] = {
+    "AllZero": {"collection_names": "gradients"},
+    "TensorVariance": {"collection_names": "absent"},
+    "UnchangedTensor": {"collection_names": "absent"},
+    "SimilarAcrossRuns": {"other_trial": "other"},
+}
+NAMES = tuple(sorted(f"gradient/layer{index}.weight" for index in range(TENSORS)))
+
+
+class ReducedStep:
+    """A step of gradients of which one reduction each was saved, at hand."""
+
+    mode = Mode.GLOBAL
+    names: Sequence[str] = NAMES
+
+    def __init__(self, step: int, saved: dict[str, float]) -> None:
+        self.step = self.mode_step = step
+        self.at = float(step)
+        self._saved = saved
+        self._gradients = frozenset(NAMES)
+
+    def members(self, collection: str) -> Set[str]:
+        return self._gradients if collection == "gradients" else frozenset()
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        return None
+
+    def has_value(self, name: str) -> bool:
+        return False
+
+    def value(self, name: str) -> Tensor:
+        raise TensorMissingError(name, self.step)
+
+    def blocks(self, name: str) -> Iterator[Tensor]:
+        raise TensorMissingError(name, self.step)
+
+    def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
+        return self._saved.get(name) if absolute and kind == "mean" else None
+
+    def earlier(self, name: str, count: int) -> Sequence[StepView]:
+        return ()
+
+    def other_run(self, run: str) -> StepView | None:
+        return None
+
+
+def quickest(calls: Sequence[Callable[[], object]]) -> float:
+    """Return the seconds of the quickest call."""
+    times = []
+    for call in calls:
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def plain(saved: dict[str, float]) -> tuple[bool, bool]:
+    """Judge the same values with numpy, tensor by tensor: whether one has vanished, and whether one exploded."""
+    values = [np.asarray(value) for value in saved.values()]
+    return any(bool(np.less(value, 1e-7)) for value in values), not all(bool(np.isfinite(value)) for value in values)
+
+
+def test_given_a_step_of_1000_reductions_when_all_rules_see_it_then_it_takes_under_5_ms() -> None:
+    random = np.random.default_rng(0)
+    steps = [
+        ReducedStep(step, dict(zip(NAMES, random.uniform(0.1, 1.0, TENSORS).tolist(), strict=True)))
+        for step in range(STEPS)
+    ]
+    prepared = [(rule, rule.state_type(), parameters(name, **GIVEN.get(name, {}))) for name, rule in RULES.items()]
+
+    def observe(step: ReducedStep) -> None:
+        for rule, state, values in prepared:
+            rule.observe(state, step, values)
+
+    spent = quickest([lambda step=step: observe(step) for step in steps])  # type: ignore[misc]
+    beside = quickest([lambda step=step: plain(step._saved) for step in steps])  # type: ignore[misc]
+    assert prepared[0][1].evaluated == prepared[1][1].evaluated == STEPS
+    measured = f"all rules {spent * 1e3:.2f} ms, numpy {beside * 1e3:.2f} ms"
+    assert spent <= LIMIT_S, measured
+    assert spent <= RATIO_LIMIT * beside, measured

@@ -1,0 +1,88 @@
+"""Each rule against the same rule written plainly, over random runs and random parameters."""
+
+import copy
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.steps import RULES, Run, fired
+from tests.unit.rules.training.naive import NAIVE
+from tests.unit.rules.training.random_runs import random_run
+
+RUNS = 200
+FIXED: dict[str, dict[str, Any]] = {
+    "AllZero": {"tensor_regex": ".*"},
+    "TensorVariance": {"tensor_regex": ".*"},
+    "UnchangedTensor": {"tensor_regex": ".*"},
+    "SimilarAcrossRuns": {"other_trial_0": "other"},
+    "WeightUpdateRatio": {},
+}
+CHOICES: dict[str, dict[str, list[Any]]] = {
+    "VanishingGradient": {"threshold": [1e-7, 1e-4, 0.5]},
+    "ExplodingTensor": {"only_nan": [True, False]},
+    "PoorWeightInitialization": {
+        "threshold": [10.0, 30.0],
+        "distribution_range": [0.001, 1e-8],
+        "patience": [2, 5],
+        "steps": [3, 10],
+    },
+    "SaturatedActivation": {"threshold_inactivity": [1.0, 30.0, 60.0], "threshold_layer": [0.0, 50.0]},
+    "DeadRelu": {"threshold_inactivity": [1.0, 30.0], "threshold_layer": [25.0, 50.0]},
+    "WeightUpdateRatio": {"num_steps": [None, 2, 6], "large_threshold": [10.0, 0.5], "small_threshold": [1e-8, 0.0]},
+    "AllZero": {"threshold": [100.0, 30.0, 50.0]},
+    "ClassImbalance": {
+        "threshold_imbalance": [10.0, 1.2],
+        "threshold_misprediction": [0.7, 0.2],
+        "samples": [20, 100],
+    },
+    "LossNotDecreasing": {
+        "num_steps": [3, 10],
+        "diff_percent": [0.1, 20.0, 0.0],
+        "increase_threshold_percent": [5.0, 0.0],
+    },
+    "Overfit": {"patience": [1, 2], "ratio_threshold": [0.1, 0.0]},
+    "Overtraining": {"patience_train": [2, 5], "patience_validation": [3, 10], "delta": [0.01, 0.2]},
+    "StalledTrainingRule": {"threshold": [1800, 1799, 10_000]},
+    "TensorVariance": {"max_threshold": [None, 500.0], "min_threshold": [None, 1e-12]},
+    "UnchangedTensor": {"num_steps": [2, 3, 4], "rtol": [1e-5, 0.5], "atol": [1e-8]},
+    "CheckInputImages": {"threshold_mean": [0.2, 0.05], "threshold_samples": [50, 500], "channel": [1, 2]},
+    "Confusion": {"min_diag": [0.9, 0.0], "max_off_diag": [0.1, 0.5]},
+    "FeatureImportanceOverweight": {"threshold": [0.8, 0.6], "nfeatures": [1, 3]},
+    "TreeDepth": {"depth": [4, 5.5, 0]},
+}
+EVERY_TENSOR = {"UnchangedTensor", "AllZero", "TensorVariance"}
+"""In these rules some tensor nearly always fires: they see a few tensors."""
+
+
+@cache
+def few_tensors(seed: int) -> Run:
+    run = copy.deepcopy(random_run(seed))
+    for step in run.steps:
+        kept = ("gradient", "text", "weight/a", "relu_output")
+        step.tensors = {name: value for name, value in step.tensors.items() if name.startswith(kept)}
+    return run
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule in NAIVE])
+def test_given_random_runs_when_a_rule_sees_them_then_it_fires_where_its_plain_twin_does(rule: str) -> None:
+    firing = steps = 0
+    for seed in range(RUNS):
+        random = np.random.default_rng([seed, 7])
+        run = few_tensors(seed) if rule in EVERY_TENSOR else random_run(seed)
+        given = {name: random.choice(np.array(values, object)) for name, values in CHOICES.get(rule, {}).items()}
+        found = fired(rule, run, **given, **FIXED.get(rule, {}))
+        with np.errstate(all="ignore"):
+            assert found == NAIVE[rule](run, **given), f"run {seed}, {given}"
+        firing += len(found)
+        steps += len(run.steps)
+    if rule != "CreateXgboostReport":
+        assert 0.02 <= firing / steps <= 0.98
+
+
+def test_given_several_tokens_when_sequences_are_seen_then_each_has_a_threshold_of_its_own() -> None:
+    for seed in range(RUNS):
+        run = random_run(seed)
+        found = fired("NLPSequenceRatio", run, token_values="0, 1,2", token_thresholds_percent="50,35 , 40")
+        assert found == NAIVE["NLPSequenceRatio"](run, (0, 1, 2), (50.0, 35.0, 40.0))

@@ -1,0 +1,370 @@
+"""What rules say of a run: numbers of the finding, what they could not use, what was never saved, and what to do."""
+
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.support.steps import RULES, Run, fired, observed, parameters, reduced
+from tests.unit.rules.training.random_runs import random_run
+from trainguard.records import Status
+from trainguard.rules.training.loss_history import MOST_KEPT
+from trainguard.rules.training.names import NAMES
+from trainguard.rules.training.registry import PARAMETERS_TYPES, SPECS, all_rules
+from trainguard.rules.training.stalled_training import StalledTrainingRule
+from trainguard.rules.training.step_rule import RunView
+from trainguard.tensors.step_view import Mode
+
+SET_UP: dict[str, dict[str, Any]] = {
+    "AllZero": {"collection_names": "gradients"},
+    "TensorVariance": {"collection_names": "gradients", "max_threshold": "1e-30"},
+    "UnchangedTensor": {"tensor_regex": "frozen"},
+    "SimilarAcrossRuns": {"other_trial": "other"},
+    "ClassImbalance": {"samples": 20, "threshold_misprediction": 0.2},
+    "CheckInputImages": {"threshold_samples": 50, "threshold_mean": 0.02},
+}
+NEVER = {"CreateXgboostReport"}
+
+
+def wide(reductions_only: bool = False, **how: Any) -> Run:
+    """Return two steps in which every rule over tensors of numbers has something to look at."""
+    run = Run(others={"other": Run()})
+    names = ["g", "a_relu_input", "b_relu_input", "relu_output", "tanh_input", "hybridsequential0_input_0"]
+    names += ["embedding0_input_0", "labels", "predictions"]
+    for step in (0, 1):
+        values = {name: np.arange(1.0, 25.0).reshape(2, 3, 4) + step for name in names}
+        saved: dict[str, Any] = (
+            {"reductions": {name: reduced(values[name]) for name in names}} if reductions_only else {}
+        )
+        run.add(
+            step, {} if reductions_only else values, collections={"gradients": ["g"], "weights": ["g"]}, **saved, **how
+        )
+    return run
+
+
+def test_given_a_fire_when_read_then_it_names_step_tensor_value_and_threshold() -> None:
+    run = Run()
+    collections = {"gradients": ["gradient/a", "gradient/b", "gradient/c"]}
+    run.add(500, {"gradient/a": [1.0], "gradient/b": [3e-12], "gradient/c": [4e-9]}, collections=collections, at=77.0)
+    result = observed("VanishingGradient", run).result
+    assert result.status is Status.FIRED
+    assert result.reason == (
+        "Step 500: the mean absolute value of gradient/b is 3e-12, below the threshold 1e-07 "
+        "(it is one of 2 of 3 tensors)."
+    )
+    assert (result.worst, result.measured, result.threshold, result.onset) == ("gradient/b", 3e-12, 1e-7, 77.0)
+    assert result.advice is not None
+    assert result.advice.startswith("Use activations")
+
+
+def test_given_a_fire_that_is_over_when_judged_then_the_rule_is_ok_and_remembers_it() -> None:
+    run = Run()
+    for step, value in enumerate((1.0, np.nan, 2.0)):
+        run.add(step, {"loss": [value]})
+    outcome = observed("ExplodingTensor", run)
+    assert outcome.result.status is Status.OK
+    assert (outcome.state.fired, outcome.steps, outcome.state.evaluated) == (1, [1], 3)
+    assert outcome.state.first == outcome.state.firing
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in NEVER])
+def test_given_random_runs_when_rules_fire_then_sentences_have_the_steps_numbers_and_advice_is_short(rule: str) -> None:
+    seen = 0
+    for seed in range(30):
+        run = random_run(seed)
+        each, values = RULES[rule], parameters(rule, **SET_UP.get(rule, {}))
+        state = each.state_type()
+        for step in run.steps:
+            each.observe(state, step, values)
+            result = each.judge(state, RunView(1), values)
+            if result.status is not Status.FIRED:
+                continue
+            seen += 1
+            assert state.latest is not None
+            assert result.reason.startswith(f"Step {state.latest.step}: ")
+            assert result.reason.endswith(".")
+            assert "None" not in result.reason
+            if result.worst is not None:
+                assert result.worst in result.reason
+            assert result.advice is not None
+            assert len(re.findall(r"[.?] [A-Z]|\.$", result.advice)) <= 2
+            if result.measured is not None:
+                assert (result.measure or each.spec.measures[0]) in each.spec.measures
+    assert seen
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "StalledTrainingRule"])
+def test_given_steps_without_its_tensors_when_judged_then_a_rule_says_what_to_record(rule: str) -> None:
+    run = Run(others={"other": Run()})
+    run.add(0, {"something": np.array(["text"], object)}, collections={"somewhere": ["something"]})
+    result = observed(rule, run, **SET_UP.get(rule, {})).result
+    assert result.status is Status.NOT_APPLICABLE
+    assert result.reason.startswith("None of 1 saved step holds what the rule checks. ")
+    assert "record" in result.reason
+    assert observed(rule, Run(), **SET_UP.get(rule, {})).result.status is Status.NOT_APPLICABLE
+    each, values = RULES[rule], parameters(rule, **SET_UP.get(rule, {}))
+    assert each.judge(each.state_type(), RunView(0), values).status is Status.WARMING_UP
+
+
+ENTRIES: dict[str, dict[str, Any]] = {
+    "SaturatedActivation": {},
+    "DeadRelu": {},
+    "WeightUpdateRatio": {},
+    "ClassImbalance": {},
+    "CheckInputImages": {},
+    "NLPSequenceRatio": {},
+    "Confusion": {},
+    "AllZero": {"collection_names": "gradients", "threshold": 50},
+    "UnchangedTensor": {"collection_names": "gradients", "num_steps": 2, "rtol": 10},
+    "SimilarAcrossRuns": {"other_trial": "other"},
+}
+
+
+@pytest.mark.parametrize("rule", ENTRIES)
+def test_given_reductions_alone_when_they_do_not_answer_then_no_all_clear_is_given(rule: str) -> None:
+    run = wide(reductions_only=True)
+    for step in run.steps:
+        step.reductions = {name: {"mean": saved["mean"]} for name, saved in step.reductions.items()}
+        run.others["other"].add(step.step, reductions=step.reductions)
+    outcome = observed(rule, run, **ENTRIES[rule])
+    assert outcome.state.evaluated == 0
+    assert outcome.state.unusable > 0
+    assert outcome.result.status is Status.ERROR
+    assert re.search("only reductions were saved|entries were not saved", outcome.result.reason)
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        ("VanishingGradient", {}),
+        ("ExplodingTensor", {}),
+        ("PoorWeightInitialization", {"distribution_range": 100}),
+        ("AllZero", {"collection_names": "gradients"}),
+        ("TensorVariance", {"collection_names": "gradients", "max_threshold": 1}),
+        ("DeadRelu", {}),
+        ("SaturatedActivation", {"threshold_tanh_min": -1, "threshold_tanh_max": 90}),
+    ],
+)
+def test_given_reductions_alone_when_they_answer_then_the_answer_is_that_of_the_entries(
+    rule: str, given: dict[str, Any]
+) -> None:
+    full, saved = observed(rule, wide(), **given), observed(rule, wide(reductions_only=True), **given)
+    assert full.state.evaluated == saved.state.evaluated == 2
+    assert full.steps == saved.steps
+    assert saved.state.unusable == 0
+
+
+@pytest.mark.parametrize(
+    ("saved", "fires", "unusable"),
+    [
+        ({"prod": np.inf, "min": 1.0, "max": 9.0}, False, 0),
+        ({"prod": np.inf}, False, 1),
+        ({"prod": 5.0}, False, 0),
+        ({"sum": np.inf, "abs_max": 3e38}, False, 0),
+        ({"mean": np.nan}, True, 0),
+        ({"l2": np.inf, "min": -3e38, "max": 3e38}, False, 0),
+        ({"l2": np.inf, "min": -3e38, "max": np.nan}, True, 0),
+        ({"l2": np.inf, "min": 1.0}, True, 0),
+        ({"max": np.inf, "mean": np.inf}, True, 0),
+        ({"abs_mean": np.inf}, True, 0),
+        ({"min": 0.0, "max": np.inf}, True, 0),
+    ],
+)
+def test_given_reductions_when_one_overflows_over_finite_entries_then_nothing_explodes(
+    saved: dict[str, float], fires: bool, unusable: int
+) -> None:
+    run = Run()
+    run.add(0, reductions={"t": saved})
+    outcome = observed("ExplodingTensor", run)
+    assert (bool(outcome.steps), outcome.state.unusable) == (fires, unusable)
+
+
+def test_given_tensors_that_cannot_be_used_when_others_are_fine_then_the_judgement_says_so() -> None:
+    run = Run()
+    run.add(4, {"g": [1.0], "h": [1.0]}, collections={"gradients": ["g", "h"]}, broken={"h"})
+    result = observed("VanishingGradient", run).result
+    assert result.status is Status.OK
+    assert result.reason.endswith(
+        "Once a tensor could not be checked, because object 'h' cannot be read: the frame is cut off."
+    )
+
+
+def test_given_a_tensor_over_the_cap_when_only_entries_answer_then_it_is_no_all_clear() -> None:
+    run = Run()
+    run.add(4, {"labels": [1, 2], "predictions": [1, 2]}, too_large={"labels"})
+    result = observed("Confusion", run).result
+    assert result.status is Status.ERROR
+    assert "tensor labels at step 4: 1,000,000,000 bytes, expected at most 67,108,864" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "tensors", "words"),
+    [
+        ("Confusion", {"labels": [0, 12], "predictions": [0, 1]}, "it holds class 12, expected classes from 0 to 9"),
+        ("Confusion", {"labels": [0, -1], "predictions": [0, 1]}, "it holds class -1"),
+        ("Confusion", {"labels": [0], "predictions": [0, 1]}, "it has 1 labels, and predictions 2 predictions"),
+        ("ClassImbalance", {"labels": [0], "predictions": [0, 1]}, "it has 1 labels, and predictions 2 predictions"),
+        ("ClassImbalance", {"labels": [0.0, np.nan], "predictions": [0, 1]}, "it holds values that name no class"),
+        ("CheckInputImages", {"hybridsequential0_input_0": np.zeros(3)}, "its shape is (3,), which has no axis 1"),
+        ("CheckInputImages", {"hybridsequential0_input_0": [[np.nan]]}, "it holds NaN or infinite values"),
+        ("CheckInputImages", {"hybridsequential0_input_0": np.zeros((1, 999))}, "999 channels, expected at most 256"),
+        ("TreeDepth", {"trees/Node": [np.nan]}, "it holds no node numbers"),
+    ],
+)
+def test_given_values_that_make_no_sense_when_checked_then_they_are_named_and_not_judged(
+    rule: str, tensors: dict[str, Any], words: str
+) -> None:
+    run = Run()
+    run.add(4, tensors)
+    outcome = observed(rule, run, **({"category_no": 10} if rule == "Confusion" else {}))
+    assert outcome.result.status is Status.ERROR
+    assert words in outcome.result.reason
+    assert "step 4" in outcome.result.reason
+
+
+def test_given_another_run_that_is_missing_when_compared_then_the_rule_is_in_error() -> None:
+    result = observed("SimilarAcrossRuns", random_run(0), other_trial="elsewhere").result
+    assert result.status is Status.ERROR
+    assert "run 'elsewhere'" in result.reason
+
+
+def test_given_a_weight_of_another_shape_when_compared_then_it_is_named() -> None:
+    run = Run()
+    run.add(0, {"w": [1.0]}, collections={"weights": ["w"]})
+    run.add(1, {"w": [1.0, 2.0]}, collections={"weights": ["w"]})
+    assert "tensor w has another shape at step 1 than at step 0" in observed("WeightUpdateRatio", run).result.reason
+
+
+def test_given_too_few_steps_to_compare_when_judged_then_the_rule_waits() -> None:
+    run = Run()
+    run.add(0, {"w": [1.0]}, collections={"weights": ["w"], "losses": ["w"]})
+    for rule, given in (
+        ("WeightUpdateRatio", {}),
+        ("LossNotDecreasing", {}),
+        ("UnchangedTensor", {"tensor_regex": "w"}),
+    ):
+        each, values = RULES[rule], parameters(rule, **given)
+        state = each.state_type()
+        each.observe(state, run.steps[0], values)
+        result = each.judge(state, RunView(1), values)
+        assert result.status is Status.WARMING_UP
+        assert result.reason.startswith("1 saved step holds what the rule checks, too few to compare. It checks")
+
+
+def test_given_long_runs_when_observed_then_the_state_stays_small_and_says_what_it_left_out() -> None:
+    run = Run()
+    random = np.random.default_rng(1)
+    for step in range(300):
+        names = {f"loss{each}": [1.0 / (step + 1.0)] for each in range(40)}
+        classes = random.integers(0, 5_000, 200)
+        mode = Mode.TRAIN if step % 3 else Mode.EVAL
+        run.add(
+            step, {**names, "labels": classes, "predictions": classes}, collections={"losses": list(names)}, mode=mode
+        )
+    sizes = {}
+    for rule, given in (
+        ("LossNotDecreasing", {"num_steps": 50}),
+        ("ClassImbalance", {}),
+        ("Overfit", {}),
+        ("Overtraining", {}),
+    ):
+        outcome = observed(rule, run, **given)
+        sizes[rule] = len(msgspec.msgpack.encode(outcome.state))
+        if rule in ("LossNotDecreasing", "ClassImbalance"):
+            assert outcome.state.left_out > 0
+            assert "beyond the first" in outcome.result.reason
+    assert sum(sizes.values()) < 48_000, sizes
+
+
+def test_given_more_steps_than_are_kept_when_steps_are_even_then_the_reference_is_the_exact_one() -> None:
+    run = Run()
+    losses = np.random.default_rng(3).uniform(1.0, 2.0, 12 * MOST_KEPT)
+    for step, loss in enumerate(losses):
+        run.add(step, {"loss": [loss]}, collections={"losses": ["loss"]})
+    apart = 3 * MOST_KEPT
+    outcome = observed("LossNotDecreasing", run, num_steps=apart)
+    assert outcome.state.evaluated == 3
+    assert f"since step {2 * apart}, from {losses[2 * apart]:.6g} to {losses[3 * apart]:.6g}" in outcome.result.reason
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_given_a_state_when_stored_and_read_back_in_the_middle_then_the_verdict_is_the_same(rule: str) -> None:
+    for seed in range(8):
+        run = random_run(seed)
+        each, values = RULES[rule], parameters(rule, **SET_UP.get(rule, {}))
+        state = each.state_type()
+        for step in run.steps:
+            state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=each.state_type)
+            each.observe(state, step, values)
+        assert state == observed(rule, run, **SET_UP.get(rule, {})).state
+
+
+@pytest.mark.parametrize(
+    ("now", "closed", "status", "words"),
+    [
+        (2_900.0, False, Status.OK, "Step 1: no step was saved for 31.7 min"),
+        (2_801.0, False, Status.OK, "not above the threshold of 30 min"),
+        (2_802.0, False, Status.FIRED, "Step 1: no step was saved for 30"),
+        (99_999.0, True, Status.OK, "until step 1"),
+    ],
+)
+def test_given_a_clock_when_nothing_was_saved_for_longer_than_the_threshold_then_training_stalls(
+    now: float, closed: bool, status: Status, words: str
+) -> None:
+    rule, values = StalledTrainingRule(), parameters("StalledTrainingRule")
+    run = Run()
+    run.add(0, at=1_000.0)
+    run.add(1, at=1_001.0)
+    state = rule.state_type()
+    for step in run.steps:
+        rule.observe(state, step, values)
+    progress = 1_200.0 if now == 2_900.0 else 1_001.0
+    result = rule.judge_at(state, RunView(2, closed=closed), values, now=now, progress_at=progress)
+    assert result.status is status
+    if now != 2_900.0:
+        assert words in result.reason
+
+
+def test_given_a_clock_before_the_first_step_when_it_takes_too_long_then_training_stalls() -> None:
+    rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", threshold=120)
+    state = rule.state_type()
+    early = rule.judge_at(state, RunView(0), values, now=1_100.0, progress_at=1_000.0)
+    late = rule.judge_at(state, RunView(0), values, now=1_121.0, progress_at=1_000.0)
+    assert (early.status, late.status) == (Status.WARMING_UP, Status.FIRED)
+    assert late.reason.startswith(
+        "No step was saved for 121 s since the rule began to wait, and training has not ended"
+    )
+    assert late.onset == 1_120.0
+
+
+def test_given_a_stall_that_is_over_when_the_clock_judges_then_it_has_ended() -> None:
+    rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", threshold=120)
+    run = Run()
+    run.add(0, at=1_000.0)
+    run.add(1, at=1_500.0)
+    state = rule.state_type()
+    for step in run.steps:
+        rule.observe(state, step, values)
+    assert state.fired == 1
+    assert rule.judge_at(state, RunView(2), values, now=1_510.0, progress_at=1_500.0).status is Status.OK
+
+
+def test_given_the_registry_when_read_then_names_parameters_and_specs_are_of_the_same_rules() -> None:
+    assert tuple(rule.name for rule in all_rules()) == NAMES == tuple(PARAMETERS_TYPES) == tuple(SPECS)
+    for rule in all_rules():
+        assert rule.name == f"training/{rule.parameters_type.rule_name}" == rule.spec.name
+        assert rule.spec.family == "training"
+        assert set(rule.spec.parameters) == rule.parameters_type.settable() - {"scan_interval_us"}
+        fields = re.findall(r"{(\w+)}", rule.spec.condition)
+        assert set(fields) <= rule.parameters_type.settable()
+        assert (rule.spec.clause is None) is rule.spec.informs_only
+        assert rule.clear_after_s(None, 0.5) == 0.0
+
+
+def test_given_a_rule_for_reports_when_it_sees_anything_then_it_never_fires() -> None:
+    run = Run()
+    run.add(0, {"train-rmse": [np.nan]}, collections={"metrics": ["train-rmse"]})
+    outcome = observed("CreateXgboostReport", run)
+    assert (outcome.result.status, fired("CreateXgboostReport", run)) == (Status.OK, [])
