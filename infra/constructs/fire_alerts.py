@@ -16,7 +16,7 @@ UNSENT_FAULTS = ("publishFault", "chatFault")
 _REPORT_PLACE = (
     "'\\nReport: ' & ($type($fire.reportPage) = 'string' ? $fire.reportPage : $fire.reportUri)"
     " & ($type($fire.reportLink) = 'string' ? '\\nOpen it in the console: ' & $fire.reportLink : '')"
-    " & '\\nOr by a link of its own: trainguard open ' & $fire.job"
+    " & '\\nOr with a link: trainguard open ' & $fire.job"
 )
 _SAYS = "$fire.rule & ($fire.kind = 'fire' ? ' fired' : ' (' & $fire.kind & ')') & ' on '"
 _STOP_TRIED = "($decision.stop = true or $stop.made)"

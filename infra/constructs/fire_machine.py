@@ -36,7 +36,7 @@ _IS_NEW_FIRE = f"$fire.kind = 'fire' and $not({_IS_RESEND})"
 def definition() -> State:
     """Return the state machine's definition."""
     return {
-        "Comment": "Handles one fire of a rule, or what is told of it later: stop where opted in, alert, report",
+        "Comment": "Handles one fire of a rule, or a later notification about it: stop where opted in, alert, report",
         "QueryLanguage": "JSONata",
         "TimeoutSeconds": EXECUTION_TIMEOUT_S,
         "StartAt": "TakeInput",

@@ -173,7 +173,7 @@ class Monitoring(Construct):
             )
         self._alarm(
             "TickDoesNotRun",
-            "The tick runs less often than it should: gaps, silent nodes and unsent fires are not looked after",
+            "The tick runs less often than it should: gaps, silent nodes and unsent fires wait",
             tick.function.metric_invocations(period=PERIOD, statistic="Sum"),
             threshold=_TICKS_EXPECTED,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
@@ -217,7 +217,7 @@ class Monitoring(Construct):
         )
         self._alarm(
             "JobsAreLeftOut",
-            "Looks at jobs fail, are not taken, or wait for more than a minute: summaries and silent nodes wait",
+            "Evaluations of jobs fail, are refused, or wait for more than a minute: summaries and silent nodes wait",
             sum_of(
                 [
                     product_metric("TickFailures", look),
@@ -254,12 +254,12 @@ class Monitoring(Construct):
         raised = canary.function.function.metric_errors(period=PERIOD, statistic="Sum")
         self._alarm(
             "CanaryFails",
-            "The synthetic job was not found, told or reported: nor may be real ones",
+            "The synthetic job has no row, no alert or no report: real findings may be lost too",
             sum_of([failed, raised]),
         )
         self._alarm(
             "CanaryDoesNotRun",
-            "Nobody has looked at a canary for 30 hours: whether the deployment detects and alerts is not known",
+            "No canary was checked for 30 hours: nobody knows whether the deployment detects and alerts",
             product_metric("CanaryPassed", canary.function, statistic="SampleCount", period=_CANARY_PERIOD),
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=_CANARY_PERIODS,

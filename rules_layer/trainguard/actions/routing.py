@@ -14,8 +14,8 @@ from trainguard.finding import Severity
 from trainguard.records import AlertKind
 
 STAGED = "staged: nobody paged"
-MUTED = "muted: nobody told"
-LATE = "too late to warn: nobody told"
+MUTED = "muted: no alert sent"
+LATE = "too late to warn: no alert sent"
 
 WARNED_SHARE = 0.5
 """At least this share of a grace time must lie between the warning and the stop."""

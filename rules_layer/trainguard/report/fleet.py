@@ -303,7 +303,7 @@ def _notes(totals: FleetTotals, *, rest: int, unjudged: int, prices: PriceTable)
     ]
     if totals.unpriced:
         notes.append(
-            f"No money is told of {totals.unpriced} of {totals.jobs} jobs: their instance type, its price, or "
+            f"No cost for {totals.unpriced} of {totals.jobs} jobs: their instance type, its price, or "
             "since when they were paid for is not known."
         )
     if rest:

@@ -127,7 +127,7 @@ def report_row(rows: Iterable[RuleRow]) -> RuleRow | None:
 
 
 def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
-    """Return the rows of the whole job: what rings first and the gravest on top, the report last."""
+    """Return the rows of the whole job: what fires first and the gravest on top, the report last."""
     report = report_row(stored.row for stored in rows)
     named = "" if report is None else report.finding.reason
     whole = [stored for stored in rows if stored.row.node is None]

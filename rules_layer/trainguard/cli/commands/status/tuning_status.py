@@ -76,7 +76,7 @@ def _line(name: str, job: TunedJob) -> TunedJobLine:
 def _facts(document: TuningDocument) -> list[tuple[str, Shown]]:
     more = " and more" if document.more else ""
     facts: list[tuple[str, Shown]] = [
-        ("jobs", f"{document.seen:,}{more}, {document.finished:,} of them judged to their end"),
+        ("jobs", f"{document.seen:,}{more}, {document.finished:,} of them evaluated to their end"),
         ("with findings", f"{document.with_findings:,}"),
     ]
     worst = document.jobs[0] if document.jobs else None
