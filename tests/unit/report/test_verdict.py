@@ -14,6 +14,7 @@ from trainguard.report.verdict import verdict_of
 from trainguard.rules.max_initialization_time import Initialization
 
 BY_TWO = "Nothing wrong was found by 2 rules, but the evaluation"
+USED = "its GPU was 31 % busy on average"
 BY_LOW = "Nothing wrong was found by LowGPUUtilization, but the evaluation"
 QUIET = [quiet("LowGPUUtilization"), quiet("CPUBottleneck"), quiet("OverallSystemUsage")]
 BOTTLENECK = [
@@ -224,7 +225,7 @@ def test_given_a_healthy_job_on_too_large_an_instance_when_told_then_the_saving_
             [*QUIET, quiet("BatchSize", Status.WARMING_UP), quiet("StepOutlier", Status.WAITING_FOR_DATA)],
             JOB,
             [Node()],
-            f"{BY_TWO} is not complete yet: BatchSize and StepOutlier have no verdict yet; its GPU was 31 % busy on average.",
+            f"{BY_TWO} is not complete yet: BatchSize and StepOutlier have no verdict yet; {USED}.",
         ),
         (
             [*QUIET, quiet("BatchSize", Status.WARMING_UP)],
