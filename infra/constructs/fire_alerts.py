@@ -11,7 +11,7 @@ FAULTS = ("composeFault", "eventFault", "waitingFault", "publishFault", "chatFau
 """Variables in which `alerting_states` note what went wrong."""
 
 UNSENT_FAULTS = ("publishFault", "chatFault")
-"""Those of them that say that nobody was told."""
+"""Those of them that say that no alert was sent."""
 
 _REPORT_PLACE = (
     "'\\nReport: ' & ($type($fire.reportPage) = 'string' ? $fire.reportPage : $fire.reportUri)"

@@ -248,7 +248,7 @@ class Monitoring(Construct):
         """Alert when the canary fails, and when it does not run.
 
         Then the state is insufficient data: a deployment whose first canary is still to come begins in that state, and
-        an alarm tells nobody of the state that it begins in.
+        an alarm sends no message about its first state.
         """
         failed = product_metric("CanaryFailed", canary.function)
         raised = canary.function.function.metric_errors(period=PERIOD, statistic="Sum")
@@ -277,7 +277,7 @@ class Monitoring(Construct):
         evaluation_periods: int = 1,
         missing: cloudwatch.TreatMissingData = _MISSING_IS_FINE,
     ) -> None:
-        """Make an alarm that tells the operations topic of each state that it goes into.
+        """Make an alarm that sends each change of its state to the operations topic.
 
         CloudWatch sends the same description with all of them, so it says which of them means what.
         """

@@ -23,7 +23,7 @@ WARNED_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """What becomes of an alert: ``withheld`` says why nobody is told, ``wait_until`` (epoch seconds) when it goes out.
+    """What becomes of an alert: ``withheld`` says why none is sent, ``wait_until`` (epoch seconds) when it goes out.
 
     With neither it goes out at once.
     """

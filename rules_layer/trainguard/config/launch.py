@@ -1,4 +1,4 @@
-"""Arguments with which a training job is started so that TrainGuard looks after it.
+"""Arguments with which a training job is started so that TrainGuard evaluates it.
 
 TrainGuard reads rule settings from the job's tags: rules that are given become tags. All rules run, whatever rules are
 given; a rule that is given says its settings.

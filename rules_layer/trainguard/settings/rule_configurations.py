@@ -1,4 +1,4 @@
-"""Rule configurations of a training job, as settings: what CreateTrainingJob was told of the managed service's rules.
+"""Rule configurations of a training job, as settings: the managed service's rules in CreateTrainingJob.
 
 Every rule of TrainGuard's runs, whatever rules are configured; a configuration gives its rule's parameters. What names
 no such rule is not evaluated here, and kept with the reason.

@@ -67,7 +67,7 @@ def grade_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[Chec
 
 
 def check_pattern(site: Site) -> Iterator[CheckResult]:
-    """Judge by EventBridge's own matching whether an object of a profile in the stack's bucket would ring.
+    """Check by EventBridge's own matching whether a profile's object in the stack's bucket would be evaluated.
 
     That another one's do not was said before.
     """

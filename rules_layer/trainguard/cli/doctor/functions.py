@@ -114,7 +114,7 @@ def check_tick(site: Site) -> Iterator[CheckResult]:
 
 
 def check_looks(site: Site) -> Iterator[CheckResult]:
-    """Judge by the metrics of `look_after_job` whether every job is looked after; without a job there are none."""
+    """Check by the metrics of `look_after_job` whether every job is evaluated; without a job there are none."""
     if site.functions.get("look_after_job") is None:
         yield LOOKS.fail("the stack has no function look_after_job", "Deploy it again: `make deploy`.")
         return

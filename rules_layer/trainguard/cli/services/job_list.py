@@ -1,4 +1,4 @@
-"""Jobs as ``jobs`` and ``status`` list them: a line each, with the gravest finding."""
+"""Jobs as ``jobs`` and ``status`` list them: a line each, with the most severe finding."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

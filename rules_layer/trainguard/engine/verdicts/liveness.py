@@ -64,7 +64,7 @@ def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | No
 
 
 def liveness_of(parts: Mapping[str, Verdict]) -> Liveness:
-    """Return how the job's newest alerted episode stands, from its verdicts by node as they are heard."""
+    """Return how the job's newest alerted episode stands, from its verdicts by node."""
     latest = max(part.history.alerted for part in parts.values())
     stale = [part for part in parts.values() if part.liveness is Liveness.STALE and part.history.alerted == latest]
     if not stale:

@@ -42,7 +42,7 @@ class StatusRequest:
 
 
 class ActiveDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The active jobs, the gravest first."""
+    """The active jobs, the most severe first."""
 
     schema_version: str = SCHEMA_VERSION
     generated_at: str

@@ -10,7 +10,7 @@ from trainguard.records import MOST_TUNED_JOBS, JobStatus, TunedJob, TuningJobRe
 
 
 class TunedJobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the tuning job; ``findings`` counts the rules that have fired, ``finding`` is the gravest of them."""
+    """A job of the tuning job; ``findings`` counts the rules that have fired, ``finding`` is the most severe."""
 
     job: str
     status: JobStatus
