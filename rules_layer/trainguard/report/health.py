@@ -60,7 +60,7 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: RankedFinding | None) -
 
 
 def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> Health:
-    """Name the findings that nothing explains, the gravest first, and what no finding accounts for."""
+    """Name the findings that nothing explains, the most severe first, and what no finding accounts for."""
     group, left = group_of(root, judged.findings), unexplained(judged)
     level, opening = _opening(judged, root, group)
     named = f"{_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"

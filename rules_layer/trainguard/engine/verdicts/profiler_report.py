@@ -49,7 +49,7 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[RankedFinding
 
 
 def sentence(verdicts: Sequence[Verdict], findings: Sequence[RankedFinding]) -> str:
-    """Say in words what was found on a job: the gravest finding, the others by name, how many rules judged."""
+    """Say in words what was found: the most severe finding, the others by name, how many rules have a verdict."""
     return f"{_found(findings)} {_counted(verdicts)}"
 
 

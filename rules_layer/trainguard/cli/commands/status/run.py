@@ -88,7 +88,7 @@ def active_result(stores: Stores, *, now: float) -> CommandResult:
         Column("status"),
         Column("instance", drops=3),
         Column("running", right=True, drops=2),
-        Column("judged", right=True, drops=1),
+        Column("evaluated", right=True, drops=1),
         Column("severity"),
         Column("what fires", folds=True),
     )

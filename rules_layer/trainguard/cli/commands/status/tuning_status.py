@@ -56,7 +56,7 @@ def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
 _COLUMNS = (
     Column("job", folds=True),
     Column("status"),
-    Column("judged", drops=1),
+    Column("evaluated", drops=1),
     Column("severity"),
     Column("finding", folds=True),
 )
