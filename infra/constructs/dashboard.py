@@ -93,14 +93,14 @@ class Dashboard(Construct):
         return [
             Chart("Verdicts behind the clock (s)", lag, limit=LAG_LIMIT_S),
             Chart(
-                "Jobs looked after",
+                "Jobs evaluated each minute",
                 [
                     product_metric("ActiveJobs", tick, statistic="Maximum", label="active"),
-                    product_metric("TickFailures", look, label="looks that failed"),
-                    product_metric("TickFailures", tick, label="looks that were not taken"),
+                    product_metric("TickFailures", look, label="evaluations that failed"),
+                    product_metric("TickFailures", tick, label="evaluations that Lambda refused"),
                     product_metric("TicksUnfinished", tick, label="ticks without time for all"),
                     look.function.metric(
-                        "AsyncEventsDropped", period=PERIOD, statistic="Sum", label="looks that were dropped"
+                        "AsyncEventsDropped", period=PERIOD, statistic="Sum", label="evaluations that were dropped"
                     ),
                 ],
             ),

@@ -175,7 +175,7 @@ class Evaluation(Construct):
         return tick
 
     def _evaluation_statements(self, evaluation_queue: sqs.Queue) -> list[iam.PolicyStatement]:
-        """Return what evaluators, and who looks after jobs, may both do: they run the same engine."""
+        """Return the rights of both the evaluators and `look_after_job`: they run the same engine."""
         return [
             allow("PublishRuleState", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             allow("SendTasks", ["sqs:SendMessage"], [evaluation_queue.queue_arn]),

@@ -11,12 +11,12 @@ FAULTS = ("composeFault", "eventFault", "waitingFault", "publishFault", "chatFau
 """Variables in which `alerting_states` note what went wrong."""
 
 UNSENT_FAULTS = ("publishFault", "chatFault")
-"""Those of them that say that nobody was told."""
+"""Those of them that say that no alert was sent."""
 
 _REPORT_PLACE = (
     "'\\nReport: ' & ($type($fire.reportPage) = 'string' ? $fire.reportPage : $fire.reportUri)"
     " & ($type($fire.reportLink) = 'string' ? '\\nOpen it in the console: ' & $fire.reportLink : '')"
-    " & '\\nOr by a link of its own: trainguard open ' & $fire.job"
+    " & '\\nOr with a link: trainguard open ' & $fire.job"
 )
 _SAYS = "$fire.rule & ($fire.kind = 'fire' ? ' fired' : ' (' & $fire.kind & ')') & ' on '"
 _STOP_TRIED = "($decision.stop = true or $stop.made)"

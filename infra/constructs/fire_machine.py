@@ -1,7 +1,7 @@
 """The fire state machine, in Amazon States Language with JSONata.
 
 An execution handles one fire: stop where opted in, alert, report from state; or tells what became of one later: that
-its finding grew graver, or is over; or tells of faults in a job's settings. No step and no branch keeps another from
+its finding escalates, or is over; or reports faults in a job's settings. No step and no branch keeps another from
 running, but for a stop: what could not be announced or recorded is not done. What went wrong fails the execution at its
 very end, where an alarm sees it, and where a redrive sends what was not sent. An execution with ``resend`` in its input
 sends the alert of another one that could not; it marks, decides, stops and reports nothing. The variables:
@@ -36,7 +36,7 @@ _IS_NEW_FIRE = f"$fire.kind = 'fire' and $not({_IS_RESEND})"
 def definition() -> State:
     """Return the state machine's definition."""
     return {
-        "Comment": "Handles one fire of a rule, or what is told of it later: stop where opted in, alert, report",
+        "Comment": "Handles one fire of a rule, or a later notification about it: stop where opted in, alert, report",
         "QueryLanguage": "JSONata",
         "TimeoutSeconds": EXECUTION_TIMEOUT_S,
         "StartAt": "TakeInput",
@@ -85,7 +85,7 @@ def _act_branch() -> State:
 
 
 def _report_branch() -> State:
-    """Build the report of a fire, or of one that grew graver, from state, and say in the rule's row where it lies."""
+    """Build the report of a fire, or of an escalation, from state, and record its place in the rule's row."""
     return {
         "StartAt": "PrepareReport",
         "States": {

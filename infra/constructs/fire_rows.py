@@ -116,7 +116,7 @@ def record_waiting(*, following: str) -> State:
 
 
 def record_outcome(*, following: str) -> State:
-    """Say what was done about the fire, and whether people were told."""
+    """Record what was done about the fire, and whether its alert was sent."""
     values = {
         "Action": f"{{% {{'S': $publishFault = '' ? $alert.action : {_OUTCOME_WHEN_FAILED}}} %}}",
         "ActionAt": "{% {'S': $now()} %}",
@@ -132,12 +132,12 @@ def record_sent(*, following: str) -> State:
 
 
 def record_sent_notification(*, following: str) -> State:
-    """Say that what was told of the fire later was sent after all."""
+    """Record that a later notification about the fire was sent after all."""
     return update_row("RecordSentNews", values=_SENT, fault="sentFault", following=following)
 
 
 def record_notification(*, following: str) -> State:
-    """Say what was told of the fire later; ``AlertId`` stays that of the fire."""
+    """Record a later notification about the fire; ``AlertId`` stays that of the fire."""
     values = {
         "Action": f"{{% {{'S': $publishFault = '' ? $alert.action : {_NOTIFICATION_WHEN_FAILED}}} %}}",
         "ActionAt": "{% {'S': $now()} %}",

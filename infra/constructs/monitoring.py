@@ -173,7 +173,7 @@ class Monitoring(Construct):
             )
         self._alarm(
             "TickDoesNotRun",
-            "The tick runs less often than it should: gaps, silent nodes and unsent fires are not looked after",
+            "The tick runs less often than it should: gaps, silent nodes and unsent fires wait",
             tick.function.metric_invocations(period=PERIOD, statistic="Sum"),
             threshold=_TICKS_EXPECTED,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
@@ -217,7 +217,7 @@ class Monitoring(Construct):
         )
         self._alarm(
             "JobsAreLeftOut",
-            "Looks at jobs fail, are not taken, or wait for more than a minute: summaries and silent nodes wait",
+            "Evaluations of jobs fail, are refused, or wait for more than a minute: summaries and silent nodes wait",
             sum_of(
                 [
                     product_metric("TickFailures", look),
@@ -248,18 +248,18 @@ class Monitoring(Construct):
         """Alert when the canary fails, and when it does not run.
 
         Then the state is insufficient data: a deployment whose first canary is still to come begins in that state, and
-        an alarm tells nobody of the state that it begins in.
+        an alarm sends no message about its first state.
         """
         failed = product_metric("CanaryFailed", canary.function)
         raised = canary.function.function.metric_errors(period=PERIOD, statistic="Sum")
         self._alarm(
             "CanaryFails",
-            "The synthetic job was not found, told or reported: nor may be real ones",
+            "The synthetic job has no row, no alert or no report: real findings may be lost too",
             sum_of([failed, raised]),
         )
         self._alarm(
             "CanaryDoesNotRun",
-            "Nobody has looked at a canary for 30 hours: whether the deployment detects and alerts is not known",
+            "No canary was checked for 30 hours: nobody knows whether the deployment detects and alerts",
             product_metric("CanaryPassed", canary.function, statistic="SampleCount", period=_CANARY_PERIOD),
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=_CANARY_PERIODS,
@@ -277,7 +277,7 @@ class Monitoring(Construct):
         evaluation_periods: int = 1,
         missing: cloudwatch.TreatMissingData = _MISSING_IS_FINE,
     ) -> None:
-        """Make an alarm that tells the operations topic of each state that it goes into.
+        """Make an alarm that sends each change of its state to the operations topic.
 
         CloudWatch sends the same description with all of them, so it says which of them means what.
         """

@@ -1,4 +1,4 @@
-"""Plants the canary, and looks minutes later whether it was found, told and reported."""
+"""Writes the canary, and checks minutes later that it was found, alerted and reported."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Composes an alert: of a fire, of what is told of it later, or of a stop that is to come."""
+"""Composes an alert: of a fire, of a later notification about it, or of a stop that is to come."""
 
 import time
 from typing import Any

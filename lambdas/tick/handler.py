@@ -1,4 +1,4 @@
-"""Has every active job looked after once a minute."""
+"""Has every active job evaluated once a minute."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""What holds for a job beside its rules' parameters: whether it is evaluated, who is told, what may stop it.
+"""What holds for a job beside its rules' parameters: whether it is evaluated, which alerts it sends, what may stop it.
 
 These are values. Who acts on them asks with a rule's name; a list that names ``ALL`` means every rule.
 """
@@ -29,7 +29,7 @@ class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told of which rule.
+    """Which rules send alerts, and when.
 
     A finding of a ``staged`` rule is recorded, and leads to no alert and no stop; one of a ``muted`` rule may stop the
     job, and alerts nobody but of such a stop.
@@ -44,7 +44,7 @@ class AlertPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return _named(rule, self.staged)
 
     def is_muted(self, rule: str) -> bool:
-        """Whether nobody is told of the rule's findings."""
+        """Whether the rule's findings send no alert."""
         return _named(rule, self.muted)
 
 

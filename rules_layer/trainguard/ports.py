@@ -193,7 +193,7 @@ class SettingDocuments(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeTask:
-    """A request to an evaluator that no S3 object rings for: flush a silent node, or close it at the job's end.
+    """A request to an evaluator without an S3 object: flush a silent node, or close it at the job's end.
 
     ``generation`` is that of the job's registration for which it was made: for a later one it asks nothing.
     """
@@ -228,7 +228,7 @@ class JobLook:
 
 
 class JobLooks(Protocol):
-    """Who looks after jobs, each in an invocation of its own."""
+    """Starts the evaluation of jobs, each in its own invocation."""
 
     def send(self, looks: Sequence[JobLook]) -> Mapping[str, str]:
         """Ask for every look, whatever becomes of the others; return, by job, why one was not taken."""

@@ -334,7 +334,7 @@ def test_given_a_fire_when_its_alert_is_composed_then_it_is_what_sns_takes(deplo
     assert document["stop"]["made"] is made
     assert given["fire"]["reason"] in alert["text"]
     assert f"\nOpen it in the console: {given['fire']['reportLink']}\n" in alert["text"]
-    assert f"\nOr by a link of its own: trainguard open {JOB}\n" in alert["text"]
+    assert f"\nOr with a link: trainguard open {JOB}\n" in alert["text"]
     assert alert["attributes"] == {
         attribute: {"DataType": "String", "StringValue": value}
         for attribute, value in {

@@ -318,7 +318,7 @@ def test_given_a_failing_composition_when_a_rule_fires_then_a_plain_alert_says_t
     text = json.loads(message["Message"])["email"]
     assert FIRE["reason"] in text
     assert f"\nReport: {FIRE['reportPage']}\nOpen it in the console: {FIRE['reportLink']}\n" in text
-    assert text.endswith(f"\nOr by a link of its own: trainguard open {FIRE['job']}")
+    assert text.endswith(f"\nOr with a link: trainguard open {FIRE['job']}")
     assert f"Training job stopped: {'yes' if stopped else 'no'}\n" in text
     assert {name: each["StringValue"] for name, each in message["MessageAttributes"].items()} == {
         "AlertId": FIRE["fireId"],
@@ -341,7 +341,7 @@ def test_given_a_fire_that_knows_no_console_when_its_plain_alert_goes_out_then_i
     execution, _ = execute(machine, fire, failing={"ComposeAlert"})
     (message,) = execution.arguments_of("PublishAlert")
     text = json.loads(message["Message"])["email"]
-    assert f"\nReport: {FIRE['reportUri']}\nOr by a link of its own: " in text
+    assert f"\nReport: {FIRE['reportUri']}\nOr with a link: " in text
 
 
 def test_given_a_failing_alert_when_recorded_then_the_row_says_so_and_has_no_alert(machine: dict[str, Any]) -> None:

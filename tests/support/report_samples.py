@@ -200,7 +200,7 @@ def make_report(
             wasted_share=None if worst is None else 0.31,
             lost=None if worst is None else 18.4,
         ),
-        summary="11 rules: 10 judged, 1 not applicable.",
+        summary="11 rules: 10 evaluated, 1 not applicable.",
         fired=[each.rule for each in fired],
         findings=[
             *(

@@ -44,7 +44,7 @@ class Alert:
 
 
 def compose_alert(request: AlertRequest, *, now: float) -> Alert:
-    """Compose the alert of one fire, or of what is told of it later; it says truly whether the job was stopped.
+    """Compose the alert of one fire, or a later one about it; it states whether the job was stopped.
 
     ``now``, epoch seconds, is what quiet hours are asked for.
     """

@@ -14,8 +14,8 @@ from trainguard.finding import Severity
 from trainguard.records import AlertKind
 
 STAGED = "staged: nobody paged"
-MUTED = "muted: nobody told"
-LATE = "too late to warn: nobody told"
+MUTED = "muted: no alert sent"
+LATE = "too late to warn: no alert sent"
 
 WARNED_SHARE = 0.5
 """At least this share of a grace time must lie between the warning and the stop."""
@@ -23,7 +23,7 @@ WARNED_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """What becomes of an alert: ``withheld`` says why nobody is told, ``wait_until`` (epoch seconds) when it goes out.
+    """What becomes of an alert: ``withheld`` says why none is sent, ``wait_until`` (epoch seconds) when it goes out.
 
     With neither it goes out at once.
     """

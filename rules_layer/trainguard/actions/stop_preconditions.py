@@ -110,7 +110,7 @@ def _of_final(case: StopCase, row: StoredRow, now: float) -> str | None:
     if row.row.status is not Status.FIRED:
         return _no_longer(row.row)
     if row.fire_id != case.fire_id:
-        return f"{case.rule} has fired anew since, and that fire has a grace time of its own"
+        return f"{case.rule} has fired again since, and that fire has its own grace time"
     return _of_watermark(case, row.row.evaluated_through, now)
 
 

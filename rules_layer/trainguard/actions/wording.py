@@ -102,7 +102,9 @@ def unless(fire: AlertInput) -> list[str]:
     if fire.kind is not AlertKind.WARNING:
         return []
     return [
-        "To keep it running: take its tag " + STOP_TAG + " away, or throw the deployment's stop switch. It is not "
+        "To keep it running: remove its tag "
+        + STOP_TAG
+        + " from the job, or run `trainguard stops disable`. It is not "
         "stopped either if the finding is over by then, or while it uploads its model."
     ]
 
@@ -121,7 +123,7 @@ def _report(fire: AlertInput) -> list[str]:
     return [
         f"Report: {mail_place(fire.report_page or fire.report_uri)}",
         *link,
-        f"Or by a link of its own: {mail_line(open_command(fire.job))}",
+        f"Or with a link: {mail_line(open_command(fire.job))}",
     ]
 
 

@@ -30,7 +30,7 @@ class RarelyAskedTrainingJobs:
 
 
 def evaluation_services(environment: EvaluateObjectsEnvironment, *, clients: Clients, journal: Journal) -> Services:
-    """Return what an evaluator, and who looks after a job, work with."""
+    """Return the ports of an evaluator and of a job's evaluation."""
     return Services(
         jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
         nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),

@@ -65,7 +65,7 @@ class JobReport:
 
     @property
     def findings(self) -> Columns:
-        """What was found, the gravest first: a row a rule that has fired. Shares are from 0 to 1."""
+        """The findings, the most severe first: a row for each rule that has fired. Shares are from 0 to 1."""
         return Columns(_FINDINGS, [_finding_row(each) for each in self.document.findings])
 
     @property

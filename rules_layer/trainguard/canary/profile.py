@@ -31,7 +31,7 @@ SETTINGS = {
     "muted": "none",
     "quiet-hours": "none",
 }
-"""What the canary asks for, whatever the stack's default: to be judged within minutes, by one rule, and be told."""
+"""The canary's settings, whatever the stack's default: one rule, a verdict within minutes, and an alert."""
 
 _MEAN_PERCENT = 20.0
 _SWING_PERCENT = 4.0

@@ -47,7 +47,7 @@ class CanaryVerdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the fault was found, told and reported."""
+        """Whether the fault was found, alerted and reported."""
         return not self.missing
 
 
@@ -104,7 +104,7 @@ class Canary:
 
 
 def grade_canary(job: str, planted: float, stored: StoredRow | None, keys: Sequence[str]) -> CanaryVerdict:
-    """Say whether a canary was found, told and reported.
+    """Say whether a canary was found, alerted and reported.
 
     Parameters
     ----------

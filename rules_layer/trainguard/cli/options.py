@@ -105,14 +105,14 @@ Prices = Annotated[
 FrameworkExpected = Annotated[
     bool, typer.Option("--framework-expected", help="The job should have written framework metrics.")
 ]
-OwnRule = Annotated[str | None, rule_option("Know this rule of your own too.")]
+OwnRule = Annotated[str | None, rule_option("Load this custom rule too.")]
 OwnRules = Annotated[
     Path | None,
     typer.Option(
         "--rules-package",
         metavar="DIR",
         envvar="TRAINGUARD_RULES_PACKAGE",
-        help="Know your own rules too: the package that was deployed.",
+        help="Load custom rules too: the package that was deployed.",
         show_default=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Arguments with which a training job is started so that TrainGuard looks after it.
+"""Arguments with which a training job is started so that TrainGuard evaluates it.
 
 TrainGuard reads rule settings from the job's tags: rules that are given become tags. All rules run, whatever rules are
 given; a rule that is given says its settings.
@@ -144,7 +144,7 @@ def update_training_job_arguments(job: str, profiler_config: ProfilerConfig) -> 
 def _config_of(rule: AnyRule) -> RuleConfig:
     config = rule.config if isinstance(rule, ProfilerRule) else rule
     if not isinstance(config, RuleConfig):
-        expected = "one of TrainGuard's rules: a container of one's own is run by SageMaker, and reads no tags"
+        expected = "one of TrainGuard's rules: SageMaker runs a custom container, which reads no tags"
         raise LaunchConfigError("tags", "rules", rule, expected)
     return config
 

@@ -78,7 +78,7 @@ class ProfilerReport(RuleConfig):
 def _class_of(rule: str) -> type[RuleConfig]:
     spec = spec_of(rule)
     names = [f"``{name}``" for name in spec.managed_parameters if name not in spec.managed_aliases]
-    said = f"{', '.join(names)}." if names else "It sums up, and has no parameters of its own."
+    said = f"{', '.join(names)}." if names else "It sums up, and has no parameters."
     return type(rule, (RuleConfig,), {"__doc__": said, "__module__": __name__})
 
 

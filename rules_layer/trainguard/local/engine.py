@@ -22,7 +22,7 @@ from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.state.codec import CODEC, encode_state
 
 Watcher = Callable[[int, float | None], None]
-"""Is told of each object that was applied: its bytes, and how far its stream has come, epoch seconds."""
+"""Receives each applied object: its bytes, and its stream's watermark, epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Bill:
 
 @dataclass(frozen=True, slots=True)
 class Unpriced:
-    """Why no money can be told; ``instance_hours`` were paid for, where it is the price alone that is not known."""
+    """Why there is no cost; ``instance_hours`` were paid for, where it is the price alone that is not known."""
 
     why: str
     instance_hours: float | None = None

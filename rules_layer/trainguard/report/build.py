@@ -108,7 +108,7 @@ def _spending(judged: EvaluatedJob) -> Spending:
     remarks = gpu_remarks(judged)
     if not isinstance(bill, Bill):
         hours = "" if bill.instance_hours is None else f" {bill.instance_hours:,.2f} instance hours were paid for."
-        note = " ".join([f"No money is told: {bill.why}.{hours}", *remarks])
+        note = " ".join([f"No cost: {bill.why}.{hours}", *remarks])
         return Spending(spent=None, currency=None, note=note, instance_hours=_rounded(bill.instance_hours))
     hourly = f"{bill.currency} {bill.hourly:g} an hour"
     note = f"{counted(bill.nodes, 'node')} for {bill.hours:.2f} h at {hourly} ({bill.origin})."

@@ -35,7 +35,7 @@ def report_files(built: BuiltReport, *, page: bool = True) -> dict[str, bytes]:
 
 
 def content_type(name: str) -> str:
-    """Return the type that S3 and browsers are told; KeyError for a file that no report has."""
+    """Return the media type for S3 and browsers; KeyError for a file that no report has."""
     return CONTENT_TYPES[name[name.rindex(".") :]]
 
 

@@ -96,7 +96,7 @@ def stop_was_made(action: str | None) -> bool:
 
 
 def _waste(facts: JobFacts) -> tuple[float, float, float, int, str]:
-    """Order jobs: by money lost, by instance hours and share wasted where no price is known, then the gravest."""
+    """Order jobs by money lost, without a price by instance hours and share wasted, then by severity."""
     return (
         -(facts.lost or 0.0),
         -(facts.wasted_hours or 0.0),
@@ -226,7 +226,7 @@ def _cell(rows: Mapping[str, RuleRow], rule: str) -> str:
 
 
 def _weeks(facts: Sequence[JobFacts]) -> list[FleetWeek]:
-    """Sum up by the weeks in which jobs began; weeks in between without any are told too."""
+    """Sum up by the weeks in which jobs began; weeks in between without any are included."""
     weeks: defaultdict[datetime, list[JobFacts]] = defaultdict(list)
     for each in facts:
         began = each.began_at if each.began_at is not None else each.last_at
@@ -303,7 +303,7 @@ def _notes(totals: FleetTotals, *, rest: int, unjudged: int, prices: PriceTable)
     ]
     if totals.unpriced:
         notes.append(
-            f"No money is told of {totals.unpriced} of {totals.jobs} jobs: their instance type, its price, or "
+            f"No cost for {totals.unpriced} of {totals.jobs} jobs: their instance type, its price, or "
             "since when they were paid for is not known."
         )
     if rest:

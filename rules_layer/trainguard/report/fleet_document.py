@@ -58,7 +58,7 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class FleetRest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The jobs that are not told one by one."""
+    """The jobs that are not listed one by one."""
 
     jobs: int
     with_findings: int

@@ -37,7 +37,7 @@ class JobFacts:
 
     @cached_property
     def fired(self) -> list[RuleRow]:
-        """The rows of rules that have fired, what wasted most first, then the gravest."""
+        """The rows of rules that have fired, what wasted most first, then the most severe."""
         rows = (row for row in self.rules.values() if has_fired(row))
         return sorted(
             rows, key=lambda row: (-(row.wasted_percent or 0.0), -severity_rank(row.finding.severity), row.rule)
@@ -105,7 +105,7 @@ class JobFacts:
 
     @property
     def severity(self) -> Severity | None:
-        """The gravest severity of what goes on."""
+        """The highest severity of open findings."""
         return max(
             (row.finding.severity for row in self.fired if row.finding.severity is not None),
             key=severity_rank,

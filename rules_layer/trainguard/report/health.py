@@ -60,7 +60,7 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: RankedFinding | None) -
 
 
 def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> Health:
-    """Name the findings that nothing explains, the gravest first, and what no finding accounts for."""
+    """Name the findings that nothing explains, the most severe first, and what no finding accounts for."""
     group, left = group_of(root, judged.findings), unexplained(judged)
     level, opening = _opening(judged, root, group)
     named = f"{_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
@@ -150,12 +150,12 @@ def _nothing_to_say(judged: EvaluatedJob, rules: Judged) -> str:
     """Say why there is no verdict at all."""
     missing = rules.in_words(ended=judged.ended)
     if not missing:
-        return "Nothing can be said of this job: no rule applies to what it wrote"
-    return f"Nothing can be said of this job: {missing}" if judged.ended else f"Nothing can be said yet: {missing}"
+        return "No verdict: no rule applies to this job's data"
+    return f"No verdict: {missing}" if judged.ended else f"No verdict yet: {missing}"
 
 
 def _but(judged: EvaluatedJob) -> str:
-    return "but not all was judged" if judged.ended else "but not all is judged yet"
+    return "but the evaluation is incomplete" if judged.ended else "but the evaluation is not complete yet"
 
 
 def _rules(rules: Sequence[str], one: str = "", many: str = "") -> str:

@@ -9,7 +9,7 @@ from trainguard.report.phrasing import shown_time
 
 
 def job_summary(judged: EvaluatedJob) -> JobSummary:
-    """Summarise a job; a part of its time is told only where both its ends were seen."""
+    """Summarise a job; a part of its time is given only where both its ends were seen."""
     job = judged.job
     start, end = judged.started_at, judged.ended_at
     first, last = first_step_at(judged), last_step_end(judged)

@@ -12,7 +12,7 @@ from trainguard.rules.registry import RULE_NAMES, spec_of
 from trainguard.rules.units import points_in
 
 MANAGED_INTERVAL_S = 0.5
-"""The managed service samples so, unless it is told otherwise."""
+"""The managed service's default sampling."""
 
 
 def managed_files(verdicts: Sequence[Verdict], plan: RulePlan) -> dict[str, bytes]:

@@ -102,7 +102,7 @@ def _system_metrics(judged: EvaluatedJob) -> Iterator[NotCollected]:
         yield NotCollected(
             what=f"System metrics: {listed(lacking)}",
             unknown=f"{_of_usage()} and the time lines have nothing on {listed(lacking)}{blind}.",
-            how="The profiler agent of SageMaker writes them by itself; files of your own need lines of the dimensions "
+            how="The profiler agent of SageMaker writes them by itself; your own files need lines of the dimensions "
             "GPUUtilization, CPUUtilization, I/OWaitPercentage, Algorithm (network), Platform (MemoryUsedPercent) and "
             "GPUMemoryUtilization.",
         )
@@ -167,7 +167,7 @@ def _money(judged: EvaluatedJob) -> Iterator[NotCollected]:
         yield NotCollected(
             what="Prices",
             unknown=f"What the job and its findings cost, because {bill.why}.",
-            how="`trainguard report --instance-type ml.…` says the type, `--prices FILE` gives prices of your own.",
+            how="`trainguard report --instance-type ml.…` says the type, `--prices FILE` gives your own prices.",
         )
 
 

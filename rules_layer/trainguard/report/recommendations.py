@@ -32,7 +32,7 @@ def _of_ok(verdict: Verdict, judged: EvaluatedJob) -> str | None:
 def _of_disabled(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     if verdict.rule not in judged.plan.disabled:
         return None
-    return f"Set rule_to_invoke to {PROFILER_REPORT} to have it judged with the others."
+    return f"Set rule_to_invoke to {PROFILER_REPORT} to run it with the others."
 
 
 def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
@@ -40,8 +40,8 @@ def _of_error(verdict: Verdict, judged: EvaluatedJob) -> str:
     if fault is not None and not isinstance(fault, RuleLoadError):
         return f"Correct this setting: {reason}."
     if verdict.rule not in OWN_NAMES:
-        return f"Correct this rule of your own: {reason}. The other rules are not touched by it."
-    return f"Report this fault of TrainGuard: {reason}. The other rules are not touched by it."
+        return f"Correct this custom rule: {reason}. The other rules are not affected."
+    return f"Report this fault of TrainGuard: {reason}. The other rules are not affected."
 
 
 def _of_framework(verdict: Verdict, judged: EvaluatedJob) -> str | None:

@@ -98,12 +98,12 @@ def _all_have_gpus(judged: EvaluatedJob) -> bool:
 def _without_finding(bill: Bill | Unpriced, judged: EvaluatedJob, rules: Judged) -> str:
     spent = _spent(bill, judged)
     if not rules.judged:
-        return f"What is wasted cannot be said; {spent}."
+        return f"The waste is unknown; {spent}."
     if rules.complete:
         return f"Nothing that was found costs anything; {spent}."
     use = low_use(judged) if rules.blind_to_gpus and isinstance(bill, Bill) else None
     idle = "" if use is None else f", with GPUs that were {show_percent(use)} busy"
-    return f"Nothing that was found costs anything, but not all was judged; {spent}{idle}."
+    return f"Nothing that was found costs anything, but the evaluation is incomplete; {spent}{idle}."
 
 
 def _spent(bill: Bill | Unpriced, judged: EvaluatedJob) -> str:

@@ -3,7 +3,7 @@
 import msgspec
 
 MOST_FAULTS = 40
-"""So many are told of one job; of more, the number."""
+"""This many faults of a job are listed; the rest are counted."""
 
 _LONGEST_NAME, _LONGEST_VALUE = 128, 120
 

@@ -1,4 +1,4 @@
-"""Rule configurations of a training job, as settings: what CreateTrainingJob was told of the managed service's rules.
+"""Rule configurations of a training job, as settings: the managed service's rules in CreateTrainingJob.
 
 Every rule of TrainGuard's runs, whatever rules are configured; a configuration gives its rule's parameters. What names
 no such rule is not evaluated here, and kept with the reason.
@@ -54,7 +54,7 @@ def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleCon
 def _reason_against(configuration: RuleConfiguration) -> str | None:
     rule = configuration.parameters.get(_RULE)
     if configuration.parameters.get(_SOURCE):
-        return f"a custom rule of its own container ({_RULE} {rule!r}): deploy it as a custom rule of the stack"
+        return f"a custom rule with its own container ({_RULE} {rule!r}): deploy it as a custom rule of the stack"
     if rule is None:
         return f"it names no {_RULE}: image {configuration.image!r} is SageMaker's to run"
     if canonical_rule(rule) is None:

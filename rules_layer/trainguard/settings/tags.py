@@ -19,7 +19,7 @@ from trainguard.settings.tag_names import (
 _NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG})
 _EXACT: Mapping[str, str] = {STOP_TAG: STOP_ALLOWED, FRAMEWORK_TAG: FRAMEWORK_EXPECTED}
 _MEANT = frozenset({"allow", "true", "yes", "on", "expect", "1"})
-"""What somebody writes who means yes and is not heard; anything else is a no, and may be."""
+"""Misspelt forms of a yes, which count as a no; any other text is a no on purpose."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+){0,10}", re.ASCII)
 _LONGEST_NAME = 500

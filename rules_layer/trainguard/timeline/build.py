@@ -52,7 +52,7 @@ def build_timelines(
     phases, phase_s = phases_of([node.steps for node in nodes], whole, started_at=started_at, ended_at=ended_at)
     left_out = [*_thinned(nodes, banded), *steps_left_out, *_not_shown(nodes)]
     if phase_s > whole.bucket_s:
-        left_out.append(f"Phases are told apart by stretches of {phase_s:.0f} s: there are more than can be shown.")
+        left_out.append(f"Phases are shown in steps of {phase_s:.0f} s: there are more than can be shown.")
     built = Timelines(
         axis=shown.axis(whole),
         nodes=[node_timeline(node, shown, banded) for node in nodes],

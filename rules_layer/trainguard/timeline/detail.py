@@ -62,7 +62,7 @@ def details_of(
 
 
 def _around(marks: Sequence[Mark], axis: TimeAxis, whole: Shown, fitting: int, overhead: int) -> list[Shown]:
-    """Return the parts around the gravest episodes; those that meet are one.
+    """Return the parts around the most severe episodes; those that meet are one.
 
     There is room for ``fitting`` buckets in all, of which each part takes ``overhead`` for names.
     """

@@ -22,7 +22,7 @@ class TimeAxis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantity over time: the mean of each bucket, and its lowest and highest value where those are told."""
+    """A quantity over time: the mean of each bucket, and its lowest and highest value where those are given."""
 
     mean: Values
     low: Values | None = None

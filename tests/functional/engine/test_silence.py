@@ -45,7 +45,7 @@ def test_given_an_open_finding_when_its_node_is_behind_then_three_windows_and_a_
     heard = with_liveness(verdict(is_open=True, clear_after_s=clear_after_s), 5_000.0, 5_000.0 + silent_s)
     assert heard.liveness is (Liveness.STALE if stale else Liveness.KNOWN)
     assert heard.history.is_open is not stale
-    assert ("Nothing was heard of the node" in heard.result.reason) is stale
+    assert ("The node has written nothing" in heard.result.reason) is stale
 
 
 def test_given_a_rule_that_failed_on_a_silent_node_when_heard_then_it_is_an_error_and_its_episode_over() -> None:
@@ -146,7 +146,7 @@ def test_given_a_node_that_fired_and_vanished_when_the_other_goes_on_then_nothin
     assert ended(told(network)) == ["fire"]
     assert network.job().episodes == {}
     assert row(network).status is Status.OK
-    assert "Nothing was heard of the node for the last" in row(network).finding.reason
+    assert "The node has written nothing for the last" in row(network).finding.reason
     assert row(network).evaluated_through == pytest.approx(START + 42 * 60, abs=310.0)
 
 

@@ -85,13 +85,13 @@ def test_given_an_alert_when_read_by_a_machine_then_id_report_and_numbers_are_th
 def test_given_an_alert_when_read_by_a_person_then_each_way_to_the_report_has_a_line() -> None:
     assert (
         f"\nReport: {FIRE['report_page']}\nOpen it in the console: {FIRE['report_link']}\n"
-        "Or by a link of its own: trainguard open bert\n"
+        "Or with a link: trainguard open bert\n"
     ) in alert().text
 
 
 def test_given_a_fire_that_knows_no_page_when_composed_then_the_document_s_place_and_the_command_are_told() -> None:
     text = alert(report_page=None, report_link=None).text
-    assert f"\nReport: {FIRE['report_uri']}\nOr by a link of its own: trainguard open bert\n" in text
+    assert f"\nReport: {FIRE['report_uri']}\nOr with a link: trainguard open bert\n" in text
 
 
 def test_given_what_a_fire_means_when_composed_then_text_and_document_say_severity_advice_and_cost() -> None:
@@ -180,7 +180,7 @@ def test_given_a_stop_that_is_to_come_when_composed_then_it_says_when_and_how_to
     told = alert(kind=AlertKind.WARNING, decision="grace", why="its grace time has begun", stop_at=when)
     assert told.subject == "TrainGuard: LowGPUUtilization will stop bert"
     assert f"which will be stopped at {when}.\n" in told.text
-    assert "\nTo keep it running: take its tag trainguard:stop-on-fire away" in told.text
+    assert "\nTo keep it running: remove its tag trainguard:stop-on-fire from the job" in told.text
     assert told.action == f"Training job will be stopped at {when}: its grace time has begun."
     assert told.document["stop"] == {
         "made": False, "decision": "grace", "why": "its grace time has begun", "stop_at": when,
@@ -201,7 +201,7 @@ def test_given_a_rule_that_is_staged_or_muted_when_composed_then_its_row_says_so
     staged = alert(policy=JobPolicy(alerts=AlertPolicy(staged=(FIRE["rule"],))))
     muted = alert(policy=JobPolicy(alerts=AlertPolicy(muted=(FIRE["rule"],))))
     assert staged.action == "staged: nobody paged"
-    assert muted.action == "muted: nobody told. Training job not stopped: its owner has not opted in."
+    assert muted.action == "muted: no alert sent. Training job not stopped: its owner has not opted in."
     assert [publishable(each)["send"] for each in (staged, muted, alert())] == [False, False, True]
     assert (staged.document["withheld"], alert().document["withheld"]) == ("staged: nobody paged", None)
 

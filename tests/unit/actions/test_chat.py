@@ -46,7 +46,7 @@ def test_given_advice_and_a_link_when_composed_then_they_are_the_next_steps() ->
 
 def test_given_a_stop_that_is_to_come_when_composed_then_the_chat_says_how_to_avert_it() -> None:
     steps = message(kind=AlertKind.WARNING, advice="Prefetch.")["content"]["nextSteps"]
-    assert steps[0].startswith("To keep it running: take its tag trainguard:stop-on-fire away")
+    assert steps[0].startswith("To keep it running: remove its tag trainguard:stop-on-fire from the job")
     assert steps[1] == "Prefetch."
     assert not any("To keep it running" in step for step in message()["content"]["nextSteps"])
 

@@ -60,7 +60,7 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
         ),
         (
             {"row": replace(ROW, fire_id="f2")},
-            "LowGPUUtilization has fired anew since, and that fire has a grace time of its own",
+            "LowGPUUtilization has fired again since, and that fire has its own grace time",
         ),
         (
             {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW - MAX_FIRE_AGE_S - 60.0))},

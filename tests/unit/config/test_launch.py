@@ -165,7 +165,7 @@ def test_given_a_mode_with_a_comma_when_tagged_then_no_tag_could_say_it() -> Non
 
 
 def test_given_a_container_of_ones_own_when_tagged_then_it_is_refused() -> None:
-    with pytest.raises(LaunchConfigError, match="is run by SageMaker"):
+    with pytest.raises(LaunchConfigError, match="SageMaker runs a custom container"):
         tags(OWN)
 
 

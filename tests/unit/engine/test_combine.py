@@ -74,7 +74,7 @@ def test_given_a_node_that_warms_up_when_the_others_are_judged_then_they_speak_a
     combined = combine(RULE, parts).result
 
     assert (combined.status, combined.worst) == (Status.OK, "algo-1")
-    assert combined.reason == "said so. 1 of 2 nodes not judged: said so."
+    assert combined.reason == "said so. 1 of 2 nodes without a verdict: said so."
     assert combine(RULE, {"algo-2": parts["algo-2"]}).result.status is Status.WARMING_UP
     assert combine(RULE, {"algo-2": parts["algo-2"], "algo-3": parts["algo-2"]}).result.reason == "said so."
 

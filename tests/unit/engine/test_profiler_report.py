@@ -30,7 +30,7 @@ def test_given_findings_when_told_then_the_gravest_comes_with_its_cost_and_the_o
     assert verdict.result.reason == (
         "CPUBottleneck (critical): CPUBottleneck fired. It has cost about USD 15.30 of the USD 38.25 spent. "
         "Also: LowGPUUtilization (critical, explained by CPUBottleneck). "
-        "4 rules: 3 judged, 1 not applicable."
+        "4 rules: 3 evaluated, 1 not applicable."
     )
     assert (verdict.result.advice, verdict.result.worst) == ("Prefetch.", "algo-1")
     assert (verdict.result.measured, verdict.result.data_points) == (2.0, 3)
@@ -44,18 +44,22 @@ def test_given_a_report_when_told_then_it_has_no_fire_of_its_own_to_alert_or_to_
 @pytest.mark.parametrize(
     ("verdicts", "status", "reason"),
     [
-        ([quiet("A"), quiet("B", Status.WARMING_UP)], Status.OK, "No rule has fired. 2 rules: 1 judged, 1 warming up."),
+        (
+            [quiet("A"), quiet("B", Status.WARMING_UP)],
+            Status.OK,
+            "No rule has fired. 2 rules: 1 evaluated, 1 warming up.",
+        ),
         (
             [quiet("A"), quiet("B", Status.ERROR)],
             Status.ERROR,
-            "No rule has fired. 2 rules: 1 judged, 1 in error (B).",
+            "No rule has fired. 2 rules: 1 evaluated, 1 in error (B).",
         ),
         (
             [quiet("A", Status.WAITING_FOR_DATA)],
             Status.WAITING_FOR_DATA,
-            "No rule has fired. 1 rule: 0 judged, 1 wait",
+            "No rule has fired. 1 rule: 0 evaluated, 1 wait",
         ),
-        ([quiet("A", Status.DISABLED)], Status.NOT_APPLICABLE, "No rule has fired. 1 rule: 0 judged, 1 disabled."),
+        ([quiet("A", Status.DISABLED)], Status.NOT_APPLICABLE, "No rule has fired. 1 rule: 0 evaluated, 1 disabled."),
         (
             [over("A", wasted=0.4)],
             Status.OK,
@@ -64,7 +68,7 @@ def test_given_a_report_when_told_then_it_has_no_fire_of_its_own_to_alert_or_to_
         (
             [fired("A"), quiet("B", Status.ERROR)],
             Status.FIRED,
-            "A (medium): A fired. 2 rules: 1 judged, 1 in error (B).",
+            "A (medium): A fired. 2 rules: 1 evaluated, 1 in error (B).",
         ),
     ],
 )

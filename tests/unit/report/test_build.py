@@ -86,7 +86,7 @@ def test_given_parts_that_are_lost_when_built_then_they_are_named_in_either_scop
 
 def test_given_a_folder_without_prices_when_built_then_the_cost_says_why(tmp_path: Path) -> None:
     report = judge(small(tmp_path), JobRecord("small-job", "arn", "profiles", "")).state().report
-    assert (report.cost.spent, report.cost.note) == (None, "No money is told: the job's instance type is not known.")
+    assert (report.cost.spent, report.cost.note) == (None, "No cost: the job's instance type is not known.")
     assert report.job.duration_s == pytest.approx(60 * MINUTES, abs=10.0)
 
 

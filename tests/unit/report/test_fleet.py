@@ -78,7 +78,7 @@ def test_given_a_job_without_a_price_when_summed_up_then_it_is_ranked_by_what_it
     assert (report.jobs[0].lost, report.jobs[0].spent, report.jobs[0].instance_hours) == (None, None, hours)
     assert report.jobs[0].wasted_share == 0.6
     assert (report.totals.lost, report.totals.unpriced) == (None, 2)
-    assert any("No money is told of 2 of 2 jobs" in note for note in report.notes)
+    assert any("No cost for 2 of 2 jobs" in note for note in report.notes)
 
 
 def test_given_a_rule_that_cannot_say_what_it_wastes_when_summed_up_then_nothing_is_made_up() -> None:
@@ -262,7 +262,7 @@ def test_given_a_fleet_when_rendered_then_all_its_parts_are_there_and_its_links_
     assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
     assert {link.split("/")[2] for link in links if not link.startswith("#")} == {"eu-west-1.console.aws.amazon.com"}
     assert (
-        "1 of 1 judged jobs have findings. They wasted at least 60 % of the instance hours, USD 22.95 of USD"
+        "1 of 1 evaluated jobs have findings. They wasted at least 60 % of the instance hours, USD 22.95 of USD"
         in page.text
     )
     assert page.of("script") == []
@@ -271,7 +271,7 @@ def test_given_a_fleet_when_rendered_then_all_its_parts_are_there_and_its_links_
 def test_given_nothing_when_rendered_then_no_section_is_empty() -> None:
     page = Page(render_fleet(fleet_of()))
     assert [attributes["id"] for attributes in page.of("section")] == ["verdict", "notes"]
-    assert "none of 0 jobs was judged" in page.text
+    assert "none of 0 jobs was evaluated" in page.text
 
 
 def test_given_hostile_texts_when_rendered_then_they_are_shown_and_not_run() -> None:

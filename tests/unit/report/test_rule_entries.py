@@ -146,4 +146,4 @@ def test_given_an_instance_that_is_too_large_when_listed_then_the_overview_recom
 
 def test_given_a_rule_that_another_setting_leaves_out_when_listed_then_the_setting_is_named() -> None:
     left_out = entry(quiet("CPUBottleneck", Status.DISABLED), rule_to_invoke="StepOutlier")
-    assert left_out.recommendation == "Set rule_to_invoke to ProfilerReport to have it judged with the others."
+    assert left_out.recommendation == "Set rule_to_invoke to ProfilerReport to run it with the others."

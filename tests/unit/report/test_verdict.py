@@ -13,8 +13,9 @@ from trainguard.report import document
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.max_initialization_time import Initialization
 
-BY_TWO = "Nothing wrong was found by 2 rules, but not all"
-BY_LOW = "Nothing wrong was found by LowGPUUtilization, but not all"
+BY_TWO = "Nothing wrong was found by 2 rules, but the evaluation"
+USED = "its GPU was 31 % busy on average"
+BY_LOW = "Nothing wrong was found by LowGPUUtilization, but the evaluation"
 QUIET = [quiet("LowGPUUtilization"), quiet("CPUBottleneck"), quiet("OverallSystemUsage")]
 BOTTLENECK = [
     fired("CPUBottleneck", wasted=0.4, advice="Prefetch."),
@@ -224,55 +225,55 @@ def test_given_a_healthy_job_on_too_large_an_instance_when_told_then_the_saving_
             [*QUIET, quiet("BatchSize", Status.WARMING_UP), quiet("StepOutlier", Status.WAITING_FOR_DATA)],
             JOB,
             [Node()],
-            f"{BY_TWO} is judged yet: BatchSize and StepOutlier have no verdict yet; its GPU was 31 % busy on average.",
+            f"{BY_TWO} is not complete yet: BatchSize and StepOutlier have no verdict yet; {USED}.",
         ),
         (
             [*QUIET, quiet("BatchSize", Status.WARMING_UP)],
             ended(),
             [Node()],
-            f"{BY_TWO} was judged: BatchSize had too little data for a verdict; its GPU was 31 % busy on average.",
+            f"{BY_TWO} is incomplete: BatchSize had too little data for a verdict; its GPU was 31 % busy on average.",
         ),
         (
             [quiet("LowGPUUtilization"), quiet("CPUBottleneck", Status.ERROR), quiet("BatchSize", Status.ERROR)],
             JOB,
             [Node(use=None)],
-            f"{BY_LOW} is judged yet: CPUBottleneck and BatchSize are in error.",
+            f"{BY_LOW} is not complete yet: CPUBottleneck and BatchSize are in error.",
         ),
         (
             [quiet("OverallSystemUsage"), quiet("CPUBottleneck", Status.ERROR)],
             JOB,
             [Node()],
-            "Nothing can be said yet: CPUBottleneck is in error.",
+            "No verdict yet: CPUBottleneck is in error.",
         ),
         (
             [quiet("OverallSystemUsage"), quiet("OverallFrameworkMetrics")],
             JOB,
             [Node()],
-            "Nothing can be said of this job: no rule applies to what it wrote.",
+            "No verdict: no rule applies to this job's data.",
         ),
         (
             [quiet("CPUBottleneck", Status.WAITING_FOR_DATA), quiet("StepOutlier", Status.WARMING_UP)],
             JOB,
             [Node()],
-            "Nothing can be said yet: StepOutlier and CPUBottleneck have no verdict yet.",
+            "No verdict yet: StepOutlier and CPUBottleneck have no verdict yet.",
         ),
         (
             [quiet("CPUBottleneck", Status.WARMING_UP)],
             ended(),
             [Node()],
-            "Nothing can be said of this job: CPUBottleneck had too little data for a verdict.",
+            "No verdict: CPUBottleneck had too little data for a verdict.",
         ),
         (
             [quiet("LowGPUUtilization"), quiet("CPUBottleneck", Status.DISABLED)],
             ended(),
             [Node(use=None)],
-            f"{BY_LOW} was judged: 1 rule is disabled.",
+            f"{BY_LOW} is incomplete: 1 rule is disabled.",
         ),
         (
             QUIET,
             replace(JOB, instance_count=3),
             [Node(use=None)],
-            f"{BY_TWO} is judged yet: algo-2 and algo-3 wrote no system metrics.",
+            f"{BY_TWO} is not complete yet: algo-2 and algo-3 wrote no system metrics.",
         ),
     ],
 )
@@ -307,12 +308,12 @@ def test_given_nothing_found_when_a_setting_is_wrong_or_a_rule_fails_then_that_i
 def test_given_no_verdict_when_told_then_nothing_is_advised_and_the_waste_is_not_called_none() -> None:
     waiting = quiet("CPUBottleneck", Status.WAITING_FOR_DATA)
     assert told(waiting).change == "Nothing can be advised yet."
-    assert told(waiting).cost == "What is wasted cannot be said; USD 38.25 has been spent so far."
+    assert told(waiting).cost == "The waste is unknown; USD 38.25 has been spent so far."
     assert told(waiting, job=ended()).change == "Nothing can be advised: there is no verdict."
     some = told(*QUIET, quiet("BatchSize", Status.WARMING_UP))
     assert some.change == "Nothing needs to be changed, as far as that was judged."
     assert some.cost == (
-        "Nothing that was found costs anything, but not all was judged; USD 38.25 has been spent so far."
+        "Nothing that was found costs anything, but the evaluation is incomplete; USD 38.25 has been spent so far."
     )
 
 
@@ -324,8 +325,8 @@ def test_given_gpus_of_low_use_that_nothing_could_judge_when_told_then_the_repor
     short = told(*young, job=ended())
     assert short.change == "Find out why the GPUs were only 31 % busy: LowGPUUtilization had too little data to say."
     assert short.cost == (
-        "Nothing that was found costs anything, but not all was judged; USD 38.25 was spent, with GPUs that were "
-        "31 % busy."
+        "Nothing that was found costs anything, but the evaluation is incomplete; USD 38.25 was spent, with GPUs "
+        "that were 31 % busy."
     )
     assert "Nothing needs to be changed" in told(*young, job=ended(), nodes=[Node(use=50.0)]).change
 

@@ -144,7 +144,7 @@ def test_given_more_phases_than_can_be_shown_when_built_then_it_is_said() -> Non
     long = axis(1_000, 1)
     training = steps(list(range(0, 1_000, 2)), [0.5] * 500)
     shown = build(digest(training, steps(list(range(1, 1_000, 2)), [0.4] * 500, mode=EVAL), on=long))
-    assert shown.left_out == ["Phases are told apart by stretches of 2 s: there are more than can be shown."]
+    assert shown.left_out == ["Phases are shown in steps of 2 s: there are more than can be shown."]
 
 
 def test_given_no_digest_or_two_axes_when_built_then_it_is_refused() -> None:

@@ -7,7 +7,7 @@ from tests.verdicts.real_runs.page import BEGIN, END, PAGE, with_table
 from tests.verdicts.real_runs.product import Finding, Said
 from tests.verdicts.real_runs.scoring import Score, is_to_be_named, score, totals
 
-TOO_LITTLE = "Nothing can be said of this job: GPUMemoryIncrease and BatchSize had too little data for a verdict."
+TOO_LITTLE = "No verdict: GPUMemoryIncrease and BatchSize had too little data for a verdict."
 
 
 def said(*findings: Finding, level: str = "unhealthy", verdict: str = TOO_LITTLE) -> Said:

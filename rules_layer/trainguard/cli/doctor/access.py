@@ -114,7 +114,7 @@ def check_access(site: Site) -> Iterator[CheckResult]:
             if fault.why is Why.DENIED:
                 faults.append(ACCESS.warn(f"you may not {needed}", _POLICY))
             else:
-                faults.append(ACCESS.warn(f"it cannot be told whether you may {needed}: {fault.reason}", "Try again."))
+                faults.append(ACCESS.warn(f"it is unknown whether you may {needed}: {fault.reason}", "Try again."))
     yield from ACCESS.unless(faults, f"{counted(len(PROBES), 'kind')} of reads that the commands need are allowed")
 
 

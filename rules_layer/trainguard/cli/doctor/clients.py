@@ -34,7 +34,7 @@ class DoctorClients(Clients):
 
     @cached_property
     def events(self) -> "EventBridgeClient":
-        """Client of the rules that ring and tick."""
+        """Client of the rules on objects and of the tick's."""
         return cast("EventBridgeClient", self._create("events"))
 
     @cached_property

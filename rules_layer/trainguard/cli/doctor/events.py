@@ -67,7 +67,7 @@ def grade_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[Chec
 
 
 def check_pattern(site: Site) -> Iterator[CheckResult]:
-    """Judge by EventBridge's own matching whether an object of a profile in the stack's bucket would ring.
+    """Check by EventBridge's own matching whether a profile's object in the stack's bucket would be evaluated.
 
     That another one's do not was said before.
     """
@@ -79,7 +79,9 @@ def check_pattern(site: Site) -> Iterator[CheckResult]:
         PATTERN.fail(f"no rule matches s3://{site.bucket}/{key}", f"Such objects send no message. {_DEPLOY}")
         for key in silent
     ]
-    yield from PATTERN.unless(faults, f"{counted(len(SAMPLE_KEYS), 'kind')} of objects in {site.bucket} would ring")
+    yield from PATTERN.unless(
+        faults, f"{counted(len(SAMPLE_KEYS), 'kind')} of objects in {site.bucket} would be evaluated"
+    )
 
 
 def _matches(site: Site, pattern: str, key: str) -> bool:

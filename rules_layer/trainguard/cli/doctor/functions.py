@@ -114,7 +114,7 @@ def check_tick(site: Site) -> Iterator[CheckResult]:
 
 
 def check_looks(site: Site) -> Iterator[CheckResult]:
-    """Judge by the metrics of `look_after_job` whether every job is looked after; without a job there are none."""
+    """Check by the metrics of `look_after_job` whether every job is evaluated; without a job there are none."""
     if site.functions.get("look_after_job") is None:
         yield LOOKS.fail("the stack has no function look_after_job", "Deploy it again: `make deploy`.")
         return
@@ -153,7 +153,7 @@ def judge_looks(counts: Mapping[str, float], log: str) -> CheckResult:
         f"{ran:.0f} in the last {_TICK_WINDOW_MIN} min, {failed:.0f} ended in an error, {dropped:.0f} came to nothing"
     )
     if failed > 0:
-        return LOOKS.fail(found, "A job is not looked after: the event dead letters name it, the log says why.", log)
+        return LOOKS.fail(found, "A job is not evaluated: the event dead letters name it, the log says why.", log)
     if dropped > 0:
         return LOOKS.warn(found, "They waited for over a minute: raise look_after_concurrency, or the account's quota.")
     return LOOKS.ok(found)

@@ -1,4 +1,4 @@
-"""Rows of RuleState as commands tell them: which rules ring, in which order, and each row as a line."""
+"""Rows of RuleState as commands show them: which rules fire, in which order, and each row as a line."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -127,7 +127,7 @@ def report_row(rows: Iterable[RuleRow]) -> RuleRow | None:
 
 
 def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
-    """Return the rows of the whole job: what rings first and the gravest on top, the report last."""
+    """Return the rows of the whole job: what fires first and the most severe on top, the report last."""
     report = report_row(stored.row for stored in rows)
     named = "" if report is None else report.finding.reason
     whole = [stored for stored in rows if stored.row.node is None]
@@ -135,7 +135,7 @@ def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
 
 
 def ringing(rows: Iterable[RuleRow]) -> list[RuleRow]:
-    """Return the job's rows of the rules that fire now, the gravest first."""
+    """Return the job's rows of the rules that fire now, the most severe first."""
     rows = list(rows)
     report = report_row(rows)
     named = "" if report is None else report.finding.reason

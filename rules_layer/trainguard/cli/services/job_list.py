@@ -1,4 +1,4 @@
-"""Jobs as ``jobs`` and ``status`` list them: a line each, with the gravest finding."""
+"""Jobs as ``jobs`` and ``status`` list them: a line each, with the most severe finding."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,18 +105,18 @@ def _line(record: JobRecord, rows: Sequence[RuleRow], now: float) -> JobLine:
 
 
 def status_of_job(status: JobStatus, *, active: bool) -> Cell:
-    """Return a job's status in its colour; one that is judged still is marked."""
+    """Return a job's status in its colour; one that is still evaluated is marked."""
     style = {JobStatus.FAILED: "red", JobStatus.STOPPED: "yellow", JobStatus.COMPLETED: "dim"}.get(status, "")
     return Cell(status.value, style if not active else style or "cyan")
 
 
 def finding_text(line: JobLine) -> str:
-    """Return what was found in a few words: what rings and what it has cost, else the verdict."""
+    """Return what was found in a few words: what fires and what it has cost, else the verdict."""
     if line.fault is not None:
         return line.fault
     if not line.ringing:
         over = f"Over now: {', '.join(line.fired)}." if line.fired else ""
-        return over or _shortened(line.verdict or "Not judged yet.")
+        return over or _shortened(line.verdict or "No verdict yet.")
     others = f", {', '.join(line.ringing[1:])}" if len(line.ringing) > 1 else ""
     lost = f"; {line.cost_lost}" if line.cost_lost else ""
     return f"{line.ringing[0]}{others}{lost}"

@@ -10,7 +10,7 @@ from trainguard.rules.units import counted
 from trainguard.stores import Jobs
 
 ALL_RULE_NAMES = (*RULE_NAMES, PROFILER_REPORT)
-OWN_RULES = "A rule of your own is known here with --rules-package DIR, or --rule MODULE:CLASS."
+OWN_RULES = "Name a custom rule's package with --rules-package DIR, or --rule MODULE:CLASS."
 """What to say where somebody's setting names a rule that is none of TrainGuard's."""
 
 _SUGGESTIONS = 3

@@ -1,4 +1,4 @@
-"""A job's end: every node is told to list once, apply all and close; the last one to close finishes the job.
+"""A job's end: every node gets a task: list once, apply all, close; the last one to close finishes the job.
 
 Nodes whose every message was lost are told too: SageMaker names them ``algo-1`` to ``algo-<instance count>``. While no
 node has answered, all are told again, each time after twice the time: 5, 10, 20 minutes and so on. After the last time

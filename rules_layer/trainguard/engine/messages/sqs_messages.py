@@ -1,4 +1,4 @@
-"""Queue messages, read: what rings at an evaluator, and which node each message is for.
+"""Queue messages, read: what an evaluator receives, and which node each message is for.
 
 A message is an S3 "Object Created" event as EventBridge delivers it, or one of our own tasks. Its shape is checked, and
 nothing in it is believed but the object's name: the object in S3 is the truth.

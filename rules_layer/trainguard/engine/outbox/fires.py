@@ -138,7 +138,7 @@ def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
 
 
 def job_payload(job: JobRecord) -> dict[str, object]:
-    """Return what the execution of a fire is told of the job: what it is, and what its owner wants."""
+    """Return what the execution of a fire gets about the job: its description and its owner's settings."""
     links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     return {
         "job": job.job,

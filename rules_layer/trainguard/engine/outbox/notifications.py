@@ -1,4 +1,4 @@
-"""What people are told after a fire: that its finding grew graver, or is over.
+"""Notifications after a fire: its finding grew in severity, or is over.
 
 The tick decides it from the verdicts of the whole job, and what it told last is stored in ``*#job`` with the outbox, in
 one conditional write: so each is told once, and nothing is lost half-way. A finding's severity here is its own, as in
@@ -22,7 +22,7 @@ from trainguard.records import AlertKind, JobRecord, OutboxEntry, Status
 def due_notifications(
     job: JobRecord, plan: RulePlan, verdicts: Sequence[Verdict], account: Account, state: JobState
 ) -> list[OutboxEntry]:
-    """Return what is to be told of a job now, and take note in ``state`` that it will be."""
+    """Return a job's due notifications, and record them in ``state``."""
     if job.closing or account.watermark_s is None:
         return []
     news: list[OutboxEntry] = []
@@ -34,7 +34,7 @@ def due_notifications(
 
 
 def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
-    """Whether people were told that an episode of the job is over: what holds from then on is another one."""
+    """Whether a notification said that the job's episode is over: a later condition is another episode."""
     notified = state.notified.get(rule)
     return notified is not None and notified.episode == episode and notified.cleared
 

@@ -25,7 +25,7 @@ class Watched(msgspec.Struct):
 
 
 class Notified(msgspec.Struct, array_like=True):
-    """What people were last told of a rule's finding.
+    """The last notification about a rule's finding.
 
     ``episode`` is the job's, ``since`` the event time in epoch seconds at which it began; ``severity`` is the gravest
     told, ``cleared`` whether they were told that it is over.

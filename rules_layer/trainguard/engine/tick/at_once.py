@@ -21,6 +21,6 @@ class LooksAtOnce:
 
 
 def tick_at_once(*, services: Services, timing: Timing, families: Families) -> Tick:
-    """Return a tick that looks after every active job itself, one after the other."""
+    """Return a tick that evaluates every active job itself, one after the other."""
     care = JobCare(services=services, timing=timing, families=families)
     return Tick(jobs=services.jobs, looks=LooksAtOnce(care), timing=timing, journal=services.journal)

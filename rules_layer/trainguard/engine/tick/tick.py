@@ -1,4 +1,4 @@
-"""What happens every minute although no object comes: each active job is looked after, in an invocation of its own."""
+"""What happens every minute although no object comes: each active job is evaluated, in its own invocation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -87,7 +87,7 @@ def _unjudged(verdicts: Mapping[str, Verdict]) -> str:
     waiting = [name for name in sorted(verdicts) if verdicts[name].result.status is Status.WARMING_UP]
     if not waiting:
         return ""
-    return f" {len(waiting)} of {len(verdicts)} nodes not judged: {verdicts[waiting[0]].result.reason}"
+    return f" {len(waiting)} of {len(verdicts)} nodes without a verdict: {verdicts[waiting[0]].result.reason}"
 
 
 def _worst(node: str, series: str | None) -> str | None:

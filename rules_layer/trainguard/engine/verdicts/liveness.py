@@ -58,13 +58,13 @@ def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | No
     history = msgspec.structs.replace(verdict.history, is_open=False)
     if failed:
         return replace(verdict, history=history)
-    reason = f"{verdict.result.reason} Nothing was heard of the node for the last {silent_s:,.0f} s."
+    reason = f"{verdict.result.reason} The node has written nothing for the last {silent_s:,.0f} s."
     result = replace(verdict.result, status=Status.OK, reason=reason)
     return replace(verdict, result=result, history=history, liveness=Liveness.STALE)
 
 
 def liveness_of(parts: Mapping[str, Verdict]) -> Liveness:
-    """Return how the job's newest alerted episode stands, from its verdicts by node as they are heard."""
+    """Return how the job's newest alerted episode stands, from its verdicts by node."""
     latest = max(part.history.alerted for part in parts.values())
     stale = [part for part in parts.values() if part.liveness is Liveness.STALE and part.history.alerted == latest]
     if not stale:

@@ -49,7 +49,7 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[RankedFinding
 
 
 def sentence(verdicts: Sequence[Verdict], findings: Sequence[RankedFinding]) -> str:
-    """Say in words what was found on a job: the gravest finding, the others by name, how many rules judged."""
+    """Say in words what was found: the most severe finding, the others by name, how many rules have a verdict."""
     return f"{_found(findings)} {_counted(verdicts)}"
 
 
@@ -73,9 +73,9 @@ def _named(ranked: RankedFinding) -> str:
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
-    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (<rule>).``."""
+    """Say for example ``11 rules: 8 evaluated, 2 not applicable, 1 in error (<rule>).``."""
     counts = Counter(shown_status(verdict) for verdict in verdicts)
-    parts = [f"{counts[Status.OK] + counts[Status.FIRED]} judged"]
+    parts = [f"{counts[Status.OK] + counts[Status.FIRED]} evaluated"]
     parts += [f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status]]
     rules = "1 rule" if len(verdicts) == 1 else f"{len(verdicts)} rules"
     text = f"{rules}: {', '.join(parts)}"

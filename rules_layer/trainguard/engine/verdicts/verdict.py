@@ -72,7 +72,7 @@ class Verdict:
 
     @property
     def affected_share(self) -> float | None:
-        """Share, 0 to 1, of the judged time in which the condition was seen: as the rule says, else of evaluations."""
+        """Share, 0 to 1, of the evaluated time with the condition: as the rule says, else of evaluations."""
         said = self.result.affected_share
         return self.history.affected_share if said is None else said
 

@@ -69,8 +69,8 @@ def _verdict(report: FleetReport) -> str:
     """Say in a sentence how the fleet does."""
     totals = report.totals
     if not totals.judged:
-        return f"Nothing can be said yet: none of {count(totals.jobs)} jobs was judged."
-    said = f"{count(totals.with_findings)} of {count(totals.judged)} judged jobs have findings."
+        return f"No verdict yet: none of {count(totals.jobs)} jobs was evaluated."
+    said = f"{count(totals.with_findings)} of {count(totals.judged)} evaluated jobs have findings."
     if totals.wasted_share is not None:
         said += f" They wasted at least {share(totals.wasted_share)} of the instance hours"
         if totals.lost is not None:
@@ -178,7 +178,7 @@ def _rules(report: FleetReport) -> FleetSection:
         Column("Rule"),
         Column("Jobs fired", "number"),
         plot_column("Jobs fired", scale),
-        Column("Jobs judged", "number"),
+        Column("Jobs evaluated", "number"),
         Column("Fires", "number"),
         Column("Lost", "number"),
         Column("In error", "number"),

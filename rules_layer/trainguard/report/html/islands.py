@@ -77,7 +77,7 @@ def _float_band(band: Band | None) -> dict[str, str] | None:
 
 
 def _parts(band: Band) -> Iterator[tuple[str, Values]]:
-    """Yield the parts that are told."""
+    """Yield the parts that are shown."""
     for part in ("mean", "low", "high"):
         values = getattr(band, part)
         if values is not None:

@@ -171,7 +171,7 @@ def overview_of(report: Report, sections: Sequence[Section]) -> Overview:
 
 
 def _level(report: Report) -> Badge:
-    """Return the verdict's word; what is not known of a job that was judged to its end stays unknown."""
+    """Return the verdict's word; what is not known of a job that was evaluated to its end stays unknown."""
     word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
     return Badge(word.removesuffix(" yet") if report.final else word, tone)
 

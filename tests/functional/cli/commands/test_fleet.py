@@ -78,7 +78,7 @@ def test_given_no_jobs_when_the_fleet_is_reported_then_the_page_says_so(
     monkeypatch.setattr(webbrowser, "open", opened.append)
     result = fleet("--since", "30d", "--out", ".", "--open", "--fail-on-fire")
     assert (result.exit_code, result.stderr) == (0, "No browser could be opened.\n")
-    assert "none of 0 jobs was judged" in Path("fleet.html").read_text("utf-8")
+    assert "none of 0 jobs was evaluated" in Path("fleet.html").read_text("utf-8")
     assert opened == [Path("fleet.html").resolve().as_uri()]
 
 

@@ -102,7 +102,7 @@ def test_given_a_file_without_a_type_when_judged_then_the_rest_of_it_is_known(
     tell(job, without="instance_type")
     report, _ = told(command, job, tmp_path / "out")
     assert report["job"]["instance_count"] == 4
-    assert report["cost"]["note"] == "No money is told: the job's instance type is not known."
+    assert report["cost"]["note"] == "No cost: the job's instance type is not known."
 
 
 @COMMANDS

@@ -214,7 +214,7 @@ def test_given_a_job_whose_state_is_gone_when_reported_then_its_profile_is_judge
     stack.live_job(state=False)
     document = told(JOB)
     assert document["made_from"] == "profile"
-    assert "has expired, or was not written yet: its profile was judged again" in document["notes"][0]
+    assert "has expired, or was not written yet: its profile was evaluated again" in document["notes"][0]
     assert "LowGPUUtilization" in document["fired"]
 
 

@@ -117,12 +117,16 @@ def test_given_an_ended_job_when_explained_then_nothing_is_promised() -> None:
 @pytest.mark.parametrize(
     ("stored", "meaning", "outlook"),
     [
-        (row("BatchSize"), "its condition does not hold", "It fires once its condition holds"),
-        (row("BatchSize", times_fired=1), "It has fired, and is over", "It fires once its condition holds"),
-        (row("BatchSize", Status.WAITING_FOR_DATA), "Nothing was seen yet", "waits for system metrics"),
-        (row("StepOutlier", Status.WAITING_FOR_DATA), "Nothing was seen yet", "waits for framework events"),
-        (row("StepOutlier", Status.NOT_APPLICABLE), "cannot judge this", "framework metrics"),
-        (row("BatchSize", Status.ERROR), "it has failed", "is not run there again"),
+        (row("BatchSize"), "Its condition does not hold", "It fires once its condition holds"),
+        (
+            row("BatchSize", times_fired=1),
+            "It has fired, and its condition no longer holds",
+            "It fires once its condition holds",
+        ),
+        (row("BatchSize", Status.WAITING_FOR_DATA), "There is no data for it yet", "waits for system metrics"),
+        (row("StepOutlier", Status.WAITING_FOR_DATA), "There is no data for it yet", "waits for framework events"),
+        (row("StepOutlier", Status.NOT_APPLICABLE), "It does not apply", "framework metrics"),
+        (row("BatchSize", Status.ERROR), "or it failed", "is not run there again"),
         (row("OverallSystemUsage"), "does not hold", "It never fires: it sums up."),
         (row("ProfilerReport", Status.FIRED), "Its condition holds", "episodes of all rules have ended"),
         (row("StepOutlier", Status.FIRED), "Its condition holds", "It clears after 90 min of profile"),

@@ -125,7 +125,7 @@ def test_given_no_terminal_when_listed_then_there_is_a_line_a_job_with_tabs_and_
     assert [line.split("\t")[0] for line in lines] == [JOB, "another"]
     assert {line.count("\t") for line in lines} == {6}
     assert "\x1b" not in "".join(lines)
-    assert lines[1].split("\t")[-1] == "Not judged yet."
+    assert lines[1].split("\t")[-1] == "No verdict yet."
 
 
 @pytest.mark.parametrize("columns", [80, 100, 160])

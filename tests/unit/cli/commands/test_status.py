@@ -91,7 +91,7 @@ def test_given_a_job_when_shown_to_a_person_then_each_fire_has_its_reason_advice
     assert f"Done: {NOT_STOPPED} (2026-11-21 08:07:02Z, 10 min ago)" in text
     assert "1 x, 10.2 min ago, on 1 of 2 nodes" in text
     assert "155/1000" in text
-    assert "judged through 2026-11-21 08:13:50Z, 190 s ago" in text
+    assert "evaluated through 2026-11-21 08:13:50Z, 190 s ago" in text
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -65,7 +65,7 @@ def test_given_a_tuning_job_when_asked_for_as_a_document_then_its_jobs_are_there
 
 def test_given_a_tuning_job_when_shown_to_a_person_then_each_job_has_a_line(tuned: Deployed) -> None:
     shown = tuned.shown("status", "tune", columns=100)
-    assert "3, 2 of them judged to their end" in shown
+    assert "3, 2 of them evaluated to their end" in shown
     assert "LowGPUUtilization (critical) on c" in shown
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert lines[-3:] == [
@@ -87,7 +87,7 @@ def test_given_more_jobs_than_are_named_when_shown_then_it_says_where_all_are(de
     for number in range(MOST_TUNED_JOBS + 1):
         deployed.world.jobs.upsert_tuned_job("tune", f"job-{number}", BATCH, 1)
     result = deployed.run("status", "tune")
-    assert "750 and more, 0 of them judged to their end" in result.stdout
+    assert "750 and more, 0 of them evaluated to their end" in result.stdout
     assert "`trainguard jobs --tuning tune` has all." in result.stderr
 
 

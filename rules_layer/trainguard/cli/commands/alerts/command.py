@@ -57,7 +57,7 @@ def send(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send the alerts that were not sent, each by an execution of its own. It stops no training job.
+    """Send the alerts that were not sent, each by its own execution. It stops no training job.
 
     Sending again what was sent, or is being sent, does nothing. Exit code 0: all are sent, or wait for the end of quiet
     hours. 1: one could not be sent. 2: it could not try.

@@ -47,12 +47,12 @@ def analyze(
     instance_type: InstanceType = None,
     prices: Prices = None,
     framework_expected: FrameworkExpected = False,
-    rule: Annotated[str | None, rule_option("Run this rule of your own alone.")] = None,
+    rule: Annotated[str | None, rule_option("Run only this custom rule.")] = None,
     rules_package: OwnRules = None,
     fail_on_fire: FailOnFire = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the profile of a job that has ended by all rules, and write their reports.
+    """Evaluate an ended job's profile with all rules, and write their reports.
 
     Exit code 0: the analysis ran, whatever it found. 1: a rule fired and --fail-on-fire was given. 2: it could not run.
     3: no rule could be evaluated.

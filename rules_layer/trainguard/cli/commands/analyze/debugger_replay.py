@@ -78,7 +78,7 @@ def _line(rule: str, report: Mapping[str, Any]) -> RuleVerdict:
     return RuleVerdict(
         rule=rule,
         status=_status(triggered, points),
-        reason=reason if points else f"{reason} It has judged nothing.",
+        reason=reason if points else f"{reason} It has no verdict.",
         times_fired=triggered,
         violations=violations,
         data_points=points,

@@ -20,9 +20,9 @@ def doctor(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Examine the deployed stack: what works, what does not, and what to do about it.
+    """Check the deployed stack: what works, what does not, and what to do.
 
-    It only reads. Exit code 0: nothing failed, whatever it warns of. 1: something failed. 2: it could not examine.
+    It only reads. Exit code 0: no check failed, in spite of warnings. 1: a check failed. 2: it could not run.
 
     Examples: `trainguard doctor`, `trainguard doctor --job my-job`, `trainguard doctor --region eu-west-1 --json`
     """

@@ -21,14 +21,14 @@ from trainguard.stores import StoredRow
 
 _MEANINGS = {
     Status.FIRED: "Its condition holds, or has held in the episode that is still open.",
-    Status.OK: "It has judged, and its condition does not hold.",
-    Status.WARMING_UP: "There is data, but less than it waits for: it has not judged yet.",
-    Status.WAITING_FOR_DATA: "Nothing was seen yet that it could judge.",
-    Status.NOT_APPLICABLE: "It cannot judge this: what it looks at is not there.",
-    Status.DISABLED: "It does not run, because another rule alone was asked for.",
-    Status.ERROR: "It does not judge: a setting of it is wrong, or it has failed.",
+    Status.OK: "Its condition does not hold.",
+    Status.WARMING_UP: "There is data, but less than its patience.",
+    Status.WAITING_FOR_DATA: "There is no data for it yet.",
+    Status.NOT_APPLICABLE: "It does not apply: its data are missing.",
+    Status.DISABLED: "It does not run: `rule_to_invoke` names another rule.",
+    Status.ERROR: "It has no verdict: one of its settings is wrong, or it failed.",
 }
-_OVER = "It has fired, and is over: judged again, its condition does not hold."
+_OVER = "It has fired, and its condition no longer holds."
 _NOTHING_READ = "No profile object of the job was read yet."
 _FIXED_UNITS = {"%": " %", "": ""}
 _OF_ROW = (

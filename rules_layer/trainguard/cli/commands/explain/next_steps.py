@@ -86,7 +86,7 @@ def _of_fire(row: RuleRow, plan: RulePlan) -> list[str]:
     spans = [rule.clear_after_s(parameters, plan.interval_s) for rule in ALL_RULES if rule.name == row.rule]
     return [
         f"It clears after {show_duration(max(spans))} of profile in which no evaluation finds its condition.",
-        "What it finds after that is a new fire, with an alert of its own.",
+        "A later finding is a new fire with its own alert.",
     ]
 
 
@@ -109,14 +109,14 @@ def _of_awaited(row: RuleRow, _: RulePlan) -> list[str]:
         return ["It waits for system metrics, which a profiled job uploads once a minute."]
     if row.rule == PROFILER_REPORT:
         return ["It waits for the first verdict of another rule."]
-    return ["It waits for what it looks at."]
+    return ["It waits for its data."]
 
 
 def _of_missing(row: RuleRow, record: JobRecord) -> list[str]:
     if "framework" not in spec_of(row.rule).inputs or record.framework_expected:
         return []
     return [
-        "It judges jobs that write framework metrics.",
+        "It evaluates jobs that write framework metrics.",
         f"Where a job should write them, tag it {FRAMEWORK_TAG}={FRAMEWORK_EXPECTED}: then it waits for them.",
     ]
 

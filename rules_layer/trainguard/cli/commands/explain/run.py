@@ -94,7 +94,7 @@ def _facts(told: Explanation, now: float) -> list[tuple[str, Shown]]:
         ("worst", told.worst or ""),
         ("patience", "" if told.patience is None else _patience(told.patience)),
         ("data points", f"{told.data_points:,}" if told.data_points else ""),
-        ("judged through", _when(told.evaluated_through, now)),
+        ("evaluated through", _when(told.evaluated_through, now)),
         ("fired", _history(told, now)),
         ("share of time", _shares(told)),
         ("cost", told.cost_lost or ""),
@@ -126,7 +126,7 @@ def _episodes(told: Explanation) -> list[str]:
 def _shares(told: Explanation) -> str:
     parts = []
     if told.affected_percent is not None:
-        parts.append(f"seen in {show_percent(told.affected_percent)} of the judged time")
+        parts.append(f"seen in {show_percent(told.affected_percent)} of the evaluated time")
     if told.wasted_percent is not None:
         parts.append(f"{show_percent(told.wasted_percent)} of the paid time wasted")
     return ", ".join(parts)
@@ -135,8 +135,8 @@ def _shares(told: Explanation) -> str:
 def _held_back(told: Explanation) -> str:
     """Say what does not come of the rule's findings."""
     if told.is_staged:
-        return "It is staged: what it finds is recorded; nobody is told, and nothing is stopped."
-    return "It is muted: nobody is told of what it finds, except of a stop." if told.is_muted else ""
+        return "It is staged: its findings are recorded, without an alert or a stop."
+    return "It is muted: its findings raise no alert, except for a stop." if told.is_muted else ""
 
 
 def _done(told: Explanation, now: float) -> list[str]:

@@ -21,7 +21,7 @@ class StatusOf(StrEnum):
 
 def jobs(
     *,
-    active: Annotated[bool, typer.Option("--active", help="Jobs that are judged still.")] = False,
+    active: Annotated[bool, typer.Option("--active", help="Jobs that are still evaluated.")] = False,
     status: Annotated[
         StatusOf | None,
         typer.Option("--status", help="Jobs of that status.", case_sensitive=False, show_default=False),

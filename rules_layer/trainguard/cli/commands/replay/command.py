@@ -44,9 +44,9 @@ def replay(
     region: Region = None,
     profile: Profile = None,
 ) -> None:
-    """Judge an old job again by today's rules and parameters, and say what would have changed.
+    """Evaluate an old job with today's rules and parameters, and show what would have changed.
 
-    Its rows stand beside the live job's under the name <job>@replay-<time>. No alert is sent and nothing is stopped.
+    Its rows get the name <job>@replay-<time>. It sends no alert and stops nothing.
 
     Examples: `trainguard replay my-job`, `trainguard replay my-job --params stricter.json --as stricter`,
     `trainguard replay s3://my-profiles/jobs/my-job --report --json`

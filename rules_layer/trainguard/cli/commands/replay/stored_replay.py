@@ -197,5 +197,5 @@ def _notes(subject: Subject) -> list[str]:
     if not subject.rows:
         return [f"The rows of job {subject.job} are gone: there is nothing to compare with."]
     if subject.live.active:
-        return [f"Job {subject.job} is not closed: it is judged as if it had ended with what is there now."]
+        return [f"Job {subject.job} is not closed: it is evaluated as if it had ended now."]
     return []

@@ -61,7 +61,7 @@ def report(
 ) -> None:
     """Make a job's report: one page that opens offline, with the verdict, time lines and what each rule saw.
 
-    A job's name takes the verdicts that its alerts told; a folder or S3 prefix is judged here.
+    For a job's name, the verdicts are those of its alerts; a folder or S3 prefix is evaluated here.
 
     Examples: `trainguard report ./my-job --open`, `trainguard report s3://my-profiles/jobs/my-job --out report`,
     `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --fleet --since 30d`

@@ -140,7 +140,7 @@ def draw(request: ReportRequest, progress: Progress) -> Drawn:
     if isinstance(target, StackJob):
         if request.params is not None:
             raise RequestError(
-                f"--params has no meaning for job {target.name}: its verdicts are those that its alerts told",
+                f"--params has no meaning for job {target.name}: its verdicts are those of its alerts",
                 f"Call `trainguard replay {target.name} --params {request.params}`.",
             )
         return _of_job(target.name, connect_for(target, request.where), request, prices, progress)
@@ -202,7 +202,7 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
         )
     profile = read_profile(open_place(job_place(job).text, connection.clients))
     why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
-    note = f"The state of its rules {why}: its profile was judged again, by the job's own settings."
+    note = f"The state of its rules {why}: its profile was evaluated again, with the job's own settings."
     built = _judged(profile, replace(job, episodes={}, closing=False), prices, progress)
     return Drawn(job=job.job, built=built, source=profile.source.place, made_from="profile", notes=[note])
 

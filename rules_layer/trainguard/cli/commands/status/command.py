@@ -14,9 +14,9 @@ def status(
     ] = None,
     *,
     nodes: Annotated[bool, typer.Option("--nodes", help="Show the rules on each node of the job too.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again and again, on a terminal.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat the output, on a terminal.")] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Time between two looks of --watch.")
+        float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Time between two outputs of --watch.")
     ] = 10.0,
     fail_on_fire: FailOnFire = False,
     stack: Stack = DEFAULT_STACK,
@@ -24,7 +24,7 @@ def status(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what rings on the active jobs, every rule of one job with what it measured, or the jobs of a tuning job.
+    """Show what fires on the active jobs, every rule of one job with what it measured, or the jobs of a tuning job.
 
     Exit code 0: it was looked up. 1: a rule has fired and --fail-on-fire was given. 2: it could not be looked up.
 

@@ -108,7 +108,7 @@ _COLUMNS = (
     Column("patience", right=True, drops=1),
     Column("points", right=True, drops=3),
     Column("worst", folds=True, drops=2),
-    Column("judged", right=True, drops=4),
+    Column("evaluated", right=True, drops=4),
     Column("fired", folds=True),
 )
 
@@ -118,20 +118,20 @@ def _facts(record: JobRecord | None, report: RuleRow | None, now: float) -> list
     if record is not None:
         more = record.secondary_status not in {None, "", record.status.value}
         secondary = f", {record.secondary_status}" if more else ""
-        judged = "judged still" if record.active else "judged to its end"
+        judged = "still evaluated" if record.active else "evaluated to its end"
         style = status_of_job(record.status, active=record.active).style
         facts.append(("status", Cell(f"{record.status.value}{secondary}; {judged}", style)))
         if not record.policy.evaluated:
             facts.append(("not evaluated", Cell(record.policy.why, "bold yellow")))
         facts += [
             ("staged", _named(record.policy.alerts.staged, "recorded, and nothing else comes of them")),
-            ("muted", _named(record.policy.alerts.muted, "nobody is told of them")),
+            ("muted", _named(record.policy.alerts.muted, "they raise no alert")),
             ("tuning job", record.tuning_job or ""),
         ]
         facts += [("instances", instances(record)), ("started", time_text(record.started_at, now))]
         facts.append(("ended", time_text(record.ended_at, now)))
     if report is not None:
-        facts += [("judged through", time_text(report.evaluated_through, now)), ("verdict", report.finding.reason)]
+        facts += [("evaluated through", time_text(report.evaluated_through, now)), ("verdict", report.finding.reason)]
     return [(name, value) for name, value in facts if value]
 
 

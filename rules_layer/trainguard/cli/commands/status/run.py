@@ -1,4 +1,4 @@
-"""``trainguard status``: what rings on the active jobs, or one job, or a tuning job."""
+"""``trainguard status``: what fires on the active jobs, or one job, or a tuning job."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ class StatusRequest:
 
 
 class ActiveDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The active jobs, the gravest first."""
+    """The active jobs, the most severe first."""
 
     schema_version: str = SCHEMA_VERSION
     generated_at: str
@@ -79,7 +79,7 @@ def _tuning_job(stores: Stores, name: str) -> TuningJobRecord | None:
 
 
 def active_result(stores: Stores, *, now: float) -> CommandResult:
-    """Return what rings on the active jobs."""
+    """Return what fires on the active jobs."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         records = active_records(stores, pool)
         lines = sorted(read_lines(stores, records, now, pool), key=_gravest_first)
@@ -88,9 +88,9 @@ def active_result(stores: Stores, *, now: float) -> CommandResult:
         Column("status"),
         Column("instance", drops=3),
         Column("running", right=True, drops=2),
-        Column("judged", right=True, drops=1),
+        Column("evaluated", right=True, drops=1),
         Column("severity"),
-        Column("what rings", folds=True),
+        Column("what fires", folds=True),
     )
     rows = [_active_row(line, record, now) for line, record in _paired(lines, records)]
     return CommandResult(

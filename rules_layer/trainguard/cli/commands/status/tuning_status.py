@@ -10,7 +10,7 @@ from trainguard.records import MOST_TUNED_JOBS, JobStatus, TunedJob, TuningJobRe
 
 
 class TunedJobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the tuning job; ``findings`` counts the rules that have fired, ``finding`` is the gravest of them."""
+    """A job of the tuning job; ``findings`` counts the rules that have fired, ``finding`` is the most severe."""
 
     job: str
     status: JobStatus
@@ -56,7 +56,7 @@ def tuning_result(record: TuningJobRecord, *, now: float) -> CommandResult:
 _COLUMNS = (
     Column("job", folds=True),
     Column("status"),
-    Column("judged", drops=1),
+    Column("evaluated", drops=1),
     Column("severity"),
     Column("finding", folds=True),
 )
@@ -76,7 +76,7 @@ def _line(name: str, job: TunedJob) -> TunedJobLine:
 def _facts(document: TuningDocument) -> list[tuple[str, Shown]]:
     more = " and more" if document.more else ""
     facts: list[tuple[str, Shown]] = [
-        ("jobs", f"{document.seen:,}{more}, {document.finished:,} of them judged to their end"),
+        ("jobs", f"{document.seen:,}{more}, {document.finished:,} of them evaluated to their end"),
         ("with findings", f"{document.with_findings:,}"),
     ]
     worst = document.jobs[0] if document.jobs else None

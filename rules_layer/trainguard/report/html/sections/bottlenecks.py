@@ -32,7 +32,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
         Column("Whole job", "number"),
         Column("Last 30 min", "number"),
         Column("GPUs low", "number"),
-        Column("Points judged", "number"),
+        Column("Points", "number"),
     ]
     rows = [_row(node, held, limits) for node, held in picked.full]
     shown: list[Block] = [Table("Share of the points with a bottleneck", columns, rows)]
@@ -44,7 +44,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
         (shown_name(node), percent(_whole(held)), percent(_recent(held)), count(held.judged))
         for node, held in picked.rest
     ]
-    heads = [Column("Node"), *(Column(what, "number") for what in ("Whole job", "Last 30 min", "Points judged"))]
+    heads = [Column("Node"), *(Column(what, "number") for what in ("Whole job", "Last 30 min", "Points"))]
     return [*shown, *folded_rest("Share of the points with a bottleneck", heads, rest)]
 
 
