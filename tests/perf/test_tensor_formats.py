@@ -35,7 +35,7 @@ def scalars(summary: Callable[[str, float], bytes], first: int, steps: int) -> b
     )
 
 
-CONTENTS = {
+CONTENTS: dict[str, Callable[[int], bytes]] = {
     "simple values": lambda part: scalars(simple_scalar, 500 * part, 500),
     "tensors": lambda part: scalars(tensor_scalar, 500 * part, 500),
     "scalars and histograms": lambda part: (scalars(simple_scalar, 10 * part, 3) + HISTOGRAM) * 40,

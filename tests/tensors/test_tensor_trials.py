@@ -8,6 +8,10 @@ import pytest
 
 from tests.support.run_folder import FolderFiles
 from tests.support.tensor_trials import expected, trial_run, trial_steps, trials, write_trial
+from trainguard.adapters.memory.faults import Faults
+from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.layout import ProfileRoot
+from trainguard.tensors.debug.keys import run_files, run_prefix
 from trainguard.tensors.debug.ledger import StepLedger
 from trainguard.tensors.debug.replay import complete_steps
 from trainguard.tensors.debug.run import find_run
@@ -111,3 +115,17 @@ def test_a_folder_on_disk_reads_like_files_in_memory(tmp_path) -> None:  # type:
     found = {step.step: step.names for step in complete_steps(files, run, StepLedger())}
     assert found == {step.step: step.names for step in trial_steps("unchanged_test")}
     assert list(found) == [0, 1, 2, 5]
+
+
+def test_a_run_in_a_bucket_reads_like_files_in_memory() -> None:
+    objects = MemoryProfileObjects(faults=Faults(), page_size=3)
+    root = ProfileRoot("team/", "my-job")
+    for name, content in trials()["overtraining"].items():
+        objects.put("bucket", run_prefix(root) + name, content, "")
+    files = run_files(objects, "bucket", root)
+    found = [
+        (step.step, step.value("loss").tolist())
+        for step in complete_steps(files, find_run(files, "my-job"), StepLedger())
+    ]
+    assert found == [(step.step, step.value("loss").tolist()) for step in trial_steps("overtraining")]
+    assert [*files.names("training", start_after="training_job_end.ts")] == []
