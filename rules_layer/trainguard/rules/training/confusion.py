@@ -68,9 +68,10 @@ SPEC = RuleSpec(
 
 
 class _Cell(msgspec.Struct, frozen=True):
-    """The worst ratio of its kind, and the classes that it is of."""
+    """The worst ratio of its kind, of how many samples, and the classes that it is of."""
 
     ratio: float
+    samples: int
     label: int
     predicted: int
 
@@ -136,7 +137,7 @@ def _worst(step: StepView, labels: str, predictions: str, category_no: int | Non
     hits = np.bincount(of_prediction[of_label == of_prediction], minlength=classes.size)
     ratios = hits / np.maximum(totals, 1)
     least = int(np.argmin(ratios))
-    right = _Cell(float(ratios[least]), int(classes[least]), int(classes[least]))
+    right = _Cell(float(ratios[least]), int(totals[least]), int(classes[least]), int(classes[least]))
     missed = of_label != of_prediction
     if not missed.any():
         return right, None
@@ -144,7 +145,7 @@ def _worst(step: StepView, labels: str, predictions: str, category_no: int | Non
     shares = counts / totals[pairs % classes.size]
     most = int(np.argmax(shares))
     label, prediction = divmod(int(pairs[most]), classes.size)
-    return right, _Cell(float(shares[most]), int(classes[label]), int(classes[prediction]))
+    return right, _Cell(float(shares[most]), int(totals[prediction]), int(classes[label]), int(classes[prediction]))
 
 
 def _classes(step: StepView, tensor: str, category_no: int | None) -> NDArray[np.int64]:
@@ -170,10 +171,13 @@ def _wrong(cell: _Cell, tensor: str, threshold: float) -> Reading:
 
 def _say(reading: Reading, right: _Cell, wrong: _Cell | None) -> str:
     if reading.kind == WRONG and wrong is not None:
-        predicted, what = wrong.predicted, f"of class {wrong.label}, {'above' if reading.fires else 'not above'}"
+        cell, what = wrong, f"of class {wrong.label}, {'above' if reading.fires else 'not above'}"
     else:
-        predicted, what = right.predicted, f"right, {'below' if reading.fires else 'not below'}"
+        cell, what = right, f"right, {'below' if reading.fires else 'not below'}"
+    compared = f"{what} the threshold {reading.threshold:.6g}"
+    if not cell.samples:
+        return f"class {cell.label} is a label and never predicted ({reading.tensor}), a share of 0 that is {compared}"
     return (
-        f"of the samples predicted as class {predicted} ({reading.tensor}) a share of {reading.value:.4g} is {what} "
-        f"the threshold {reading.threshold:.6g}"
+        f"of the {cell.samples:,} samples predicted as class {cell.predicted} ({reading.tensor}) a share of "
+        f"{reading.value:.4g} is {compared}"
     )

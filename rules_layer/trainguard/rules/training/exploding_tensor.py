@@ -1,8 +1,8 @@
 """ExplodingTensor: a tensor that holds NaN or infinite values.
 
 Source: AWS documentation of ExplodingTensor. What is added: where only reductions were saved, one that overflowed over
-finite entries fires only if the extremes say nothing else; and where nothing is selected, the columns of XGBoost's trees
-are left out, in which NaN stands for a leaf.
+finite entries fires only if the extremes say nothing else; and where nothing is selected, the columns of XGBoost's
+trees are left out, in which NaN stands for a leaf.
 """
 
 import math

@@ -52,7 +52,7 @@ def check_of(
         return None
     worst = max(readings, key=rank)
     firing = sum(reading.fires for reading in readings)
-    more = f" (it is one of {firing} of {len(readings)} {what})" if firing > 1 else ""
+    more = f" (the worst of {firing} such {what}, of {len(readings)} in all)" if firing > 1 else ""
     return Check(
         step=step.step,
         at=step.at,

@@ -52,7 +52,7 @@ def test_given_a_fire_when_read_then_it_names_step_tensor_value_and_threshold() 
     assert result.status is Status.FIRED
     assert result.reason == (
         "Step 500: the mean absolute value of gradient/b is 3e-12, below the threshold 1e-07 "
-        "(it is one of 2 of 3 tensors)."
+        "(the worst of 2 such tensors, of 3 in all)."
     )
     assert (result.worst, result.measured, result.threshold, result.onset) == ("gradient/b", 3e-12, 1e-7, 77.0)
     assert result.advice is not None
