@@ -241,7 +241,7 @@ def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
     if optional and word.lower() in NONE_WORDS:
         return None
     expected = accepted(kind)
-    given: Any = word
+    given: Any = _spelled(word, kind)
     if any(isinstance(item, msgspec.inspect.VarTupleType) for item in _types(kind)):
         given = [each.strip() for each in word.split(",") if each.strip()]
     try:
@@ -252,6 +252,13 @@ def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
     if any(isinstance(each, float) and not math.isfinite(each) for each in numbers):
         raise RuleConfigError(rule, setting, value, expected)
     return converted
+
+
+def _spelled(word: str, kind: Any) -> str:
+    """Return a word as a parameter of few words spells it, where it differs in case alone."""
+    literals = [item.values for item in _types(kind) if isinstance(item, msgspec.inspect.LiteralType)]
+    spellings = {str(value).lower(): str(value) for values in literals for value in values}
+    return spellings.get(word.lower(), word)
 
 
 def accepted(kind: Any) -> str:

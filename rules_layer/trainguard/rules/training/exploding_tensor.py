@@ -16,6 +16,7 @@ from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
 from trainguard.rules.training.readings import Reading, check_of, not_saved, used
 from trainguard.rules.training.selecting import SelectingParameters
 from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.rules.units import counted
 from trainguard.tensors.step_view import ReductionKind, StepView
 
 NAN, INFINITE = "NaN", "infinite"
@@ -73,7 +74,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
                 reading = _of_reductions(state, step, tensor, parameters.only_nan)
             if reading is not None:
                 readings.append(reading)
-        return check_of(step, readings, _say)
+        return check_of(step, readings, lambda reading: _say(reading, len(readings)))
 
     def advice(self, check: Check, parameters: ExplodingTensorParameters) -> str:
         """Say what to look at first, by what was found."""
@@ -139,9 +140,9 @@ def _telling(step: StepView, tensor: str) -> list[float]:
     return [*sums, *(value for value in others if value is not None)]
 
 
-def _say(reading: Reading) -> str:
+def _say(reading: Reading, checked: int) -> str:
     if not reading.fires:
-        return f"no tensor holds {NAN} or infinite values, {reading.tensor} among them"
+        return f"none of {counted(checked, 'tensor')} holds {NAN} or infinite values"
     if math.isnan(reading.value):
         return f"a saved reduction of {reading.tensor} is {reading.kind}"
     one, what = reading.value == 1, "NaN or infinite" if reading.kind == NAN else "infinite"

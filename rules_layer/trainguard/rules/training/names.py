@@ -24,4 +24,5 @@ _TENSOR_RULES = (
     "TreeDepth",
     "CreateXgboostReport",
 )
-NAMES: tuple[str, ...] = tuple(f"{FAMILY}/{rule}" for rule in _TENSOR_RULES)
+_TRUSTED_RULES: tuple[str, ...] = ()
+NAMES: tuple[str, ...] = tuple(f"{FAMILY}/{rule}" for rule in (*_TENSOR_RULES, *_TRUSTED_RULES))

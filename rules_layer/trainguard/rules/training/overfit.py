@@ -180,5 +180,5 @@ def _say(reading: Reading, means: tuple[float, float], over: int, parameters: Ov
         f"{reading.value:.4g} of it, {'above' if above else 'not above'} the threshold {parameters.ratio_threshold:.6g}"
     )
     if above and parameters.patience > 1:
-        said += f", for the {over}. time in a row (patience {parameters.patience})"
+        said += f", {over} times in a row (patience {parameters.patience})"
     return f"{said}, by {reading.tensor}"

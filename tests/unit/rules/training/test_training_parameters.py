@@ -23,6 +23,11 @@ def test_given_texts_when_read_then_lists_are_split_and_trimmed_and_words_are_in
     sequence = parameters("NLPSequenceRatio", token_values="0, 3", token_thresholds_percent="50,20.5")
     assert (sequence.token_values, sequence.token_thresholds_percent) == ((0.0, 3.0), (50.0, 20.5))
     assert parameters("PoorWeightInitialization", steps="10.0").steps == 10
+    assert [parameters("LossNotDecreasing", mode=mode).mode for mode in ("EVAL", "eval", "none")] == [
+        "EVAL",
+        "EVAL",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
