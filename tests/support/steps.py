@@ -68,6 +68,7 @@ class Step:
         return frozenset(self.collections.get(collection, ())) & frozenset(self.names)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
+        self._check(name)
         return self.tensors[name].shape if name in self.tensors else self.shapes.get(name)
 
     def has_value(self, name: str) -> bool:
@@ -83,14 +84,18 @@ class Step:
         for start in range(0, entries.size, BLOCK):
             yield entries[start : start + BLOCK]
 
-    def _entries(self, name: str) -> Tensor:
+    def _check(self, name: str) -> None:
         if name in self.broken:
             raise TelemetryFormatError(name, "the frame is cut off")
+
+    def _entries(self, name: str) -> Tensor:
+        self._check(name)
         if name not in self.tensors:
             raise TensorMissingError(name, self.step)
         return self.tensors[name]
 
     def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
+        self._check(name)
         return self.reductions.get(name, {}).get(f"abs_{kind}" if absolute else kind)
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:

@@ -60,7 +60,7 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
         threshold = parameters.threshold
         readings = []
         for tensor in parameters.tensors(step):
-            percent = _percent(state, step, tensor, threshold)
+            percent = used(state, lambda view, name: _percent(state, view, name, threshold), step, tensor)
             if percent is not None:
                 readings.append(Reading(tensor, percent, threshold, percent >= threshold, percent))
         return check_of(step, readings, _say)
@@ -76,7 +76,7 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
 
 def _percent(state: StepState, step: StepView, tensor: str, threshold: float) -> float | None:
     if step.has_value(tensor):
-        found = used(state, zeros, step, tensor)
+        found = zeros(step, tensor)
         return None if found is None else found.percent
     least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
     highest = step.reduction(tensor, "max", absolute=True)

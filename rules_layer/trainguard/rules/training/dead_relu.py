@@ -68,10 +68,10 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
 
     def check(self, state: StepState, step: StepView, parameters: DeadReluParameters) -> Check | None:
         """Count the dead nodes of each layer; of a layer with reductions only, see whether all or none are."""
-        threshold = parameters.threshold_layer
+        threshold, inactivity = parameters.threshold_layer, parameters.threshold_inactivity
         readings = []
         for tensor in selected(step, None, parameters.tensor_regex):
-            dead = _dead(state, step, tensor, parameters.threshold_inactivity)
+            dead = used(state, lambda view, name: _dead(state, view, name, inactivity), step, tensor)
             if dead is not None:
                 readings.append(Reading(tensor, dead, threshold, dead > threshold, dead))
         return check_of(step, readings, _say)
@@ -94,7 +94,7 @@ def _dead(state: StepState, step: StepView, tensor: str, inactivity: float) -> f
             return 0.0
         not_saved(state, step, tensor)
         return None
-    return used(state, lambda view, name: inactive_percent(view, name, _above_zero, inactivity), step, tensor)
+    return inactive_percent(step, tensor, _above_zero, inactivity)
 
 
 def _above_zero(values: Tensor) -> NDArray[np.bool_]:

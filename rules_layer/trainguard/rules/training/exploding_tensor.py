@@ -13,9 +13,9 @@ from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.folds import not_finite
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, check_of, not_saved, used
+from trainguard.rules.training.readings import Reading, check_of, not_saved
 from trainguard.rules.training.selecting import SelectingParameters
-from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.rules.training.step_rule import USELESS, Check, StepRule, StepState
 from trainguard.rules.units import counted
 from trainguard.tensors.step_view import ReductionKind, StepView
 
@@ -68,10 +68,12 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
         readings = []
         tensors = parameters.tensors(step) if parameters.selects else _all_but_trees(step)
         for tensor in tensors:
-            if step.has_value(tensor):
-                reading = _of_entries(state, step, tensor, parameters.only_nan)
-            else:
-                reading = _of_reductions(state, step, tensor, parameters.only_nan)
+            look = _of_entries if step.has_value(tensor) else _of_reductions
+            try:
+                reading = look(state, step, tensor, parameters.only_nan)
+            except USELESS as fault:
+                state.leave_out(str(fault))
+                continue
             if reading is not None:
                 readings.append(reading)
         return check_of(step, readings, lambda reading: _say(reading, len(readings)))
@@ -94,8 +96,8 @@ def _all_but_trees(step: StepView) -> list[str]:
     return [name for name in step.names if not name.startswith(_TREES)]
 
 
-def _of_entries(state: StepState, step: StepView, tensor: str, only_nan: bool) -> Reading | None:
-    found = used(state, not_finite, step, tensor)
+def _of_entries(_: StepState, step: StepView, tensor: str, only_nan: bool) -> Reading | None:
+    found = not_finite(step, tensor)
     if found is None:
         return None
     count = found.nan if only_nan else found.nan + found.infinite

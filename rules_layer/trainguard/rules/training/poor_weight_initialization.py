@@ -134,7 +134,11 @@ def _spreads(
     state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
 ) -> Reading | None:
     """Find the gradient with the least range between its percentiles."""
-    known = [(_spread(state, step, tensor, parameters), tensor) for tensor in sorted(step.members(GRADIENTS))]
+
+    def spread(view: StepView, tensor: str) -> float | None:
+        return _spread(state, view, tensor, parameters)
+
+    known = [(used(state, spread, step, tensor), tensor) for tensor in sorted(step.members(GRADIENTS))]
     spreads = [(value, tensor) for value, tensor in known if value is not None and not math.isnan(value)]
     if not spreads:
         return None
@@ -156,7 +160,7 @@ def _spread(
             return most - least
         not_saved(state, step, tensor)
         return None
-    return used(state, _percentile_range, step, tensor)
+    return _percentile_range(step, tensor)
 
 
 def _percentile_range(step: StepView, tensor: str) -> float | None:

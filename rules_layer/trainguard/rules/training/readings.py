@@ -4,13 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from trainguard.errors import TelemetryFormatError, TensorMissingError, TensorTooLargeError, TensorUnusableError
-from trainguard.rules.training.step_rule import Check, StepState
+from trainguard.rules.training.step_rule import USELESS, Check, StepState
 from trainguard.tensors.step_view import StepView
 
 T = TypeVar("T")
-USELESS = (TensorMissingError, TensorTooLargeError, TensorUnusableError, TelemetryFormatError)
-"""Why a tensor cannot be used; anything else is a fault of the program."""
 
 
 class Reading(NamedTuple):

@@ -87,7 +87,7 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
         threshold = parameters.threshold_layer
         readings = []
         for tensor in selected(step, parameters.collection_names, (parameters.tensor_regex,)):
-            saturated = _saturated(state, step, tensor, parameters)
+            saturated = used(state, lambda view, name: _saturated(state, view, name, parameters), step, tensor)
             if saturated is not None:
                 readings.append(Reading(tensor, saturated, threshold, saturated > threshold, saturated))
         return check_of(step, readings, _say)
@@ -118,7 +118,7 @@ def _saturated(
     def within(values: Tensor) -> NDArray[np.bool_]:
         return np.asarray((low < values) & (values < high), dtype=np.bool_)
 
-    return used(state, lambda view, name: inactive_percent(view, name, within, inactivity), step, tensor)
+    return inactive_percent(step, tensor, within, inactivity)
 
 
 def _say(reading: Reading) -> str:

@@ -11,7 +11,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from trainguard.errors import RuleConfigError
+from trainguard.errors import (
+    RuleConfigError,
+    TelemetryFormatError,
+    TensorMissingError,
+    TensorTooLargeError,
+    TensorUnusableError,
+)
 from trainguard.records import Status
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -21,6 +27,9 @@ from trainguard.tensors.step_view import StepView
 
 MOST_STEPS = 100
 """How many firing steps a state names; further ones are counted."""
+
+USELESS = (TensorMissingError, TensorTooLargeError, TensorUnusableError, TelemetryFormatError)
+"""Why a tensor cannot be used; anything else is a fault of the program."""
 
 
 class StepParameters(RuleParameters, frozen=True, kw_only=True):
@@ -165,10 +174,15 @@ class StepRule(Rule[P], Generic[P, S]):
 
     def observe(self, state: S, step: StepView, parameters: P) -> None:
         """Check one complete step, and remember what it says."""
-        if not parameters.covers(step.step):
-            self.watch(state, step, parameters)
+        try:
+            if not parameters.covers(step.step):
+                self.watch(state, step, parameters)
+                return
+            check = self.check(state, step, parameters)
+        except USELESS as fault:
+            # Not of one tensor, which a rule leaves out by itself: nothing says when the step was saved.
+            state.leave_out(str(fault))
             return
-        check = self.check(state, step, parameters)
         if check is not None:
             remember(state, check)
 

@@ -13,9 +13,9 @@ from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.compare import change_of
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import USELESS, Reading, check_of, not_saved
+from trainguard.rules.training.readings import Reading, check_of, not_saved
 from trainguard.rules.training.selection import WEIGHTS
-from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
 from trainguard.tensors.step_view import Mode, StepView
 
 LARGE, SMALL = "large", "small"
@@ -116,10 +116,10 @@ def _before(step: StepView, tensor: str, num_steps: int | None) -> StepView | No
 def _ratio(state: StepState, step: StepView, before: StepView, tensor: str, epsilon: float) -> float | None:
     if not_saved(state, step, tensor) or not_saved(state, before, tensor):
         return None
-    if step.shape(tensor) != before.shape(tensor):
-        state.leave_out(f"tensor {tensor} has another shape at step {step.step} than at step {before.step}")
-        return None
     try:
+        if step.shape(tensor) != before.shape(tensor):
+            state.leave_out(f"tensor {tensor} has another shape at step {step.step} than at step {before.step}")
+            return None
         found = change_of(step, before, tensor)
     except USELESS as fault:
         state.leave_out(str(fault))

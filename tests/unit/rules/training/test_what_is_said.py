@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.support.steps import RULES, Run, fired, observed, parameters, reduced
+from tests.support.steps import RULES, Run, Step, fired, observed, parameters, reduced
 from tests.unit.rules.training.random_runs import random_run
+from trainguard.errors import TelemetryFormatError
 from trainguard.records import Status
 from trainguard.rules.training.loss_history import MOST_KEPT
 from trainguard.rules.training.names import NAMES
@@ -189,6 +190,39 @@ def test_given_tensors_that_cannot_be_used_when_others_are_fine_then_the_judgeme
     assert result.reason.endswith(
         "Once a tensor could not be checked, because object 'h' cannot be read: the frame is cut off."
     )
+
+
+@pytest.mark.parametrize("reductions_only", [False, True])
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in ("StalledTrainingRule", "CreateXgboostReport")])
+def test_given_tensors_that_cannot_be_read_when_a_rule_selects_them_then_it_is_in_error(
+    rule: str, reductions_only: bool
+) -> None:
+    run = wide(reductions_only)
+    more = ["loss", "trees/Node", "feature_importance/weight/f0", "train-rmse", "validation-rmse", "frozen"]
+    for step in run.steps:
+        step.tensors |= {name: np.ones(1) for name in more}
+        step.broken = frozenset(step.names)
+        step.collections = {**step.collections, "losses": ["train-rmse", "validation-rmse"], "weights": ["loss"]}
+        run.others["other"].add(step.step, dict(step.tensors), reductions=step.reductions)
+    given = {"num_steps": 2} if rule == "UnchangedTensor" else {}
+    outcome = observed(rule, run, **SET_UP.get(rule, {}), **given)
+    assert outcome.result.status is Status.ERROR
+    assert re.search("the frame is cut off|only reductions were saved", outcome.result.reason)
+
+
+def test_given_a_step_whose_time_cannot_be_read_when_checked_then_it_is_counted_and_not_fatal() -> None:
+    class Timeless(Step):
+        @property
+        def at(self) -> float:
+            raise TelemetryFormatError("step 3", "no frame says when it was saved")
+
+        @at.setter
+        def at(self, value: float) -> None: ...
+
+    step = Timeless(Run(), 3, Mode.GLOBAL, 3, 0.0, {"g": np.zeros(2)}, {"gradients": ["g"]})
+    outcome = observed("VanishingGradient", Run([step]))
+    assert outcome.result.status is Status.ERROR
+    assert "no frame says when it was saved" in outcome.result.reason
 
 
 def test_given_a_tensor_over_the_cap_when_only_entries_answer_then_it_is_no_all_clear() -> None:
