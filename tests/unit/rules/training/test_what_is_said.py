@@ -210,6 +210,40 @@ def test_given_tensors_that_cannot_be_read_when_a_rule_selects_them_then_it_is_i
     assert re.search("the frame is cut off|only reductions were saved", outcome.result.reason)
 
 
+@pytest.mark.parametrize("reductions_only", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "given", "value"),
+    [
+        ("VanishingGradient", {}, 0.0),
+        ("ExplodingTensor", {}, np.nan),
+        ("PoorWeightInitialization", {}, 0.0),
+        ("AllZero", {"collection_names": "gradients"}, 0.0),
+        ("TensorVariance", {"collection_names": "gradients", "min_threshold": 1}, 0.0),
+        ("DeadRelu", {}, 0.0),
+        ("SaturatedActivation", {"collection_names": "gradients"}, 99.0),
+    ],
+)
+def test_given_one_tensor_that_cannot_be_read_when_another_fires_then_the_rule_fires(
+    rule: str, given: dict[str, Any], value: float, reductions_only: bool
+) -> None:
+    run, names, values = Run(), ["a_relu_output", "b_relu_output"], np.full((4, 3), value)
+    saved = {name: reduced(values) for name in names} if reductions_only else {}
+    tensors = {} if reductions_only else dict.fromkeys(names, values)
+    for broken in names:
+        run.add(len(run.steps), tensors, reductions=saved, collections={"gradients": names}, broken={broken})
+    outcome = observed(rule, run, **given)
+    assert (outcome.steps, outcome.state.unusable) == ([0, 1], 2)
+
+
+def test_given_a_class_that_is_never_predicted_when_confused_then_the_sentence_says_so() -> None:
+    run = Run()
+    run.add(4, {"labels": [0, 1, 1], "predictions": [1, 1, 1]})
+    assert observed("Confusion", run, max_off_diag=1).result.reason == (
+        "Step 4: class 0 is a label and never predicted (predictions), a share of 0 that is right, below "
+        "the threshold 0.9."
+    )
+
+
 def test_given_a_step_whose_time_cannot_be_read_when_checked_then_it_is_counted_and_not_fatal() -> None:
     class Timeless(Step):
         @property
