@@ -22,11 +22,13 @@ _LONGEST_PREFIX = 200
 FUTURE_S = 3_600.0
 """A name this far ahead of its object's LastModified is no time: it must not make every real minute late."""
 
-_JOB = r"(?P<job>[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62})"
-JOB_ROOT = rf"(?P<prefix>(?:[^/]+/)*){_JOB}"
+JOB_NAME = r"(?P<job>[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62})"
+"""Pattern of a job's name, the group ``job``."""
+
+JOB_ROOT = rf"(?P<prefix>(?:[^/]+/)*){JOB_NAME}"
 """Pattern of ``<prefix><job>``, the folder of a job, with the groups of `root_of`."""
 
-_JOB_FILE = re.compile(rf"(?P<prefix>(?:(?!profiler-output/)[^/]+/)*)(?!profiler-output/){_JOB}/job\.json")
+_JOB_FILE = re.compile(rf"(?P<prefix>(?:(?!profiler-output/)[^/]+/)*)(?!profiler-output/){JOB_NAME}/job\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,15 @@ class ProfileRoot:
 
 @dataclass(frozen=True, slots=True)
 class EndKey:
-    """The empty object that marks the end of a job's stream."""
+    """The empty object that marks the end of a job's stream.
+
+    ``unit`` is the one unit that writes the stream, which is to take note of the mark; None where each unit ends by
+    itself.
+    """
 
     root: ProfileRoot
     stream: str
+    unit: str | None = None
 
 
 def is_future(named_at: float | None, last_modified: float) -> bool:

@@ -32,7 +32,8 @@ class RuleConfiguration:
 class TrainingJobDescription:
     """What DescribeTrainingJob and ListTags say that TrainGuard uses; times in epoch seconds.
 
-    ``profile_uri`` is ``ProfilerConfig.S3OutputPath``, or what a tag says in its place: the profile lies in
+    ``profile_uri`` is ``ProfilerConfig.S3OutputPath``, or what a tag says in its place, or else
+    ``DebugHookConfig.S3OutputPath``: the profile lies in
     ``<profile_uri>/<job>/profiler-output/``. ``profiler_rules`` are its ``ProfilerRuleConfigurations``,
     ``debugger_rules`` its ``DebugRuleConfigurations``. ``tuning_job`` is the name in ``TuningJobArn``: the tuning job
     that the job is one of. ``file_fault`` is why the file of a job that SageMaker does not know cannot be

@@ -103,7 +103,11 @@ def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping
         profiling_interval_ms=profiler.get("ProfilingIntervalInMilliseconds"),
         framework_profiling=_profiles_framework(profiler),
         tags=frozen_mapping(tags),
-        profile_uri=profiler.get("S3OutputPath") or tags.get(PROFILE_TAG),
+        profile_uri=(
+            profiler.get("S3OutputPath")
+            or tags.get(PROFILE_TAG)
+            or described.get("DebugHookConfig", {}).get("S3OutputPath")
+        ),
         profiler_rules=_rules(described.get("ProfilerRuleConfigurations", [])),
         debugger_rules=_rules(described.get("DebugRuleConfigurations", [])),
         tuning_job=_tuning_job(described.get("TuningJobArn", "")),

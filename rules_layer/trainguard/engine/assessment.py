@@ -42,13 +42,13 @@ class Assessment:
     ended: Mapping[str, int]
 
 
-def assess(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Assessment:
-    """Judge the job and decide what follows.
+def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None) -> Assessment:
+    """Judge the job and decide what follows; ``now`` is the time of the look, epoch seconds.
 
     Moves the episodes in ``streams.state``, and takes note there of the notifications. Nothing else changes: a second
     look at the same streams finds nothing new.
     """
-    verdicts, fires = job_verdicts(job, plan, streams)
+    verdicts, fires = job_verdicts(job, plan, streams, now=now)
     account = account_of(job, plan, streams)
     news = due_notifications(job, plan, verdicts, account, streams.state)
     return Assessment(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainguard.engine.family import Families, ObjectSource
+from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.outbox.fires import drain, enqueue
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
@@ -19,6 +20,7 @@ from trainguard.engine.streams.state_items import expiry, item_of
 from trainguard.engine.verdicts.final import final
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.errors import StateConflictError
+from trainguard.layout import ProfileRoot
 from trainguard.ports import Services, Timing
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeRecord, StreamKey
@@ -63,6 +65,7 @@ class NodeEvaluator:
         self._rows = services.rows
         self._objects = services.objects
         self._executions = services.executions
+        self._training_jobs = services.training_jobs
         self._journal = services.journal
         self._timing = timing
 
@@ -91,7 +94,8 @@ class NodeEvaluator:
         closing = work.close or job.closing
         family = self._families.of(work.key)
         root = job.root
-        source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, self._shared.get(family.name))
+        shared = self._shared.get(family.name)
+        source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, shared, self._place_of)
         session = family.open_session(record, source, plan)
         session.announce(work.messages)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
@@ -102,6 +106,10 @@ class NodeEvaluator:
             if not exhausted and not self._timing.has_time():
                 return False
         return True
+
+    def _place_of(self, name: str) -> tuple[str, ProfileRoot] | None:
+        description = self._training_jobs.describe(name)
+        return None if description is None else profile_place(description)
 
     def _apply_some(self, session: AnySession, ready: Iterator[Applied], job: JobRecord) -> tuple[list[Fire], bool]:
         fires: list[Fire] = []

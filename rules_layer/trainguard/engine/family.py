@@ -5,7 +5,7 @@ says which objects are its own, in which order they belong, what they hold and w
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -65,7 +65,8 @@ class ObjectEvents:
 class ObjectSource:
     """Where a stream's objects are read from.
 
-    ``cap_bytes`` is the largest object that the family takes; ``shared`` is what `Family.share` returned.
+    ``cap_bytes`` is the largest object that the family takes; ``shared`` is what `Family.share` returned. ``place_of``
+    returns the bucket and root that SageMaker names for the profile of another job; None where it names none.
     """
 
     objects: ProfileObjects
@@ -73,6 +74,7 @@ class ObjectSource:
     root: ProfileRoot
     cap_bytes: int
     shared: object = None
+    place_of: Callable[[str], tuple[str, ProfileRoot] | None] = lambda _: None
 
     def get(self, key: str) -> bytes:
         """Return an object's bytes, one more than ``cap_bytes`` at most; raises as `ProfileObjects.get` does."""
@@ -95,6 +97,8 @@ class Family(ABC):
     events : ObjectEvents
     object_cap_bytes : int
         The largest object that is read; one that is larger is counted and named, and not used.
+    reads : tuple of str
+        The keys that it reads, as IAM writes them: ``*`` stands for any characters.
     report : str
         Its half in reports, as ``module:object``; a function that makes no report never imports it.
     """
@@ -105,6 +109,7 @@ class Family(ABC):
     expected_keys: ClassVar[str]
     events: ClassVar[ObjectEvents]
     object_cap_bytes: ClassVar[int]
+    reads: ClassVar[tuple[str, ...]]
     report: ClassVar[str]
 
     @property
@@ -131,6 +136,11 @@ class Family(ABC):
     @abstractmethod
     def unit_rules(self, stream: str) -> Sequence[str]:
         """Return the names of the rules that have rows of their own for each unit of a stream."""
+
+    def chosen(self, job: JobRecord) -> Sequence[AnyRule]:
+        """Return those of the family's rules that run on a job: all, where the choice is not its owner's."""
+        del job
+        return self.rules
 
     def share(self, objects: ProfileObjects) -> object:
         """Return what the sessions of one evaluator share, from batch to batch; None where they share nothing."""
@@ -207,8 +217,8 @@ class Families:
 
     def plan(self, job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
         """Resolve a job's settings: which rules run on it, with which parameters."""
-        rules = {family.name: tuple(family.rules) for family in self}
-        return plan_rules(job, rules, defaults=defaults, prices=prices)
+        rules = {family.name: tuple(family.chosen(job)) for family in self}
+        return plan_rules(job, rules, others=self.rule_names, defaults=defaults, prices=prices)
 
     def open(self, job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> JobStreams:
         """Decode a job's items; a stream that has ended is finished, on what was decoded.

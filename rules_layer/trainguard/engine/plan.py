@@ -1,6 +1,6 @@
 """Which rules run on a job, with which parameters: resolved from the job's settings, faults named rule by rule."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +24,10 @@ class RulePlan:
 
     ``episodes`` holds the job's current episode number a rule; ``interval_s`` the configured sampling interval, which
     stands in until the data shows its own. ``disabled`` names the rules that do not run because only another was asked
-    for. ``prices`` stands in for the packaged price table. ``detailed`` says whether rules give their details, which a
-    report shows and neither a row nor an alert has.
+    for, ``unchosen`` those that the job's owner did not choose. ``prices`` stands in for the packaged price table.
+    ``detailed`` says whether rules give their details, which a report shows and neither a row nor an alert has.
+    ``by_event_time`` says that rules which the tick judges by its clock are judged by the times of events instead: of a
+    job that is evaluated without ticks.
     """
 
     by_family: Mapping[str, tuple[AnyRule, ...]]
@@ -34,8 +36,10 @@ class RulePlan:
     episodes: Mapping[str, int]
     interval_s: float
     disabled: tuple[str, ...] = ()
+    unchosen: tuple[str, ...] = ()
     prices: PriceTable | None = None
     detailed: bool = True
+    by_event_time: bool = False
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -70,10 +74,14 @@ def plan_rules(
     job: JobRecord,
     rules: Mapping[str, tuple[AnyRule, ...]],
     *,
+    others: Collection[str] = (),
     defaults: Defaults = "documented",
     prices: PriceTable | None = None,
 ) -> RulePlan:
-    """Resolve a job's settings against the parameter classes of ``rules``, which are by family."""
+    """Resolve a job's settings against the parameter classes of ``rules``, which are by family.
+
+    ``others`` are names of all rules that the deployment has, chosen or not.
+    """
     every = {rule.name: rule for of_family in rules.values() for rule in of_family}
     parameters, found = resolve_parameters(job.rule_settings, defaults)
     for name in every.keys() - parameters.keys() - found.keys():
@@ -82,23 +90,26 @@ def plan_rules(
         except RuleConfigError as fault:
             found[name] = fault
     faults = {rule: fault.given_by(job.setting_sources.get(fault.field)) for rule, fault in found.items()}
-    invoked = _invoked(parameters, tuple(every))
+    of_profiler = tuple(dict.fromkeys(rule.name for rule in rules.get(FIRST_FAMILY, ())))
+    invoked = _invoked(parameters, of_profiler)
     interval_ms = job.profiling_interval_ms
     return RulePlan(
         by_family={
-            family: tuple(rule for rule in of_family if rule.name in invoked) for family, of_family in rules.items()
+            family: tuple(rule for rule in of_family if family != FIRST_FAMILY or rule.name in invoked)
+            for family, of_family in rules.items()
         },
         parameters=parameters,
         faults=faults,
         episodes=job.episodes,
         interval_s=DEFAULT_INTERVAL_S if interval_ms is None else max(interval_ms, SHORTEST_CONFIGURED_MS) / 1_000.0,
-        disabled=tuple(rule for rule in every if rule not in invoked),
+        disabled=tuple(rule for rule in of_profiler if rule not in invoked),
+        unchosen=tuple(rule for rule in others if rule not in every),
         prices=prices,
     )
 
 
 def _invoked(parameters: Mapping[str, RuleParameters], every: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the rules that the report runs; all of them when its own configuration is at fault."""
+    """Return the profiler rules that the report runs; all of them when its own configuration is at fault."""
     report = parameters.get(PROFILER_REPORT)
     if isinstance(report, ReportParameters) and report.rule_to_invoke != PROFILER_REPORT:
         return (report.rule_to_invoke,)

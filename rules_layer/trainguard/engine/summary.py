@@ -67,7 +67,7 @@ class Summariser:
         now = self._timing.now()
         watch(streams, now)
         failed_before = _failed(streams)
-        assessment = assess(job, plan, streams)
+        assessment = assess(job, plan, streams, now=now)
         verdicts, account = assessment.verdicts, assessment.account
         finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
         context = RowContext(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.ordering.partition_order import PartitionOrder
-from trainguard.engine.tick.job_care import SILENT_S
+from trainguard.engine.streams.session import SILENT_S
 from trainguard.families.profiler.framework_order import FRAMEWORK_EXTENTS
 from trainguard.local.profile import Node, Profile
 from trainguard.telemetry.keys import MINUTE_S, SystemKey

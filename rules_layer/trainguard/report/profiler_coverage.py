@@ -7,7 +7,7 @@ from trainguard.engine.ordering.grid_order import MINUTE_S
 from trainguard.engine.verdicts.liveness import VANISHED_S
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.system_session import MINUTE_PARTITION
-from trainguard.records import NodeRecord
+from trainguard.records import FIRST_FAMILY, NodeRecord
 from trainguard.report.document import NodeCoverage
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import listed, show_share, shown_time
@@ -46,7 +46,8 @@ def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> Minutes:
 def stale_nodes(judged: EvaluatedJob) -> list[str]:
     """Return the nodes that have written no system metrics; no more of them than SageMaker says that there are."""
     known, wrote = set(judged.streams.records), judged.system_nodes
-    names = {key.node for key in known | FAMILIES.expected(judged.job, known)} - set(wrote)
+    keys = known | FAMILIES.expected(judged.job, known)
+    names = {key.node for key in keys if key.family == FIRST_FAMILY} - set(wrote)
     silent = sorted(names, key=lambda name: (len(name), name))
     instances = judged.job.instance_count
     return silent if instances is None else silent[: max(instances - len(wrote), 0)]

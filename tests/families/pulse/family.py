@@ -17,7 +17,9 @@ from trainguard.records import JobRecord, NodeRecord, StreamKey
 class PulseStreams(FamilyStreams):
     """The pulse of a job's workers."""
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool) -> FamilyVerdicts:
+    def judge(
+        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
+    ) -> FamilyVerdicts:
         return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])
 
 
@@ -30,6 +32,7 @@ class PulseFamily(Family):
     expected_keys = "<job>/pulse/<step>_<worker>.json"
     events = ObjectEvents(wildcards=("*/pulse/*_worker-*.json",), ends=("/pulse/end",))
     object_cap_bytes = 1_000
+    reads = ("*/pulse/*",)
     report = "tests.families.pulse.report:REPORT_PARTS"
 
     @property

@@ -86,9 +86,9 @@ def test_given_a_wrong_setting_of_the_report_when_told_then_its_row_says_so_and_
     assert "rule_to_invoke is 'NoSuchRule'" in verdict.result.reason
 
 
-def test_given_one_rule_to_invoke_when_planned_then_it_alone_runs() -> None:
+def test_given_one_rule_to_invoke_when_planned_then_it_alone_runs_of_the_profilers() -> None:
     plan = FAMILIES.plan(JobRecord("job", "arn", "bucket", "", rule_settings={"rule_to_invoke": "stepoutlier"}))
-    assert plan.rules == ("StepOutlier",)
+    assert [rule.name for rule in plan.rules_of("profiler")] == ["StepOutlier"]
     assert "CPUBottleneck" in plan.disabled
     assert "StepOutlier" not in plan.disabled
     assert FAMILIES.plan(JobRecord("job", "arn", "bucket", "")).disabled == ()

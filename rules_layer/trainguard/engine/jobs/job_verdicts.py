@@ -18,16 +18,18 @@ def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
     return {rule: of_rule for family in streams.families.values() for rule, of_rule in family.unit_verdicts().items()}
 
 
-def job_verdicts(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[Verdict], list[Fire]]:
+def job_verdicts(
+    job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None
+) -> tuple[list[Verdict], list[Fire]]:
     """Return the job's verdict of every rule, and the fires of rules over the whole job that began.
 
-    Moves the episodes in ``streams.state``.
+    Moves the episodes in ``streams.state``. ``now`` is the time of the look, epoch seconds; None without a clock.
     """
     verdicts: list[Verdict] = []
     fires: list[Fire] = []
     own = JobRules(streams.state.stored_rules, streams.state.watermark_s)
     for family in streams.families.values():
-        judged = family.judge(job, plan, own, closed=streams.closed)
+        judged = family.judge(job, plan, own, closed=streams.closed, now=now)
         verdicts.extend(judged.verdicts)
         fires.extend(judged.fires)
     if job.closing and streams.closed:

@@ -67,7 +67,7 @@ class BatchProcessor:
                 # A defect of ours in one job; the others' messages must not come back for it.
                 failed.extend(self._give_back(job_messages.message_ids, job_messages.job, None, error))
         return BatchOutcome(
-            failed=tuple(failed),
+            failed=tuple(dict.fromkeys(failed)),
             refused=tuple(refusal.message_id for refusal in refusals if not refusal.is_defect),
             nodes=sum(len(job_messages.nodes) for job_messages in jobs),
         )

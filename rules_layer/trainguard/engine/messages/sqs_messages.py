@@ -58,11 +58,8 @@ class JobMessages:
     @property
     def message_ids(self) -> list[str]:
         """All messages of the job."""
-        return [
-            *self.ended,
-            *self.job_files,
-            *(each for stream_messages in self.nodes.values() for each in stream_messages.message_ids),
-        ]
+        of_streams = (each for stream_messages in self.nodes.values() for each in stream_messages.message_ids)
+        return list(dict.fromkeys((*self.ended, *self.job_files, *of_streams)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +183,10 @@ def _add_object(jobs: _Jobs, message: Message, families: Families) -> None:
     job_messages = jobs.setdefault((parsed.root.job, source, 0), JobMessages(parsed.root.job, source))
     if isinstance(parsed, EndKey):
         job_messages.ended.append(message.message_id)
+    unit = parsed.unit if isinstance(parsed, EndKey) else parsed.node
+    if unit is None:
         return
-    node_key = StreamKey(parsed.root.job, parsed.node, parsed.stream)
+    node_key = StreamKey(parsed.root.job, unit, parsed.stream)
     work = NodeWork(node_key, messages=[Announced(key, parsed)], repeated=message.deliveries > 1)
     _join(job_messages, work, message.message_id)
 

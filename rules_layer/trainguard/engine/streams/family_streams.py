@@ -43,11 +43,19 @@ class FamilyStreams(ABC):
     streams: Mapping[StreamKey, Stream]
 
     @abstractmethod
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool) -> FamilyVerdicts:
+    def judge(
+        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
+    ) -> FamilyVerdicts:
         """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``.
 
-        ``closed`` says that every stream of the job has ended, other families' too.
+        ``closed`` says that every stream of the job has ended, other families' too. ``now`` is the time of the look at
+        the job, epoch seconds; None of one that has no clock, such as a report.
         """
+
+    def doubted(self, now: float) -> frozenset[StreamKey]:
+        """Return the streams about whose silence S3 is to be asked at ``now``, epoch seconds, though nothing waits."""
+        del now
+        return frozenset()
 
     @property
     def nodes(self) -> frozenset[str]:

@@ -76,6 +76,10 @@ class JobStreams:
         """The nodes that the job is known to have."""
         return frozenset().union(*(family.nodes for family in self.families.values()))
 
+    def doubted(self, now: float) -> frozenset[StreamKey]:
+        """Return the streams of which a family wants to know whether S3 has something newer, at ``now``."""
+        return frozenset().union(*(family.doubted(now) for family in self.families.values()))
+
     @cached_property
     def counters(self) -> dict[str, int]:
         """What was counted on all units together, by name."""

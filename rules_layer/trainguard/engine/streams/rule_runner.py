@@ -15,7 +15,7 @@ from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
-from trainguard.errors import RuleConfigError, RuleFailedError, RuleLoadError
+from trainguard.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError
 from trainguard.records import Status
 from trainguard.rules.extension import check_clear_after, is_custom, packed_state
 from trainguard.rules.protocol import Rule
@@ -157,6 +157,9 @@ class RuleRunner(Generic[R]):
             if custom:
                 return sandboxed(rule.name, result), check_clear_after(rule.name, clear_after_s)
             return result, clear_after_s
+        except PortUnavailableError:
+            # A rule that reads tensors met a store that did not answer: the object comes again, on the stored state.
+            raise
         except Exception as fault:
             if isinstance(fault, RuleConfigError) and not isinstance(fault, RuleLoadError):
                 return RuleResult(Status.ERROR, str(fault)), 0.0
@@ -247,7 +250,7 @@ class RuleRunner(Generic[R]):
 
 def gone_rules(stored: Sequence[Mapping[str, StoredRule]], plan: RulePlan) -> list[Verdict]:
     """Return a last verdict of each rule that is stored and that the deployed version does not have."""
-    known = {*plan.rules, *plan.disabled, *plan.faults}
+    known = {*plan.rules, *plan.disabled, *plan.unchosen, *plan.faults}
     gone = sorted({name for stored_rules in stored for name in stored_rules} - known)
     verdicts = []
     for name in gone:

@@ -18,6 +18,8 @@ from trainguard.state.codec import CODEC, encode_state
 
 ITEM_CAP_BYTES = 64 * 1024
 FAULT_LENGTH = 500
+SILENT_S = 300.0
+"""A stream that waits this long on S3's clock waits for an object that does not come; a flush asks S3 so much later."""
 NEWEST = "newest"
 """The cursor that holds the newest position seen, applied or not."""
 

@@ -13,13 +13,11 @@ from trainguard.engine.jobs.job_file import KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.engine.jobs.stale_state import clear_stale_state
 from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.streams.session import SILENT_S
 from trainguard.engine.summary import Summariser, missing_streams
 from trainguard.engine.tick.tick import TICK_S
 from trainguard.ports import JobLook, NodeTask, Services, Timing
 from trainguard.records import JobRecord, StreamKey
-
-SILENT_S = 300.0
-"""A node that waits this long on S3's clock waits for an object that does not come."""
 
 DESCRIBE_AFTER_S = 600.0
 """A job whose every node is silent for this long may have ended without an event that says so."""
@@ -108,12 +106,13 @@ class _Look:
         if job.closing and missing_streams(job, streams, self._families):
             self._begin_close(job)
         silent = [key for key in streams.records if _is_due(self._silent_for(streams, key))]
+        doubted = streams.doubted(self._now)
         if job.closing:
             return [close_task(job, key) for key in silent if not streams.records[key].closed]
         return [
             NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
             for key in silent
-            if streams.records[key].pending
+            if streams.records[key].pending or key in doubted
         ]
 
     def _silent_for(self, streams: JobStreams, key: StreamKey) -> float:

@@ -42,6 +42,7 @@ class ProfilerFamily(Family):
         ),
     )
     object_cap_bytes = MAX_OBJECT_BYTES
+    reads = ("*/profiler-output/*",)
     report = "trainguard.report.profiler_coverage:REPORT_PARTS"
 
     @property

@@ -88,8 +88,11 @@ class ProfilerStreams(FamilyStreams):
         """Seconds in which the job had no instances."""
         return sum(end - start for start, end in self.interruptions)
 
-    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool) -> FamilyVerdicts:
-        """Return the verdict of each profiler rule on the job; moves the episodes in ``own``."""
+    def judge(
+        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
+    ) -> FamilyVerdicts:
+        """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""
+        del now
         correlation = Correlation(plan)
         by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
         correlation.add_to(by_node)
