@@ -77,6 +77,14 @@ class JobStatus(StrEnum):
         return self in {JobStatus.STOPPED, JobStatus.COMPLETED, JobStatus.FAILED}
 
 
+_UNIT_TITLES = {"all-workers": "all workers", "scalar-files": "scalar files"}
+
+
+def unit_title(unit: str) -> str:
+    """Return what people call a unit: a node by its name, and one that stands for a whole run in words."""
+    return _UNIT_TITLES.get(unit, unit)
+
+
 @dataclass(frozen=True, slots=True)
 class StreamKey:
     """Names one item of NodeState: what one unit of a job writes for one family, or the job's own item (``*#job``).
@@ -267,6 +275,8 @@ class JobRecord:
     that has ended were asked to close, ``close_asked_at`` is when they were last. ``generation`` counts registrations:
     it moves when SageMaker comes to know a job that was met before, and nothing computed under an earlier one is the
     job's. ``asked_at`` is when objects last made SageMaker be asked about a job that it did not know.
+    ``training_rules`` are the rules of training health that the owner named, ``all`` or none of them; None where the
+    owner named none, which leaves the choice to the rules' parameters and to the documented default.
     """
 
     job: str
@@ -300,6 +310,7 @@ class JobRecord:
     close_asked_at: float | None = None
     generation: int = 0
     asked_at: float | None = None
+    training_rules: tuple[str, ...] | None = None
 
     @property
     def root(self) -> ProfileRoot:

@@ -13,9 +13,12 @@ from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.engine.jobs.job_registry import JobRegistry
 from trainguard.errors import PortUnavailableError
 from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.family import PROFILER
 from trainguard.layout import ProfileRoot
 from trainguard.ports import RuleConfiguration
 from trainguard.records import JobRecord
+from trainguard.rules.family_rules import bare
+from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES
 from trainguard.settings.job_settings import SETTING_READERS
 from trainguard.settings.tag_names import STOP_ALLOWED, STOP_TAG
 
@@ -74,14 +77,57 @@ def test_given_settings_of_every_source_when_registered_then_each_ranks_above_th
     assert job.setting_faults == ()
 
 
-def test_given_rules_of_tensors_when_registered_then_the_item_says_that_they_are_not_evaluated(world: World) -> None:
+def test_given_rules_of_tensors_when_registered_then_those_run_that_are_configured(world: World) -> None:
     world.create_training_job(JOB, {})
     described = world.training_jobs.describe(JOB)
     assert described is not None
-    described = replace(described, debugger_rules=(RuleConfiguration("LossNotDecreasing", "image"),))
+    configured = (
+        RuleConfiguration("loss", "image", {"rule_to_invoke": "LossNotDecreasing", "num_steps": "20"}),
+        RuleConfiguration("stop", "image", {"rule_to_invoke": "Overfit", "action_json": '{"name": "stoptraining"}'}),
+        RuleConfiguration("own", "image", {"rule_to_invoke": "Mine", "source_s3_uri": "s3://code/rules.py"}),
+    )
+    described = replace(described, debugger_rules=configured)
     job = registry(world).register(described, bucket=BUCKET, root=ProfileRoot("", JOB))
-    assert job.rules_elsewhere == {"LossNotDecreasing": "a rule of tensors: TrainGuard evaluates profiles"}
-    assert world.started() == {}
+    assert job.training_rules == ("training/LossNotDecreasing", "training/Overfit")
+    assert job.rule_settings == {"LossNotDecreasing_num_steps": "20"}
+    assert job.setting_faults == ()
+    assert set(job.rules_elsewhere) == {"stop/action_json", "own"}
+    plan = FAMILIES.plan(job)
+    assert [rule.name for rule in plan.rules_of("training")] == ["training/LossNotDecreasing", "training/Overfit"]
+    assert plan.parameters_of("training/LossNotDecreasing").num_steps == 20
+    stored = world.jobs.load(JOB)
+    assert stored is not None
+    assert stored.training_rules == job.training_rules
+
+
+@pytest.mark.parametrize(
+    ("tags", "chosen"),
+    [
+        ({}, {"ExplodingTensor", "StalledTrainingRule", *(bare(rule.name) for rule in TRUSTED_RULES)}),
+        ({"trainguard:training-rules": "none"}, set()),
+        ({"trainguard:training-rules": "none", "trainguard:Overfit_patience": "3"}, set()),
+        ({"trainguard:training-rules": "overfit allzero"}, {"Overfit", "AllZero"}),
+        ({"trainguard:Overfit_patience": "3"}, {"Overfit"}),
+        ({"trainguard:training-rules": "AllZero", "trainguard:Overfit_patience": "3"}, {"Overfit", "AllZero"}),
+        ({"trainguard:training-rules": "all"}, {bare(rule.name) for rule in TRAINING_RULES}),
+    ],
+)
+def test_given_a_choice_of_training_rules_when_registered_then_those_run_and_every_profiler_rule(
+    world: World, tags: dict[str, str], chosen: set[str]
+) -> None:
+    world.create_training_job(JOB, tags)
+    job = ensure(world)
+    plan = FAMILIES.plan(job)
+    assert {bare(rule.name) for rule in plan.rules_of("training")} == chosen
+    assert plan.rules_of("profiler") == PROFILER.rules
+    assert plan.disabled == ()
+    assert job.setting_faults == ()
+
+
+def test_given_a_choice_of_a_rule_that_is_none_of_training_when_registered_then_it_is_a_fault(world: World) -> None:
+    world.create_training_job(JOB, {"trainguard:training-rules": "StepOutlier"})
+    (fault,) = ensure(world).setting_faults
+    assert "names of rules of training health" in fault
 
 
 def test_given_a_bad_setting_when_registered_then_its_rule_alone_is_out_and_one_notice_names_it(world: World) -> None:
@@ -257,6 +303,7 @@ SETTINGS_OF_EVERY_KIND = {
     "staged": ("BatchSize", "StepOutlier", "Dataloader"),
     "muted": ("BatchSize", "StepOutlier", "Dataloader"),
     "quiet-hours": ("22:00-01:00", "22:00-02:00", "22:00-03:00"),
+    "training-rules": ("AllZero", "Overfit", "none"),
     "stop-rules": ("BatchSize", "StepOutlier", "Dataloader"),
     "stop-grace": ("1m", "2m", "3m"),
     "stop-dry-run": ("true", "false", "true"),
@@ -314,4 +361,5 @@ def in_force(job: JobRecord) -> dict[str, object]:
         "stop-rules": policy.stops.rules,
         "stop-grace": policy.stops.grace_s,
         "stop-dry-run": policy.stops.dry_run,
+        "training-rules": job.training_rules,
     }

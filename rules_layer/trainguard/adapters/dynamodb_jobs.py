@@ -231,6 +231,7 @@ def _configuration(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "EvaluatedBecause": text(policy.why),
         "Alerts": text(msgspec.json.encode(policy.alerts).decode()),
         "Stops": text(msgspec.json.encode(policy.stops).decode()),
+        "TrainingRules": None if record.training_rules is None else text_list(record.training_rules),
         "SettingSources": texts(record.setting_sources) if record.setting_sources else None,
         "ConfigurationFaults": text_list(record.setting_faults) if record.setting_faults else None,
         "RulesElsewhere": texts(record.rules_elsewhere) if record.rules_elsewhere else None,
@@ -293,4 +294,5 @@ def _record(item: "Item") -> JobRecord:
             close_asked_at=columns.made_or_none("CloseAskedAt", epoch_from_iso),
             generation=columns.integer_or_none("Generation") or 0,
             asked_at=columns.made_or_none("AskedAt", epoch_from_iso),
+            training_rules=columns.text_list("TrainingRules") if "TrainingRules" in columns else None,
         )

@@ -14,6 +14,7 @@ from trainguard.settings import parsers
 from trainguard.settings.faults import SettingFault
 
 EVALUATE, STAGED, MUTED, QUIET_HOURS = "evaluate", "staged", "muted", "quiet-hours"
+TRAINING_RULES = "training-rules"
 STOP_RULES, STOP_GRACE, STOP_DRY_RUN = "stop-rules", "stop-grace", "stop-dry-run"
 _STOPS = re.compile(r"stops?([-_].*)?", re.IGNORECASE | re.DOTALL)
 
@@ -47,6 +48,7 @@ SETTING_READERS: Mapping[str, SettingReader] = {
     STAGED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     MUTED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     QUIET_HOURS: SettingReader(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
+    TRAINING_RULES: SettingReader(parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
     STOP_RULES: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     STOP_GRACE: SettingReader(parsers.read_duration_s, parsers.DURATION_EXPECTED),
     STOP_DRY_RUN: SettingReader(parsers.read_flag, parsers.FLAG_EXPECTED),

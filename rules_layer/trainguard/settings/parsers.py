@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from trainguard.job_policy import ALL, DAYS, QuietHours
 from trainguard.rules.parameters import canonical_rule
+from trainguard.rules.training.names import NAMES
 
 LONGEST_GRACE_S = 86_400.0
 
@@ -23,6 +24,7 @@ _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}", re.ASCII)
 _ENTRY = re.compile(r"\s\+\s")
 
 RULES_EXPECTED = "names of rules parted by spaces, all, or none"
+TRAINING_RULES_EXPECTED = "names of rules of training health parted by spaces, all, or none"
 FLAG_EXPECTED = "true or false"
 DURATION_EXPECTED = f"a time from 0 to {LONGEST_GRACE_S / 3_600.0:g}h, such as 90s, 10m or 1h"
 QUIET_EXPECTED = (
@@ -38,6 +40,14 @@ def read_rules(text: str) -> tuple[str, ...] | None:
     named = [canonical_rule(word) for word in words]
     known = tuple(dict.fromkeys(name for name in named if name is not None))
     return known if named and None not in named else None
+
+
+def read_training_rules(text: str) -> tuple[str, ...] | None:
+    """Read names of rules of training health as `read_rules` does; None where one of another family is among them."""
+    rules = read_rules(text)
+    if rules is None or rules == (ALL,):
+        return rules
+    return rules if set(rules).issubset(NAMES) else None
 
 
 def read_flag(text: str) -> bool | None:

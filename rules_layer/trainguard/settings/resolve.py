@@ -11,7 +11,7 @@ from trainguard.errors import RuleConfigError
 from trainguard.job_policy import JobPolicy
 from trainguard.rules.parameters import overridden, parameter_faults
 from trainguard.settings.faults import SettingFault
-from trainguard.settings.job_settings import policy_of, read_settings
+from trainguard.settings.job_settings import TRAINING_RULES, policy_of, read_settings
 from trainguard.settings.source import Source
 
 MOST_PARAMETERS = 200
@@ -26,6 +26,7 @@ class Resolved:
     policy: JobPolicy = field(default_factory=JobPolicy)
     sources: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[SettingFault, ...] = ()
+    training_rules: tuple[str, ...] | None = None
 
 
 def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
@@ -66,6 +67,7 @@ def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
         policy=policy_of(job, values, chose, asked=asked, safe=safe),
         sources=gave | chose,
         faults=faults,
+        training_rules=values.get(TRAINING_RULES),
     )
 
 

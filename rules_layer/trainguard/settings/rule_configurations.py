@@ -1,20 +1,27 @@
 """Rule configurations of a training job, as settings: the managed service's rules in CreateTrainingJob.
 
-Every rule of TrainGuard's runs, whatever rules are configured; a configuration gives its rule's parameters. What names
-no such rule is not evaluated here, and kept with the reason.
+Every profiler rule runs, whatever rules are configured; a configuration gives its rule's parameters. Of the rules of
+training health those run that are configured. What names no such rule is not evaluated here, and kept with the reason.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainguard.ports import RuleConfiguration
+from trainguard.rules.family_rules import bare
 from trainguard.rules.parameters import PARAMETERS_TYPES, canonical_rule
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.training.names import NAMES as TRAINING_NAMES
 from trainguard.settings.faults import SettingFault
+from trainguard.settings.job_settings import TRAINING_RULES
 from trainguard.settings.source import Source
 
 _RULE, _SOURCE = "rule_to_invoke", "source_s3_uri"
 _NAME = "rule configurations"
+_ACTIONS = "action_json"
+"""Holds the actions of the managed service, which its SDK puts among the parameters of a rule over tensors."""
+
+_NO_ACTIONS = "actions of the managed service: TrainGuard alerts by itself, and stops a job by its own tags alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +43,23 @@ class _Reading:
 def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleConfiguration] = ()) -> Configured:
     """Return what a job's rule configurations give."""
     reading = _Reading()
-    elsewhere = {each.name: "a rule of tensors: TrainGuard evaluates profiles" for each in debugger}
-    for configuration in profiler:
+    elsewhere: dict[str, str] = {}
+    chosen: list[str] = []
+    for configuration in (*profiler, *debugger):
         reason = _reason_against(configuration)
         if reason is not None:
             elsewhere[configuration.name] = reason
             continue
+        rule = canonical_rule(configuration.parameters[_RULE])
+        if rule in TRAINING_NAMES:
+            chosen.append(bare(rule))
+        if _ACTIONS in configuration.parameters:
+            elsewhere[f"{configuration.name}/{_ACTIONS}"] = _NO_ACTIONS
         for setting, value in _settings(configuration).items():
             _add(reading, configuration.name, setting, value)
+    choices = {TRAINING_RULES: " ".join(dict.fromkeys(chosen))} if chosen else {}
     return Configured(
-        source=Source(_NAME, reading.parameters, {}, reading.origins, tuple(reading.faults)),
+        source=Source(_NAME, reading.parameters, choices, reading.origins, tuple(reading.faults)),
         elsewhere=elsewhere,
         places={each.name: each.place for each in (*profiler, *debugger) if each.place},
     )
@@ -58,18 +72,18 @@ def _reason_against(configuration: RuleConfiguration) -> str | None:
     if rule is None:
         return f"it names no {_RULE}: image {configuration.image!r} is SageMaker's to run"
     if canonical_rule(rule) is None:
-        return f"{_RULE} is {rule!r}, none of {', '.join(PARAMETERS_TYPES)}"
+        return f"{_RULE} is {rule!r}, none of {', '.join((*PARAMETERS_TYPES, *map(bare, TRAINING_NAMES)))}"
     return None
 
 
 def _settings(configuration: RuleConfiguration) -> dict[str, str]:
     """Return parameters under their rule's name, which those of a single rule lack."""
-    rule = canonical_rule(configuration.parameters[_RULE])
+    rule = bare(canonical_rule(configuration.parameters[_RULE]) or "")
     settings = {}
     for parameter, value in configuration.parameters.items():
-        bare = canonical_rule(parameter.partition("_")[0]) is None
-        if parameter != _RULE:
-            settings[f"{rule}_{parameter}" if bare and rule != PROFILER_REPORT else parameter] = value
+        unnamed = canonical_rule(parameter.partition("_")[0]) is None
+        if parameter not in {_RULE, _ACTIONS}:
+            settings[f"{rule}_{parameter}" if unnamed and rule != PROFILER_REPORT else parameter] = value
     return settings
 
 

@@ -203,11 +203,11 @@ def test_given_rules_of_others_when_read_then_each_is_kept_with_the_reason() -> 
         [rule("VanishingGradient", "VanishingGradient")],
     )
     assert found.source.parameters == {}
-    assert {name: reason[:20] for name, reason in found.elsewhere.items()} == {
-        "VanishingGradient": "a rule of tensors: T",
-        "custom": "a custom rule with i",
-        "own container": "it names no rule_to_",
-        "unknown": "rule_to_invoke is 'M",
+    assert found.source.choices == {"training-rules": "VanishingGradient"}
+    assert {name: reason[:13] for name, reason in found.elsewhere.items()} == {
+        "custom": "a custom rule",
+        "own container": "it names no r",
+        "unknown": "rule_to_invok",
     }
 
 

@@ -262,6 +262,7 @@ def _with_settings(
         setting_faults=fault_sentences(resolved.faults),
         rules_elsewhere=rules.elsewhere,
         rule_places=rules.places,
+        training_rules=resolved.training_rules,
     )
 
 

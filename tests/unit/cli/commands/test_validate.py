@@ -152,7 +152,9 @@ def test_given_a_request_when_validated_then_its_rule_configurations_are_checked
     found = document(written(tmp_path, request))
     assert [fault["source"] for fault in found["faults"]] == ["rule configuration low"]
     assert set(found["elsewhere"]) == {"own", "Loss"}
-    assert "Rule configuration Loss is not evaluated: a rule of tensors" in run(written(tmp_path, request)).stdout
+    assert (
+        "Rule configuration Loss is not evaluated: it names no rule_to_invoke" in run(written(tmp_path, request)).stdout
+    )
 
 
 @pytest.mark.parametrize("content", [[{"Key": 7}], [7], {"Tags": "x"}, {"ProfilerRuleConfigurations": [{}]}])

@@ -25,6 +25,7 @@ from trainguard.cli.services.deployment import Where, connect
 from trainguard.cli.services.effective_parameters import EffectiveParameter, value_text
 from trainguard.cli.services.job_rows import NODES_SHOWN, Configuration, configuration_blocks, read_job, stop_text
 from trainguard.cli.services.names import ALL_RULE_NAMES, rule_named
+from trainguard.records import unit_title
 from trainguard.rules.units import counted, show_duration, show_percent
 
 _FOREIGN = (
@@ -49,7 +50,7 @@ def explain_command(where: Where, job: str, rule: str, *, node: str | None, as_j
 
 def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
     """Lay an explanation out for a person."""
-    on = f", node {told.node}" if told.node is not None else ""
+    on = f", node {unit_title(told.node)}" if told.node is not None else ""
     blocks: list[Block] = [
         Heading(f"{told.rule} on {told.job}{on}"),
         Facts(_facts(told, now)),
@@ -179,7 +180,7 @@ def _nodes(nodes: Sequence[NodeState], now: float) -> list[Block]:
 
 def _node(node: NodeState, now: float) -> list[Shown]:
     return [
-        node.node,
+        unit_title(node.node),
         status_cell(node.status),
         number_text(node.measured),
         number_text(node.threshold),

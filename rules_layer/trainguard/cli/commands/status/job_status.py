@@ -22,7 +22,7 @@ from trainguard.cli.output.rows import (
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.job_list import instances, status_of_job
 from trainguard.cli.services.job_rows import configuration_blocks, configuration_of, read_job, shown_nodes, stop_text
-from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.records import JobRecord, RuleRow, Status, unit_title
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.stores import StoredRow
 
@@ -87,16 +87,16 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         muted=[] if record is None else list(record.policy.alerts.muted),
         tuning_job=None if record is None else record.tuning_job,
     )
-    over = record is not None and not record.active
     blocks: list[Block] = [Heading(job), Facts(_facts(record, report, now))]
     rules = [stored for stored in whole if stored.row.rule != PROFILER_REPORT]
     if rules:
-        blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(stored, of_nodes, now, over=over) for stored in rules])]
+        blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(stored, of_nodes, now) for stored in rules])]
     blocks += _told_fires(rules, now)
     blocks += configuration_blocks(configuration)
     if nodes:
-        blocks += _node_blocks(of_nodes, [stored.row.rule for stored in rules], now, over=over)
+        blocks += _node_blocks(of_nodes, [stored.row.rule for stored in rules], now)
     notes = [] if rules else ["No rule has said anything about it yet: its first profile object has not been read."]
+    over = record is not None and not record.active
     return CommandResult(document=document, blocks=blocks, notes=notes, fired=bool(fired), final=over)
 
 
@@ -139,14 +139,14 @@ def _named(rules: Sequence[str], meaning: str) -> str:
     return f"{', '.join(rules)}: {meaning}" if rules else ""
 
 
-def _rule_row(stored: StoredRow, of_nodes: Mapping[str, Sequence[StoredRow]], now: float, *, over: bool) -> list[Shown]:
+def _rule_row(stored: StoredRow, of_nodes: Mapping[str, Sequence[StoredRow]], now: float) -> list[Shown]:
     row = stored.row
-    return [row.rule, *_state_cells(row, now, over=over), _fired_cell(row, of_nodes.get(row.rule, []), now)]
+    return [row.rule, *_state_cells(row, now), _fired_cell(row, of_nodes.get(row.rule, []), now)]
 
 
-def _state_cells(row: RuleRow, now: float, *, over: bool) -> list[Shown]:
+def _state_cells(row: RuleRow, now: float) -> list[Shown]:
     return [
-        status_cell(row.status, over=over),
+        status_cell(row.status),
         number_text(row.finding.measured),
         number_text(row.finding.threshold),
         row.patience or "",
@@ -188,9 +188,7 @@ def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
     return blocks
 
 
-def _node_blocks(
-    of_nodes: Mapping[str, Sequence[StoredRow]], rules: Sequence[str], now: float, *, over: bool
-) -> list[Block]:
+def _node_blocks(of_nodes: Mapping[str, Sequence[StoredRow]], rules: Sequence[str], now: float) -> list[Block]:
     """Return a table of nodes a rule: the worst one by one, the others counted where there are many."""
     blocks: list[Block] = []
     for rule in rules:
@@ -200,7 +198,11 @@ def _node_blocks(
         shown, counted = shown_nodes(nodes)
         columns = (Column("node", folds=True), *_COLUMNS[1:])
         rows = [
-            [str(stored.row.node), *_state_cells(stored.row, now, over=over), _fired_cell(stored.row, [], now)]
+            [
+                unit_title(str(stored.row.node)),
+                *_state_cells(stored.row, now),
+                _fired_cell(stored.row, [], now),
+            ]
             for stored in shown
         ]
         blocks += [Heading(f"{rule} on {len(nodes)} nodes"), Grid(columns, rows)]
