@@ -2,5 +2,6 @@
 
 from trainguard.engine.family import Families
 from trainguard.families.profiler.family import PROFILER
+from trainguard.families.training.family import TRAINING_HEALTH
 
-FAMILIES = Families(PROFILER)
+FAMILIES = Families(PROFILER, TRAINING_HEALTH)

@@ -1,0 +1,1 @@
+"""Training health: rules over what training computes, as jobs save it step by step."""

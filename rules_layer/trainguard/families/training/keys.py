@@ -1,0 +1,85 @@
+"""Which objects of a bucket are a job's tensors and scalars: debug-output, TensorBoard's event files, trainers' files.
+
+Scalar files lie anywhere below one of three folders of the job, by which the job is told from the folders above it.
+Every checkpoint of a Hugging Face trainer holds the whole log until then, so its files are one file that grows.
+"""
+
+import re
+from dataclasses import dataclass
+
+from trainguard.layout import JOB_NAME, MAX_KEY_LENGTH, EndKey, ProfileRoot, root_of
+from trainguard.tensors.debug.keys import ALL_WORKERS, STREAM, TensorKey
+from trainguard.tensors.debug.keys import EXPECTED_KEYS as EXPECTED_TENSOR_KEYS
+from trainguard.tensors.debug.keys import match_key as match_tensor_key
+from trainguard.tensors.scalars.keys import ScalarFile, match_scalar_file
+
+TRAINING = STREAM
+STALLED = f"{TRAINING}/StalledTrainingRule"
+"""The rule that the tick's clock judges on a job that runs."""
+
+COMPARES_RUNS = f"{TRAINING}/SimilarAcrossRuns"
+SCALARS = f"{TRAINING}/scalars"
+SCALAR_FILES = "scalar-files"
+"""The one unit of the scalar stream. It differs from that of debug-output: each has rows of its own for a rule."""
+
+SCALAR_FOLDERS = ("tensorboard-output", "trainer-output", "checkpoints")
+_MARK = "|".join(SCALAR_FOLDERS)
+_SCALAR = re.compile(
+    rf"(?P<prefix>(?:(?!(?:{_MARK})/)[^/]+/)*)(?!(?:{_MARK})/){JOB_NAME}/(?P<mark>{_MARK})/(?P<name>(?:[^/]+/){{0,12}}[^/]+)"
+)
+_CHECKPOINT = re.compile(r"checkpoint-\d{1,12}/(?=trainer_state\.json$)")
+
+EXPECTED_KEYS = (
+    f"{EXPECTED_TENSOR_KEYS}, <job>/{{{','.join(SCALAR_FOLDERS)}}}/…/events.out.tfevents.*, "
+    "…/trainer_state.json or …/metrics.csv"
+)
+"""How the keys of the family look, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarKey:
+    """A file of scalars below ``mark``, one of `SCALAR_FOLDERS`.
+
+    ``file`` is named as the growing file that the object is a version of: without the folder of its checkpoint.
+    """
+
+    root: ProfileRoot
+    mark: str
+    file: ScalarFile
+    node: str = SCALAR_FILES
+    stream: str = SCALARS
+    named_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The growing file's name below the job's folder."""
+        return f"{self.mark}/{self.file.name}"
+
+    @property
+    def source(self) -> str:
+        """What the steps of the file follow those of."""
+        return f"{self.mark}/{self.file.source}"
+
+
+TrainingKey = TensorKey | ScalarKey | EndKey
+
+
+def match_key(key: str) -> TrainingKey | None:
+    """Read a key of the family; None when it is of another layout.
+
+    Raises
+    ------
+    ForeignKeyError
+        When it is of the layout of debug-output, and lies in a folder that is not its step's.
+    """
+    found = match_tensor_key(key)
+    if isinstance(found, EndKey):
+        return EndKey(found.root, found.stream, unit=ALL_WORKERS)
+    return match_scalar_key(key) if found is None else found
+
+
+def match_scalar_key(key: str) -> ScalarKey | None:
+    """Read the key of a file of scalars; None for any other object."""
+    match = _SCALAR.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
+    file = None if match is None else match_scalar_file(_CHECKPOINT.sub("", match["name"]))
+    return None if match is None or file is None else ScalarKey(root_of(match), match["mark"], file)

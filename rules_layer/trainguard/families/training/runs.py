@@ -1,0 +1,164 @@
+"""Runs in a bucket: the collections of a job, held from batch to batch, and other jobs' runs by their names."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trainguard.engine.family import ObjectSource
+from trainguard.errors import ObjectMissingError, RunMissingError, TelemetryFormatError
+from trainguard.layout import ProfileRoot
+from trainguard.ports import ListedObject, ProfileObjects
+from trainguard.tensors.debug.collections_file import (
+    MAX_COLLECTIONS_BYTES,
+    Collections,
+    decode_collections,
+    merge_collections,
+)
+from trainguard.tensors.debug.history import RunHistory
+from trainguard.tensors.debug.keys import collections_name, matched_files, run_prefix
+
+if TYPE_CHECKING:
+    from trainguard.tensors.debug.run import DebugRun
+
+MOST_HELD = 32
+"""Jobs whose collections an evaluator holds: some hundred kilobytes each."""
+
+MOST_READ = 64
+"""Collections files that are read of a job: workers of one script define the same collections."""
+
+
+@dataclass(slots=True)
+class SharedRuns:
+    """Collections of jobs by bucket and place; those of all workers, which never change any more."""
+
+    held: "dict[tuple[str, ProfileRoot], FoundCollections]" = field(default_factory=dict)
+
+    def keep(self, bucket: str, root: ProfileRoot, found: "FoundCollections") -> None:
+        """Hold a job's collections, in place of the oldest ones where there are many."""
+        while len(self.held) >= MOST_HELD:
+            del self.held[next(iter(self.held))]
+        self.held[bucket, root] = found
+
+
+@dataclass(frozen=True, slots=True)
+class RunObjects:
+    """The files of a run in a bucket; one that is gone between its listing and its reading is a broken one."""
+
+    objects: ProfileObjects
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def of(cls, source: ObjectSource, root: ProfileRoot | None = None) -> "RunObjects":
+        """Return the files of the source's own run, or of another one in its bucket."""
+        return cls(source.objects, source.bucket, run_prefix(root or source.root))
+
+    def get(self, name: str, max_bytes: int) -> bytes:
+        """Return a file's bytes, at most ``max_bytes + 1`` of them; raises TelemetryFormatError when it is gone."""
+        try:
+            return self.objects.get(self.bucket, self.prefix + name, max_bytes)
+        except ObjectMissingError as fault:
+            raise TelemetryFormatError(self.prefix + name, "it is gone") from fault
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``start`` on; raises TelemetryFormatError when the file is gone."""
+        try:
+            return self.objects.get_range(self.bucket, self.prefix + name, start, length)
+        except ObjectMissingError as fault:
+            raise TelemetryFormatError(self.prefix + name, "it is gone") from fault
+
+    def names(self, prefix: str, start_after: str = "") -> Iterator[str]:
+        """Iterate over the names that begin with ``prefix`` and are greater than ``start_after``, in order."""
+        return (each.key.removeprefix(self.prefix) for each in self.listed(prefix, start_after))
+
+    def listed(self, prefix: str, start_after: str = "") -> Iterator[ListedObject]:
+        """Iterate over the objects that begin with ``prefix`` and are greater than ``start_after``, in order."""
+        after = self.prefix + start_after if start_after else ""
+        return self.objects.list(self.bucket, self.prefix + prefix, after)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCollections:
+    """The collections of a run, as far as there are files of them that can be read.
+
+    ``workers`` have a file, ``number`` is how many of them write, None where no file says so. ``faults`` says by worker
+    why a file cannot be read.
+    """
+
+    workers: tuple[str, ...]
+    number: int | None
+    collections: Collections
+    faults: dict[str, str]
+
+    @property
+    def fault(self) -> str | None:
+        """The first fault."""
+        return next(iter(self.faults.values()), None)
+
+
+def run_collections(source: ObjectSource, files: RunObjects) -> FoundCollections:
+    """Return the collections of the source's run, of its first sixty-four workers in sorted order.
+
+    Once every worker has a file they are held, and read no more.
+    """
+    shared = source.shared if isinstance(source.shared, SharedRuns) else SharedRuns()
+    held = shared.held.get((source.bucket, source.root))
+    if held is not None:
+        return held
+    workers = tuple(sorted(file.worker for file in matched_files(files, "collections/") if file.kind == "collections"))
+    read, faults = [], {}
+    for worker in workers[:MOST_READ]:
+        try:
+            read.append(decode_collections(worker, files.get(collections_name(worker), MAX_COLLECTIONS_BYTES)))
+        except TelemetryFormatError as fault:
+            faults[worker] = str(fault)
+    number = read[0].workers if read else None
+    found = FoundCollections(workers, number, merge_collections(read), faults)
+    if number is not None and len(workers) >= number:
+        shared.keep(source.bucket, source.root, found)
+    return found
+
+
+def open_run(source: ObjectSource, collections: Collections, history: RunHistory) -> "DebugRun":
+    """Return the source's run, which finds other runs by the names of their jobs."""
+    from trainguard.tensors.debug.run import DebugRun
+
+    return DebugRun(RunObjects.of(source), collections, history, _other_runs(source))
+
+
+def _other_runs(source: ObjectSource) -> "Callable[[str], DebugRun]":
+    """Return what opens the run of another job of the bucket, each once."""
+    opened: dict[str, DebugRun] = {}
+
+    def other_run(name: str) -> "DebugRun":
+        if name not in opened:
+            opened[name] = _find(source, name)
+        return opened[name]
+
+    return other_run
+
+
+def _find(source: ObjectSource, name: str) -> "DebugRun":
+    """Open another job's run: beside the own one, or where SageMaker says that the job's profile lies.
+
+    Raises
+    ------
+    RunMissingError
+        When neither place of the bucket holds a run of that name.
+    """
+    from trainguard.tensors.debug.run import find_run
+
+    places = [ProfileRoot(source.root.prefix, name)]
+    told = source.place_of(name)
+    if told is not None and told[0] == source.bucket and told[1] not in places:
+        places.append(told[1])
+    for root in places:
+        try:
+            return find_run(RunObjects.of(source, root), name)
+        except RunMissingError:
+            continue
+    where = " or ".join(f"s3://{source.bucket}/{run_prefix(root)}" for root in places)
+    elsewhere = (
+        f"; its own place is in bucket {told[0]}, which is not read" if told and told[0] != source.bucket else ""
+    )
+    raise RunMissingError(name, f"no collections file that can be read, expected {where}collections/{elsewhere}")

@@ -1,0 +1,60 @@
+"""What is stored of a job's files of scalars, beside the state of rules: how far each was read, and what waits."""
+
+from typing import Any
+
+import msgspec
+
+from trainguard.families.training.stream import StepsState
+from trainguard.tensors.scalars.rows import ScalarHistory, ScalarRow, ScalarRows
+from trainguard.tensors.step_view import Mode
+
+MODE_PLACES = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
+SHORTENED = "degraded_to_short_history"
+_SHORT = 4
+
+
+class FileState(msgspec.Struct, array_like=True):
+    """How far a file was read.
+
+    ``taken`` counts bytes of an event file, and rows of any other; ``bad`` rows of any other that cannot be used.
+    ``size`` and ``modified_s`` (epoch seconds) are those of the version that was read last; ``broken`` says that
+    nothing behind ``taken`` can be read.
+    """
+
+    source: str
+    taken: int = 0
+    size: int = 0
+    modified_s: float = 0.0
+    broken: bool = False
+    bad: int = 0
+
+
+class ScalarState(StepsState, kw_only=True):
+    """What is stored of files of scalars.
+
+    ``rows`` are the steps that their sources have not completed, ``held`` those that wait for another source to come as
+    far. ``mode_place`` is the place of the newest step's mode among
+    those of its number.
+    """
+
+    files: dict[str, FileState] = msgspec.field(default_factory=dict)
+    rows: ScalarRows = msgspec.field(default_factory=ScalarRows)
+    held: list[ScalarRow] = msgspec.field(default_factory=list)
+    history: ScalarHistory = msgspec.field(default_factory=ScalarHistory)
+    mode_place: int = -1
+
+    def shorten(self) -> str | None:
+        """Forget all but the newest rows of the history."""
+        if len(self.history.rows) <= _SHORT:
+            return None
+        self.history.rows = self.history.rows[-_SHORT:]
+        return SHORTENED
+
+    def is_behind(self, row: ScalarRow) -> bool:
+        """Whether rules have seen the row's step and mode, or a later one."""
+        return self.step is not None and (row.step, MODE_PLACES[row.mode]) <= (self.step, self.mode_place)
+
+    def front_of(self, source: str) -> int:
+        """Return the furthest step of a source, -1 before its first."""
+        newest: dict[Any, int] = self.rows.newest.get(source, {})
+        return max([*newest.values(), *(row.step for row in self.rows.open.get(source, []))], default=-1)

@@ -1,0 +1,148 @@
+"""A stream of steps: complete steps in order to the state of rules and verdicts."""
+
+import copy
+from collections.abc import Collection
+from typing import Generic, TypeVar
+
+import msgspec
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.families.training.keys import STALLED, TRAINING
+from trainguard.records import Status
+from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.training.registry import AnyStepRule
+from trainguard.rules.training.step_rule import RunView, StepState
+from trainguard.tensors.step_view import StepView
+
+
+class StepsState(msgspec.Struct, kw_only=True):
+    """What is stored of a stream of steps, whatever they are read from.
+
+    ``watermark_s`` is the time of the newest step, epoch seconds. ``steps`` counts the steps that rules were shown, and
+    ``step`` is the newest of them. ``progress_s`` is when S3 got the newest object of the stream, and at ``looked_s``
+    S3 was last asked for newer ones although none was announced; epoch seconds. ``ended`` says whether the mark of the
+    stream's end was met after all of them.
+    """
+
+    watermark_s: float | None = None
+    last_fault: str | None = None
+    stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict)
+    steps: int = 0
+    step: int | None = None
+    progress_s: float | None = None
+    looked_s: float = 0.0
+    ended: bool = False
+
+    @property
+    def no_data(self) -> str | None:
+        """Why a stream that has ended has no data, in a sentence; None where it has."""
+        return None
+
+    def shorten(self) -> str | None:
+        """Give up something to become smaller; return the counter that names it, None where nothing is left."""
+        return None
+
+
+S = TypeVar("S", bound=StepsState)
+
+
+class StepStream(Generic[S]):
+    """Works on a StepsState; ``store`` writes it back."""
+
+    def __init__(self, unit: str, state: S, plan: RulePlan) -> None:
+        self.unit = unit
+        self.state = state
+        self._plan = plan
+        rules = [rule for rule in step_rules(plan) if plan.by_event_time or rule.name != STALLED]
+        self._rules: RuleRunner[AnyStepRule] = RuleRunner(rules, state.stored_rules, plan)
+
+    def apply(self, step: StepView) -> list[Fire]:
+        """Show the rules one complete step; return the fires that it began. Its time is not before the watermark."""
+        state = self.state
+        state.watermark_s = max(step.at, state.watermark_s or 0.0)
+        state.steps += 1
+        state.step = step.step
+
+        def observe(rule: AnyStepRule, of_rule: StepState, parameters: RuleParameters) -> None:
+            rule.observe(of_rule, step, parameters)
+
+        return self._rules.run(
+            observe, self._judge(closed=False), watermark_s=state.watermark_s, interval_s=self._plan.interval_s
+        )
+
+    def finish(self) -> list[Fire]:
+        """Judge as a stream that has ended."""
+        if self.state.watermark_s is None:
+            return []
+        return self._rules.run(
+            None,
+            self._judge(closed=True),
+            watermark_s=self.state.watermark_s,
+            interval_s=self._plan.interval_s,
+            closed=True,
+        )
+
+    def finished(self) -> "StepStream[S]":
+        """Return a copy to finish: the stored state goes on if a late step arrives after the end."""
+        self.store()
+        return StepStream(self.unit, copy.deepcopy(self.state), self._plan)
+
+    def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
+        """Judge the state as it is, for the rules that ``of`` names; None means all."""
+        return self._rules.verdicts(self._judge(closed=closed), interval_s=self._plan.interval_s, closed=closed, of=of)
+
+    def store(self) -> S:
+        """Write everything back into the state and return it."""
+        self._rules.store()
+        return self.state
+
+    def degrade(self) -> str | None:
+        """Give up history to keep the item under its cap; None when nothing is left to give up."""
+        return self.state.shorten()
+
+    @property
+    def due(self) -> set[str]:
+        """Rules whose row changed or is five minutes old."""
+        return self._rules.due
+
+    @property
+    def raised(self) -> list[str]:
+        """What rules raised since the stream was opened."""
+        return self._rules.raised
+
+    def state_of(self, rule: str) -> StepState:
+        """Return a rule's state; RuleFailedError when it failed here, KeyError when it does not run."""
+        state: StepState = self._rules.state_of(rule)
+        return state
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether nothing came for as long as StalledTrainingRule allows, as far as is known at ``now``."""
+        parameters = self._plan.parameters.get(STALLED)
+        if parameters is None or all(rule.name != STALLED for rule in step_rules(self._plan)):
+            return False
+        silent_s = now - (self.state.progress_s or now)
+        return not self.state.ended and silent_s > float(parameters.in_force()["threshold"])
+
+    def _judge(self, *, closed: bool) -> "_Judge":
+        return _Judge(RunView(self.state.steps, closed=closed), self.state.no_data if closed else None)
+
+
+class _Judge:
+    """Judges a rule's state; of a stream that ended without data, every rule is in error."""
+
+    def __init__(self, view: RunView, no_data: str | None) -> None:
+        self._view = view
+        self._no_data = no_data
+
+    def __call__(self, rule: AnyStepRule, state: StepState, parameters: RuleParameters) -> RuleResult:
+        if self._no_data is not None:
+            return RuleResult(Status.ERROR, self._no_data)
+        return rule.judge(state, self._view, parameters)
+
+
+def step_rules(plan: RulePlan) -> list[AnyStepRule]:
+    """Return the rules over steps that run, in order."""
+    return list(plan.rules_of(TRAINING))  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Training health in reports."""

@@ -1,0 +1,178 @@
+"""What is broken, missing, late or forged in debug-output: counted and named, and never an all-clear."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.families.training.runs import (
+    FAMILIES,
+    FOLDER,
+    arrive,
+    debug_item,
+    fires_of,
+    network_of,
+    rows_of,
+    run_files,
+    uploads_of,
+)
+from tests.families.training.step_rules import HIGH_LOSS, SAME_WEIGHTS
+from tests.support.delivery import Network
+from tests.support.small_job import START, Upload, describe
+from tests.support.tensor_files import HookWriter
+from trainguard.adapters.memory.faults import Fault
+from trainguard.families.training.debug_stream import NO_DATA
+from trainguard.records import JobStatus, Status
+
+
+def index_key(step: int, worker: str = "worker_0") -> str:
+    return f"{FOLDER}index/000000000/{step:012d}_{worker}.json"
+
+
+def reasons(network: Network, what: str) -> list[str]:
+    return [str(entry.where["reason"]) for entry in network.world.journal.entries if entry.what == what]
+
+
+def close(network: Network) -> None:
+    """Let SageMaker say that the job has ended, and the tick see it."""
+    network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
+    for _ in range(29):
+        network.now += 60.0
+        network.tick()
+        network.run_until(network.now + 30.0, batch_s=0.0)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"meta": {}}', b"\xff\xfe", b'{"meta": 1, "tensor_payload": []}'])
+def test_given_a_broken_index_of_one_worker_when_the_step_is_complete_then_it_goes_on_with_the_others(
+    body: bytes,
+) -> None:
+    files = run_files([1.0, 200.0], workers=2)
+    files["index/000000000/000000000001_worker_1.json"] = body
+    network = network_of(uploads_of(files))
+    assert fires_of(network) == [(HIGH_LOSS, "all-workers", 200.0)]
+    assert debug_item(network).counters == {"bad_objects": 1}
+    assert "000000000001_worker_1.json" in reasons(network, "bad_objects")[0]
+
+
+def test_given_a_step_of_which_nothing_can_be_read_when_it_is_complete_then_it_is_counted_and_the_next_one_comes() -> (
+    None
+):
+    files = run_files([1.0, 200.0, 300.0])
+    files["index/000000000/000000000001_worker_0.json"] = b"{"
+    network = network_of(uploads_of(files))
+    assert fires_of(network) == [(HIGH_LOSS, "all-workers", 300.0)]
+    item = debug_item(network)
+    assert (item.cursors["step"], item.counters) == (2, {"bad_objects": 1})
+
+
+def test_given_a_broken_event_file_when_a_rule_reads_it_then_it_is_counted_and_named_and_no_all_clear() -> None:
+    files = run_files([1.0])
+    events = "events/000000000000/000000000000_worker_0.tfevents"
+    files[events] = files[events][:40] + b"\0" * 8 + files[events][48:]
+    network = network_of(uploads_of(files))
+    assert debug_item(network).counters["bad_tensors"] >= 1
+    assert events in reasons(network, "bad_tensors")[0]
+    assert rows_of(network)[f"{HIGH_LOSS}#all-workers"].status is Status.ERROR
+
+
+def test_given_an_event_file_that_is_gone_when_the_step_is_complete_then_it_is_counted_and_the_run_goes_on() -> None:
+    uploads = uploads_of(run_files([200.0, 200.0]))
+    network = network_of(each for each in uploads if "events/000000000000/" not in each.key)
+    assert debug_item(network).counters["bad_tensors"] >= 1
+    assert "is gone" in reasons(network, "bad_tensors")[0]
+    assert debug_item(network).cursors["step"] == 1
+
+
+def test_given_a_store_that_does_not_answer_while_a_rule_reads_when_it_answers_again_then_the_step_is_judged() -> None:
+    uploads = uploads_of(run_files([1.0, 200.0]))
+    network = network_of(uploads[:-1])
+    network.put(uploads[-1])
+    network.world.faults.schedule("ProfileObjects.get_range", Fault.FAIL_BEFORE)
+    network.announce(uploads[-1], uploads[-1].at)
+    network.run_until(uploads[-1].at + 1.0, batch_s=0.0)
+    assert fires_of(network) == []
+    network.run_until(uploads[-1].at + 1_000.0, batch_s=0.0)
+    assert fires_of(network) == [(HIGH_LOSS, "all-workers", 200.0)]
+    assert rows_of(network)[f"{HIGH_LOSS}#all-workers"].status is Status.FIRED
+
+
+def test_given_a_worker_that_skips_steps_when_a_later_step_is_complete_then_the_steps_between_are_judged() -> None:
+    uploads = uploads_of(run_files([1.0, 200.0, 1.0, 1.0], workers=3))
+    skipped = {index_key(1, "worker_2"), index_key(2, "worker_2")}
+    network = network_of(each for each in uploads if each.key not in skipped)
+    assert debug_item(network).cursors["step"] == 3
+    assert fires_of(network) == [(HIGH_LOSS, "all-workers", 200.0)]
+
+
+def test_given_an_index_that_comes_after_its_step_was_judged_when_it_is_met_then_it_is_counted_as_late() -> None:
+    uploads = uploads_of(run_files([1.0, 1.0, 1.0], workers=2))
+    late = next(each for each in uploads if each.key == index_key(1, "worker_1"))
+    network = network_of(each for each in uploads if each is not late)
+    arrive(network, late)
+    assert debug_item(network).counters == {"late": 1}
+
+
+def test_given_a_worker_that_writes_no_more_when_a_thousand_steps_wait_then_the_first_half_is_judged() -> None:
+    writer = HookWriter(workers=2)
+    for worker in ("worker_0", "worker_1"):
+        writer.collections({"losses": (["loss"], [])}, worker=worker)
+    for step in range(1_002):
+        writer.step(step, {"loss": 1.0}, at=START + step)
+    writer.step(0, {"loss": 1.0}, worker="worker_1", at=START)
+    uploads = uploads_of(writer.files)
+    network = Network(families=FAMILIES)
+    for upload in uploads:
+        network.put(replace(upload, at=START + 1.0))
+    network.announce(uploads[-1], START + 2.0)
+    network.run_until(START + 3.0, batch_s=0.0)
+    item = debug_item(network)
+    assert item.cursors["step"] == 500
+    assert item.counters["steps_given_up"] == 500
+
+
+def test_given_the_end_without_a_collections_file_when_the_job_closes_then_every_rule_is_in_error() -> None:
+    network = network_of([Upload(START + 1.0, f"{FOLDER}training_job_end.ts", b"")])
+    close(network)
+    rows = rows_of(network)
+    for rule in (HIGH_LOSS, SAME_WEIGHTS):
+        assert (rows[rule].status, rows[rule].finding.reason) == (Status.ERROR, NO_DATA)
+
+
+def test_given_collections_that_cannot_be_read_when_the_job_closes_then_every_rule_is_in_error() -> None:
+    files = {**run_files([1.0, 200.0]), "collections/000000000/worker_0_collections.json": b"{"}
+    network = network_of(uploads_of(files))
+    close(network)
+    assert rows_of(network)[HIGH_LOSS].status is Status.ERROR
+    assert debug_item(network).counters["bad_objects"] == 1
+
+
+def test_given_tensors_that_no_rule_needs_when_the_job_closes_then_the_rules_say_what_to_record() -> None:
+    writer = HookWriter().collections({"losses": ([], [])}).step(0, {"other": 1.0}, at=START)
+    network = network_of(uploads_of(writer.files))
+    close(network)
+    row = rows_of(network)[HIGH_LOSS]
+    assert row.status is Status.NOT_APPLICABLE
+    assert "record the collection losses" in row.finding.reason
+
+
+def test_given_the_end_of_the_run_when_its_mark_comes_then_a_step_that_lacks_a_worker_is_judged() -> None:
+    uploads = uploads_of(run_files([1.0, 200.0], workers=2, ended=True))
+    network = network_of(each for each in uploads if each.key != index_key(1, "worker_1"))
+    assert fires_of(network) == [(HIGH_LOSS, "all-workers", 200.0)]
+    assert network.job().closing is False
+
+
+def test_given_a_time_that_cannot_be_when_a_step_is_judged_then_s3s_time_stands() -> None:
+    writer = HookWriter().collections({"losses": (["loss"], [])})
+    for step, at in enumerate([float("nan"), -1.0, 1e300, START + 30.0]):
+        writer.step(step, {"loss": 1.0}, at=at)
+    network = network_of(uploads_of(writer.files))
+    assert debug_item(network).watermark_s == pytest.approx(START + 30.5, abs=10.0)
+
+
+def test_given_objects_of_two_places_when_they_bear_the_jobs_name_then_only_the_jobs_own_are_judged() -> None:
+    uploads = uploads_of(run_files([1.0]))
+    network = network_of(uploads)
+    for upload in uploads_of(run_files([900.0, 900.0])):
+        arrive(network, replace(upload, key=f"elsewhere/{upload.key}"))
+    assert fires_of(network) == []
+    assert debug_item(network).cursors["step"] == 0

@@ -1,0 +1,217 @@
+"""Files of scalars that grow: rows become steps in order, held back until every source has come as far."""
+
+import json
+
+import pytest
+
+from tests.families.training.runs import FAMILIES, SCALAR, fires_of, network_of, rows_of
+from tests.families.training.step_rules import HIGH_LOSS
+from tests.support.delivery import Network
+from tests.support.small_job import JOB, START, Upload, describe
+from tests.support.tensor_files import event, frame, simple_scalar
+from trainguard.families.training.scalar_session import state_of
+from trainguard.records import JobStatus, NodeRecord, Status
+
+TB = f"{JOB}/tensorboard-output/"
+
+
+def events(steps: dict[int, float], tag: str = "train/loss", *, at: float = START) -> bytes:
+    """Return an event file with a scalar at each step."""
+    head = frame(event(b"", step=0, at=at))
+    return head + b"".join(
+        frame(event(simple_scalar(tag, value), step=step, at=at + step)) for step, value in steps.items()
+    )
+
+
+def put(network: Network, name: str, body: bytes, at: float) -> None:
+    upload = Upload(START + at, f"{JOB}/{name}", body)
+    network.put(upload)
+    network.announce(upload, upload.at + 1.0)
+    network.run_until(upload.at + 2.0, batch_s=0.0)
+
+
+def item(network: Network) -> NodeRecord:
+    return network.node(SCALAR)
+
+
+def seen(network: Network) -> list[tuple[int, str, float]]:
+    """Return step, mode and value of each row that rules have seen."""
+    return [(row.step, row.mode.value, next(iter(row.values.values()))) for row in state_of(item(network)).history.rows]
+
+
+def close(network: Network) -> None:
+    network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
+    for _ in range(30):
+        network.now += 60.0
+        network.tick()
+        network.run_until(network.now + 30.0, batch_s=0.0)
+
+
+def test_given_a_file_that_grows_when_it_is_announced_then_only_new_bytes_are_read_and_a_high_loss_fires() -> None:
+    network = network_of([])
+    name = "tensorboard-output/events.out.tfevents.1.host"
+    put(network, name, events({1: 1.0, 2: 2.0}), 10.0)
+    assert seen(network) == [(1, "TRAIN", 1.0)]
+    reads = len(network.world.faults.calls)
+    put(network, name, events({1: 1.0, 2: 2.0, 3: 200.0, 4: 1.0}), 20.0)
+    assert seen(network) == [(1, "TRAIN", 1.0), (2, "TRAIN", 2.0), (3, "TRAIN", 200.0)]
+    assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
+    assert len(network.world.faults.calls) > reads
+    state = item(network).state
+    put(network, name, events({1: 1.0, 2: 2.0, 3: 200.0, 4: 1.0}), 20.0)
+    assert item(network).state == state
+
+
+def test_given_training_and_evaluation_in_two_folders_when_one_lags_then_steps_wait_for_it() -> None:
+    network = network_of([])
+    put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({0: 5.0}, "loss"), 5.0)
+    put(
+        network,
+        "tensorboard-output/train/events.out.tfevents.1.h",
+        events(dict.fromkeys(range(6), 1.0), "loss"),
+        10.0,
+    )
+    assert seen(network) == []
+    put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({0: 5.0, 3: 4.0}, "loss"), 20.0)
+    assert seen(network) == [(0, "TRAIN", 1.0), (0, "EVAL", 5.0), (1, "TRAIN", 1.0), (2, "TRAIN", 1.0)]
+    close(network)
+    assert [(step, mode) for step, mode, _ in seen(network)] == [
+        (0, "TRAIN"), (0, "EVAL"), (1, "TRAIN"), (2, "TRAIN"), (3, "TRAIN"), (3, "EVAL"), (4, "TRAIN"), (5, "TRAIN"),
+    ]  # fmt: skip
+    assert item(network).counters == {}
+
+
+def test_given_a_source_that_is_silent_when_others_go_on_then_nothing_waits_for_it() -> None:
+    network = network_of([])
+    put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({0: 5.0}, "loss"), 5.0)
+    put(network, "tensorboard-output/train/events.out.tfevents.1.h", events({0: 1.0, 1: 1.0, 2: 1.0}, "loss"), 400.0)
+    assert [(step, mode) for step, mode, _ in seen(network)] == [(0, "TRAIN"), (0, "EVAL"), (1, "TRAIN")]
+
+
+def test_given_a_row_for_a_step_that_is_over_when_it_comes_then_it_is_counted_as_late() -> None:
+    network = network_of([])
+    put(network, "tensorboard-output/train/events.out.tfevents.1.h", events({0: 1.0, 5: 1.0, 6: 1.0}, "loss"), 5.0)
+    put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({1: 5.0, 9: 5.0}, "loss"), 10.0)
+    close(network)
+    assert item(network).counters == {"late": 1}
+    assert [(step, mode) for step, mode, _ in seen(network)] == [(0, "TRAIN"), (5, "TRAIN"), (6, "TRAIN"), (9, "EVAL")]
+
+
+def test_given_a_file_that_became_shorter_when_it_is_announced_then_it_begins_anew_and_is_counted() -> None:
+    network = network_of([])
+    name = "tensorboard-output/events.out.tfevents.1.host"
+    put(network, name, events(dict.fromkeys(range(20), 1.0)), 10.0)
+    put(network, name, events({18: 1.0, 19: 7.0, 20: 8.0}), 20.0)
+    close(network)
+    assert item(network).counters["rewritten_files"] == 1
+    assert seen(network)[-1] == (20, "TRAIN", 8.0)
+    assert [step for step, _, _ in seen(network)] == list(range(21))
+
+
+def test_given_checkpoints_of_a_trainer_when_each_holds_the_log_until_then_each_row_is_seen_once() -> None:
+    network = network_of([])
+    log = [{"step": step, "loss": 1.0} for step in range(1, 5)] + [{"step": 4, "eval_loss": 3.0}]
+    for number in (2, 4, 6):
+        rows = [
+            entry for entry in [*log, {"step": 5, "loss": 200.0}, {"step": 6, "loss": 1.0}] if entry["step"] <= number
+        ]
+        body = json.dumps({"log_history": rows}).encode()
+        put(network, f"checkpoints/checkpoint-{number}/trainer_state.json", body, 10.0 * number)
+    close(network)
+    assert [(step, mode) for step, mode, _ in seen(network)] == [
+        (1, "TRAIN"), (2, "TRAIN"), (3, "TRAIN"), (4, "TRAIN"), (4, "EVAL"), (5, "TRAIN"), (6, "TRAIN"),
+    ]  # fmt: skip
+    assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
+    assert item(network).counters == {}
+
+
+def test_given_a_table_of_metrics_when_a_line_is_broken_then_it_is_counted_once_and_the_others_are_used() -> None:
+    network = network_of([])
+    table = b"step,train_loss\n1,1.0\nx,2.0\n3,200.0\n"
+    put(network, "trainer-output/metrics.csv", table, 10.0)
+    put(network, "trainer-output/metrics.csv", table + b"4,1.0\n", 20.0)
+    close(network)
+    assert item(network).counters == {"bad_rows": 1}
+    assert [step for step, _, _ in seen(network)] == [1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("trainer-output/metrics.csv", b"\xff\xfe\x00"),
+        ("checkpoints/trainer_state.json", b"{"),
+        ("tensorboard-output/events.out.tfevents.1.h", b"no event file at all, not in any way"),
+    ],
+)
+def test_given_a_hostile_file_when_it_is_read_then_it_is_counted_and_named_and_others_are_used(
+    name: str, body: bytes
+) -> None:
+    network = network_of([])
+    put(network, name, body, 10.0)
+    put(network, "tensorboard-output/good/events.out.tfevents.1.h", events({1: 1.0, 2: 200.0, 3: 1.0}), 20.0)
+    close(network)
+    assert item(network).counters["bad_objects"] == 1
+    assert name in str(state_of(item(network)).last_fault)
+    assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
+
+
+def test_given_a_file_with_broken_frames_at_its_end_when_it_grows_then_what_came_before_is_used() -> None:
+    network = network_of([])
+    body = events({1: 1.0, 2: 200.0, 3: 1.0})
+    put(network, "tensorboard-output/events.out.tfevents.1.h", body + b"\x07" * 64, 10.0)
+    close(network)
+    assert item(network).counters == {"bad_objects": 1}
+    assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
+
+
+def test_given_many_rows_of_one_file_when_read_in_pieces_then_the_item_stays_small_and_all_are_seen() -> None:
+    network = network_of([])
+    steps = 20_000
+    put(network, "tensorboard-output/events.out.tfevents.1.h", events(dict.fromkeys(range(steps), 1.0)), 10.0)
+    close(network)
+    assert state_of(item(network)).steps == steps
+    assert len(item(network).state) < 64 * 1024
+
+
+def test_given_a_leading_file_of_many_rows_when_another_lags_then_what_waits_is_bounded() -> None:
+    network = network_of([])
+    put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({0: 5.0}, "loss"), 5.0)
+    body = events({step: float(step) / 1e6 for step in range(20_000)}, "loss")
+    put(network, "tensorboard-output/train/events.out.tfevents.1.h", body, 10.0)
+    assert seen(network) == []
+    assert len(item(network).state) < 64 * 1024
+    close(network)
+    assert state_of(item(network)).steps == 20_001
+
+
+def test_given_an_evaluator_that_dies_at_any_call_when_messages_come_again_then_the_state_is_the_same() -> None:
+    def play(doomed: list[int]) -> Network:
+        network = network_of([])
+        put(network, "tensorboard-output/train/events.out.tfevents.1.h", events({}, "loss"), 1.0)
+        put(network, "tensorboard-output/val/events.out.tfevents.1.h", events({}, "loss"), 2.0)
+        network.doomed = doomed
+        rows: dict[int, float] = {}
+        for piece in range(6):
+            rows |= {step: 200.0 if step == 17 else 1.0 for step in range(piece * 5, piece * 5 + 5)}
+            put(network, "tensorboard-output/train/events.out.tfevents.1.h", events(rows, "loss"), 5.0 + 20.0 * piece)
+            put(network, "tensorboard-output/val/events.out.tfevents.1.h", events(rows, "loss"), 20.0 * piece + 10.0)
+        network.run_until(START + 3_000.0, batch_s=0.0)
+        close(network)
+        return network
+
+    plain = play([])
+    expected = (seen(plain), fires_of(plain), state_of(item(plain)).steps)
+    died = 0
+    for calls in range(1, 15):
+        network = play([calls, (calls * 7) % 9 + 1, 15 - calls])
+        died += network.crashes
+        assert (seen(network), fires_of(network), state_of(item(network)).steps) == expected
+    assert died > 20
+
+
+def test_given_scalars_when_the_job_is_ticked_then_its_row_names_the_files() -> None:
+    network = network_of([], FAMILIES)
+    put(network, "tensorboard-output/events.out.tfevents.1.h", events({1: 200.0, 2: 200.0}), 10.0)
+    network.tick()
+    row = rows_of(network)[HIGH_LOSS]
+    assert (row.status, row.worst) == (Status.FIRED, "scalar-files/train/loss")
