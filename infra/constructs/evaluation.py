@@ -17,6 +17,7 @@ from infra.constructs.ingest import Ingest
 from infra.constructs.policy import allow, describe_training_jobs
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
+from trainguard.families.installed import FAMILIES
 
 EVALUATOR_TIMEOUT_S = 60
 BATCH_SIZE = 100
@@ -73,7 +74,11 @@ class Evaluation(Construct):
                         ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
                         [evaluation_queue.queue_arn],
                     ),
-                    allow("ReadProfileObjects", ["s3:GetObject"], [f"{self._storage.bucket_arn}/*/profiler-output/*"]),
+                    allow(
+                        "ReadProfileObjects",
+                        ["s3:GetObject"],
+                        [f"{self._storage.bucket_arn}/{keys}" for family in FAMILIES for keys in family.reads],
+                    ),
                     allow(
                         "RegisterJobs",
                         ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],

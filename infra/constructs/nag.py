@@ -9,6 +9,7 @@ from aws_cdk import Acknowledgment, Stack, Validations
 from infra.config import DeploymentConfig
 from infra.constructs.canary import CANARY_PREFIX
 from infra.constructs.storage import Storage
+from trainguard.families.installed import FAMILIES
 
 if TYPE_CHECKING:
     from constructs import Construct, IConstruct
@@ -164,7 +165,11 @@ def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Acc
         Accepted("Reports/DigestProfile/Role/Resource", keys, written),
         Accepted("Reports/ReportRole/Resource", parts, written),
         Accepted("Reports/DigestProfile/Role/Resource", profiles, read),
-        Accepted("Evaluation/EvaluateObjects/Role/Resource", profiles, read),
+        *(
+            Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(f"{bucket}/{keys}"), read)
+            for family in FAMILIES
+            for keys in family.reads
+        ),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
         Accepted("Evaluation/LookAfterJob/Role/Resource", _wildcard(f"{bucket}/*/job.json"), read),
         Accepted("Evaluation/EvaluateObjects/Role/Resource", settings, named),

@@ -12,10 +12,11 @@ from aws_cdk import aws_s3 as s3
 
 from infra.config import DeploymentConfig
 from infra.constructs.canary import CANARY_PREFIX
+from trainguard.families.installed import FAMILIES
 
-WRITTEN_BY_JOBS = ("*/profiler-output/*", "*/job.json")
-"""Keys below an account's prefix: profiles, and the files by which jobs outside this account's SageMaker say what
-they are."""
+WRITTEN_BY_JOBS = (*(keys for family in FAMILIES for keys in family.reads), "*/job.json")
+"""Keys below an account's prefix: what families of rules read, and the files by which jobs outside this account's
+SageMaker say what they are."""
 
 KEPT_FROM_WRITERS = ("*/rule-output/*", f"*/{CANARY_PREFIX}*")
 """Keys that those wildcards would let through: results, and the names of canaries."""

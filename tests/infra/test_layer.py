@@ -13,7 +13,8 @@ from infra.bundling import PROJECT_ROOT, BundlingError, find_uv, layer_folder
 from infra.release.archives import write_archive
 from infra.rules_package import NOT_DEPLOYED
 
-_LIMIT_MB = 65
+_LIMIT_MB = 70
+"""Lambda takes 250 MB; numpy and its BLAS are most of it, what reads tensors is 2 MB."""
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,9 @@ def test_given_the_layer_when_listed_then_it_holds_the_rules_and_the_pinned_depe
     packages = {entry.name for entry in site.iterdir() if not entry.name.endswith((".dist-info", "__pycache__"))}
     assert packages == {
         "aws_lambda_powertools",
+        "google",
+        "google_crc32c",
+        "google_crc32c.libs",
         "jinja2",
         "jmespath",
         "markupsafe",
@@ -61,13 +65,14 @@ def test_given_the_layer_when_listed_then_all_that_the_reports_page_is_made_of_i
     assert all((site / "trainguard" / file).is_file() for file in made_of)
 
 
-def test_given_an_evaluator_when_it_starts_then_it_loads_no_templates() -> None:
-    """A cold start pays for what it imports; only the functions that make a page need one."""
+def test_given_an_evaluator_when_it_starts_then_it_loads_neither_templates_nor_what_decodes_tensors() -> None:
+    """A cold start pays for what it imports: pages are made elsewhere, and most jobs save no tensors."""
     modules = dict.fromkeys(("evaluate_objects", "tick", "look_after_job", "job_lifecycle"), False)
     for name in modules:
         source = (PROJECT_ROOT / "lambdas" / name / "handler.py").read_text(encoding="utf-8")
         imports = [line for line in source.splitlines() if line.startswith(("from trainguard", "import trainguard"))]
-        code = "\n".join([*imports, "import sys", "sys.exit('jinja2' in sys.modules)"])
+        late = "{'jinja2', 'google.protobuf', 'google_crc32c'}"
+        code = "\n".join([*imports, "import sys", f"sys.exit(bool({late} & set(sys.modules)))"])
         done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT_ROOT / "rules_layer", check=False)
         modules[name] = done.returncode == 0
     assert all(modules.values()), modules

@@ -14,7 +14,6 @@ from tests.verdicts.labelled.catalogue import (
     mixed,
     startup,
     stepping,
-    unseen,
 )
 from tests.verdicts.labelled.description import Job
 
@@ -30,7 +29,6 @@ JOBS: tuple[Job, ...] = (
     *mixed.JOBS,
     *flawed.JOBS,
     *intervals.JOBS,
-    *unseen.JOBS,
 )
 
 
