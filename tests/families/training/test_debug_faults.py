@@ -86,12 +86,13 @@ def test_given_a_store_that_does_not_answer_while_a_rule_reads_when_it_answers_a
     uploads = uploads_of(run_files([1.0, 200.0]))
     network = network_of(uploads[:-1])
     network.put(uploads[-1])
-    network.world.faults.schedule("ProfileObjects.get_range", Fault.FAIL_BEFORE)
+    network.world.faults.schedule("ProfileObjects.get", Fault.FAIL_BEFORE, nth=2)  # a rule asks for the step before
     network.announce(uploads[-1], uploads[-1].at)
     network.run_until(uploads[-1].at + 1.0, batch_s=0.0)
     assert fires_of(network) == []
     network.run_until(uploads[-1].at + 1_000.0, batch_s=0.0)
     assert fires_of(network) == [(HIGH_LOSS, "all-workers", 200.0)]
+    assert rows_of(network)[f"{SAME_WEIGHTS}#all-workers"].status is Status.OK
     assert rows_of(network)[f"{HIGH_LOSS}#all-workers"].status is Status.FIRED
 
 
