@@ -4,9 +4,9 @@ The names are those of the SageMaker Python SDK, so that launch code moves over 
 is not imported. What is TrainGuard's own is `tags` and the four functions beside it.
 """
 
-from typing import NoReturn
-
 from trainguard.config import rule_configs
+from trainguard.config.debugger_hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
+from trainguard.config.debugger_rule import Rule
 from trainguard.config.framework_profile import FrameworkProfile
 from trainguard.config.launch import (
     create_training_job_arguments,
@@ -27,7 +27,9 @@ from trainguard.config.profiler_rule import ProfilerRule
 from trainguard.config.ranges import PythonProfiler, StepRange, TimeRange, cProfileTimer
 
 __all__ = [
+    "CollectionConfig",
     "DataloaderProfilingConfig",
+    "DebuggerHookConfig",
     "DetailedProfilingConfig",
     "FrameworkProfile",
     "HorovodProfilingConfig",
@@ -36,8 +38,10 @@ __all__ = [
     "ProfilerRule",
     "PythonProfiler",
     "PythonProfilingConfig",
+    "Rule",
     "SMDataParallelProfilingConfig",
     "StepRange",
+    "TensorBoardOutputConfig",
     "TimeRange",
     "cProfileTimer",
     "create_training_job_arguments",
@@ -47,16 +51,3 @@ __all__ = [
     "tags",
     "update_training_job_arguments",
 ]
-
-_OF_TENSORS = frozenset({"CollectionConfig", "DebuggerHookConfig", "Rule", "TensorBoardOutputConfig"})
-
-
-def __getattr__(name: str) -> NoReturn:
-    """Say what to do where launch code imports what the SageMaker SDK has for tensors."""
-    if name in _OF_TENSORS:
-        raise ImportError(
-            f"trainguard.config has no {name}: rules on tensors are not evaluated yet. "
-            "Use ProfilerRule for rules on profiles, and leave the others out of the launch code, "
-            f"or keep importing {name} from sagemaker.debugger."
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,22 +1,29 @@
 """Arguments with which a training job is started so that TrainGuard evaluates it.
 
-TrainGuard reads rule settings from the job's tags: rules that are given become tags. All rules run, whatever rules are
-given; a rule that is given says its settings.
+TrainGuard reads rule settings from the job's tags: rules that are given become tags. All profiler rules run, whatever
+rules are given; a rule that is given says its settings. Of the rules over tensors those run that are given.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
+from trainguard.config.debugger_hook import DebuggerHookConfig, TensorBoardOutputConfig
+from trainguard.config.debugger_rule import Rule
 from trainguard.config.profiler_config import ProfilerConfig
 from trainguard.config.profiler_rule import ProfilerRule
-from trainguard.config.rule_configs import CONFIGS, RuleConfig, Value
+from trainguard.config.rule_configs import CONFIGS, RuleConfig
+from trainguard.config.tensor_rules import TENSOR_CONFIGS, TensorRuleConfig
+from trainguard.config.written import Value
 from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
 from trainguard.errors import LaunchConfigError
+from trainguard.job_policy import ALL
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.settings.tag_names import PROFILE_TAG
+from trainguard.settings.job_settings import STOP_RULES
+from trainguard.settings.tag_names import PROFILE_TAG, TRAINING_RULES_TAG
+from trainguard.settings.tag_text import to_tag
 
-AnyRule = ProfilerRule | RuleConfig
+AnyRule = ProfilerRule | RuleConfig | Rule | TensorRuleConfig
 Tag = Mapping[str, str]
 
 MOST_TAGS, LONGEST_KEY, LONGEST_VALUE = 50, 128, 256
@@ -39,9 +46,9 @@ def tags(
     Parameters
     ----------
     *rules
-        Of `rule_configs`, bare or in `ProfilerRule.sagemaker`; what they were given becomes tags.
+        Of `rule_configs`, bare or in `ProfilerRule.sagemaker` or `Rule.sagemaker`; what they were given becomes tags.
     stop_on_fire : bool
-        Whether TrainGuard may stop the job when a rule fires.
+        Whether TrainGuard may stop the job when a rule fires. Without it, a rule with the action StopTraining may.
     framework_metrics : bool
         Whether the job writes framework metrics in a way that its ProfilerConfig does not show.
     profile_path : str, optional
@@ -64,12 +71,20 @@ def tags(
         When a rule is a container of one's own, a setting is given twice, or SageMaker would not take the tags.
     """
     named = {each["Key"]: each["Value"] for each in others}
-    configs = [_config_of(rule) for rule in rules] + ([CONFIGS[PROFILER_REPORT](**settings)] if settings else [])
-    for key, value in ((key, value) for config in configs for key, value in config.settings.items()):
-        if named.setdefault(f"{NAMESPACE}{key}", value) != value:
-            raise LaunchConfigError("tags", key, value, f"the same as before, {named[f'{NAMESPACE}{key}']!r}")
-    if stop_on_fire:
+    given = [_settings_of(rule) for rule in rules] + (
+        [CONFIGS[PROFILER_REPORT](**settings).settings] if settings else []
+    )
+    for setting, text in ((setting, text) for each in given for setting, text in each.items()):
+        key, value = f"{NAMESPACE}{setting}", to_tag(text)
+        if named.setdefault(key, value) != value:
+            raise LaunchConfigError("tags", setting, text, f"the same as before, {named[key]!r}")
+    if chosen := list(dict.fromkeys(_tensor_rules(rules))):
+        named[TRAINING_RULES_TAG] = ALL if len(chosen) == len(TENSOR_CONFIGS) else " ".join(chosen)
+    stopping = [rule.config.rule_name for rule in rules if isinstance(rule, Rule) and rule.config and rule.stops]
+    if stop_on_fire or stopping:
         named[STOP_TAG] = STOP_ALLOWED
+    if stopping and not stop_on_fire:
+        named.setdefault(f"{NAMESPACE}{STOP_RULES}", " ".join(stopping))
     if framework_metrics:
         named[FRAMEWORK_TAG] = FRAMEWORK_EXPECTED
     if profile_path is not None:
@@ -79,48 +94,75 @@ def tags(
 
 
 def create_training_job_arguments(
-    profiler_config: ProfilerConfig,
+    profiler_config: ProfilerConfig | None = None,
     rules: Iterable[AnyRule] = (),
     *,
+    debugger_hook_config: DebuggerHookConfig | None = None,
+    tensorboard_output_config: TensorBoardOutputConfig | None = None,
     managed_rules: bool = False,
     **tagged: Any,
 ) -> dict[str, Any]:
-    """Return arguments of boto3's ``create_training_job``: ProfilerConfig, Tags, and ProfilerRuleConfigurations.
+    """Return arguments of boto3's ``create_training_job``: configurations, Tags, and rule configurations.
 
     Parameters
     ----------
-    profiler_config : ProfilerConfig
+    profiler_config : ProfilerConfig, optional
         With the ``s3_output_path`` of the stack's bucket.
     rules : iterable
-        Of `rule_configs`, or ProfilerRule; those of one's own go into ProfilerRuleConfigurations.
+        Of `rule_configs`, ProfilerRule or Rule; containers go into the rule configurations.
+    debugger_hook_config : DebuggerHookConfig, optional
+        The hook saves the collections of the rules too.
+    tensorboard_output_config : TensorBoardOutputConfig, optional
     managed_rules : bool
-        Have the rules evaluated by SageMaker's own containers too, in an account in which they are still to be had.
+        Have the rules evaluated by SageMaker's own containers too, in an account that still has them.
     **tagged
         ``stop_on_fire``, ``framework_metrics``, ``settings`` and ``others``, as in `tags`.
 
     Raises
     ------
     RuleConfigError, LaunchConfigError
-        As `tags`; also when the profile has no place.
+        As `tags`; also when the profile or the tensors have no place.
     """
-    given = [rule if isinstance(rule, ProfilerRule) else ProfilerRule.sagemaker(rule) for rule in rules]
-    arguments: dict[str, Any] = {
-        "ProfilerConfig": _placed(profiler_config).to_request_dict(),
-        "Tags": tags(*(rule for rule in given if rule.config is not None), **tagged),
+    given = [ProfilerRule.sagemaker(rule) if isinstance(rule, RuleConfig) else rule for rule in rules]
+    given = [Rule.sagemaker(rule) if isinstance(rule, TensorRuleConfig) else rule for rule in given]
+    ours = [rule for rule in given if _config_of(rule) is not None]
+    tensors = {} if debugger_hook_config is None else _tensors(debugger_hook_config, given)
+    boards = {} if tensorboard_output_config is None else tensorboard_output_config.to_request_dict()
+    sent = [rule for rule in given if managed_rules or _config_of(rule) is None]
+    arguments = {
+        "ProfilerConfig": {} if profiler_config is None else _placed(profiler_config).to_request_dict(),
+        "DebugHookConfig": tensors,
+        "TensorBoardOutputConfig": boards,
+        "Tags": tags(*ours, **tagged),
+        "ProfilerRuleConfigurations": [
+            rule.to_profiler_rule_config_dict() for rule in sent if isinstance(rule, ProfilerRule)
+        ],
+        "DebugRuleConfigurations": [rule.to_debugger_rule_config_dict() for rule in sent if isinstance(rule, Rule)],
     }
-    by_sagemaker = [rule for rule in given if managed_rules or rule.config is None]
-    if by_sagemaker:
-        arguments["ProfilerRuleConfigurations"] = [rule.to_profiler_rule_config_dict() for rule in by_sagemaker]
-    return arguments
+    return {name: value for name, value in arguments.items() if value or name == "Tags"}
 
 
-def for_estimator(profiler_config: ProfilerConfig, rules: Iterable[AnyRule] = (), **tagged: Any) -> dict[str, Any]:
-    """Return arguments of an estimator of the SageMaker Python SDK, version 2: ``profiler_config`` and ``tags``.
+def for_estimator(
+    profiler_config: ProfilerConfig | None = None,
+    rules: Iterable[AnyRule] = (),
+    *,
+    debugger_hook_config: DebuggerHookConfig | None = None,
+    tensorboard_output_config: TensorBoardOutputConfig | None = None,
+    **tagged: Any,
+) -> dict[str, Any]:
+    """Return arguments of an estimator of the SageMaker Python SDK, version 2: its configurations and ``tags``.
 
-    ``rules`` are TrainGuard's own; rules for the estimator itself are those of its SDK. ``tagged`` and errors are as in
-    `create_training_job_arguments`.
+    ``rules`` are TrainGuard's own; rules for the estimator itself are those of its SDK. The hook saves the collections
+    of the rules too. ``tagged`` and errors are as in `create_training_job_arguments`.
     """
-    return {"profiler_config": _placed(profiler_config), "tags": tags(*rules, **tagged)}
+    given = list(rules)
+    arguments = {
+        "profiler_config": None if profiler_config is None else _placed(profiler_config),
+        "debugger_hook_config": None if debugger_hook_config is None else _hook(debugger_hook_config, given),
+        "tensorboard_output_config": tensorboard_output_config,
+        "tags": tags(*given, **tagged),
+    }
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def for_model_trainer(rules: Iterable[AnyRule] = (), **tagged: Any) -> dict[str, Any]:
@@ -141,12 +183,41 @@ def update_training_job_arguments(job: str, profiler_config: ProfilerConfig) -> 
     return {"TrainingJobName": job, "ProfilerConfig": _placed(profiler_config).to_request_dict()}
 
 
-def _config_of(rule: AnyRule) -> RuleConfig:
-    config = rule.config if isinstance(rule, ProfilerRule) else rule
-    if not isinstance(config, RuleConfig):
+def _config_of(rule: AnyRule) -> RuleConfig | TensorRuleConfig | None:
+    """Return the settings of one of TrainGuard's rules; None of a container."""
+    return rule.config if isinstance(rule, ProfilerRule | Rule) else rule
+
+
+def _settings_of(rule: AnyRule) -> Mapping[str, str]:
+    config = _config_of(rule)
+    if not isinstance(config, RuleConfig | TensorRuleConfig):
         expected = "one of TrainGuard's rules: SageMaker runs a custom container, which reads no tags"
         raise LaunchConfigError("tags", "rules", rule, expected)
-    return config
+    if isinstance(rule, TensorRuleConfig):
+        return Rule.sagemaker(rule).settings
+    return rule.settings if isinstance(rule, Rule) else config.settings
+
+
+def _tensor_rules(rules: Iterable[AnyRule]) -> list[str]:
+    configs = [_config_of(rule) for rule in rules]
+    return [config.rule_name for config in configs if isinstance(config, TensorRuleConfig)]
+
+
+def _hook(hook: DebuggerHookConfig, rules: Iterable[AnyRule]) -> DebuggerHookConfig:
+    """Return the hook's configuration with the collections of the rules."""
+    if hook.s3_output_path is None:
+        expected = "a place below the bucket that the stack's output ProfilerOutputUri names"
+        raise LaunchConfigError("DebuggerHookConfig", "s3_output_path", None, expected)
+    asked = [rule.collection_configs if isinstance(rule, Rule) else rule.collections for rule in rules if _saves(rule)]
+    return hook.with_collections([config for configs in asked for config in configs])
+
+
+def _saves(rule: AnyRule) -> TypeGuard[Rule | TensorRuleConfig]:
+    return isinstance(rule, Rule | TensorRuleConfig)
+
+
+def _tensors(hook: DebuggerHookConfig, rules: Iterable[AnyRule]) -> dict[str, Any]:
+    return _hook(hook, rules).to_request_dict()
 
 
 def _placed(profiler_config: ProfilerConfig) -> ProfilerConfig:
@@ -164,6 +235,7 @@ def _check_tags(named: Mapping[str, str], others: int) -> None:
         for what, text, longest in (("key", key, LONGEST_KEY), ("value", value, LONGEST_VALUE)):
             if len(text) > longest or not ALLOWED.fullmatch(text):
                 allowed = (
-                    f"at most {longest} letters, digits, spaces and . : / = + - _ @, and not aws: at the beginning"
+                    f"at most {longest} letters, digits, spaces and . : / = + - _ @, and not aws: at the beginning; "
+                    "a longer value goes into the SSM parameter that the tag trainguard:settings names"
                 )
                 raise LaunchConfigError("tags", f"{what} of {key!r}", text, allowed)

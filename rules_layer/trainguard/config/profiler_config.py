@@ -76,7 +76,7 @@ class ProfilerConfig:
         profile_params: Profiler | None = None,
         disable_profiler: bool = False,
     ) -> None:
-        _check_place(s3_output_path)
+        check_place(_WHERE, s3_output_path)
         interval = system_monitor_interval_millis
         if interval is not None and (isinstance(interval, bool) or interval not in INTERVALS_MS):
             known = ", ".join(map(str, INTERVALS_MS))
@@ -116,6 +116,7 @@ class ProfilerConfig:
         return {"DisableProfiler": True}
 
 
-def _check_place(uri: str | None) -> None:
+def check_place(where: str, uri: str | None) -> None:
+    """Raise LaunchConfigError unless ``uri`` is a place in S3, or none."""
     if uri is not None and (not isinstance(uri, str) or len(uri) > _LONGEST_URI or not _URI.fullmatch(uri)):
-        raise LaunchConfigError(_WHERE, "s3_output_path", uri, f"s3://bucket/prefix, {_LONGEST_URI} characters at most")
+        raise LaunchConfigError(where, "s3_output_path", uri, f"s3://bucket/prefix, {_LONGEST_URI} characters at most")

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainguard.config.rule_configs import RuleConfig, Value
+from trainguard.config.rule_configs import RuleConfig
+from trainguard.config.written import Value
 from trainguard.errors import LaunchConfigError
 from trainguard.rules.profiler_report import PROFILER_REPORT
 

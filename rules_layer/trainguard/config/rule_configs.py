@@ -1,19 +1,24 @@
-"""Settings of the rules, a class a rule and called as it is, checked against the rule's parameters when they are given.
+"""Settings of the rules, a class a rule and called as it is, and the actions of rules over tensors.
+
+Settings are checked against the rule's parameters when they are given.
 
 A setting that is not given has the documented default. Every parameter of the rule's page can be given, under its name.
 The classes are made from the rules' specs: `dir` lists them.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
+from trainguard.config.actions import SMS, ActionList, Email, StopTraining
+from trainguard.config.tensor_rules import SDK_FUNCTIONS, TENSOR_CONFIGS, TensorRuleConfig
+from trainguard.config.written import Value, written
 from trainguard.errors import RuleConfigError
 from trainguard.rules.parameters import PARAMETERS_TYPES, UNSHOWN, resolve_parameters
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.registry import OWN_NAMES, spec_of
 
-Value = float | int | str | bool | None
 _CANONICAL = {name.lower(): name for name in PARAMETERS_TYPES}
 _UNPREFIXED = tuple(field.name for field in msgspec.structs.fields(ReportParameters))
 
@@ -89,24 +94,19 @@ CONFIGS: Mapping[str, type[RuleConfig]] = {
 """The classes by their rules' names."""
 
 
-def __getattr__(name: str) -> type[RuleConfig]:
-    try:
-        return CONFIGS[name]
-    except KeyError:
-        raise AttributeError(f"there are no settings of a rule {name!r}, only of {', '.join(CONFIGS)}") from None
+__all__ = ["CONFIGS", "SMS", "ActionList", "Email", "ProfilerReport", "RuleConfig", "StopTraining", "TensorRuleConfig"]
+
+
+def __getattr__(name: str) -> Any:
+    for known in (CONFIGS, TENSOR_CONFIGS, SDK_FUNCTIONS):
+        if name in known:
+            return known[name]
+    listed = ", ".join((*CONFIGS, *TENSOR_CONFIGS))
+    raise AttributeError(f"there are no settings of a rule {name!r}, only of {listed}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *CONFIGS]
-
-
-def written(rule: str, name: str, value: object) -> str:
-    """Return a parameter's value as a tag says it; raises RuleConfigError for what is no value."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if value is None or isinstance(value, int | float | str):
-        return str(value)
-    raise RuleConfigError(rule, name, value, "a number, a text, True, False or None")
+    return [*globals(), *CONFIGS, *TENSOR_CONFIGS, *SDK_FUNCTIONS]
 
 
 def _setting(name: str) -> str:

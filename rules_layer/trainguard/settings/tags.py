@@ -15,6 +15,7 @@ from trainguard.settings.tag_names import (
     STOP_ALLOWED,
     STOP_TAG,
 )
+from trainguard.settings.tag_text import from_tag
 
 _NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG})
 _EXACT: Mapping[str, str] = {STOP_TAG: STOP_ALLOWED, FRAMEWORK_TAG: FRAMEWORK_EXPECTED}
@@ -45,7 +46,7 @@ def tag_source(tags: Mapping[str, str], *, called: str = "tag") -> Source:
     choices = {name: value for name, value in named.items() if name in SETTING_READERS or about_stops(name)}
     return Source(
         name=f"{called}s",
-        parameters={name: value for name, value in named.items() if name not in choices},
+        parameters={name: from_tag(value) for name, value in named.items() if name not in choices},
         choices=choices,
         origins={name: f"{called} {NAMESPACE}{name}" for name in named},
         faults=faults,

@@ -31,6 +31,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus
+from trainguard.settings.tags import tag_source
 
 PAGE = (Path(__file__).parents[3] / "docs" / "launching.md").read_text("utf-8")
 HERE = ProfilerConfig(s3_output_path="s3://profiles/jobs", system_monitor_interval_millis=500)
@@ -159,9 +160,12 @@ def test_given_a_setting_that_is_none_when_tagged_then_it_is_refused() -> None:
         tags(settings={"LowGPUUtilization_threshold_p95": 200})
 
 
-def test_given_a_mode_with_a_comma_when_tagged_then_no_tag_could_say_it() -> None:
-    with pytest.raises(LaunchConfigError, match="StepOutlier_mode"):
-        tags(rule_configs.StepOutlier(mode="TRAIN,EVAL"))
+def test_given_a_value_with_signs_that_no_tag_takes_when_tagged_then_the_tag_says_it_and_is_read_back() -> None:
+    given = tags(rule_configs.StepOutlier(mode="TRAIN,EVAL"))
+    assert given == [{"Key": "trainguard:StepOutlier_mode", "Value": "TRAIN=2CEVAL"}]
+    accept("CreateTrainingJob", {"Tags": given})
+    read = tag_source({each["Key"]: each["Value"] for each in given})
+    assert read.parameters == {"StepOutlier_mode": "TRAIN,EVAL"}
 
 
 def test_given_a_container_of_ones_own_when_tagged_then_it_is_refused() -> None:

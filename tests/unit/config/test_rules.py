@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainguard import config
 from trainguard.config import ProfilerRule, rule_configs
 from trainguard.config.rule_configs import RuleConfig
 from trainguard.errors import LaunchConfigError, RuleConfigError
@@ -131,11 +130,3 @@ def test_given_half_of_a_containers_code_when_made_a_profiler_rule_then_it_is_re
 def test_given_settings_of_another_library_when_made_a_profiler_rule_then_they_are_refused() -> None:
     with pytest.raises(LaunchConfigError, match="rule_configs"):
         ProfilerRule.sagemaker(object())  # type: ignore[arg-type]  # what launch code may pass by mistake
-
-
-@pytest.mark.parametrize("name", ["Rule", "DebuggerHookConfig", "CollectionConfig", "TensorBoardOutputConfig"])
-def test_given_launch_code_with_rules_on_tensors_when_its_import_is_changed_then_the_error_says_what_to_do(
-    name: str,
-) -> None:
-    with pytest.raises(ImportError, match="not evaluated yet"):
-        getattr(config, name)

@@ -1,0 +1,162 @@
+"""A rule over tensors of a training job, as the SageMaker Python SDK has it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainguard.config.actions import Actions, action_json, stops
+from trainguard.config.debugger_hook import CollectionConfig
+from trainguard.config.tensor_rules import TensorRuleConfig, check_settings, written_settings
+from trainguard.config.written import Value, written
+from trainguard.errors import LaunchConfigError
+
+_WHERE = "Rule"
+_IMAGE = "DEFAULT_RULE_EVALUATOR_IMAGE"
+_LONGEST_NAME, _LONGEST_VALUE, _MOST_PARAMETERS = 256, 256, 100
+"""What CreateTrainingJob takes of a rule's name, of a parameter's value, and how many of them."""
+
+_ACTIONS = "action_json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule over tensors: a managed one by `sagemaker`, which TrainGuard evaluates, or a container by `custom`.
+
+    ``config`` is the settings of a managed rule, None for a container, which SageMaker runs and TrainGuard does not.
+    ``settings`` are all its parameters as ``<Rule>_<parameter>``.
+    """
+
+    name: str
+    image_uri: str
+    instance_type: str | None = None
+    container_local_output_path: str | None = None
+    s3_output_path: str | None = None
+    volume_size_in_gb: int | None = None
+    rule_parameters: Mapping[str, Value] = field(default_factory=dict)
+    collection_configs: tuple[CollectionConfig, ...] = ()
+    actions: Actions | None = None
+    config: TensorRuleConfig | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def stops(self) -> bool:
+        """Whether the rule has the action StopTraining."""
+        return stops(self.actions)
+
+    @classmethod
+    def sagemaker(  # noqa: PLR0913, PLR0917 -- the parameters that launch code passes
+        cls,
+        base_config: TensorRuleConfig,
+        name: str | None = None,
+        container_local_output_path: str | None = None,
+        s3_output_path: str | None = None,
+        other_trials_s3_input_paths: Sequence[str] | None = None,
+        rule_parameters: Mapping[str, Value] | None = None,
+        collections_to_save: Sequence[CollectionConfig] | None = None,
+        actions: Actions | None = None,
+    ) -> "Rule":
+        """Return one of the managed rules.
+
+        ``collections_to_save`` takes the place of the rule's own collections of the same name.
+
+        Raises
+        ------
+        LaunchConfigError
+            When ``base_config`` is none of `rule_configs`, or a value is more than SageMaker takes.
+        RuleConfigError
+            When the rule does not take a parameter, or lacks one.
+        """
+        if not isinstance(base_config, TensorRuleConfig):
+            expected = "an object of trainguard.config.rule_configs, such as VanishingGradient()"
+            raise LaunchConfigError(f"{_WHERE}.sagemaker", "base_config", base_config, expected)
+        given = _given(f"{_WHERE}.sagemaker", rule_parameters, other_trials_s3_input_paths)
+        asked = {config.name: config for config in (*base_config.collections, *(collections_to_save or ()))}
+        rule = base_config.rule_name
+        settings = {**base_config.settings, **written_settings(rule, given)}
+        check_settings(rule, settings)
+        return cls(
+            name=_named(name or rule),
+            image_uri=_IMAGE,
+            container_local_output_path=container_local_output_path,
+            s3_output_path=s3_output_path,
+            rule_parameters=_checked(base_config.rule_parameters | given, actions),
+            collection_configs=tuple(asked.values()),
+            actions=actions,
+            config=base_config,
+            settings=settings,
+        )
+
+    @classmethod
+    def custom(  # noqa: PLR0913, PLR0917 -- the parameters that launch code passes
+        cls,
+        name: str,
+        image_uri: str,
+        instance_type: str,
+        volume_size_in_gb: int,
+        source: str | None = None,
+        rule_to_invoke: str | None = None,
+        container_local_output_path: str | None = None,
+        s3_output_path: str | None = None,
+        other_trials_s3_input_paths: Sequence[str] | None = None,
+        rule_parameters: Mapping[str, Value] | None = None,
+        collections_to_save: Sequence[CollectionConfig] | None = None,
+        actions: Actions | None = None,
+    ) -> "Rule":
+        """Return a rule in a container of the user's.
+
+        Raises LaunchConfigError when only one of ``source`` and ``rule_to_invoke`` is given.
+        """
+        if bool(source) != bool(rule_to_invoke):
+            pair = f"source={source!r}, rule_to_invoke={rule_to_invoke!r}"
+            raise LaunchConfigError(f"{_WHERE}.custom", "source", pair, "both of them, or neither")
+        code: dict[str, Value] = {"source_s3_uri": source, "rule_to_invoke": rule_to_invoke} if source else {}
+        given = _given(f"{_WHERE}.custom", rule_parameters, other_trials_s3_input_paths)
+        return cls(
+            name=_named(name),
+            image_uri=image_uri,
+            instance_type=instance_type,
+            volume_size_in_gb=volume_size_in_gb,
+            container_local_output_path=container_local_output_path,
+            s3_output_path=s3_output_path,
+            rule_parameters=_checked(code | given, actions),
+            collection_configs=tuple(collections_to_save or ()),
+            actions=actions,
+        )
+
+    def to_debugger_rule_config_dict(self) -> dict[str, Any]:
+        """Return an entry of ``DebugRuleConfigurations`` of CreateTrainingJob."""
+        texts = {name: written(self.name, name, value) for name, value in self.rule_parameters.items()}
+        optional = {
+            "InstanceType": self.instance_type,
+            "VolumeSizeInGB": self.volume_size_in_gb,
+            "LocalPath": self.container_local_output_path,
+            "S3OutputPath": self.s3_output_path,
+            "RuleParameters": texts,
+        }
+        named = {"RuleConfigurationName": self.name, "RuleEvaluatorImage": self.image_uri}
+        return named | {name: value for name, value in optional.items() if value}
+
+
+def _given(where: str, parameters: Mapping[str, Value] | None, others: Sequence[str] | None) -> dict[str, Value]:
+    """Return the parameters with the places of other runs; nobody may pass actions by hand."""
+    given = dict(parameters or {})
+    if _ACTIONS in given:
+        raise LaunchConfigError(where, _ACTIONS, given[_ACTIONS], "actions=StopTraining(), Email(…) or SMS(…)")
+    return given | {f"other_trial_{place}": uri for place, uri in enumerate(others or ())}
+
+
+def _named(name: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+        raise LaunchConfigError(_WHERE, "name", name, f"a text of 1 to {_LONGEST_NAME} characters")
+    return name
+
+
+def _checked(parameters: Mapping[str, Value], actions: Actions | None) -> dict[str, Value]:
+    """Return the parameters with the actions among them, as far as SageMaker takes them."""
+    named = dict(parameters) if actions is None else {**parameters, _ACTIONS: action_json(actions)}
+    if len(named) > _MOST_PARAMETERS:
+        raise LaunchConfigError(_WHERE, "rule_parameters", len(named), f"at most {_MOST_PARAMETERS} parameters")
+    for name, value in named.items():
+        if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+            raise LaunchConfigError(_WHERE, name, value, f"at most {_LONGEST_VALUE} characters")
+    return named

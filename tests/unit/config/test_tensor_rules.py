@@ -1,0 +1,199 @@
+"""Rules over tensors of launch code: what the hook saves, which rules run, what may stop the job."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.config.test_launch import accept
+from trainguard.config import (
+    CollectionConfig,
+    DebuggerHookConfig,
+    Rule,
+    TensorBoardOutputConfig,
+    create_training_job_arguments,
+    for_estimator,
+    rule_configs,
+    tags,
+)
+from trainguard.config.tensor_rules import SDK_FUNCTIONS, TENSOR_CONFIGS
+from trainguard.errors import LaunchConfigError, RuleConfigError
+from trainguard.rules.training.registry import TENSOR_RULES
+
+ANY = {"collection_names": "all"}
+HOOK = DebuggerHookConfig("s3://my-profiles/jobs", hook_parameters={"save_interval": 100})
+SDK_NAMES = {
+    "vanishing_gradient",
+    "similar_across_runs",
+    "weight_update_ratio",
+    "all_zero",
+    "exploding_tensor",
+    "unchanged_tensor",
+    "loss_not_decreasing",
+    "check_input_images",
+    "dead_relu",
+    "confusion",
+    "overfit",
+    "overtraining",
+    "class_imbalance",
+    "poor_weight_initialization",
+    "saturated_activation",
+    "stalled_training_rule",
+    "tensor_variance",
+    "feature_importance_overweight",
+    "tree_depth",
+    "nlp_sequence_ratio",
+    "create_xgboost_report",
+}
+
+
+def named(given: list[dict[str, str]]) -> dict[str, str]:
+    return {each["Key"].removeprefix("trainguard:"): each["Value"] for each in given}
+
+
+def test_given_the_21_rules_when_launch_code_names_them_then_both_spellings_are_there() -> None:
+    assert {f"training/{name}" for name in TENSOR_CONFIGS} == {rule.name for rule in TENSOR_RULES}
+    assert SDK_FUNCTIONS.keys() == SDK_NAMES
+    for name in (*TENSOR_CONFIGS, *SDK_FUNCTIONS):
+        assert getattr(rule_configs, name)().rule_name in TENSOR_CONFIGS
+
+
+def test_given_rules_over_tensors_when_tagged_then_those_run_with_their_parameters_and_no_others() -> None:
+    rules = [
+        Rule.sagemaker(rule_configs.vanishing_gradient(), rule_parameters={"threshold": "1e-6"}),
+        rule_configs.LossNotDecreasing(tensor_regex=".*loss"),
+    ]
+    assert named(tags(*rules)) == {
+        "VanishingGradient_threshold": "1e-6",
+        "LossNotDecreasing_tensor_regex": ".=2Aloss",
+        "training-rules": "VanishingGradient LossNotDecreasing",
+    }
+
+
+def test_given_all_rules_over_tensors_when_tagged_then_the_tag_says_all() -> None:
+    required = {
+        "AllZero": ANY,
+        "TensorVariance": ANY,
+        "UnchangedTensor": ANY,
+        "SimilarAcrossRuns": {"other_trials": "old"},
+    }
+    given = named(tags(*(kind(**required.get(name, {})) for name, kind in TENSOR_CONFIGS.items())))
+    assert given["training-rules"] == "all"
+    assert sorted(given) == [
+        "AllZero_collection_names",
+        "SimilarAcrossRuns_other_trials",
+        "TensorVariance_collection_names",
+        "UnchangedTensor_collection_names",
+        "training-rules",
+    ]
+
+
+def test_given_the_action_that_stops_when_tagged_then_its_rule_alone_may_stop_the_job() -> None:
+    stopping = Rule.sagemaker(rule_configs.ExplodingTensor(), actions=rule_configs.StopTraining())
+    alerting = Rule.sagemaker(rule_configs.Overfit(), actions=rule_configs.Email("me@my.example.org"))
+    given = named(tags(stopping, alerting))
+    assert (given["stop-on-fire"], given["stop-rules"]) == ("allowed", "ExplodingTensor")
+    assert "stop-on-fire" not in named(tags(alerting))
+    assert "stop-rules" not in named(tags(stopping, stop_on_fire=True))
+
+
+def test_given_rules_when_a_job_is_created_then_the_hook_saves_their_collections_beside_the_users() -> None:
+    mine = HOOK.with_collections([CollectionConfig("gradients", {"train.save_interval": 7})])
+    rules = [Rule.sagemaker(rule_configs.VanishingGradient()), rule_configs.LossNotDecreasing()]
+    board = TensorBoardOutputConfig("s3://my-profiles/jobs")
+    arguments = create_training_job_arguments(rules=rules, debugger_hook_config=mine, tensorboard_output_config=board)
+    assert arguments == {
+        "DebugHookConfig": {
+            "S3OutputPath": "s3://my-profiles/jobs",
+            "HookParameters": {"save_interval": "100"},
+            "CollectionConfigurations": [
+                {"CollectionName": "gradients", "CollectionParameters": {"train.save_interval": "7"}},
+                {"CollectionName": "losses", "CollectionParameters": {"save_interval": "500"}},
+            ],
+        },
+        "TensorBoardOutputConfig": {"S3OutputPath": "s3://my-profiles/jobs"},
+        "Tags": tags(*rules),
+    }
+    accept("CreateTrainingJob", arguments)
+
+
+def test_given_managed_rules_too_when_a_job_is_created_then_their_request_is_the_managed_one() -> None:
+    rule = Rule.sagemaker(
+        rule_configs.SimilarAcrossRuns(),
+        name="same",
+        s3_output_path="s3://b/rules",
+        other_trials_s3_input_paths=["s3://b/other/debug-output"],
+        actions=rule_configs.ActionList(rule_configs.StopTraining("my-job"), rule_configs.SMS("+491234")),
+    )
+    arguments = create_training_job_arguments(rules=[rule], managed_rules=True)
+    assert arguments["DebugRuleConfigurations"] == [
+        {
+            "RuleConfigurationName": "same",
+            "RuleEvaluatorImage": "DEFAULT_RULE_EVALUATOR_IMAGE",
+            "S3OutputPath": "s3://b/rules",
+            "RuleParameters": {
+                "rule_to_invoke": "SimilarAcrossRuns",
+                "other_trial_0": "s3://b/other/debug-output",
+                "action_json": '[{"name": "stoptraining", "parameters": {"training_job_prefix": "my-job"}}, '
+                '{"name": "sms", "parameters": {"endpoint": "+491234"}}]',
+            },
+        }
+    ]
+    accept("CreateTrainingJob", arguments)
+
+
+def test_given_a_container_when_a_job_is_created_then_sagemaker_runs_it_and_no_tag_names_it() -> None:
+    rule = Rule.custom("mine", "1.dkr.ecr/x:1", "ml.t3.medium", 10, "s3://code/rule.py", "Mine")
+    arguments = create_training_job_arguments(rules=[rule])
+    assert arguments["Tags"] == []
+    assert arguments["DebugRuleConfigurations"][0]["RuleParameters"] == {
+        "source_s3_uri": "s3://code/rule.py",
+        "rule_to_invoke": "Mine",
+    }
+
+
+def test_given_an_estimator_when_its_arguments_are_made_then_it_gets_the_hook_with_the_rules_collections() -> None:
+    arguments = for_estimator(rules=[rule_configs.WeightUpdateRatio()], debugger_hook_config=HOOK)
+    assert [config.name for config in arguments["debugger_hook_config"].collection_configs] == ["weights"]
+    assert arguments.keys() == {"debugger_hook_config", "tags"}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: CollectionConfig(""), "1 to 256 characters"),
+        (lambda: CollectionConfig("losses", {"save_intervall": 5}), "one of the parameters"),
+        (lambda: CollectionConfig("losses", {"save_interval": "often"}), "a whole number"),
+        (lambda: CollectionConfig("losses", {"train.save_steps": "1,b"}), "parted by commas"),
+        (lambda: CollectionConfig("losses", {"include_regex": "("}), "a regular expression"),
+        (lambda: CollectionConfig("losses", {"reductions": ["mean"]}), "a text, a number, True or False"),
+        (lambda: DebuggerHookConfig("my-profiles/jobs"), "s3://bucket/prefix"),
+        (
+            lambda: DebuggerHookConfig(collection_configs=[CollectionConfig("a"), CollectionConfig("a")]),
+            "each collection once",
+        ),
+        (lambda: DebuggerHookConfig(collection_configs=[CollectionConfig(str(n)) for n in range(21)]), "at most 20"),
+        (lambda: TensorBoardOutputConfig("x"), "s3://bucket/prefix"),
+        (lambda: rule_configs.StopTraining("my_job"), "letters, digits and -"),
+        (lambda: rule_configs.Email("me"), "an e-mail address"),
+        (lambda: rule_configs.SMS("0049"), "1 to 15 digits"),
+        (lambda: Rule.sagemaker(rule_configs.Overfit(), rule_parameters={"action_json": "{}"}), "actions="),
+        (lambda: Rule.sagemaker(rule_configs.Overfit(), name="a" * 257), "1 to 256 characters"),
+        (lambda: Rule.sagemaker(rule_configs.AllZero(tensor_regex="a" * 257)), "at most 256 characters"),
+        (lambda: Rule.sagemaker(rule_configs.LowGPUUtilization()), "rule_configs"),
+        (lambda: create_training_job_arguments(debugger_hook_config=DebuggerHookConfig()), "ProfilerOutputUri"),
+    ],
+)
+def test_given_what_no_job_could_be_started_with_when_made_then_it_is_refused_in_words(make: Any, said: str) -> None:
+    with pytest.raises(LaunchConfigError, match=said):
+        make()
+
+
+def test_given_a_parameter_that_a_rule_cannot_use_when_set_then_it_is_refused() -> None:
+    with pytest.raises(RuleConfigError, match="VanishingGradient"):
+        rule_configs.VanishingGradient(threshold="small")
+
+
+def test_given_a_rule_that_lacks_what_it_needs_when_used_then_it_is_refused() -> None:
+    with pytest.raises(RuleConfigError, match="AllZero_collection_names"):
+        tags(rule_configs.AllZero())
+    assert named(tags(Rule.sagemaker(rule_configs.AllZero(), rule_parameters=ANY)))["training-rules"] == "AllZero"
