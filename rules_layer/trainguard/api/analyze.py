@@ -12,8 +12,7 @@ from trainguard.errors import ParameterFileError, PriceTableError
 from trainguard.families.installed import FAMILIES
 from trainguard.local.analysis import NoProgress, Progress, evaluated_profile
 from trainguard.local.job_json import described_job
-from trainguard.local.places import open_place
-from trainguard.local.profile import read_profile
+from trainguard.local.places import open_job
 from trainguard.local.settings import rule_settings
 from trainguard.pricing.table import PriceTable, read_prices
 from trainguard.records import JobRecord
@@ -66,7 +65,7 @@ def analyze(
     PortUnavailableError, WorkerDiedError
         When S3 does not answer, or a parsing process ends without an answer.
     """
-    profile = read_profile(open_place(os.fspath(source), clients))
+    profile = open_job(os.fspath(source), clients)
     name = profile.root.job
     known = JobRecord(
         job=name,

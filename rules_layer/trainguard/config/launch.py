@@ -19,8 +19,8 @@ from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK
 from trainguard.errors import LaunchConfigError
 from trainguard.job_policy import ALL
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.settings.job_settings import STOP_RULES
-from trainguard.settings.tag_names import PROFILE_TAG, TRAINING_RULES_TAG
+from trainguard.settings.job_settings import STOP_RULES, TRAINING_RULES
+from trainguard.settings.tag_names import PROFILE_TAG
 from trainguard.settings.tag_text import to_tag
 
 AnyRule = ProfilerRule | RuleConfig | Rule | TensorRuleConfig
@@ -79,7 +79,7 @@ def tags(
         if named.setdefault(key, value) != value:
             raise LaunchConfigError("tags", setting, text, f"the same as before, {named[key]!r}")
     if chosen := list(dict.fromkeys(_tensor_rules(rules))):
-        named[TRAINING_RULES_TAG] = ALL if len(chosen) == len(TENSOR_CONFIGS) else " ".join(chosen)
+        named[f"{NAMESPACE}{TRAINING_RULES}"] = ALL if len(chosen) == len(TENSOR_CONFIGS) else " ".join(chosen)
     stopping = [rule.config.rule_name for rule in rules if isinstance(rule, Rule) and rule.config and rule.stops]
     if stop_on_fire or stopping:
         named[STOP_TAG] = STOP_ALLOWED

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from trainguard.engine.plan import RulePlan
+from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.profile import Profile
 from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
+from trainguard.local.training import EvaluatedTraining, evaluate_training
 from trainguard.records import JobRecord
 from trainguard.report.build import BuiltReport, build_report
 from trainguard.timeline.digest import NodeDigest
@@ -44,10 +46,11 @@ class NoProgress:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedProfile:
-    """A profile that was evaluated: the evaluation, and its time lines by node where they were wanted."""
+    """A job that was evaluated: its time lines by node where they were wanted, and its training where it saved any."""
 
     evaluation: Evaluation
     digests: tuple[NodeDigest, ...]
+    training: EvaluatedTraining | None = None
 
     def report(self) -> BuiltReport:
         """Build the report, of scope ``full`` where there are time lines."""
@@ -76,10 +79,17 @@ def evaluated_profile(
         As `evaluate_profile` does.
     """
     known = replace(job, instance_count=job.instance_count or profile.instances)
+    plan = replace(plan, by_event_time=True)
     with _pool(profile) as pool, progress.of_objects(profile.objects, profile.size):
-        tap = TimelineListener(_axis(profile, known)) if timelines else None
+        tap = TimelineListener(_axis(profile, known)) if timelines and profile.nodes else None
         evaluation = evaluate_profile(known, plan, profile, pool, progress.applied, tap=tap)
-    return EvaluatedProfile(evaluation, () if tap is None else tuple(tap.digests))
+    digests = () if tap is None else tuple(tap.digests)
+    if profile.training is None:
+        return EvaluatedProfile(evaluation, digests)
+    training = evaluate_training(evaluation.job, plan, FAMILIES, profile.training)
+    *streams, own = evaluation.records
+    evaluation = replace(evaluation, records=(*streams, *training.records, own))
+    return EvaluatedProfile(evaluation, digests, training)
 
 
 def digest(profile: Profile, job: JobRecord, progress: Progress) -> Sequence[NodeDigest]:

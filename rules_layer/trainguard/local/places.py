@@ -1,8 +1,14 @@
 """A folder or an ``s3://`` URI to the profile there. What reads S3 is imported only where a place is in S3."""
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from trainguard.local.sources import ProfileSource, open_folder
+from trainguard.errors import NoProfileError
+from trainguard.local.no_profile import NoProfile
+from trainguard.local.profile import Profile, empty_profile, read_profile
+from trainguard.local.sources import ProfileSource, open_folder, read_beside
+from trainguard.local.training_files import find_training
 
 if TYPE_CHECKING:
     from trainguard.adapters.clients import Clients
@@ -30,3 +36,39 @@ def open_place(place: str, clients: "Clients | None" = None) -> ProfileSource:
     from trainguard.local.bucket import open_bucket
 
     return open_bucket(place, clients)
+
+
+def open_job(place: str, clients: "Clients | None" = None) -> Profile:
+    """Find what a job wrote at a place: its profile, and what it saved of its training.
+
+    A job without a profile has an empty one. Parameters and errors are as in `open_place`: NoProfileError says that
+    there is neither.
+    """
+    return _job_in_bucket(place, clients) if place.startswith(S3) else _job_in_folder(place)
+
+
+def _job_in_folder(place: str) -> Profile:
+    try:
+        source = open_folder(place)
+    except NoProfileError:
+        found = find_training(place)
+        if found is None:
+            raise
+        beside = partial(read_beside, found.job)
+        return empty_profile(NoProfile(str(found.place), found.job.resolve().name, beside), found.files)
+    found = find_training(place, source.root)
+    return replace(read_profile(source), training=None if found is None else found.files)
+
+
+def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
+    from trainguard.local.bucket import open_bucket
+    from trainguard.local.training_bucket import open_training, training_beside
+
+    try:
+        source = open_bucket(place, clients)
+    except NoProfileError:
+        opened = open_training(place, clients)
+        if opened is None:
+            raise
+        return empty_profile(*opened)
+    return replace(read_profile(source), training=training_beside(source))

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from trainguard.errors import ForeignKeyError, NoProfileError, ObjectMissingError
 from trainguard.layout import EndKey, ProfileRoot, hour_folder
+from trainguard.local.run_files import TrainingFiles
 from trainguard.local.sources import ProfileSource
 from trainguard.ports import ByteStream, ListedObject
 from trainguard.telemetry.keys import (
@@ -62,6 +63,8 @@ class Profile:
         Names that nothing reads.
     ended : bool
         Whether the marks of the job's end are there.
+    training : TrainingFiles or None
+        What the job saved of its training, where somebody looked for it.
     """
 
     source: ProfileSource
@@ -71,6 +74,7 @@ class Profile:
     shared: tuple[str, ...]
     foreign: tuple[str, ...]
     ended: bool
+    training: TrainingFiles | None = None
 
     @cached_property
     def size(self) -> int:
@@ -152,7 +156,7 @@ def read_profile(source: ProfileSource) -> Profile:
     NoProfileError
         When none of them is a profile object.
     """
-    root = ProfileRoot("", _safe(source.job))
+    root = ProfileRoot("", safe_name(source.job))
     files: dict[str, str] = {}
     nodes: defaultdict[str, Node] = defaultdict(Node)
     shared, foreign = [], []
@@ -176,7 +180,12 @@ def read_profile(source: ProfileSource) -> Profile:
     return Profile(source, root, files, dict(sorted(nodes.items())), tuple(shared), tuple(foreign), ended)
 
 
-def _safe(name: str) -> str:
+def empty_profile(source: ProfileSource, training: TrainingFiles) -> Profile:
+    """Return the profile of a job that has none, with what it saved of its training."""
+    return Profile(source, training.root, {}, {}, (), (), ended=True, training=training)
+
+
+def safe_name(name: str) -> str:
     """Return a folder's name as SageMaker would take it: ``my-job`` of ``my_job``."""
     if _JOB_NAME.fullmatch(name):
         return name

@@ -112,17 +112,25 @@ class FolderSource:
 
     def beside(self, name: str, max_bytes: int) -> bytes | None:
         """Return what a file beside the folder holds; raises ProfileSourceError where it cannot be read."""
-        file = self.root.resolve().parent / name
-        try:
-            with file.open("rb") as opened:
-                return opened.read(max_bytes + 1)
-        except FileNotFoundError:
-            return None
-        except OSError as fault:
-            raise ProfileSourceError(str(file), f"cannot be read: {fault.strerror or fault}") from fault
+        return read_beside(self.root.resolve().parent, name, max_bytes)
 
     def _unreadable(self, name: str, fault: OSError) -> ProfileSourceError:
         return ProfileSourceError(str(self.root / name), f"cannot be read: {fault.strerror or fault}")
+
+
+def read_beside(folder: Path, name: str, max_bytes: int) -> bytes | None:
+    """Return what a file of a folder holds, at most one byte more than ``max_bytes``; None where there is none.
+
+    Raises ProfileSourceError where it cannot be read.
+    """
+    file = folder / name
+    try:
+        with file.open("rb") as opened:
+            return opened.read(max_bytes + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as fault:
+        raise ProfileSourceError(str(file), f"cannot be read: {fault.strerror or fault}") from fault
 
 
 def read_file(file: Path) -> bytes:

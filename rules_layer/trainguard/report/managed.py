@@ -6,6 +6,7 @@ from typing import Any
 from trainguard.engine.outbox.rows import parameters_shown
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.records import FIRST_FAMILY
 from trainguard.report.encode import encode_report
 from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.registry import RULE_NAMES, spec_of
@@ -16,11 +17,12 @@ MANAGED_INTERVAL_S = 0.5
 
 
 def managed_files(verdicts: Sequence[Verdict], plan: RulePlan) -> dict[str, bytes]:
-    """Return ``profiler-reports/<Rule>.json`` of every rule, by that name."""
+    """Return ``profiler-reports/<Rule>.json`` of every profiler rule, by that name."""
+    profiler = {*RULE_NAMES, *(rule.name for rule in plan.rules_of(FIRST_FAMILY))}
     return {
         f"profiler-reports/{verdict.rule}.json": encode_report(_managed(verdict, plan))
         for verdict in verdicts
-        if verdict.rule in {*RULE_NAMES, *plan.rules}
+        if verdict.rule in profiler
     }
 
 

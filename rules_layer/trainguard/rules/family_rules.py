@@ -8,26 +8,29 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.names import NAMES as TRAINING
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyRules:
-    """A family's rules: their names, and as ``module:object`` their parameter classes by name."""
+    """A family's rules: their names, and the module that has them as ``PARAMETERS_TYPES`` and ``SPECS``, by name."""
 
     names: tuple[str, ...]
-    parameters: str
+    module: str
 
     def parameters_types(self) -> Mapping[str, type[RuleParameters]]:
         """Import the family's rules, and return their parameter classes by name."""
-        module, _, name = self.parameters.partition(":")
-        types: Mapping[str, type[RuleParameters]] = getattr(import_module(module), name)
+        types: Mapping[str, type[RuleParameters]] = import_module(self.module).PARAMETERS_TYPES
         return types
 
+    def specs(self) -> Mapping[str, RuleSpec]:
+        """Import the family's rules, and return their specs by name."""
+        specs: Mapping[str, RuleSpec] = import_module(self.module).SPECS
+        return specs
 
-OTHER_FAMILIES: tuple[FamilyRules, ...] = (
-    FamilyRules(TRAINING, "trainguard.rules.training.registry:PARAMETERS_TYPES"),
-)
+
+OTHER_FAMILIES: tuple[FamilyRules, ...] = (FamilyRules(TRAINING, "trainguard.rules.training.registry"),)
 
 
 def bare(rule: str) -> str:
@@ -39,3 +42,9 @@ def names() -> Iterator[str]:
     """Iterate over the names of all rules of other families."""
     for family in OTHER_FAMILIES:
         yield from family.names
+
+
+def spec_of_other(rule: str) -> RuleSpec | None:
+    """Return the spec of a rule of another family, which is imported then; None of any other rule."""
+    found = next((family for family in OTHER_FAMILIES if rule in family.names), None)
+    return None if found is None else found.specs()[rule]

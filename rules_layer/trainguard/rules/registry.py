@@ -8,7 +8,7 @@ from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.dataloader import Dataloader
 from trainguard.rules.default_spec import spec_of_rule, spec_of_unknown
 from trainguard.rules.extension import installed
-from trainguard.rules.family_rules import bare
+from trainguard.rules.family_rules import bare, spec_of_other
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
 from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes
@@ -65,7 +65,7 @@ SPECS: MutableMapping[str, RuleSpec] = {
 
 def spec_of(rule: str) -> RuleSpec:
     """Return what is said of a rule; of one that is not known, that it has a condition of its own."""
-    return SPECS.get(rule) or spec_of_unknown(rule)
+    return SPECS.get(rule) or spec_of_other(rule) or spec_of_unknown(rule)
 
 
 def help_of(rule: str, parameter: str) -> ParameterHelp:

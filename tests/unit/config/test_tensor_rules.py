@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.config.test_launch import accept
+from tests.unit.config.test_launch import accept, registered
 from trainguard.config import (
     CollectionConfig,
     DebuggerHookConfig,
@@ -17,6 +17,7 @@ from trainguard.config import (
 )
 from trainguard.config.tensor_rules import SDK_FUNCTIONS, TENSOR_CONFIGS
 from trainguard.errors import LaunchConfigError, RuleConfigError
+from trainguard.families.installed import FAMILIES
 from trainguard.rules.training.registry import TENSOR_RULES
 
 ANY = {"collection_names": "all"}
@@ -67,6 +68,18 @@ def test_given_rules_over_tensors_when_tagged_then_those_run_with_their_paramete
         "LossNotDecreasing_tensor_regex": ".=2Aloss",
         "training-rules": "VanishingGradient LossNotDecreasing",
     }
+
+
+def test_given_tags_of_rules_over_tensors_when_the_job_is_registered_then_those_rules_run_on_it() -> None:
+    rules = [rule_configs.VanishingGradient(threshold=1e-6), rule_configs.LossNotDecreasing(tensor_regex=".*loss")]
+    job = registered(tags(*rules, rule_configs.LowGPUUtilization()))
+    plan = FAMILIES.plan(job)
+    assert {rule.name for rule in plan.rules_of("training")} == {
+        "training/VanishingGradient",
+        "training/LossNotDecreasing",
+    }
+    assert plan.parameters_of("training/LossNotDecreasing").in_force()["tensor_regex"] == (".*loss",)
+    assert plan.parameters_of("training/VanishingGradient").in_force()["threshold"] == 1e-6
 
 
 def test_given_all_rules_over_tensors_when_tagged_then_the_tag_says_all() -> None:

@@ -1,6 +1,7 @@
 """The ``compatible`` reading over a profile: what the managed service would have written."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from trainguard.cli.output.progress import Progress
 from trainguard.debugger_replay.parameters import resolve_compatible_parameters, resolve_scan_interval_us
 from trainguard.debugger_replay.replay import replay
 from trainguard.errors import EmptyProfileError, NoProfileError, RuleFailedError
+from trainguard.local.places import open_place
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.sources import ProfileSource
 from trainguard.records import Status
@@ -40,16 +42,35 @@ class DebuggerReplay:
         self._documented = defaults == "documented"
         resolve_compatible_parameters(self._settings, documented=self._documented)
 
-    def analyze(self, source: ProfileSource, progress: Progress) -> Outcome:
+    def open(self, place: str) -> "OpenedReplay":
+        """Find the profile at a place; raises what `open_place` does."""
+        return OpenedReplay(open_place(place), self._settings, self._documented)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedReplay:
+    """A profile, and the settings by rule."""
+
+    source: ProfileSource
+    settings: Mapping[str, Mapping[str, str]]
+    documented: bool
+
+    @property
+    def place(self) -> str:
+        """Where the profile lies."""
+        return self.source.place
+
+    def analyze(self, progress: Progress) -> Outcome:
         """Replay a profile; raises NoProfileError for one without system metrics, which the original waits for."""
+        source = self.source
         names = source.names()
-        interval_s = resolve_scan_interval_us(self._settings) / _US_PER_S
+        interval_s = resolve_scan_interval_us(self.settings) / _US_PER_S
         try:
             with WorkerPool(workers_for(len(names))) as pool, progress.of_windows(interval_s):
                 replayed = replay(
                     source,
-                    self._settings,
-                    documented_defaults=self._documented,
+                    self.settings,
+                    documented_defaults=self.documented,
                     progress=progress.replayed,
                     file_map=pool.map,
                 )

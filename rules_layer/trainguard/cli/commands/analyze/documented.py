@@ -1,19 +1,21 @@
 """The ``documented`` reading over a profile: the deployed engine on this machine."""
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainguard.cli.commands.analyze.outcome import FOREIGN, Outcome, RuleVerdict
 from trainguard.cli.output.progress import Progress
 from trainguard.cli.services.input_files import prices_from, rule_from, settings_from
-from trainguard.engine.plan import only
+from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.families.installed import FAMILIES
 from trainguard.local.analysis import evaluated_profile
+from trainguard.local.debugger_reports import debugger_reports
 from trainguard.local.job_json import BAD_JOB_FILES, DescribedJob, described_job
-from trainguard.local.profile import Profile, read_profile
-from trainguard.local.sources import ProfileSource
+from trainguard.local.places import open_job
+from trainguard.local.profile import Profile
 from trainguard.records import JobRecord
 from trainguard.report.build import BuiltReport
 from trainguard.report.document import FindingEntry, RuleEntry
@@ -66,16 +68,34 @@ class Documented:
         if rule is not None:
             self._plan = only(self._plan, *rule_from(rule, params))
 
-    def analyze(self, source: ProfileSource, progress: Progress) -> Outcome:
-        """Evaluate a profile; raises what `evaluate_profile` does, and NoProfileError."""
-        profile = read_profile(source)
-        name = profile.root.job
-        described = described_job(source, replace(self._job, job=name, arn=f"unknown:{name}"))
-        judged = evaluated_profile(profile, described.job, self._plan, progress, timelines=False)
-        return _outcome(profile, judged.report(), described)
+    def open(self, place: str) -> "OpenedJob":
+        """Find what a job wrote at a place; raises what `open_job` does."""
+        return OpenedJob(open_job(place), self._job, self._plan)
 
 
-def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class OpenedJob:
+    """A job's files, what is known of it beside them, and the rules."""
+
+    profile: Profile
+    job: JobRecord
+    plan: RulePlan
+
+    @property
+    def place(self) -> str:
+        """Where the files lie."""
+        return self.profile.source.place
+
+    def analyze(self, progress: Progress) -> Outcome:
+        """Evaluate the job; raises what `evaluated_profile` does."""
+        name = self.profile.root.job
+        described = described_job(self.profile.source, replace(self.job, job=name, arn=f"unknown:{name}"))
+        judged = evaluated_profile(self.profile, described.job, self.plan, progress, timelines=False)
+        more = {} if judged.training is None else debugger_reports(judged.training)
+        return _outcome(self.profile, judged.report(), described, more)
+
+
+def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob, debugger: Mapping[str, bytes]) -> Outcome:
     report = built.report
     findings = {finding.rule: finding for finding in report.findings}
     unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(described.bad)})
@@ -83,7 +103,7 @@ def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob) -> O
         unread.update({name: amount for name, amount in stream.counters.items() if name not in HARMLESS_COUNTERS})
     return Outcome(
         rules=[_line(rule, findings.get(rule.rule)) for rule in report.rules],
-        files=report_files(built, page=False),
+        files={**debugger, **report_files(built, page=False)},
         unread=dict(sorted((+unread).items())),
         healthy=report.healthy,
         verdict=report.verdict,

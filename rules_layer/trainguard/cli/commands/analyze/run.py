@@ -10,8 +10,6 @@ from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.progress import Progress, stderr_progress
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.errors import RequestError
-from trainguard.local.places import open_place
-from trainguard.local.sources import ProfileSource
 from trainguard.rules.defaults import Defaults
 
 ModeName = Literal["documented", "compatible"]
@@ -37,8 +35,21 @@ class AnalyzeRequest:
 class Analysis(Protocol):
     """A reading of the rules with a person's settings."""
 
-    def analyze(self, source: ProfileSource, progress: Progress) -> Outcome:
-        """Judge a profile."""
+    def open(self, place: str) -> "OpenedPlace":
+        """Find what there is to evaluate at a place."""
+        ...
+
+
+class OpenedPlace(Protocol):
+    """What was found at a place: ``place`` as a person reads it."""
+
+    @property
+    def place(self) -> str:
+        """The path or URI."""
+        ...
+
+    def analyze(self, progress: Progress) -> Outcome:
+        """Evaluate it."""
         ...
 
 
@@ -49,11 +60,11 @@ def analyze_command(request: AnalyzeRequest) -> int:
 
 def _result(request: AnalyzeRequest) -> CommandResult:
     analysis = _analysis(request)
-    source = open_place(request.source)
+    opened = analysis.open(request.source)
     prepare(request.out)
-    outcome = analysis.analyze(source, stderr_progress(shown=not request.as_json))
+    outcome = opened.analyze(stderr_progress(shown=not request.as_json))
     write_files(request.out, outcome.files)
-    places = {"source": _text(source.place), "out": _text(str(request.out))}
+    places = {"source": _text(opened.place), "out": _text(str(request.out))}
     return CommandResult(
         document=document_of(outcome, reading=request.reading, defaults=_defaults(request), **places),
         blocks=[*blocks_of(outcome), Line(f"Reports: {request.out}", whole=True)],

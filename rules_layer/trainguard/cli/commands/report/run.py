@@ -24,7 +24,7 @@ from trainguard.errors import ProfileSourceError, RequestError
 from trainguard.families.installed import FAMILIES
 from trainguard.local.analysis import digest, evaluated_profile
 from trainguard.local.job_json import described_job
-from trainguard.local.places import open_place
+from trainguard.local.places import open_job, open_place
 from trainguard.local.profile import Profile, read_profile
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JOB_NODE, JobRecord
@@ -151,7 +151,7 @@ def _of_place(place: Place, request: ReportRequest, prices: PriceTable | None, p
     known = _known(
         JobRecord(job="", arn="", bucket="", prefix="", rule_settings=settings_from(request.params)), request
     )
-    profile = read_profile(open_place(place.text, _clients(request.where) if place.in_s3 else None))
+    profile = open_job(place.text, _clients(request.where) if place.in_s3 else None)
     name = profile.root.job
     described = described_job(profile.source, replace(known, job=name, arn=f"unknown:{name}"))
     built = _judged(profile, described.job, prices, progress)
@@ -200,7 +200,7 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
             f"job {job.job} has no state, and its profile lies in no bucket",
             "Call `trainguard report` with the folder that its profile lies in.",
         )
-    profile = read_profile(open_place(job_place(job).text, connection.clients))
+    profile = open_job(job_place(job).text, connection.clients)
     why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
     note = f"The state of its rules {why}: its profile was evaluated again, with the job's own settings."
     built = _judged(profile, replace(job, episodes={}, closing=False), prices, progress)

@@ -1,0 +1,209 @@
+"""What a job saved of its training, in a folder: debug-output, TensorBoard's event files, files of trainers.
+
+Each file gets the key that it would have in a bucket, so that the sessions of the deployed stack read it.
+"""
+
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from trainguard.errors import ForeignKeyError, ObjectMissingError, ProfileSourceError
+from trainguard.families.training.keys import SCALAR_FOLDERS, ScalarKey, match_key, match_scalar_key
+from trainguard.layout import EndKey, ProfileRoot
+from trainguard.local.profile import safe_name
+from trainguard.local.run_files import TrainingFiles
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS
+from trainguard.ports import ByteStream, ListedObject, check_range
+from trainguard.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
+from trainguard.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
+
+_PARTS = ("index", "events", "collections")
+_TRAINER_OUTPUT = "trainer-output"
+_LEFT_OUT = frozenset({RESULTS, PROFILER_OUTPUT, DEBUG_OUTPUT})
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFolder:
+    """The files of a job's training, the ``place`` that holds them, and the folder of the job."""
+
+    place: Path
+    job: Path
+    files: TrainingFiles
+
+
+@dataclass(frozen=True)
+class FolderObjects:
+    """Files on disk as the objects of a bucket, read only: ``files`` holds their paths by key.
+
+    Below ``beside`` lie other jobs, each found by the name of its folder when it is asked for. An object is as new as
+    its file; one of debug-output is as new as this process, as a copy may be older than the time that is written in it.
+    """
+
+    files: dict[str, Path]
+    beside: Path
+    opened_at: float = field(default_factory=time.time)
+    known: set[str] = field(default_factory=set)
+
+    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
+        """Return a file's bytes, one more than ``max_bytes`` at most; raises ObjectMissingError."""
+        return self.get_range(bucket, key, 0, max_bytes + 1)
+
+    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on; raises ObjectMissingError."""
+        check_range(start, length)
+        with self._opened(bucket, key) as opened:
+            opened.seek(start)
+            return opened.read(length)
+
+    def open_stream(self, bucket: str, key: str) -> ByteStream:
+        """Open a file to be read from the front; raises ObjectMissingError."""
+        return self._opened(bucket, key)
+
+    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
+        del bucket
+        self._meet(prefix.partition("/")[0])
+        keys = sorted(key for key in self.files if key.startswith(prefix))
+        for key in keys[bisect_right(keys, start_after) :]:
+            about = self.files[key].stat()
+            is_tensor = f"/{DEBUG_OUTPUT}/" in key
+            yield ListedObject(key, self.opened_at if is_tensor else about.st_mtime, about.st_size)
+
+    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
+        """Refuse: the files of a job are only read."""
+        raise NotImplementedError(f"{key}: a local job is only read")
+
+    def _meet(self, job: str) -> None:
+        """Take in the files of another job that lies beside this one."""
+        if job in self.known or not job:
+            return
+        self.known.add(job)
+        folder = self.beside / job
+        run = folder / DEBUG_OUTPUT if _is_run(folder / DEBUG_OUTPUT) else folder
+        if _is_run(run):
+            self.files.update(_tensor_files(run, ProfileRoot("", job)))
+
+    def _opened(self, bucket: str, key: str) -> BinaryIO:
+        if key not in self.files:
+            raise ObjectMissingError(bucket, key)
+        try:
+            return self.files[key].open("rb")
+        except OSError as fault:
+            raise ProfileSourceError(str(self.files[key]), f"cannot be read: {fault.strerror or fault}") from fault
+
+
+def find_training(place: str, profile: Path | None = None) -> FoundFolder | None:
+    """Find what a job saved of its training at, in or below a folder; None where there is nothing.
+
+    Parameters
+    ----------
+    place : str
+        A debug-output folder, the folder of a job, or one above a single job.
+    profile : Path, optional
+        The profile that was found there: of several jobs, the one beside it counts.
+
+    Raises
+    ------
+    ProfileSourceError
+        When the folder cannot be read, or lies above several jobs.
+    """
+    folder = Path(place)
+    if not folder.is_dir():
+        return None
+    try:
+        if profile is not None and profile.name == PROFILER_OUTPUT:
+            return _of_job(profile.resolve().parent)
+        if _is_run(folder):
+            return _of_run(folder)
+        runs = [] if _is_run(folder / DEBUG_OUTPUT) else sorted(_runs_below(folder))
+        if len(runs) > 1:
+            shown = ", ".join(map(str, runs[:_SHOWN])) + (", …" if len(runs) > _SHOWN else "")
+            raise ProfileSourceError(place, f"holds debug-output of {len(runs)} jobs ({shown}), expected one: name it")
+        return _of_job(runs[0].parent if runs else folder)
+    except OSError as fault:
+        raise ProfileSourceError(place, f"cannot be read: {fault}") from fault
+
+
+def _is_run(folder: Path) -> bool:
+    parts = [part for part in _PARTS if (folder / part).is_dir()]
+    return "index" in parts or len(parts) > 1 or (folder.name == DEBUG_OUTPUT and _has_ended(folder))
+
+
+def _has_ended(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in END_NAMES)
+
+
+def _runs_below(folder: Path) -> Iterator[Path]:
+    for parent, folders, _ in os.walk(folder, onerror=_refuse):
+        folders[:] = sorted(name for name in folders if name != RESULTS)
+        if DEBUG_OUTPUT in folders:
+            folders.remove(DEBUG_OUTPUT)
+            yield Path(parent) / DEBUG_OUTPUT
+
+
+def _of_run(folder: Path) -> FoundFolder:
+    """Return the files of a debug-output folder, which may be called after its job."""
+    job = folder.resolve().parent if folder.name == DEBUG_OUTPUT else folder.resolve()
+    root = ProfileRoot("", safe_name(job.name))
+    return _found(folder, job, root, _tensor_files(folder, root))
+
+
+def _of_job(folder: Path) -> FoundFolder | None:
+    root = ProfileRoot("", safe_name(folder.resolve().name))
+    files = _tensor_files(folder / DEBUG_OUTPUT, root) if _is_run(folder / DEBUG_OUTPUT) else {}
+    files |= _scalar_files(folder, root)
+    return _found(folder, folder, root, files) if files else None
+
+
+def _found(place: Path, job: Path, root: ProfileRoot, files: dict[str, Path]) -> FoundFolder:
+    parsed = {key: match_key(key) for key in files}
+    tensors = any(isinstance(each, TensorKey | EndKey) for each in parsed.values())
+    ended = any(isinstance(each, EndKey) for each in parsed.values())
+    scalars = tuple(sorted(key for key, each in parsed.items() if isinstance(each, ScalarKey)))
+    objects = FolderObjects(files, job.resolve().parent, known={root.job})
+    return FoundFolder(place, job, TrainingFiles(objects, str(place), root, tensors, ended, scalars))
+
+
+def _tensor_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
+    """Return the files of a run by key; what has another name is no part of it."""
+    found: dict[str, Path] = {}
+    for file in _files(folder):
+        name = file.relative_to(folder).as_posix()
+        try:
+            known = match_name(name)
+        except ForeignKeyError:
+            known = None
+        if known is not None:
+            found[f"{run_prefix(root)}{name}"] = file
+    return found
+
+
+def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
+    """Return the files of scalars of a job by key, wherever below its folder they lie."""
+    found: dict[str, Path] = {}
+    for file in _files(folder):
+        name = file.relative_to(folder).as_posix()
+        below = name.partition("/")[0] in SCALAR_FOLDERS
+        key = f"{root.folder}{name if below else f'{_TRAINER_OUTPUT}/{name}'}"
+        if match_scalar_key(key) is not None:
+            found[key] = file
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder, onerror=_refuse):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
+        for name in sorted(files):
+            file = Path(parent) / name
+            if file.is_file():
+                yield file
+
+
+def _refuse(fault: OSError) -> None:
+    """Let a folder that cannot be read be an error: what lies in it would be missing from every verdict."""
+    raise fault

@@ -1,0 +1,186 @@
+"""What a job saved of its training, evaluated on this machine: every trial, found wherever it lies."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from tests.support.small_job import JOB, uploads
+from tests.support.tensor_trials import expected, trials, write_trial
+from tests.unit.local.places import write
+from trainguard.adapters.clients import Clients
+from trainguard.api.analyze import analyze
+from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
+from trainguard.errors import NoProfileError, ProfileSourceError
+from trainguard.families.installed import FAMILIES
+from trainguard.local.analysis import NoProgress, evaluated_profile
+from trainguard.local.debugger_reports import debugger_reports
+from trainguard.local.places import open_job
+from trainguard.local.training_files import find_training
+from trainguard.records import JobRecord
+from trainguard.rules.training.registry import TRAINING_RULES
+
+RULES = {rule.name.rpartition("/")[2] for rule in TRAINING_RULES}
+LOG = {
+    "log_history": [
+        {"loss": 2.0 / (1 + step / 50) + (8.0 if step > 300 else 0.0), "step": step, "epoch": step / 100}
+        for step in range(0, 500, 10)
+    ]
+}
+
+
+def cases() -> Iterator[tuple[str, str, dict[str, str], int | None]]:
+    """Yield trial, rule, parameters and the first step that fires, of each expectation that names one."""
+    for trial, rules in expected().items():
+        for rule, said in rules.items():
+            for each in said if isinstance(said, list) else [said]:
+                if rule == "trace" or not isinstance(each, dict):
+                    continue
+                for name in ("first_fire", "first_fire_by_published_text", "first_fire_OR"):
+                    if name in each:
+                        yield trial, rule, each["params"], each[name]
+
+
+def reports_of(place: str, parameters: dict[str, str], rule: str = "") -> dict[str, Any]:
+    """Return the debugger-reports of a job by rule."""
+    profile = open_job(place)
+    settings = {f"{rule}_{name}": value for name, value in parameters.items()}
+    job = JobRecord(job=profile.root.job, arn="unknown", bucket="", prefix="", rule_settings=settings)
+    done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
+    assert done.training is not None
+    written = {name.removeprefix("debugger-reports/"): body for name, body in debugger_reports(done.training).items()}
+    return {name.removesuffix(".json"): json.loads(body) for name, body in written.items()}
+
+
+@pytest.mark.parametrize(("trial", "rule", "parameters", "first"), list(cases()))
+def test_given_a_trial_when_analyzed_then_each_rule_fires_at_its_first_step_and_not_before(
+    tmp_path: Path, trial: str, rule: str, parameters: dict[str, str], first: int | None
+) -> None:
+    for name in (trial, parameters.get("other_trial", trial)):
+        write_trial(name, tmp_path / name)
+    reports = reports_of(str(tmp_path / trial), parameters, rule)
+    assert reports.keys() == RULES
+    report = reports[rule]
+    assert report["first_step"] == first
+    assert report["status"] == ("NoIssuesFound" if first is None else "IssuesFound")
+    assert report["steps"][:1] == ([] if first is None else [first])
+    assert report["rule"] == rule
+    for name, value in parameters.items():
+        assert name in {*report["parameters"], "other_trial"}, value
+
+
+def test_given_a_rule_that_fires_again_when_analyzed_then_all_firing_steps_are_named(tmp_path: Path) -> None:
+    write_trial("exploding_test_invoker", tmp_path / "job")
+    report = reports_of(str(tmp_path / "job"), {"collection_names": "gradients,weights"}, "ExplodingTensor")
+    assert report["ExplodingTensor"]["steps"] == expected()["exploding_test_invoker"]["ExplodingTensor"]["fires_at"]
+    assert report["ExplodingTensor"]["value"] is not None
+    assert report["AllZero"]["status"] == "Error"
+    assert "AllZero_collection_names" in report["AllZero"]["reason"]
+    assert report["TreeDepth"]["status"] == "NotApplicable"
+
+
+@pytest.mark.parametrize("below", ["job", "job/debug-output", ".", "job/"])
+def test_given_a_folder_at_in_or_above_a_run_when_opened_then_it_is_found(tmp_path: Path, below: str) -> None:
+    write_trial("vanishing_gradient", tmp_path / "job" / "debug-output")
+    profile = open_job(str(tmp_path / below))
+    assert profile.training is not None
+    assert (profile.root.job, profile.nodes, profile.training.tensors, profile.training.ended) == (
+        "job",
+        {},
+        True,
+        True,
+    )
+
+
+def test_given_a_job_with_a_profile_and_tensors_when_analyzed_then_both_families_judge_it(tmp_path: Path) -> None:
+    write(tmp_path, uploads())
+    write_trial("vanishing_gradient", tmp_path / JOB / "debug-output")
+    report = analyze(tmp_path, parameters={"VanishingGradient": {"threshold": 1e-7}}, time_lines=False)
+    statuses = {rule.rule: rule.status for rule in report.document.rules}
+    assert statuses["training/VanishingGradient"] == "FIRED"
+    assert statuses["LowGPUUtilization"] in {"OK", "FIRED"}
+    assert "training/Overfit" not in statuses
+
+
+def test_given_a_trainers_log_when_analyzed_then_rules_over_losses_read_it_and_others_say_what_is_missing(
+    tmp_path: Path,
+) -> None:
+    for checkpoint in ("", "checkpoint-100"):
+        (tmp_path / "job" / checkpoint).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "job" / checkpoint / "trainer_state.json").write_text(json.dumps(LOG))
+    reports = reports_of(str(tmp_path / "job"), {}, "LossNotDecreasing")
+    assert (reports["LossNotDecreasing"]["status"], reports["LossNotDecreasing"]["first_step"]) == ("IssuesFound", 310)
+    assert reports["VanishingGradient"]["status"] == "NotApplicable"
+    assert "gradients" in reports["VanishingGradient"]["reason"]
+
+
+def test_given_the_mark_of_the_end_without_data_when_analyzed_then_every_rule_is_in_error(tmp_path: Path) -> None:
+    (tmp_path / "job" / "debug-output").mkdir(parents=True)
+    (tmp_path / "job" / "debug-output" / "training_job_end.ts").touch()
+    reports = reports_of(str(tmp_path / "job"), {})
+    assert {report["status"] for report in reports.values()} == {"Error"}
+    assert "no" in reports["ExplodingTensor"]["reason"]
+
+
+def test_given_a_broken_index_file_when_analyzed_then_it_is_counted_and_the_other_steps_are_judged(
+    tmp_path: Path,
+) -> None:
+    folder = write_trial("vanishing_gradient", tmp_path / "job" / "debug-output")
+    next(folder.glob("index/*/000000000005_*.json")).write_text("{")
+    profile = open_job(str(tmp_path))
+    job = JobRecord(job="job", arn="unknown", bucket="", prefix="")
+    done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
+    coverage = {each.stream: each.counters for each in done.report().report.coverage}
+    assert coverage["training"]["bad_objects"] == 1
+    assert done.training is not None
+    steps = json.loads(debugger_reports(done.training)["debugger-reports/VanishingGradient.json"])["steps"]
+    assert steps == [0, 10, 15]
+
+
+def test_given_runs_of_several_jobs_when_opened_then_the_error_names_them(tmp_path: Path) -> None:
+    for job in ("one", "two"):
+        write_trial("healthy", tmp_path / job / "debug-output")
+    with pytest.raises(ProfileSourceError, match="2 jobs"):
+        open_job(str(tmp_path))
+
+
+def test_given_a_folder_without_anything_when_opened_then_there_is_no_profile(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert find_training(str(tmp_path)) is None
+    with pytest.raises(NoProfileError):
+        open_job(str(tmp_path))
+
+
+def test_given_a_finding_when_the_command_runs_then_its_files_table_and_exit_code_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trial("vanishing_gradient", tmp_path / "job" / "debug-output")
+    params = tmp_path / "params.json"
+    params.write_text('{"VanishingGradient_threshold": "1e-7"}')
+    out = tmp_path / "out"
+    request = AnalyzeRequest(source=str(tmp_path / "job"), out=out, params=params, fail_on_fire=True, as_json=True)
+    assert analyze_command(request) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["fired"] == ["training/VanishingGradient"]
+    assert "debugger-reports/VanishingGradient.json" in document["files"]
+    assert json.loads((out / "debugger-reports" / "VanishingGradient.json").read_text())["status"] == "IssuesFound"
+    assert {file.stem for file in (out / "debugger-reports").iterdir()} == RULES
+
+
+def test_given_a_run_in_s3_when_opened_then_it_is_evaluated_as_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        client = Clients().s3
+        client.create_bucket(Bucket="profiles")
+        for name, body in trials()["vanishing_gradient"].items():
+            client.put_object(Bucket="profiles", Key=f"jobs/my-job/debug-output/{name}", Body=body)
+        for place in ("s3://profiles/jobs/my-job", "s3://profiles/jobs/my-job/debug-output/"):
+            report = reports_of(place, {})["VanishingGradient"]
+            assert (report["status"], report["first_step"]) == ("IssuesFound", 0)
+        with pytest.raises(NoProfileError):
+            open_job("s3://profiles/jobs")
