@@ -18,6 +18,8 @@ from trainguard.rules.extension import MARKER
 
 LAYER_PACKAGES = (
     "aws_lambda_powertools",
+    "google",
+    "google_crc32c",
     "jinja2",
     "jmespath",
     "markupsafe",

@@ -67,15 +67,17 @@ class Ingest(Construct):
         for family in FAMILIES:
             what = f"each new object of the family {family.name}"
             rules.append(self._build_rule(rule_id(family), what, family.events, bucket_name))
-        self.evaluation_queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="EventsOfTheRules",
-                principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                actions=["sqs:SendMessage"],
-                resources=[self.evaluation_queue.queue_arn],
-                conditions={"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}},
+        # A statement for all rules: the policy of the dead letters takes ten conditions.
+        for queue in (self.evaluation_queue, self.event_dead_letters):
+            queue.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid="EventsOfTheRules",
+                    principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                    actions=["sqs:SendMessage"],
+                    resources=[queue.queue_arn],
+                    conditions={"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}},
+                )
             )
-        )
 
     def _build_rule(self, construct_id: str, what: str, found: ObjectEvents, bucket_name: str) -> events.Rule:
         rule = events.Rule(
@@ -96,9 +98,12 @@ class Ingest(Construct):
                 },
             ),
         )
-        # For a queue with a key of its own, CDK would let in rules of every account: the policy names these rules.
+        # For a queue with a key of its own, CDK would let in rules of every account: the policies name these rules.
         queue = sqs.Queue.from_queue_arn(self, f"QueueOf{construct_id}", self.evaluation_queue.queue_arn)
-        rule.add_target(targets.SqsQueue(queue, dead_letter_queue=self.event_dead_letters))
+        dead_letters = sqs.Queue.from_queue_arn(
+            self, f"DeadLettersOf{construct_id}", self.event_dead_letters.queue_arn
+        )
+        rule.add_target(targets.SqsQueue(queue, dead_letter_queue=dead_letters))
         return rule
 
 

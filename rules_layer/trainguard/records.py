@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from trainguard.finding import FINDING_FIELDS, WHOLE_JOB, Finding, Severity, severity_rank
+from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity, severity_rank
 from trainguard.job_policy import JobPolicy
 from trainguard.layout import ProfileRoot
 
@@ -228,13 +227,47 @@ class RuleRow:
         """The node; None of the job as a whole."""
         return self.finding.node
 
-    if not TYPE_CHECKING:
+    # The finding's fields at their former place: tests of custom rules read them from the row.
 
-        def __getattr__(self, name: str) -> object:
-            """Former place of the finding's fields: tests of custom rules read them from the row."""
-            if (said := "cost" if name == "cost_lost" else name) in FINDING_FIELDS:
-                return getattr(self.finding, said)
-            raise AttributeError(f"a row has no field {name!r}")
+    @property
+    def reason(self) -> str:
+        """The rule's sentence."""
+        return self.finding.reason
+
+    @property
+    def measured(self) -> float | None:
+        """What was measured."""
+        return self.finding.measured
+
+    @property
+    def threshold(self) -> float | None:
+        """The threshold."""
+        return self.finding.threshold
+
+    @property
+    def severity(self) -> Severity | None:
+        """None while nothing was found."""
+        return self.finding.severity
+
+    @property
+    def advice(self) -> str | None:
+        """What to do, in a sentence."""
+        return self.finding.advice
+
+    @property
+    def cost(self) -> str | None:
+        """What it has cost, in a sentence."""
+        return self.finding.cost
+
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """The newest episodes, oldest first."""
+        return self.finding.episodes
+
+    @property
+    def cost_lost(self) -> str | None:
+        """Former name of ``cost``."""
+        return self.finding.cost
 
     @property
     def target(self) -> str:

@@ -78,7 +78,8 @@ def applies(statement: Statement, request: Request) -> bool:
     """Say whether a statement, of whatever effect, speaks of what is asked."""
     return (
         any(fnmatchcase(request.action, pattern) for pattern in statement.actions)
-        and any(fnmatchcase(request.resource, pattern) for pattern in statement.resources)
+        and (not statement.resources or any(fnmatchcase(request.resource, pattern) for pattern in statement.resources))
+        and not any(fnmatchcase(request.resource, pattern) for pattern in statement.not_resources)
         and all(_met(operator, tests, request) for operator, tests in statement.condition.items())
     )
 

@@ -30,6 +30,7 @@ class Statement:
     not_actions: tuple[str, ...]
     resources: tuple[str, ...]
     condition: Mapping[str, Mapping[str, Any]]
+    not_resources: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "Statement":
@@ -40,6 +41,7 @@ class Statement:
             not_actions=_listed(document.get("NotAction")),
             resources=_listed(document.get("Resource")),
             condition=document.get("Condition", {}),
+            not_resources=_listed(document.get("NotResource")),
         )
 
 

@@ -69,10 +69,21 @@ EVALUATE = (
 
 READ_SETTINGS = grants(DEFAULT_SETTINGS, "ssm:GetParameter") | grants(NAMED_SETTINGS, "ssm:GetParameter")
 
+TRAINING = (
+    "debug-output/*",
+    "tensorboard-output/*",
+    "trainer-output/*",
+    "checkpoints/*tfevents*",
+    "checkpoints/*trainer_state.json",
+    "checkpoints/*metrics.csv",
+)
+"""What is read of training: of checkpoints the logs alone."""
+
 EXPECTED: dict[str, Grants] = {
     "EvaluationEvaluateObjectsRole": EVALUATE
     | grants(EVALUATION_QUEUE, "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
     | grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
+    | set().union(*(grants(f"{BUCKET}/*/{keys}", "s3:GetObject") for keys in TRAINING))
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
     | grants(NODE_STATE, "dynamodb:GetItem")
     | READ_SETTINGS

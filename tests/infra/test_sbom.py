@@ -53,7 +53,7 @@ def test_given_a_wheel_when_named_then_its_hash_is_that_of_the_locked_file_for_t
         (reference,) = each["externalReferences"]
         (digest,) = each["hashes"]
         assert locked[reference["url"]] == f"sha256:{digest['content']}"
-        assert re.search(rf"-(py2\.)?py3-none-any\.whl$|-cp314-cp314-.*_{cpu}\.whl$", reference["url"])
+        assert re.search(rf"-(py2\.)?py3-none-any\.whl$|-cp(314-cp314|\d+-abi3)-.*_{cpu}\.whl$", reference["url"])
         assert each["licenses"]
 
 
@@ -74,7 +74,7 @@ def test_given_native_libraries_in_a_wheel_when_read_then_each_is_named_with_its
 def test_given_the_dependencies_when_read_then_they_are_those_of_the_project_and_of_the_wheels(layer: Path) -> None:
     needs = {each["ref"]: set(each.get("dependsOn", ())) for each in read(layer)["dependencies"]}
     assert needs["trainguard-layer"] == {"trainguard"}
-    named = ("aws-lambda-powertools", "jinja2", "msgspec", "numpy", "tzdata")
+    named = ("aws-lambda-powertools", "google-crc32c", "jinja2", "msgspec", "numpy", "protobuf", "tzdata")
     assert needs["trainguard"] == {f"pkg:pypi/{pinned(each)}" for each in named}
     assert [ref.partition("@")[0] for ref in needs[f"pkg:pypi/{pinned('jinja2')}"]] == ["pkg:pypi/markupsafe"]
 

@@ -70,10 +70,10 @@ def test_given_the_wheel_without_extras_when_its_command_is_run_then_it_says_wha
     )
 
 
-def test_given_the_wheel_without_extras_when_installed_then_three_libraries_come_with_it(python: Path) -> None:
+def test_given_the_wheel_without_extras_when_installed_then_five_libraries_come_with_it(python: Path) -> None:
     listed = run(find_uv(), "pip", "list", "--quiet", "--format", "freeze", "--python", python, cwd=python.parent)
     assert sorted(line.partition("==")[0] for line in listed.stdout.splitlines()) == [
-        *("jinja2", "markupsafe", "msgspec", "numpy", "trainguard"),
+        *("google-crc32c", "jinja2", "markupsafe", "msgspec", "numpy", "protobuf", "trainguard"),
     ]
 
 

@@ -61,6 +61,8 @@ def may(template: Template, account: str, key: str, *, action: str = "s3:PutObje
         f"{THEIRS}/team/vision/{MINUTE}",
         f"{THEIRS}/resnet50/profiler-output/framework/training_job_end.ts",
         f"{THEIRS}/resnet50/job.json",
+        f"{THEIRS}/resnet50/debug-output/index/000000000/000000000005_worker_0.json",
+        f"{THEIRS}/resnet50/tensorboard-output/events.out.tfevents.1.host",
     ],
 )
 def test_given_a_job_of_a_listed_account_when_it_writes_its_profile_below_its_prefix_then_it_may(
@@ -78,6 +80,9 @@ def test_given_a_job_of_a_listed_account_when_it_writes_its_profile_below_its_pr
         f"x/{THEIRS}/{MINUTE}",
         f"{THEIRS}x/{MINUTE}",
         f"{THEIRS}/model.tar.gz",
+        f"{THEIRS}/job.json",
+        f"{THEIRS}/profiler-output/system/incremental/2026080106/1785564000.algo-1.json",
+        f"{THEIRS}/resnet50/checkpoints/model.bin",
         f"{THEIRS}/resnet50/rule-output/TrainGuardReport/report.html",
         f"{THEIRS}/resnet50/rule-output/TrainGuardReport/parts/profiler-output/x.json",
         f"{THEIRS}/resnet50/rule-output/TrainGuardReport/parts/1/keys/job.json",
