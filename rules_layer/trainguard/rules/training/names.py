@@ -24,5 +24,12 @@ _TENSOR_RULES = (
     "TreeDepth",
     "CreateXgboostReport",
 )
-_TRUSTED_RULES: tuple[str, ...] = ()
+_TRUSTED_RULES = (
+    "TrainingDiverged",
+    "NotLearning",
+    "Plateau",
+    "LossSpike",
+    "GradientNormDrift",
+    "RanksOutOfSync",
+)
 NAMES: tuple[str, ...] = tuple(f"{FAMILY}/{rule}" for rule in (*_TENSOR_RULES, *_TRUSTED_RULES))

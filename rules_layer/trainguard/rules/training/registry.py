@@ -13,16 +13,22 @@ from trainguard.rules.training.create_xgboost_report import CreateXgboostReport
 from trainguard.rules.training.dead_relu import DeadRelu
 from trainguard.rules.training.exploding_tensor import ExplodingTensor
 from trainguard.rules.training.feature_importance_overweight import FeatureImportanceOverweight
+from trainguard.rules.training.gradient_norm_drift import GradientNormDrift
 from trainguard.rules.training.loss_not_decreasing import LossNotDecreasing
+from trainguard.rules.training.loss_spike import LossSpike
 from trainguard.rules.training.nlp_sequence_ratio import NLPSequenceRatio
+from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.overfit import Overfit
 from trainguard.rules.training.overtraining import Overtraining
+from trainguard.rules.training.plateau import Plateau
 from trainguard.rules.training.poor_weight_initialization import PoorWeightInitialization
+from trainguard.rules.training.ranks_out_of_sync import RanksOutOfSync
 from trainguard.rules.training.saturated_activation import SaturatedActivation
 from trainguard.rules.training.similar_across_runs import SimilarAcrossRuns
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 from trainguard.rules.training.step_rule import StepRule
 from trainguard.rules.training.tensor_variance import TensorVariance
+from trainguard.rules.training.training_diverged import TrainingDiverged
 from trainguard.rules.training.tree_depth import TreeDepth
 from trainguard.rules.training.unchanged_tensor import UnchangedTensor
 from trainguard.rules.training.vanishing_gradient import VanishingGradient
@@ -55,7 +61,14 @@ TENSOR_RULES: tuple[AnyStepRule, ...] = (
 )
 """The rules of the managed service, in the order of its documentation of training."""
 
-TRUSTED_RULES: tuple[AnyStepRule, ...] = ()
+TRUSTED_RULES: tuple[AnyStepRule, ...] = (
+    TrainingDiverged(),
+    NotLearning(),
+    Plateau(),
+    LossSpike(),
+    GradientNormDrift(),
+    RanksOutOfSync(),
+)
 """Those that run where nobody chose any, beside ExplodingTensor and StalledTrainingRule."""
 
 TRAINING_RULES: tuple[AnyStepRule, ...] = (*TENSOR_RULES, *TRUSTED_RULES)

@@ -186,8 +186,17 @@ class StepRule(Rule[P], Generic[P, S]):
         if check is not None:
             remember(state, check)
 
+    def at_end(self, state: S, parameters: P) -> Check | None:
+        """Check a run that has ended as a whole; None where its newest check stands. The same state, the same check."""
+        del state, parameters
+        return None
+
     def judge(self, state: S, view: RunView, parameters: P) -> RuleResult:
-        """Say what the steps so far mean."""
+        """Say what the steps so far mean; of a run that has ended, remember the check of the whole once."""
+        if view.closed:
+            whole = self.at_end(state, parameters)
+            if whole is not None and whole != state.latest:
+                remember(state, whole)
         latest = state.latest
         if latest is None:
             return self._unchecked(state, view, parameters)

@@ -1,0 +1,183 @@
+"""GradientNormDrift: gradients grow or shrink by orders of magnitude while the loss does not fall.
+
+A norm is a scalar of the collection ``gradient_norm``, or that of a tensor of the collection ``gradients``: its saved
+``l2``, else the mean of its absolute values. Norms are compared in decades, as their logarithm, so that the scale
+does not matter. A norm drifts where the mean of its last eight values is ``decades`` away from that of its first eight.
+
+Gradients of a model that learns shrink with the loss, and those of a slow start grow when it begins to learn. So a
+drift fires only where the loss is recorded too and its newest values lie no more than a fifth below the first ones. Of
+several norms the one that drifted first is named: where a network breaks, the others follow.
+"""
+
+import math
+from typing import ClassVar
+
+import msgspec
+
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.protocol import NonNegative
+from trainguard.rules.rule_result import Measure
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import abs_mean, scalar
+from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.readings import used
+from trainguard.rules.training.run_series import TOTAL
+from trainguard.rules.training.selection import GRADIENTS, LOSSES
+from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.tensors.step_view import Mode, StepView
+
+GRADIENT_NORM = "gradient_norm"
+MOST_NORMS = 24
+FIRST = LAST = 8
+SMALLEST = 1e-30
+"""A norm of 0 counts as this: float32 has nothing below 1e-38."""
+FALLEN = 0.2
+
+
+class GradientNormDriftParameters(StepParameters, frozen=True, kw_only=True):
+    """``decades`` is a distance of logarithms: 3 is a factor of 1,000."""
+
+    rule_name: ClassVar[str] = "GradientNormDrift"
+
+    decades: NonNegative = 3.0
+
+
+class Level(msgspec.Struct, array_like=True):
+    """The mean of the first eight values, the mean of the newest ones, decayed, and the step at which they drifted."""
+
+    count: int = 0
+    first: float = 0.0
+    newest: float = 0.0
+    drifted: int | None = None
+
+    def add(self, value: float) -> None:
+        """Take in a value."""
+        self.count += 1
+        if self.count <= FIRST:
+            self.first += (value - self.first) / self.count
+        self.newest += (value - self.newest) / min(self.count, LAST)
+
+
+class GradientNormDriftState(StepState, kw_only=True):
+    """Norms by name, in decades; at most 24. The loss with the name that was recorded first."""
+
+    norms: dict[str, Level] = msgspec.field(default_factory=dict)
+    loss_name: str | None = None
+    loss: Level = msgspec.field(default_factory=Level)
+
+    def distance(self, name: str) -> float:
+        """Return how many decades a norm is away from its start."""
+        return abs(self.norms[name].newest - self.norms[name].first)
+
+
+SPEC = RuleSpec(
+    name="training/GradientNormDrift",
+    family="training",
+    title="Gradients that drift",
+    looks_at="the norm of the gradients, of all or of each layer, and the loss",
+    fires_when="a norm grows or shrinks by orders of magnitude and the loss does not fall",
+    condition="the last eight norms lie {decades} decades from the first eight, and the loss fell by less than a fifth",
+    measures=(Measure("distance from the first norms", "decades"),),
+    counts=STEPS,
+    parameters={
+        "decades": ParameterHelp("decades", "norms that are further from the first ones drift; 3 is a factor of 1,000"),
+        **RANGE_HELP,
+    },
+    clause="gradients drifted by orders of magnitude",
+)
+
+
+class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftState]):
+    """Fires while a norm is far from where it began and the loss has not fallen."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = GradientNormDriftParameters
+    state_type = GradientNormDriftState
+    needs = (
+        "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the collections "
+        "gradients (the reduction l2 is enough) and losses."
+    )
+    bound = "norms beyond the first 24 are not checked."
+
+    def check(
+        self, state: GradientNormDriftState, step: StepView, parameters: GradientNormDriftParameters
+    ) -> Check | None:
+        """Take in the norms and the loss of a step, and compare them with the first ones."""
+        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+            return None
+        _take_loss(state, step)
+        seen = _take_norms(state, step)
+        if not seen:
+            return None
+        for name in seen:
+            each = state.norms[name]
+            far = each.count >= FIRST + LAST and abs(each.newest - each.first) > parameters.decades
+            each.drifted = (step.step if each.drifted is None else each.drifted) if far else None
+        if state.loss.count < FIRST + LAST:
+            state.waiting += 1
+            return None
+        fallen = state.loss.newest < state.loss.first - FALLEN * abs(state.loss.first)
+        drifted = {name: at for name in seen if (at := state.norms[name].drifted) is not None}
+        worst = min(drifted, key=lambda each: (drifted[each], each)) if drifted else max(seen, key=state.distance)
+        fires = bool(drifted) and not fallen
+        return Check(
+            step=step.step,
+            at=step.at,
+            fires=fires,
+            reason=_say(step.step, state, worst, len(drifted), fallen=fallen),
+            tensor=worst,
+            value=state.distance(worst),
+            threshold=parameters.decades,
+        )
+
+    def advice(self, check: Check, parameters: GradientNormDriftParameters) -> str:
+        """Say what to do about gradients that explode or vanish."""
+        del parameters
+        return (
+            f"Look at {check.tensor} first. Gradients that grow need clipping, a lower learning rate or normalisation; "
+            "gradients that vanish need another activation or initialisation, shortcuts, or a learning rate that did "
+            "not kill the units."
+        )
+
+
+def _take_loss(state: GradientNormDriftState, step: StepView) -> None:
+    names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
+    state.loss_name = state.loss_name or next(iter(names), None)
+    if state.loss_name is not None and state.loss_name in names:
+        loss = used(state, scalar, step, state.loss_name)
+        if loss is not None and math.isfinite(loss):
+            state.loss.add(loss)
+
+
+def _take_norms(state: GradientNormDriftState, step: StepView) -> list[str]:
+    """Take in the norms of a step; return the names of those that were."""
+    scalars = step.members(GRADIENT_NORM)
+    seen = []
+    for name in sorted(scalars | step.members(GRADIENTS)):
+        if name not in state.norms and len(state.norms) >= MOST_NORMS:
+            state.left_out += 1
+            continue
+        norm = used(state, scalar if name in scalars else _size, step, name)
+        if norm is not None and math.isfinite(norm):
+            state.norms.setdefault(name, Level()).add(math.log10(max(abs(norm), SMALLEST)))
+            seen.append(name)
+    return seen
+
+
+def _size(step: StepView, name: str) -> float | None:
+    saved = step.reduction(name, "l2")
+    if saved is None:
+        saved = step.reduction(name, "l2", absolute=True)
+    return saved if saved is not None else abs_mean(step, name)
+
+
+def _say(step: int, state: GradientNormDriftState, name: str, drifted: int, *, fallen: bool) -> str:
+    norm, loss = state.norms[name], state.loss
+    said = (
+        f"Step {step}: {name} is about {10.0**norm.newest:.3g} and was {10.0**norm.first:.3g} at the start, "
+        f"{state.distance(name):.3g} decades apart"
+    )
+    if drifted:
+        more = f", the first of {drifted} that drifted" if drifted > 1 else ""
+        said += f", too far since step {norm.drifted}{more}"
+    return f"{said}; the loss {'fell' if fallen else 'did not fall'}, from about {loss.first:.4g} to {loss.newest:.4g}."

@@ -1,0 +1,132 @@
+"""LossSpike: the loss rises far above its level and comes back. Information, no alarm.
+
+A spike begins where a loss lies above the median of the last 32 values by eight standard deviations of those (from the
+median of the absolute deviations) and by half of its size. It is over where the loss is back within three deviations,
+or half way down; a rise that lasts for more than 32 values is no spike but a new level.
+Eight deviations: a loss per batch has heavy tails, and few of its values lie so far out by chance.
+"""
+
+import math
+from statistics import median
+from typing import ClassVar
+
+import msgspec
+
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.protocol import NonNegative
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import scalar
+from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.readings import used
+from trainguard.rules.training.run_series import TOTAL
+from trainguard.rules.training.selection import LOSSES
+from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.units import counted
+from trainguard.tensors.step_view import Mode, StepView
+
+WINDOW = 32
+FEWEST = 8
+HALF = 0.5
+BACK = 3.0
+MAD_TO_DEVIATION = 1.4826
+
+
+class LossSpikeParameters(StepParameters, frozen=True, kw_only=True):
+    """``deviations`` is how far above the median of the last 32 values a spike begins."""
+
+    rule_name: ClassVar[str] = "LossSpike"
+
+    deviations: NonNegative = 8.0
+
+
+class LossSpikeState(StepState, kw_only=True):
+    """The last values of the loss in training, the spike that goes on, and what spikes there were."""
+
+    name: str | None = None
+    window: list[float] = msgspec.field(default_factory=list)
+    begins: int | None = None
+    peak: float = 0.0
+    length: int = 0
+    spikes: int = 0
+    largest: float = 0.0
+    largest_at: tuple[int, int, float] | None = None
+
+
+SPEC = RuleSpec(
+    name="training/LossSpike",
+    family="training",
+    title="Spikes of the loss",
+    looks_at="the loss of training",
+    fires_when="never: it counts rises of the loss that recover",
+    condition=(
+        "the loss lies {deviations} standard deviations, and half of its size, above its last 32 values, and recovers"
+    ),
+    counts=STEPS,
+    parameters={
+        "deviations": ParameterHelp("", "standard deviations above the median of the last 32 values"),
+        **RANGE_HELP,
+    },
+    informs_only=True,
+)
+
+
+class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
+    """Counts spikes of the loss; never fires."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = LossSpikeParameters
+    state_type = LossSpikeState
+    needs = "It checks the loss of training: record it with CollectionConfig(name='losses')."
+
+    def check(self, state: LossSpikeState, step: StepView, parameters: LossSpikeParameters) -> Check | None:
+        """Compare the loss with the last ones."""
+        if step.mode not in (Mode.TRAIN, Mode.GLOBAL):
+            return None
+        names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
+        state.name = state.name or next(iter(names), None)
+        if state.name is None or state.name not in names:
+            return None
+        loss = used(state, scalar, step, state.name)
+        if loss is None or not math.isfinite(loss):
+            return None
+        _follow(state, step.step, loss, parameters.deviations)
+        return Check(
+            step=step.step, at=step.at, fires=False, reason=f"Step {step.step}: {_say(state)}", tensor=state.name
+        )
+
+
+def _follow(state: LossSpikeState, step: int, loss: float, deviations: float) -> None:
+    window = state.window
+    middle = median(window) if window else loss
+    deviation = MAD_TO_DEVIATION * median(abs(each - middle) for each in window) if window else 0.0
+    clear = max(deviations * deviation, HALF * abs(middle))
+    if state.begins is not None:
+        state.peak, state.length = max(state.peak, loss), state.length + 1
+        back = middle + max(BACK * deviation, HALF * (state.peak - middle))
+        if loss <= back:
+            _end(state, step, middle)
+        elif state.length > WINDOW:
+            state.begins, state.window = None, [loss]
+        return
+    if len(window) >= FEWEST and loss - middle > clear > 0.0:
+        state.begins, state.peak, state.length = step, loss, 1
+        return
+    state.window = [*window[-WINDOW + 1 :], loss]
+
+
+def _end(state: LossSpikeState, step: int, middle: float) -> None:
+    height = state.peak - middle
+    state.spikes += 1
+    if state.begins is not None and (state.largest_at is None or height > state.largest):
+        state.largest, state.largest_at = height, (state.begins, step, state.peak)
+    state.begins = None
+
+
+def _say(state: LossSpikeState) -> str:
+    if state.largest_at is None:
+        return f"{state.name} had no spike."
+    begins, ends, peak = state.largest_at
+    return (
+        f"{state.name} had {counted(state.spikes, 'spike')} that recovered; the largest began at step {begins}, "
+        f"reached {peak:.6g}, {state.largest:.4g} above its level, and was over at step {ends}."
+    )

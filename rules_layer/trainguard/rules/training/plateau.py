@@ -1,0 +1,163 @@
+"""Plateau: the loss stopped falling early and far from done, and the rest of the run gained nothing.
+
+Most runs end on a plateau, and a converged one is healthy. So all of these must hold, over at least ``min_rows``
+values:
+
+* Nine tenths of the whole fall were reached in the first ``early`` of the run.
+* Since then there is no trend: neither does Mann and Kendall's test find a fall of the loss or a rise of a score (5 %
+  on two sides), nor is the last quarter lower than the first one after that by a twentieth of the fall.
+* The run is far from done: the loss fell by less than ``far`` of its first value, and a score, where there is one, is
+  below ``low_score``. A loss that becomes negative, or whose target moves, has no level that says how far it is.
+
+A run that fell by nothing is for NotLearning. A run that goes on is judged from ``live_rows`` values on.
+"""
+
+from typing import ClassVar
+
+from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.protocol import NonNegative, PositiveInt
+from trainguard.rules.rule_result import Measure
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import scalar
+from trainguard.rules.training.not_learning import unit
+from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.readings import used
+from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
+from trainguard.rules.training.series import Series, level, smoothed
+from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
+from trainguard.rules.training.trend import z_score
+from trainguard.tensors.step_view import Mode, StepView
+
+LEARNING_RATE = "learning_rate"
+MOST = 0.9
+NO_TREND = 1.96
+GAINED = 0.05
+LEAST_FALL = 0.05
+
+
+class PlateauParameters(StepParameters, frozen=True, kw_only=True):
+    """``early`` is a share of the run, ``far`` one of the first loss, ``low_score`` one of the score's range."""
+
+    rule_name: ClassVar[str] = "Plateau"
+
+    min_rows: PositiveInt = 20
+    live_rows: PositiveInt = 1000
+    early: NonNegative = 0.25
+    far: NonNegative = 0.25
+    low_score: NonNegative = 0.7
+
+
+class PlateauState(SeriesState, kw_only=True):
+    """Series, and the newest learning rate."""
+
+    learning_rate: float | None = None
+
+
+SPEC = RuleSpec(
+    name="training/Plateau",
+    family="training",
+    title="Plateau",
+    looks_at="the loss and the scores of training, and the learning rate",
+    fires_when="training stopped early, far from done",
+    condition=(
+        "nine tenths of the fall of the loss lie in the first {early} of at least {min_rows} values, there is no trend "
+        "since, the whole fall is below {far} of the first loss, and a score is below {low_score}"
+    ),
+    measures=(Measure("share of its first value by which the loss fell"),),
+    counts=STEPS,
+    parameters={
+        "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
+        "live_rows": ParameterHelp("values", "as many are needed to judge one that goes on"),
+        "early": ParameterHelp("", "the share of the run in which the loss fell"),
+        "far": ParameterHelp("", "a loss that fell by a larger share is not far from done"),
+        "low_score": ParameterHelp("", "a score above, as a share of its range, is not far from done"),
+        **RANGE_HELP,
+    },
+    clause="training stopped to improve early",
+)
+
+
+class Plateau(StepRule[PlateauParameters, PlateauState]):
+    """Fires when the run has gained nothing for most of its time."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = PlateauParameters
+    state_type = PlateauState
+    needs = "It checks losses of training: record them in the collection losses, scores in metrics."
+    bound = "values of further losses and scores are not used: two of each count, in each mode."
+
+    def check(self, state: PlateauState, step: StepView, parameters: PlateauParameters) -> Check | None:
+        """Take in a step; judge it when a block is complete and the run is long enough."""
+        losses = gather(state, step)
+        for name in sorted(step.members(LEARNING_RATE))[:1]:
+            state.learning_rate = used(state, scalar, step, name)
+        state.waiting += bool(losses)
+        if all(mode is not Mode.TRAIN for mode, _, _ in losses):
+            return None
+        series = state.run.loss(Mode.TRAIN)[0][1]
+        if series.count < parameters.live_rows or series.filling != series.size:
+            return None
+        return _judged(state, parameters)
+
+    def at_end(self, state: PlateauState, parameters: PlateauParameters) -> Check | None:
+        """Judge the whole run."""
+        losses = state.run.loss(Mode.TRAIN)
+        return _judged(state, parameters) if losses and losses[0][1].count >= parameters.min_rows else None
+
+    def advice(self, check: Check, parameters: PlateauParameters) -> str:
+        """Say what to try."""
+        del check, parameters
+        return (
+            "Stop earlier, or change what limits the model: another learning rate or schedule, a larger model, other "
+            "features. A learning rate that is far below its first value explains a plateau by itself."
+        )
+
+
+def _judged(state: PlateauState, parameters: PlateauParameters) -> Check | None:
+    name, loss = state.run.loss(Mode.TRAIN)[0]
+    if not loss.means:
+        return None
+    values = smoothed(loss.means)
+    start, best = loss.means[0], min(values)
+    fallen = (start - best) / abs(start) if start else 0.0
+    reached = next(place for place, value in enumerate(values) if value <= start - MOST * (start - best))
+    share = reached / len(values)
+    rate = "" if state.learning_rate is None else f"; the learning rate is {state.learning_rate:.4g}"
+    fires = (
+        LEAST_FALL <= fallen < parameters.far
+        and share <= parameters.early
+        and loss.least >= 0.0
+        and not MOVING.search(name)
+        and _stands_since(loss, reached, start - best)
+        and _score_is_low(state.run, reached / len(values), parameters)
+    )
+    reason = (
+        f"Step {loss.steps[-1]}: {name} fell from {start:.6g} (step {loss.begins}) to {best:.6g}, by "
+        f"{100.0 * fallen:.3g} %; nine tenths of that were reached at step {loss.steps[reached]}, "
+        f"after {100.0 * share:.3g} % of the run{', and nothing was gained since' if fires else ''}{rate}."
+    )
+    return Check(
+        step=loss.steps[-1],
+        at=state.run.at,
+        fires=fires,
+        reason=reason,
+        tensor=name,
+        value=fallen,
+        threshold=parameters.far,
+    )
+
+
+def _stands_since(loss: Series, reached: int, fallen: float) -> bool:
+    since = loss.means[reached + 1 :]
+    if len(since) < 10 or z_score(since) <= -NO_TREND:
+        return False
+    return level(since, 0.25) - level(since, 0.25, end=True) <= GAINED * fallen
+
+
+def _score_is_low(run: RunSeries, share: float, parameters: PlateauParameters) -> bool:
+    for mode in (Mode.TRAIN, Mode.EVAL):
+        for _, score in run.score(mode):
+            since = score.means[round(share * len(score.means)) :]
+            if level(score.means, 0.25, end=True) / unit(score) >= parameters.low_score or z_score(since) >= NO_TREND:
+                return False
+    return True

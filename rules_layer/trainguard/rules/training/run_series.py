@@ -1,0 +1,120 @@
+"""Losses and scores of a run as bounded series, by what the script was doing; what the trusted rules look at.
+
+A loss is a scalar of the collection ``losses``. A score is a scalar of the collection ``metrics`` of which more is
+better, as an accuracy; errors are taken as losses only where no loss is recorded. Where a mode has a total, as ``loss``
+beside ``policy_loss``, the total alone counts.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from trainguard.rules.training.folds import scalar
+from trainguard.rules.training.losses import XGBOOST_METRIC, XGBOOST_TRAIN
+from trainguard.rules.training.readings import used
+from trainguard.rules.training.selection import LOSSES
+from trainguard.rules.training.series import Series
+from trainguard.rules.training.step_rule import StepState
+from trainguard.tensors.step_view import Mode, StepView
+
+METRICS = "metrics"
+MOST_SERIES = 2
+"""Losses, and scores, of a mode that are kept: with 32 blocks each a state has 3 kB."""
+
+ERROR = re.compile(
+    r"(?i)(?:^|[^a-z])(?:m?error|wer|cer|mae|mse|rmse|mape|ppl|perplexity|fid|(?:m|log)?loss|rmsle|nll)(?:[^a-z]|$)"
+)
+BOOSTED_SCORE = re.compile("auc|map|ndcg|pre|acc|f1")
+"""How XGBoost's metrics begin of which more is better; all others are losses."""
+
+TOTAL = re.compile(
+    r"(?i)(?:^|/)(?:(?:train|val|valid|validation|eval|test)(?:ing)?[_/])?(?:total_)?loss(?:_epoch|_step)?$"
+)
+"""``loss``, ``train/loss``, ``val_loss``, ``total_loss``: what is minimised, where its parts are recorded too."""
+
+MOVING = re.compile(
+    r"(?i)(?:^|[^a-z])(?:g|d|gen|generator|disc|discriminator|adv|adversarial|critic|actor|policy|value(?=_loss)|td|q|entropy|"
+    r"alpha|vf|pg)(?:[^a-z]|$)"
+)
+"""Losses whose target moves with the model: adversaries, and reinforcement learning. Their level says little."""
+
+
+class RunSeries(msgspec.Struct):
+    """Series by mode, TRAIN or EVAL, and name."""
+
+    losses: dict[Mode, dict[str, Series]] = msgspec.field(default_factory=dict)
+    scores: dict[Mode, dict[str, Series]] = msgspec.field(default_factory=dict)
+    at: float = 0.0
+
+    def loss(self, mode: Mode) -> list[tuple[str, Series]]:
+        """Return the losses of a mode that count."""
+        return _counting(self.losses.get(mode, {}))
+
+    def score(self, mode: Mode) -> list[tuple[str, Series]]:
+        """Return the scores of a mode."""
+        return list(self.scores.get(mode, {}).items())
+
+
+class SeriesState(StepState, kw_only=True):
+    """The state of a rule over losses and scores."""
+
+    run: RunSeries = msgspec.field(default_factory=RunSeries)
+
+
+def gather(state: SeriesState, step: StepView) -> list[tuple[Mode, str, float]]:
+    """Take in a step's losses and scores; return its losses, those that are not finite among them."""
+    run = state.run
+    run.at = step.at
+    seen = []
+    for mode, name, is_score, value in _scalars(state, step):
+        of_mode = (run.scores if is_score else run.losses).setdefault(mode, {})
+        if name not in of_mode:
+            if len(of_mode) >= MOST_SERIES and not (TOTAL.search(name) and _give_up_a_part(of_mode)):
+                state.left_out += 1
+                continue
+            of_mode[name] = Series()
+        if math.isfinite(value):
+            of_mode[name].add(step.step, value)
+        if not is_score:
+            seen.append((mode, name, value))
+    return seen
+
+
+def _give_up_a_part(series: dict[str, Series]) -> bool:
+    part = next((name for name in series if not TOTAL.search(name)), None)
+    if part is None:
+        return False
+    del series[part]
+    return True
+
+
+def _scalars(state: StepState, step: StepView) -> Iterator[tuple[Mode, str, bool, float]]:
+    losses, metrics = step.members(LOSSES), step.members(METRICS)
+    errors_count = not losses
+    for name in step.names:
+        if name not in losses and name not in metrics:
+            continue
+        mode = _mode(step, name)
+        is_score = name not in losses and not ERROR.search(name)
+        boosted = XGBOOST_METRIC.fullmatch(name) if step.mode is Mode.GLOBAL else None
+        if boosted is not None:
+            is_score = BOOSTED_SCORE.match(boosted["metric"]) is not None
+        elif name not in losses and not is_score and not errors_count:
+            continue
+        value = used(state, scalar, step, name) if mode is not None else None
+        if mode is not None and value is not None:
+            yield mode, name, is_score, value
+
+
+def _mode(step: StepView, name: str) -> Mode | None:
+    if step.mode is not Mode.GLOBAL:
+        return step.mode if step.mode in (Mode.TRAIN, Mode.EVAL) else None
+    boosted = XGBOOST_METRIC.fullmatch(name)
+    return Mode.EVAL if boosted is not None and boosted["data"] != XGBOOST_TRAIN else Mode.TRAIN
+
+
+def _counting(series: dict[str, Series]) -> list[tuple[str, Series]]:
+    totals = [(name, each) for name, each in series.items() if TOTAL.search(name)]
+    return totals[:1] or list(series.items())

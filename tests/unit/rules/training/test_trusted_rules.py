@@ -1,0 +1,349 @@
+"""The trusted rules: what fires, what does not, and what is just at a threshold."""
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.support.steps import RULES, Outcome, Run, observed
+from trainguard.records import Status
+from trainguard.rules.training.registry import TRUSTED_RULES
+from trainguard.rules.training.step_rule import RunView
+from trainguard.tensors.step_view import Mode
+
+NAN = math.nan
+FLAT = [2.3 + 0.001 * (place % 3) for place in range(20)]
+LEARNED = [2.3 * 0.7**place for place in range(20)]
+SERIES = ("TrainingDiverged", "NotLearning", "Plateau")
+
+
+def run_of(
+    losses: Sequence[float] = (), scores: Sequence[float] = (), mode: Mode = Mode.TRAIN, run: Run | None = None
+) -> Run:
+    run = Run() if run is None else run
+    for step in range(max(len(losses), len(scores))):
+        tensors = {"loss": [losses[step]]} if step < len(losses) else {}
+        tensors |= {"accuracy": [scores[step]]} if step < len(scores) else {}
+        run.add(step, tensors, mode=mode, collections={"losses": ["loss"], "metrics": ["accuracy"]})
+    return run
+
+
+def judged(rule: str, losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -> Outcome:
+    return observed(rule, run_of(losses, scores), **given)
+
+
+def fires(rule: str, losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -> bool:
+    return judged(rule, losses, scores, **given).result.status is Status.FIRED
+
+
+def noisy(level: Callable[[int], float], count: int, spread: float, seed: int = 1) -> list[float]:
+    draw = random.Random(seed)  # noqa: S311
+    return [level(step) + draw.gauss(0.0, spread) for step in range(count)]
+
+
+@pytest.mark.parametrize("rule", SERIES)
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e9])
+def test_given_a_run_that_learns_when_judged_then_no_rule_fires_at_any_scale(rule: str, scale: float) -> None:
+    assert not fires(rule, [scale * loss for loss in LEARNED])
+    assert not fires(rule, [scale * loss for loss in noisy(lambda step: 0.5 + 2 * 0.99**step, 900, 0.1)])
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e9])
+def test_given_a_loss_that_stands_when_the_run_ends_then_it_has_not_learned_at_any_scale(scale: float) -> None:
+    outcome = judged("NotLearning", [scale * loss for loss in FLAT])
+    assert outcome.result.status is Status.FIRED
+    assert outcome.steps == [19]
+    assert outcome.result.reason.startswith("Step 19: loss stands: from ")
+
+
+@pytest.mark.parametrize(("count", "status"), [(4, Status.NOT_APPLICABLE), (5, Status.FIRED)])
+def test_given_few_values_when_the_run_ends_then_five_are_needed(count: int, status: Status) -> None:
+    assert judged("NotLearning", FLAT[:count]).result.status is status
+
+
+@pytest.mark.parametrize(("fall", "found"), [(0.0, True), (0.009, True), (0.011, False), (0.06, False)])
+def test_given_a_steady_fall_without_noise_when_judged_then_a_fifth_of_the_least_fall_is_a_trend(
+    fall: float, found: bool
+) -> None:
+    """The last quarter has a mean of 35/39 of the whole fall."""
+    assert fires("NotLearning", [1.0 - fall * 39 / 35 * step / 39 for step in range(40)]) is found
+
+
+def test_given_noise_that_could_hide_a_fall_when_judged_then_nothing_is_said_of_the_loss_alone() -> None:
+    assert fires("NotLearning", noisy(lambda _: 1.0, 400, 0.02))
+    assert not fires("NotLearning", noisy(lambda _: 1.0, 20, 0.3))
+
+
+@pytest.mark.parametrize(
+    ("losses", "found"),
+    [
+        ([-3.0] * 12, True),
+        ([-3.0 - 0.2 * step for step in range(12)], False),
+        ([0.01 * (-1) ** step for step in range(12)], False),
+        ([0.0] * 12, True),
+    ],
+)
+def test_given_losses_below_zero_when_judged_then_size_counts_and_a_changing_sign_says_nothing(
+    losses: list[float], found: bool
+) -> None:
+    assert fires("NotLearning", losses) is found
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        ([0.1] * 20, True),
+        ([0.1 + 0.03 * step for step in range(20)], False),
+        ([0.97] * 20, False),
+        ([0.85] * 20, True),
+        ([0.85, 0.86] * 10, False),
+    ],
+)
+def test_given_a_loss_that_stands_when_a_score_rises_or_is_high_then_it_learned(
+    scores: list[float], found: bool
+) -> None:
+    assert fires("NotLearning", FLAT, scores) is found
+
+
+def test_given_a_loss_that_fell_to_chance_when_the_score_stays_there_then_it_has_not_learned() -> None:
+    fell = [50.0, 9.0, *[math.log(10)] * 18]
+    outcome = judged("NotLearning", fell, [0.1 + 0.002 * (step % 2) for step in range(20)])
+    assert outcome.result.status is Status.FIRED
+    assert "stays at the level of chance" in outcome.result.reason
+    assert not fires("NotLearning", [50.0, 9.0, *[1.1] * 18], [0.1 + 0.002 * (step % 2) for step in range(20)])
+
+
+@pytest.mark.parametrize(("loss", "found"), [(0.67 * 0.33, True), (0.6342, True), (0.1, False)])
+def test_given_a_score_that_is_a_classs_share_when_the_loss_is_that_of_the_share_then_it_has_not_learned(
+    loss: float, found: bool
+) -> None:
+    assert fires("NotLearning", [5.0, *[loss] * 8], [0.67] * 9) is found
+
+
+@pytest.mark.parametrize(("score", "count", "found"), [(0.3, 10, True), (0.3, 9, False), (0.0, 10, False)])
+def test_given_a_score_that_never_changes_when_the_loss_falls_then_the_model_gives_one_answer(
+    score: float, count: int, found: bool
+) -> None:
+    assert fires("NotLearning", [100.0 * 0.5**step for step in range(count)], [score] * count) is found
+
+
+def test_given_training_that_fits_when_validation_stays_at_chance_then_labels_may_not_belong() -> None:
+    run = run_of(LEARNED, [min(0.1 + 0.05 * step, 1.0) for step in range(20)])
+    run_of([2.31 + 0.1 * step for step in range(20)], [0.1, 0.11] * 10, Mode.EVAL, run)
+    result = observed("NotLearning", run).result
+    assert result.status is Status.FIRED
+    assert result.advice is not None
+    assert "labels belong together" in result.advice
+
+
+def test_given_validation_or_scores_alone_when_judged_then_those_decide() -> None:
+    assert observed("NotLearning", run_of(FLAT, mode=Mode.EVAL)).result.status is Status.FIRED
+    assert observed("NotLearning", run_of(LEARNED, mode=Mode.EVAL)).result.status is Status.OK
+    assert observed("NotLearning", run_of((), [0.2 + 0.04 * step for step in range(20)])).result.status is Status.OK
+    assert observed("NotLearning", run_of((), [0.2] * 20)).result.status is Status.FIRED
+
+
+def test_given_a_run_that_goes_on_when_it_is_short_or_any_trend_shows_then_not_learning_waits() -> None:
+    rule, values = RULES["NotLearning"], RULES["NotLearning"].parameters_type()
+
+    def live(losses: Sequence[float]) -> list[int]:
+        state = rule.state_type()
+        for step in run_of(losses).steps:
+            rule.observe(state, step, values)
+        return list(state.steps)
+
+    flat = noisy(lambda _: 1.0, 700, 0.05, seed=3)
+    assert live(flat[:499]) == []
+    assert live(flat)
+    assert live(flat)[0] >= 499
+    assert live([loss - 0.0001 * step for step, loss in enumerate(flat)]) == []
+
+
+@pytest.mark.parametrize("mode", [Mode.TRAIN, Mode.EVAL, Mode.GLOBAL])
+@pytest.mark.parametrize("value", [NAN, math.inf, -math.inf])
+def test_given_a_loss_that_is_not_finite_when_it_comes_then_training_diverged_until_it_is_over(
+    mode: Mode, value: float
+) -> None:
+    outcome = observed("TrainingDiverged", run_of([1.0, 0.9, value, value, 0.8, 0.7, 0.6], mode=mode))
+    assert (outcome.steps, outcome.result.status) == ([2, 3], Status.OK)
+    outcome = observed("TrainingDiverged", run_of([1.0, 0.9, value, value, value], mode=mode))
+    assert outcome.result.status is Status.FIRED
+    assert "from step 2 to 4, 3 recorded values" in outcome.result.reason
+
+
+def test_given_a_score_that_is_nan_when_the_loss_is_fine_then_training_did_not_diverge() -> None:
+    assert not fires("TrainingDiverged", LEARNED, [NAN] * 20)
+
+
+@pytest.mark.parametrize(
+    ("tail", "found"),
+    [([1.7] * 6, True), ([1.05] * 6, False), ([1.7, 1.7, 0.2, 0.2, 0.2, 0.2], False), ([7.0] * 6, True)],
+)
+def test_given_a_loss_that_rises_when_half_of_its_fall_stays_lost_then_training_diverged(
+    tail: list[float], found: bool
+) -> None:
+    assert fires("TrainingDiverged", [2.0, 1.2, 0.8, 0.5, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2, *tail]) is found
+
+
+def test_given_a_loss_that_blows_up_from_the_start_when_judged_then_three_times_the_start_is_the_threshold() -> None:
+    assert fires("TrainingDiverged", [1.0, 2.0, 3.1, 3.1, 3.1])
+    assert not fires("TrainingDiverged", [1.0, 2.0, 3.0, 3.0, 3.0])
+
+
+def test_given_a_rise_when_the_score_holds_or_the_target_moves_or_validation_alone_rises_then_nothing_diverged() -> (
+    None
+):
+    rise = [2.0, 1.0, 0.5, 0.3, 0.3, 0.5, 0.9, 1.4, 1.9, 2.0, 2.0, 2.0]
+    assert fires("TrainingDiverged", rise)
+    assert not fires("TrainingDiverged", rise, [0.1, 0.5, 0.7, 0.8, 0.85, 0.9, 0.9, 0.92, 0.93, 0.93, 0.94, 0.94])
+    assert observed("TrainingDiverged", run_of(rise, mode=Mode.EVAL)).result.status is Status.OK
+    moving = Run()
+    for step, loss in enumerate(rise):
+        moving.add(step, {"g_loss": [loss]}, mode=Mode.TRAIN, collections={"losses": ["g_loss"]})
+    assert observed("TrainingDiverged", moving).result.status is Status.OK
+
+
+def test_given_two_parts_and_a_total_when_one_part_rises_then_the_total_decides() -> None:
+    run = Run()
+    for step in range(20):
+        losses = {"kl_loss": [0.1 + step], "rec_loss": [40.0 - step], "total_loss": [40.1 * 0.8**step]}
+        run.add(step, losses, mode=Mode.TRAIN, collections={"losses": sorted(losses)})
+    for rule in SERIES:
+        assert observed(rule, run).result.status is Status.OK
+
+
+def test_given_a_total_that_diverges_when_a_part_falls_then_the_total_decides() -> None:
+    run = Run()
+    for step in range(20):
+        losses = {"kl_loss": [0.9**step], "loss": [1.0 + step]}
+        run.add(step, losses, mode=Mode.TRAIN, collections={"losses": sorted(losses)})
+    assert observed("TrainingDiverged", run).result.status is Status.FIRED
+
+
+@pytest.mark.parametrize(
+    ("level", "score", "found"),
+    [(0.85, 0.4, True), (0.85, 0.71, False), (0.74, 0.4, False), (0.96, 0.4, False)],
+)
+def test_given_an_early_stop_of_the_fall_when_far_from_done_then_it_is_a_plateau(
+    level: float, score: float, found: bool
+) -> None:
+    losses = [1.0, level + 0.03, level + 0.02, *[level + 0.002 * (step % 2) for step in range(27)]]
+    assert fires("Plateau", losses, [0.3, 0.35, *[score] * 28]) is found
+
+
+def test_given_a_plateau_when_the_fall_goes_on_or_comes_in_a_late_step_then_it_is_none() -> None:
+    steps = [1.0, *[0.9 - 0.001 * step for step in range(40)]]
+    assert not fires("Plateau", steps)
+    assert not fires("Plateau", [1.0, *[0.9] * 15, *[0.82] * 15])
+    assert not fires("Plateau", [1.0, *[0.85] * 18])
+    assert fires("Plateau", [1.0, *[0.85] * 19])
+    assert not fires("Plateau", [1.0, *[0.85 - 0.0001 * step for step in range(29)]])
+
+
+def test_given_a_learning_rate_when_there_is_a_plateau_then_the_reason_says_it() -> None:
+    run = run_of([1.0, 0.95, *[0.85] * 28])
+    for step in run.steps:
+        step.tensors["lr"] = np.array([1e-7])
+        step.collections = {"losses": ["loss"], "learning_rate": ["lr"]}
+    assert "the learning rate is 1e-07" in observed("Plateau", run).result.reason
+
+
+def test_given_metrics_of_xgboost_when_judged_then_train_and_validation_are_told_apart_by_their_names() -> None:
+    def boosted(train: Sequence[float], validation: Sequence[float], metric: str) -> Outcome:
+        run, names = Run(), [f"train-{metric}", f"validation-{metric}"]
+        for step, values in enumerate(zip(train, validation, strict=True)):
+            tensors = {name: [value] for name, value in zip(names, values, strict=True)}
+            run.add(step, tensors, collections={"metrics": names, "losses": [] if metric == "auc" else names})
+        return observed("NotLearning", run)
+
+    rising = [0.5 + 0.02 * step for step in range(20)]
+    assert boosted([0.5] * 20, [0.5] * 20, "auc").result.status is Status.FIRED
+    assert boosted(rising, rising, "auc").result.status is Status.OK
+    assert boosted(LEARNED, FLAT, "rmse").result.status is Status.OK
+    assert boosted(FLAT, FLAT, "rmse").result.status is Status.FIRED
+
+
+def test_given_spikes_when_they_recover_then_they_are_counted_and_no_alarm() -> None:
+    losses = noisy(lambda step: 2.0 * 0.995**step, 300, 0.02)
+    losses[100:103] = [9.0, 7.0, 5.0]
+    losses[200] = 30.0
+    outcome = judged("LossSpike", losses)
+    assert (outcome.result.status, outcome.steps) == (Status.OK, [])
+    assert "2 spikes that recovered; the largest began at step 200, reached 30" in outcome.result.reason
+    assert "no spike" in judged("LossSpike", losses[:100]).result.reason
+    assert "no spike" in judged("LossSpike", [*losses[:100], *[9.0] * 60, *losses[160:200]]).result.reason
+
+
+def drifting(norms: Mapping[str, Sequence[float]], losses: Sequence[float], *, reductions: bool = False) -> Outcome:
+    run = Run()
+    for step, loss in enumerate(losses):
+        at = {name: values[step] for name, values in norms.items()}
+        tensors: dict[str, Any] = {"loss": [loss]} | ({} if reductions else {name: [at[name]] for name in at})
+        saved = {name: {"l2": value} for name, value in at.items()} if reductions else {}
+        collections = {"losses": ["loss"], "gradients" if reductions else "gradient_norm": sorted(at)}
+        run.add(step, tensors, mode=Mode.TRAIN, reductions=saved, collections=collections)
+    return observed("GradientNormDrift", run)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("reductions", [True, False])
+def test_given_norms_that_drift_when_the_loss_does_not_fall_then_the_first_layer_is_named(
+    sign: int, reductions: bool
+) -> None:
+    norms = {
+        "gradient/a": [10.0 ** (sign * max(0, step - 30) * 0.2) for step in range(80)],
+        "gradient/b": [10.0 ** (sign * max(0, step - 10) * 0.2) for step in range(80)],
+        "gradient/c": [1.0] * 80,
+    }
+    outcome = drifting(norms, [2.3] * 80, reductions=reductions)
+    assert (outcome.result.status, outcome.result.worst) == (Status.FIRED, "gradient/b")
+    assert "the first of 2 that drifted" in outcome.result.reason
+    assert drifting(norms, [2.3 * 0.95**step for step in range(80)]).result.status is Status.OK
+
+
+@pytest.mark.parametrize(("after", "found"), [(990.0, False), (1100.0, True), (0.0, True), (NAN, False)])
+def test_given_a_norm_of_another_size_when_it_is_beyond_three_decades_then_it_drifted(
+    after: float, found: bool
+) -> None:
+    outcome = drifting({"norm": [1.0] * 8 + [after] * 200}, [1.0] * 208)
+    assert (outcome.result.status is Status.FIRED) is found
+
+
+def test_given_checksums_when_one_rank_differs_then_it_is_named_and_clears_when_they_agree() -> None:
+    run = Run()
+    for step, sums in enumerate([[5.0] * 4, [6.0, 6.0, 6.0 + 1e-15 * 8, 6.0], [NAN] * 4, [7.0]]):
+        run.add(step, {f"trainguard/checksum/{rank}": [value] for rank, value in enumerate(sums)})
+    outcome = observed("RanksOutOfSync", run)
+    assert outcome.steps == [1]
+    assert outcome.state.first is not None
+    assert outcome.state.first.tensor == "trainguard/checksum/2"
+    assert "3 of 4 ranks have the checksum 6.0, rank 2 has 6.000000000000008" in outcome.state.first.reason
+    assert outcome.result.status is Status.OK
+
+
+@pytest.mark.parametrize("rule", TRUSTED_RULES, ids=lambda rule: rule.parameters_type.rule_name)
+def test_given_a_long_run_of_many_series_when_stored_then_the_state_has_at_most_4_kb(rule: Any) -> None:
+    run, draw = Run(), random.Random(5)  # noqa: S311
+    names = [f"model/part_{place:02d}_loss" for place in range(6)]
+    gradients = [f"gradient/model.layers.{place:02d}.attention.weight" for place in range(40)]
+    for step in range(600):
+        mode = (Mode.TRAIN, Mode.EVAL)[step % 2]
+        tensors = {name: [draw.random()] for name in (*names, "accuracy", "f1", "auc", *gradients)}
+        tensors |= {f"trainguard/checksum/{rank}": [draw.random()] for rank in range(16)}
+        collections = {"losses": names, "metrics": ["accuracy", "f1", "auc"], "gradients": gradients}
+        run.add(10**9 + step, tensors, mode=mode, collections=collections)
+    state = observed(rule.parameters_type.rule_name, run).state
+    state.steps = []
+    assert len(msgspec.msgpack.encode(state)) <= 4_096
+
+
+@pytest.mark.parametrize("rule", TRUSTED_RULES, ids=lambda rule: rule.parameters_type.rule_name)
+def test_given_a_run_that_has_ended_when_judged_again_then_the_answer_and_the_counts_are_the_same(rule: Any) -> None:
+    outcome = observed(rule.parameters_type.rule_name, run_of(FLAT, [0.1] * 20))
+    before = msgspec.msgpack.encode(outcome.state)
+    again = rule.judge(outcome.state, RunView(20, closed=True), rule.parameters_type())
+    assert (again, msgspec.msgpack.encode(outcome.state)) == (outcome.result, before)
