@@ -1,7 +1,7 @@
 """A job's report as a typed document: from its items alone, or with time lines from its profile read again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -21,6 +21,7 @@ from trainguard.report.job_summary import job_summary
 from trainguard.report.managed import managed_files
 from trainguard.report.not_collected import not_collected
 from trainguard.report.rule_entries import rule_entries
+from trainguard.report.training.document import TrainingReport
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.units import counted
 from trainguard.timeline.build import build_timelines
@@ -35,6 +36,10 @@ class BuiltReport:
 
     report: Report
     managed: Mapping[str, bytes]
+
+    def with_training(self, training: TrainingReport) -> "BuiltReport":
+        """Return the report with what the job's tensors and scalars show."""
+        return replace(self, report=msgspec.structs.replace(self.report, training=training))
 
 
 def build_report(

@@ -187,4 +187,5 @@ def _bins(values: Floats) -> int | Floats:
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
-    return np.divide(part, whole, out=np.zeros_like(whole, dtype=np.float64), where=whole > 0.0)
+    found: Floats = np.divide(part, whole, out=np.zeros_like(whole, dtype=np.float64), where=whole > 0.0)
+    return found

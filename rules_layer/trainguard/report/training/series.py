@@ -1,9 +1,12 @@
 """One number over steps, in a bounded number of points: where there are more, a point stands for several values."""
 
 import math
+import re
 from typing import Literal
 
 import msgspec
+
+from trainguard.rules.training.losses import XGBOOST_METRIC
 
 MOST_POINTS = 400
 """Points of a series; an even number, so that all of them have a neighbour to be joined with."""
@@ -102,3 +105,12 @@ def _least(one: float | None, other: float | None) -> float | None:
 
 def _most(one: float | None, other: float | None) -> float | None:
     return max((each for each in (one, other) if each is not None), default=None)
+
+
+_OF_DATA = re.compile(r"^scalar/|^(?:val|eval|valid|validation|train|test)[_/]")
+
+
+def quantity_of(name: str) -> str:
+    """Return what a loss or metric measures, whatever data it is of: ``loss`` for ``val_loss``, ``rmse`` for others."""
+    found = XGBOOST_METRIC.fullmatch(name)
+    return found["metric"] if found else _OF_DATA.sub("", name)
