@@ -52,6 +52,8 @@ def training_report(digest: TrainingDigest, fires: Mapping[str, Check]) -> Train
 
 def _left_out(digest: TrainingDigest) -> list[str]:
     said = []
+    if digest.unread:
+        said.append(f"{counted(digest.unread, 'step')} could not be read, the last one because {digest.unread_why}.")
     if digest.series_left_out:
         said.append(f"{_at_least(digest.series_left_out, 'loss or metric', 'losses and metrics')} not shown.")
     sampled = [each for each in digest.series if each.read < each.seen]

@@ -45,6 +45,10 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
         Of a run of XGBoost.
     budget : ReadBudget
         What may still be read of the run.
+    unread : int
+        Steps whose index could not be read.
+    unread_why : str or None
+        Why the last one could not.
     """
 
     format: int = _FORMAT
@@ -60,6 +64,13 @@ class TrainingDigest(msgspec.Struct, kw_only=True):
     predictions: Predictions = msgspec.field(default_factory=Predictions)
     model: Model | None = None
     budget: ReadBudget = msgspec.field(default_factory=ReadBudget)
+    unread: int = 0
+    unread_why: str | None = None
+
+    def note_unread(self, fault: Exception) -> None:
+        """Count a step that could not be read."""
+        self.unread += 1
+        self.unread_why = str(fault)[:LONGEST_NAME]
 
 
 class Digester:

@@ -11,7 +11,6 @@ from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import number as shown_number
 from trainguard.report.html.plots.charts import (
     SERIES_COLOURS,
-    TOP,
     Frame,
     Line,
     axes,
@@ -22,6 +21,7 @@ from trainguard.report.html.plots.scale import Scale, between, of_durations, up_
 from trainguard.report.html.plots.svg import element, number, title
 
 DOTS_UP_TO = 40
+MARK_UP = 5.0
 NAMED_LINES = 4
 """Vertical lines whose names fit above a chart."""
 
@@ -116,7 +116,7 @@ def _line(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:
         piece = []
     for x in held.marks:
         name = title(f"{held.name}: NaN or infinite at {shown_number(x)}")
-        yield element("circle", name, cx=frame.x(x), cy=TOP, r=3.5, class_="mark hollow")
+        yield element("circle", name, cx=frame.x(x), cy=frame.y(frame.up.low) - MARK_UP, r=3.5, class_="mark hollow")
 
 
 def _band(frame: Frame, held: Curve, colour: str) -> Iterator[Markup]:

@@ -16,6 +16,7 @@ from trainguard.report.html.png import png_url
 from trainguard.report.training.heat_map import HeatMap
 
 SHADES = 60
+MOST_PIXELS = 960
 UNDEFINED = SHADES
 _CLEAR = SHADES + 1
 _STOPS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
@@ -37,7 +38,7 @@ def map_blocks(held: HeatMap, caption: str, *, shares: bool = False) -> list[Blo
     if not held.rows or not held.steps:
         return []
     ramp = _Ramp(held, shares=shares)
-    axis = between(float(held.steps[0]), float(held.steps[-1]))
+    axis = between(float(held.steps[0]), _end_of(held.steps))
     columns = [
         Column("Layer"),
         Column("Over steps", "plot", head(axis)),
@@ -52,7 +53,9 @@ def map_blocks(held: HeatMap, caption: str, *, shares: bool = False) -> list[Blo
         _row(name, values, bad.get(place, []), held, ramp)
         for place, (name, values) in enumerate(zip(held.rows, held.values, strict=True))
     ]
-    keys = [Key("box ramp-low", f"{ramp.shown(ramp.low)}"), Key("box ramp-high", f"{ramp.shown(ramp.high)}")]
+    keys = []
+    if ramp.has_values:
+        keys = [Key("box ramp-low", ramp.shown(ramp.low)), Key("box ramp-high", ramp.shown(ramp.high))]
     if held.undefined:
         keys.append(Key("box ramp-bad", "NaN or infinite"))
     blocks: list[Block] = [Table(caption, columns, rows, keys, ramp.note)]
@@ -67,6 +70,7 @@ class _Ramp:
     def __init__(self, held: HeatMap, *, shares: bool) -> None:
         values = [value for row in held.values for value in row if value is not None]
         positive = [value for value in values if value > 0.0]
+        self.has_values = bool(values)
         self._shares = shares
         self._by_magnitude = (
             not shares and len(positive) > 0 and min(values) >= 0.0 and max(positive) > min(positive) * _WIDEST_RATIO
@@ -130,12 +134,14 @@ def _strip(values: Sequence[float | None], bad: Sequence[int], steps: Sequence[i
 
 def _over_steps(shades: Sequence[int], steps: Sequence[int]) -> "np.ndarray[tuple[int, int], np.dtype[np.uint8]]":
     """Return pixels on an even axis of steps: a column lasts until the next one begins."""
-    first, last = steps[0], steps[-1]
-    if len(steps) == 1 or last == first:
-        return np.array([[shades[-1]]], np.uint8)
-    pixels = np.linspace(first, last, min(4 * len(steps), 480))
+    pixels = np.linspace(steps[0], _end_of(steps), min(8 * len(steps), MOST_PIXELS), endpoint=False)
     places = np.searchsorted(np.asarray(steps), pixels, side="right") - 1
     return np.asarray(shades, np.uint8)[places].reshape(1, -1)
+
+
+def _end_of(steps: Sequence[int]) -> float:
+    """Return where the last column ends: it is as wide as the others are on the average."""
+    return steps[-1] + max((steps[-1] - steps[0]) / max(len(steps) - 1, 1), 1.0)
 
 
 def _palette() -> list[tuple[int, int, int]]:

@@ -1,5 +1,7 @@
 """A confusion matrix as a table."""
 
+from markupsafe import Markup
+
 from trainguard.report.html.blocks import Block, Cell, Column, Table, heat
 from trainguard.report.html.numbers import NOTHING, count, share
 from trainguard.report.training.scores import ConfusionMatrix
@@ -17,7 +19,7 @@ def confusion_blocks(matrix: ConfusionMatrix) -> list[Block]:
     rows: list[list[Cell]] = []
     for place in places:
         row = matrix.counts[place]
-        cells: list[Cell] = [heat(_shade(row[other], samples[place]), count(row[other])) for other in places]
+        cells = [_cell(row[other], samples[place], right=other == place) for other in places]
         right = share(row[place] / samples[place]) if samples[place] else NOTHING
         rows.append([str(matrix.classes[place]), *cells, right])
     caption = (
@@ -30,6 +32,8 @@ def confusion_blocks(matrix: ConfusionMatrix) -> list[Block]:
     return [Table(caption, columns, rows, (), note)]
 
 
-def _shade(part: int, whole: int) -> int:
-    """Return the shade of a cell by its share of its row."""
-    return 0 if not part or not whole else min(1 + int(4.0 * part / whole), 4)
+def _cell(part: int, whole: int, *, right: bool) -> Cell:
+    """Return a cell: what is wrong is shaded by its share of its label's samples."""
+    if right:
+        return Markup("<b>{}</b>").format(count(part))
+    return heat(min(1 + int(4.0 * part / whole), 4) if part else 0, count(part))

@@ -52,7 +52,7 @@ def _chart(name: str, held: Sequence[Series], fires: Sequence[FirstFire]) -> Fig
     lines = [Line(float(each.step), f"{each.rule.rpartition('/')[2]}") for each in inside]
     if len(lines) > NAMED_LINES:
         keys.append(Key("limit", f"the first {NAMED_LINES} of {len(lines)} rules that fired"))
-    markup = curves(drawn, said=f"{name} over steps: {said}", across="step", up=short(name), lines=lines)
+    markup = curves(drawn, said=f"{name} over steps: {said}", across="step", up="", lines=lines)
     return Figure(shown_name(name), markup, keys)
 
 
