@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from trainguard.errors import TelemetryFormatError, TensorMissingError, TensorTooLargeError, TensorUnusableError
+from trainguard.rules.training.readings import USELESS
 from trainguard.tensors.step_view import StepView
 
 MOST_BYTES = 1 << 30
@@ -17,7 +17,7 @@ SHARE_OF_STEP = 32
 """One step may take so small a part of what is left: early steps leave something to later ones."""
 
 _ENTRY_BYTES = 4
-_USELESS = (TensorMissingError, TensorTooLargeError, TensorUnusableError, TelemetryFormatError)
+LONGEST_WHY = 300
 
 T = TypeVar("T")
 
@@ -48,39 +48,41 @@ class ReadBudget(msgspec.Struct, kw_only=True):
     def scalar(self, fold: Callable[[StepView, str], T], step: StepView, name: str) -> T | None:
         """Fold a loss or a metric; None where it cannot be used."""
         self.scalars_left = max(self.scalars_left - 1, 0)
-        return self._folded(fold, step, name)
+        return self.tried(fold, step, name)
 
     def tensor(
         self, fold: Callable[[StepView, str], T], step: StepView, name: str, allowance: "Allowance", *, times: int = 1
     ) -> T | None:
         """Fold a tensor whose entries are read ``times`` times; None where it is too large, or cannot be used."""
-        try:
-            shape = step.shape(name)
-        except _USELESS as fault:
-            self._fail(fault)
+        size = self.tried(_entries, step, name)
+        if size is None:
             return None
-        size = 0 if shape is None or not step.has_value(name) else math.prod(shape) * _ENTRY_BYTES * times
+        size *= _ENTRY_BYTES * times
         if size > allowance.bytes_left:
             self.refused += 1
             return None
         allowance.bytes_left -= size
         self.bytes_left -= size
-        return self._folded(fold, step, name)
+        return self.tried(fold, step, name)
 
     def of_step(self) -> "Allowance":
         """Return what one step may take."""
         return Allowance(self.bytes_left // SHARE_OF_STEP)
 
-    def _folded(self, fold: Callable[[StepView, str], T], step: StepView, name: str) -> T | None:
+    def tried(self, fold: Callable[[StepView, str], T], step: StepView, name: str) -> T | None:
+        """Fold a tensor, whatever it takes; where it cannot be used, count it and return None."""
         try:
             return fold(step, name)
-        except _USELESS as fault:
-            self._fail(fault)
+        except USELESS as fault:
+            self.failed += 1
+            self.failed_why = str(fault)[:LONGEST_WHY]
             return None
 
-    def _fail(self, fault: Exception) -> None:
-        self.failed += 1
-        self.failed_why = str(fault)[:300]
+
+def _entries(step: StepView, name: str) -> int:
+    """Return how many entries are to be read; none where reductions alone were saved."""
+    shape = step.shape(name)
+    return 0 if shape is None or not step.has_value(name) else math.prod(shape)
 
 
 class Allowance:

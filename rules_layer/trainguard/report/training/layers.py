@@ -79,7 +79,7 @@ class Layers(msgspec.Struct, kw_only=True):
         if not names or not self.gradients.is_next():
             return
         if not self.gradients.steps:
-            self.gradients.measure = _measure_of(step, names[0])
+            self.gradients.measure = budget.tried(_measure_of, step, names[0]) or ABS_MEAN
         is_l2 = self.gradients.measure == L2
         fold = _l2 if is_l2 else abs_mean
         self.gradients.begin(step.step)
@@ -93,19 +93,16 @@ class Layers(msgspec.Struct, kw_only=True):
         names = natural(name for name in step.members(WEIGHTS) if step.has_value(name))
         if not names or not self.updates.is_next():
             return
-        before = {name: next(iter(step.earlier(name, 1)), None) for name in names}
-        names = [name for name in names if before[name] is not None]
-        if not names:
+        shown = [name for name in self.updates.rows_of(names, wanted) if budget.tried(_before, step, name)]
+        if not shown:
             self.updates.seen -= 1
             return
         self.updates.begin(step.step)
         allowance = budget.of_step()
-        for name in self.updates.rows_of(names, wanted):
-            earlier = before[name]
-            if earlier is not None and earlier.has_value(name) and earlier.shape(name) == step.shape(name):
-                change = budget.tensor(_since(earlier), step, name, allowance, times=2)
-                if change is not None:
-                    self.updates.put(name, change[0] / (change[1] + _EPSILON))
+        for name in shown:
+            change = budget.tensor(_change, step, name, allowance, times=2)
+            if change is not None:
+                self.updates.put(name, change[0] / (change[1] + _EPSILON))
 
     def _fold_activations(self, step: StepView, budget: ReadBudget, wanted: Collection[str]) -> None:
         names = natural(name for name in activations_of(step) if step.has_value(name))
@@ -171,8 +168,18 @@ def _l2(step: StepView, name: str) -> float | None:
         return math.sqrt(sum(float(np.square(float64(block)).sum()) for block in blocks))
 
 
-def _since(earlier: StepView) -> Callable[[StepView, str], tuple[float, float] | None]:
-    return lambda step, name: change_of(step, earlier, name)
+def _before(step: StepView, name: str) -> StepView | None:
+    """Return the saved step before; None where there is none, or only reductions of the tensor were saved then."""
+    earlier = next(iter(step.earlier(name, 1)), None)
+    return None if earlier is None or not earlier.has_value(name) else earlier
+
+
+def _change(step: StepView, name: str) -> tuple[float, float] | None:
+    """Return the norms of a tensor's change and of what it was; None where its shape was another."""
+    earlier = _before(step, name)
+    if earlier is None or earlier.shape(name) != step.shape(name):
+        return None
+    return change_of(step, earlier, name)
 
 
 def _activation(step: StepView, name: str) -> Activation | None:
