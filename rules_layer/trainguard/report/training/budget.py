@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from trainguard.rules.training.readings import USELESS
+from trainguard.rules.training.step_rule import USELESS
 from trainguard.tensors.step_view import StepView
 
 MOST_BYTES = 1 << 30
