@@ -16,7 +16,7 @@ SCHEMA_VERSION: Literal["2"] = "2"
 
 Scope = Literal["state", "full"]
 Level = Literal["healthy", "attention", "unhealthy", "unknown"]
-Parameter = float | int | str | None
+Parameter = bool | float | int | str | list[str | float | int] | None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -255,6 +255,8 @@ def _setting(rule: str, name: str, value: Parameter) -> str:
     """Write a parameter with its unit, where it is a number that has one."""
     if isinstance(value, str) or value is None:
         return NOTHING if value is None else value
+    if isinstance(value, bool | list):
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower()
     written = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     said = spec_of(rule).parameters.get(name)
     return written if said is None else f"{written} {said.unit}".strip()
