@@ -109,3 +109,23 @@ def test_a_broken_index_costs_its_own_step_and_is_said(files: MemoryFiles) -> No
     part = read_on(MemoryFiles(broken), "xgboost-wine", RunPart())
     assert (part.done, part.digest.steps, part.digest.last_step) == (True, 10, 50)
     assert "1 step could not be read" in training_report(part.digest, {}).left_out[0]
+
+
+def test_a_folder_with_the_job_gives_a_report_of_its_training_alone(
+    files: MemoryFiles, training: TrainingReport, tmp_path: Path
+) -> None:
+    for name, body in files.content.items():
+        place = tmp_path / "wine" / "debug-output" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(body)
+    out = tmp_path / "out"
+    assert main(["report", str(tmp_path / "wine"), "--out", str(out)]) == 0
+    written = {each.relative_to(out).as_posix() for each in out.rglob("*") if each.is_file()}
+    assert {"report.html", "report.json", "xgboost_report.html", *xgboost_files(training)} <= written
+    for name, body in xgboost_files(training).items():
+        assert (out / name).read_bytes() == body
+    page = (out / "report.html").read_text()
+    first = [name for name in re.findall(r'<section[^>]* id="([^"]+)"', page) if name not in {"verdict", "job", "rules"}]
+    assert first[:3] == ["training", "training-series", "xgboost-model"]
+    assert 'id="timelines"' not in page
+    assert "Saved steps" in page
