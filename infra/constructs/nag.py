@@ -152,7 +152,9 @@ def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Acc
     report = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/*")
     parts = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*")
     keys = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*/keys/*")
+    run_part = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*/training.json")
     profiles = _wildcard(f"{bucket}/*/profiler-output/*")
+    tensors = _wildcard(f"{bucket}/*/debug-output/*")
     settings = _wildcard(f"{_PARAMETERS}/{stack_name}/settings/*")
     named = "People put settings below this path, and name them in a job's tag; nothing else can be read."
     written = "One folder a job, whose name is known only when its report is written; nothing else can be reached."
@@ -164,7 +166,9 @@ def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Acc
         Accepted("Reports/DigestProfile/Role/Resource", parts, written),
         Accepted("Reports/DigestProfile/Role/Resource", keys, written),
         Accepted("Reports/ReportRole/Resource", parts, written),
+        Accepted("Reports/DigestProfile/Role/Resource", run_part, written),
         Accepted("Reports/DigestProfile/Role/Resource", profiles, read),
+        Accepted("Reports/DigestProfile/Role/Resource", tensors, read),
         *(
             Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(f"{bucket}/{keys}"), read)
             for family in FAMILIES

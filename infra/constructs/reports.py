@@ -13,6 +13,8 @@ from infra.constructs.storage import Storage
 _REPORTS = "*/rule-output/TrainGuardReport/"
 _PARTS = f"{_REPORTS}parts/*"
 _KEYS = f"{_PARTS}/keys/*"
+_RUN_PART = f"{_PARTS}/training.json"
+_READ_BY_DIGESTS = ("*/profiler-output/*", "*/debug-output/*", _KEYS, _RUN_PART)
 
 
 class Reports(Construct):
@@ -85,7 +87,7 @@ class Reports(Construct):
                     allow(
                         "ReadProfileObjects",
                         ["s3:GetObject"],
-                        [f"{self._storage.bucket_arn}/{objects}" for objects in ("*/profiler-output/*", _KEYS)],
+                        [f"{self._storage.bucket_arn}/{objects}" for objects in _READ_BY_DIGESTS],
                     ),
                     allow("ListProfileObjects", ["s3:ListBucket"], [self._storage.bucket_arn]),
                     allow("WriteParts", ["s3:PutObject"], [f"{self._storage.bucket_arn}/{_PARTS}"]),

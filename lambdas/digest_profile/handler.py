@@ -1,4 +1,4 @@
-"""Digests the profile of one node and day, or as much of it as there is time for."""
+"""Digests the profile of one node and day, or a job's tensors, or as much of them as there is time for."""
 
 import time
 from typing import Any
@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from trainguard.adapters.report_wiring import profile_objects
 from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DigestItem
+from trainguard.report.stack.run_digest import RunDigester
 
 RESERVE_MS = 60_000
 """What one more object, and writing the part, may take."""
@@ -21,8 +22,10 @@ objects = profile_objects()
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with the item as it stands now: ``more`` says whether something is left."""
-    digester = DayDigester(objects=objects, has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS)
-    item = digester.digest(msgspec.convert(event, DigestItem), now=time.time())
+    item = msgspec.convert(event, DigestItem)
+    make = RunDigester if item.tensors else DayDigester
+    digester = make(objects=objects, has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS)
+    item = digester.digest(item, now=time.time())
     logger.info(
         "node and day digested",
         extra={"job": item.job, "node": item.node, "day": item.date, "parts": item.part, "more": item.more},

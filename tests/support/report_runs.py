@@ -19,6 +19,7 @@ from trainguard.report.stack.build import StackReports
 from trainguard.report.stack.digest import DayDigester
 from trainguard.report.stack.parts import DigestItem
 from trainguard.report.stack.plan import READING_S, ReportPlanner
+from trainguard.report.stack.run_digest import RunDigester
 
 NOW = 1_795_252_000.0
 FOLDER = ProfileRoot("", JOB).report
@@ -66,7 +67,8 @@ class ReportRun:
         if item.node in self.lost:
             raise MemoryError(item.node)
         looks = iter(range(self.looks))
-        digester = DayDigester(objects=self.world.objects, has_time=lambda: next(looks, None) is not None)
+        make = RunDigester if item.tensors else DayDigester
+        digester = make(objects=self.world.objects, has_time=lambda: next(looks, None) is not None)
         return msgspec.to_builtins(
             digester.digest(item, now=NOW + (READING_S + 1.0 if item.node in self.late else 0.0))
         )

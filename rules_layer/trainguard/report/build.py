@@ -1,7 +1,7 @@
 """A job's report as a typed document: from its items alone, or with time lines from its profile read again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -21,7 +21,11 @@ from trainguard.report.job_summary import job_summary
 from trainguard.report.managed import managed_files
 from trainguard.report.not_collected import not_collected
 from trainguard.report.rule_entries import rule_entries
+from trainguard.report.training.build import training_report
+from trainguard.report.training.digest import TrainingDigest
+from trainguard.report.training.fires import first_fires
 from trainguard.report.verdict import verdict_of
+from trainguard.rules.training.step_rule import Check
 from trainguard.rules.units import counted
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest
@@ -31,10 +35,19 @@ from trainguard.timestamps import iso_time
 
 @dataclass(frozen=True, slots=True)
 class BuiltReport:
-    """A report, and beside it the five-field files of the managed service, by their names."""
+    """A report, and beside it the five-field files of the managed service, by their names.
+
+    ``fires`` holds by rule over training the first check that fired.
+    """
 
     report: Report
     managed: Mapping[str, bytes]
+    fires: Mapping[str, Check] = field(default_factory=dict)
+
+    def with_training(self, digest: TrainingDigest) -> "BuiltReport":
+        """Return the report with what the job's tensors and scalars show."""
+        training = training_report(digest, self.fires)
+        return replace(self, report=msgspec.structs.replace(self.report, training=training))
 
 
 def build_report(
@@ -92,7 +105,7 @@ def build_report(
         rules=rule_entries(judged),
         timelines=_timelines(judged, findings, digests, missing) if digests else None,
     )
-    return BuiltReport(report, managed_files(judged.verdicts, judged.plan))
+    return BuiltReport(report, managed_files(judged.verdicts, judged.plan), first_fires(judged))
 
 
 def _timelines(

@@ -9,13 +9,14 @@ from typing import Any, Literal
 import msgspec
 
 from trainguard.finding import EpisodeEntry
+from trainguard.report.training.document import TrainingReport
 from trainguard.timeline.series import Timelines
 
 SCHEMA_VERSION: Literal["2"] = "2"
 
 Scope = Literal["state", "full"]
 Level = Literal["healthy", "attention", "unhealthy", "unknown"]
-Parameter = float | int | str | None
+Parameter = bool | float | int | str | list[str | float | int] | None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +226,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         The findings in one sentence, and how many rules judged.
     rules : list of RuleEntry
         Fired ones first, the gravest on top.
+    training : TrainingReport or None
+        What the job's tensors and scalars show; None of a job without them, and in scope ``state``.
     timelines : Timelines or None
         None in scope ``state``.
     """
@@ -243,4 +246,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     coverage: list[NodeCoverage]
     not_collected: list[NotCollected]
     rules: list[RuleEntry]
+    training: TrainingReport | None = None
     timelines: Timelines | None = None

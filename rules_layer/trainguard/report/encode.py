@@ -7,17 +7,18 @@ import msgspec
 
 from trainguard.report.document import Report
 
-_NO_TIMELINES = b'"timelines": null\n}'
+_NO_SERIES = b'"training": null,\n  "timelines": null\n}'
 
 
 def encode_document(report: Report) -> bytes:
-    """Encode a report: indented for people, but its time lines in one line, as their numbers are for machines.
+    """Encode a report: indented for people, but training and time lines in a line each: numbers for machines.
 
     NaN and infinities are null.
     """
-    indented = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(report, timelines=None)), indent=2)
-    head = indented.removesuffix(_NO_TIMELINES)
-    return head + b'"timelines": ' + msgspec.json.encode(report.timelines) + b"\n}"
+    bare = msgspec.structs.replace(report, training=None, timelines=None)
+    head = msgspec.json.format(msgspec.json.encode(bare), indent=2).removesuffix(_NO_SERIES)
+    training, timelines = msgspec.json.encode(report.training), msgspec.json.encode(report.timelines)
+    return head + b'"training": ' + training + b',\n  "timelines": ' + timelines + b"\n}"
 
 
 def encode_report(document: dict[str, Any]) -> bytes:

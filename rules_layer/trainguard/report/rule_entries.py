@@ -43,7 +43,10 @@ def changed_parameters(plan: RulePlan, rule: str) -> list[str]:
 def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> RuleEntry:
     result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
-    parameters: dict[str, Parameter] = parameters_shown(judged.plan, verdict.rule)
+    parameters: dict[str, Parameter] = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in parameters_shown(judged.plan, verdict.rule).items()
+    }
     return RuleEntry(
         rule=verdict.rule,
         status=shown_status(verdict).value,

@@ -9,6 +9,7 @@ from trainguard.errors import ReportPageError, UnknownJobError
 from trainguard.links import REPORT_JSON
 from trainguard.report.build import build_report
 from trainguard.report.files import content_type, report_files
+from trainguard.report.training.digest import TrainingDigest
 from trainguard.stores import Jobs, NodeStates
 from trainguard.timeline.digest import NodeDigest
 
@@ -38,7 +39,13 @@ class ReportWriter:
         self._objects = objects
 
     def write(
-        self, name: str, *, now: float, digests: Sequence[NodeDigest] = (), missing: Sequence[str] = ()
+        self,
+        name: str,
+        *,
+        now: float,
+        digests: Sequence[NodeDigest] = (),
+        missing: Sequence[str] = (),
+        training: TrainingDigest | None = None,
     ) -> WrittenReport:
         """Write the report of a job.
 
@@ -51,6 +58,8 @@ class ReportWriter:
             Epoch seconds.
         digests, missing
             As `build_report` takes them.
+        training : TrainingDigest or None
+            What its tensors show.
 
         Raises
         ------
@@ -63,6 +72,8 @@ class ReportWriter:
         if job is None:
             raise UnknownJobError(name)
         built = build_report(job, items_of(job, self._nodes), now=now, digests=digests, missing=missing)
+        if training is not None:
+            built = built.with_training(training)
         place = job.root.report
         try:
             files = report_files(built)

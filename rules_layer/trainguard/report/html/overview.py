@@ -203,9 +203,11 @@ def _figures(report: Report) -> list[KeyFigure]:
     wasted = "of the paid time" if verdict.lost is None else f"{lost} of the paid time"
     figures.append(KeyFigure("Wasted", share(verdict.wasted_share), wasted))
     nodes = "" if job.instance_count is None else f"{count(job.instance_count)} \N{MULTIPLICATION SIGN} "
-    figures.append(
-        KeyFigure("GPUs", count(job.gpus), f"{nodes}{shown_name(job.instance_type or 'instance type unknown')}")
-    )
+    if job.gpus or report.training is None:
+        kind = f"{nodes}{shown_name(job.instance_type or 'instance type unknown')}"
+        figures.append(KeyFigure("GPUs", count(job.gpus), kind))
+    else:
+        figures.append(KeyFigure("Saved steps", count(report.training.steps), "of the training"))
     judged = "so far" if not report.final else f"{count(job.steps)} steps" if job.steps else "from start to end"
     figures.append(KeyFigure("Duration", duration(job.duration_s), judged))
     return [each for each in figures if each.value != NOTHING or each.title.startswith("Cost")]
@@ -253,6 +255,8 @@ def _setting(rule: str, name: str, value: Parameter) -> str:
     """Write a parameter with its unit, where it is a number that has one."""
     if isinstance(value, str) or value is None:
         return NOTHING if value is None else value
+    if isinstance(value, bool | list):
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower()
     written = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     said = spec_of(rule).parameters.get(name)
     return written if said is None else f"{written} {said.unit}".strip()

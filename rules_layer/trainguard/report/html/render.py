@@ -9,6 +9,8 @@ from trainguard.report.html.scripts import joined_script
 from trainguard.report.html.sections.build import sections_of
 from trainguard.report.html.thresholds import thresholds_of
 from trainguard.report.html.timelines import TimelinesContext, timelines_context
+from trainguard.report.html.training.sections import training_sections
+from trainguard.report.html.training.style import training_style
 from trainguard.timestamps import epoch_of
 
 
@@ -23,9 +25,10 @@ def render_report(report: Report) -> str:
     sections = sections_of(report)
     episodes = episodes_of(report)
     timelines = report_timelines(report)
+    styles = ("" if timelines is None else timelines.styles) + ("" if report.training is None else training_style())
     return render_page(
         "report.html.j2",
-        styles="" if timelines is None else timelines.styles,
+        styles=styles,
         script=joined_script() if timelines is None else timelines.scripts,
         report=report,
         overview=overview_of(report, sections),
@@ -33,6 +36,7 @@ def render_report(report: Report) -> str:
         episodes=episodes,
         sections=sections,
         timelines=timelines,
+        training=[] if report.training is None else training_sections(report.training),
     )
 
 

@@ -61,7 +61,9 @@ class StackReports:
         gathered = self._parts.gather(job, run)
         if not self._order.may_write(job, run):
             return WrittenReport(_page(job), 0)
-        written = self._writer.write(name, now=now, digests=gathered.digests, missing=gathered.missing)
+        written = self._writer.write(
+            name, now=now, digests=gathered.digests, missing=gathered.missing, training=gathered.training
+        )
         return WrittenReport(_page(job), written.files)
 
     def drop(self, name: str, run: str, *, now: float) -> int:

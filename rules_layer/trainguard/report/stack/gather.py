@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from trainguard.errors import ObjectMissingError, ReportPartError, TimelinePartError
+from trainguard.errors import ObjectMissingError, ReportPartError, TelemetryFormatError, TimelinePartError
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, decode_items, decode_part
+from trainguard.report.training.digest import TrainingDigest
+from trainguard.report.training.read import decode_part as decode_run
 from trainguard.telemetry.keys import SystemKey, parse_key
 from trainguard.timeline.digest import NodeDigest, decode_digest
 from trainguard.timestamps import iso_time
@@ -31,10 +33,11 @@ _Body = tuple[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """A digest a node, in order of their names, and in sentences what could not be read."""
+    """A digest a node, in order of their names, in sentences what could not be read, and a digest of debug-output."""
 
     digests: tuple[NodeDigest, ...]
     missing: tuple[str, ...]
+    training: TrainingDigest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +67,26 @@ class PartsGatherer:
         digests: dict[str, NodeDigest] = {}
         missing: list[str] = []
         unread = 0
-        for item, parts in self._read_days(items, keys):
+        days = [item for item in items if not item.tensors]
+        training = self._training(job.bucket, place, missing) if len(days) < len(items) else None
+        for item, parts in self._read_days(days, keys):
             whole = digests.setdefault(item.node, NodeDigest(item.node, item.axis))
             day = _merge_day(parts, whole)
             unread += day.unread
             if not day.done:
                 missing.append(_sentence(item, day.through))
-        return Gathered(tuple(digests.values()), (*_told(missing), *_unread(unread)))
+        return Gathered(tuple(digests.values()), (*_told(missing), *_unread(unread)), training)
+
+    def _training(self, bucket: str, place: RunPlace, missing: list[str]) -> TrainingDigest | None:
+        """Read what was made of debug-output, and say in ``missing`` where that is not all of it."""
+        try:
+            part = decode_run(self._objects.get(bucket, place.training, MAX_PART_BYTES), place.training)
+        except (ObjectMissingError, TelemetryFormatError):
+            missing.append("The tensors of debug-output could not be read.")
+            return None
+        if not part.done:
+            missing.append(f"The tensors of debug-output could not be read after step {part.digest.last_step}.")
+        return part.digest
 
     def drop(self, job: JobRecord, run: str, *, now: float) -> int:
         """Delete all files of a run, and of others what is older than any run; return how many there were."""

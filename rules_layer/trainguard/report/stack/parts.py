@@ -1,6 +1,7 @@
 """What the functions of a full report hand to one another in S3: the items to read, and digests of what was read.
 
-All lies under ``<job>/rule-output/TrainGuardReport/parts/<run>/``: ``items.json`` for the whole run, and
+All lies under ``<job>/rule-output/TrainGuardReport/parts/<run>/``: ``items.json`` for the whole run, ``training.json``
+for what was read of debug-output, and
 ``nodes/<node>/<day>.<number>``, a part for each invocation that read some of that node's day. Where the plan has listed
 a day for all nodes, ``keys/<node>/<day>`` has a node's keys.
 """
@@ -49,6 +50,8 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Whether something is left to be read.
     listed : bool
         Whether the plan has left a list of the node's keys of the day.
+    tensors : bool
+        Whether this is the whole of debug-output instead of a node's day.
     """
 
     job: str
@@ -63,6 +66,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     part: int = 0
     more: bool = True
     listed: bool = False
+    tensors: bool = False
 
     @property
     def date(self) -> str:
@@ -100,6 +104,7 @@ class RunPlace:
         self.folder = f"{self.all_runs}{run}/"
         self.items = f"{self.folder}items.json"
         self.nodes = f"{self.folder}nodes/"
+        self.training = f"{self.folder}training.json"
 
     def part(self, item: DigestItem) -> str:
         """Return the key of the item's next part."""

@@ -5,17 +5,22 @@ from dataclasses import dataclass
 
 import msgspec
 
+from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import StateGoneError, UnknownJobError
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
+from trainguard.families.training.keys import TRAINING
+from trainguard.families.training.streams import TrainingStreams
 from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.stack.keys import FEWEST_NODES, write_keys
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
 from trainguard.stores import Jobs, NodeStates
+from trainguard.tensors.debug.keys import ALL_WORKERS
 from trainguard.timeline.axis import axis_for
+from trainguard.timeline.series import TimeAxis
 
 READING_S = 18 * 3_600
 """So long the items may be read: of the day that an execution has, a quarter is left to build the report."""
@@ -67,9 +72,12 @@ class ReportPlanner:
         records = items_of(job, self._nodes)
         require_state(job, records)
         rules = FAMILIES.plan(job)
-        streams = ProfilerStreams.of(FAMILIES.open(name, rules, records))
+        opened = FAMILIES.open(name, rules, records)
+        streams = ProfilerStreams.of(opened)
         items = self._items(job, root, streams, rules.interval_s, run=run, until=now + READING_S)
         items = self._listed(job, root, place, items, has_time)
+        if has_tensors(opened):
+            items.append(tensors_item(job, run, until=now + READING_S))
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
@@ -122,6 +130,29 @@ class ReportPlanner:
         dates = {hour[:8] for hour in hours}
         # A folder's hour is the time in its objects' names give or take a day, as the time zone of a trace has it.
         return [day for day in days if dates & {hour_folder(max(day + near, 0))[:8] for near in (-DAY_S, 0, DAY_S)}]
+
+
+def has_tensors(streams: JobStreams) -> bool:
+    """Whether complete steps of debug-output were judged."""
+    family = streams.families.get(TRAINING)
+    of_steps = family.of_steps if isinstance(family, TrainingStreams) else {}
+    return any(key.stream == TRAINING and stream.state.steps for key, stream in of_steps.items())
+
+
+def tensors_item(job: JobRecord, run: str, *, until: float) -> DigestItem:
+    """Return the item of a job's debug-output, which has no axis of time."""
+    none = TimeAxis(start=0.0, bucket_s=1.0, buckets=0)
+    return DigestItem(
+        job=job.job,
+        bucket=job.bucket,
+        prefix=job.prefix,
+        run=run,
+        node=ALL_WORKERS,
+        day=0,
+        axis=none,
+        until=until,
+        tensors=True,
+    )
 
 
 def require_state(job: JobRecord, records: Sequence[NodeRecord]) -> None:

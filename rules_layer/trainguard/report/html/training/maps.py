@@ -1,0 +1,151 @@
+"""A map of layers over steps: a table whose rows have colours over steps, and the same in numbers."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from markupsafe import Markup
+
+from trainguard.report.html.blocks import Block, Column, Key, Note, Table
+from trainguard.report.html.names import shown_name
+from trainguard.report.html.numbers import NOTHING
+from trainguard.report.html.plots.scale import between
+from trainguard.report.html.plots.strips import HEIGHT, head
+from trainguard.report.html.plots.svg import at, element, title
+from trainguard.report.html.png import png_url
+from trainguard.report.training.heat_map import HeatMap
+
+SHADES = 60
+MOST_PIXELS = 960
+UNDEFINED = SHADES
+_CLEAR = SHADES + 1
+_STOPS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+_UNDEFINED_COLOUR = (200, 30, 30)
+_WIDEST_RATIO = 1e3
+"""Values that differ by more are shown by their magnitude."""
+
+
+def map_blocks(held: HeatMap, caption: str, *, shares: bool = False) -> list[Block]:
+    """Return a map as a table, with the colours' meaning; nothing of a map without rows.
+
+    Parameters
+    ----------
+    held : HeatMap
+    caption : str
+    shares : bool
+        Whether values are shares, 0 to 1, which are shown in percent.
+    """
+    if not held.rows or not held.steps:
+        return []
+    ramp = _Ramp(held, shares=shares)
+    axis = between(float(held.steps[0]), _end_of(held.steps))
+    columns = [
+        Column("Layer"),
+        Column("Over steps", "plot", head(axis)),
+        Column("Least", "number"),
+        Column("Most", "number"),
+        Column("Last", "number"),
+    ]
+    bad: dict[int, list[int]] = {}
+    for row, column in held.undefined:
+        bad.setdefault(row, []).append(column)
+    rows = [
+        _row(name, values, bad.get(place, []), held, ramp)
+        for place, (name, values) in enumerate(zip(held.rows, held.values, strict=True))
+    ]
+    keys = []
+    if ramp.has_values:
+        keys = [Key("box ramp-low", ramp.shown(ramp.low)), Key("box ramp-high", ramp.shown(ramp.high))]
+    if held.undefined:
+        keys.append(Key("box ramp-bad", "NaN or infinite"))
+    blocks: list[Block] = [Table(caption, columns, rows, keys, ramp.note)]
+    if held.width > 1:
+        blocks.append(Note(f"A colour stands for up to {held.width:,} saved steps."))
+    return blocks
+
+
+class _Ramp:
+    """Colours from the least to the most of a map, by magnitude where values differ by much."""
+
+    def __init__(self, held: HeatMap, *, shares: bool) -> None:
+        values = [value for row in held.values for value in row if value is not None]
+        positive = [value for value in values if value > 0.0]
+        self.has_values = bool(values)
+        self._shares = shares
+        self._by_magnitude = (
+            not shares and len(positive) > 0 and min(values) >= 0.0 and max(positive) > min(positive) * _WIDEST_RATIO
+        )
+        self.low, self.high = (0.0, 1.0) if shares else (min(values, default=0.0), max(values, default=1.0))
+        self._least = min(positive, default=1.0)
+
+    @property
+    def note(self) -> str | None:
+        """How colours are spread, where that is not evenly."""
+        return "Colours go by magnitude: each step of colour is the same factor." if self._by_magnitude else None
+
+    def shade(self, value: float) -> int:
+        """Return a value's place on the ramp."""
+        if self._by_magnitude:
+            if value <= 0.0:
+                return 0
+            share = math.log(value / self._least) / math.log(self.high / self._least)
+        else:
+            span = self.high - self.low
+            share = (value - self.low) / span if span > 0.0 else 0.5
+        return round(min(max(share, 0.0), 1.0) * (SHADES - 1))
+
+    def shown(self, value: float | None) -> str:
+        """Write a value."""
+        if value is None:
+            return NOTHING
+        if self._shares:
+            return f"{100.0 * value:.1f} %"
+        return f"{value:.3g}"
+
+
+def _row(
+    name: str, values: Sequence[float | None], bad: Sequence[int], held: HeatMap, ramp: _Ramp
+) -> tuple[str | Markup, ...]:
+    found = [value for value in values if value is not None]
+    least, most = min(found, default=None), max(found, default=None)
+    said = f"{shown_name(name)}: {ramp.shown(least)} to {ramp.shown(most)}"
+    if bad:
+        said += f", NaN or infinite from step {held.steps[min(bad)]:,}"
+    newest = "NaN or infinite" if bad and max(bad) == len(held.steps) - 1 else ramp.shown(held.last_of(name))
+    return shown_name(name), _strip(values, bad, held.steps, ramp, said), ramp.shown(least), ramp.shown(most), newest
+
+
+def _strip(values: Sequence[float | None], bad: Sequence[int], steps: Sequence[int], ramp: _Ramp, said: str) -> Markup:
+    shades = [_CLEAR if value is None else ramp.shade(value) for value in values]
+    for column in bad:
+        shades[column] = UNDEFINED
+    image = element(
+        "image",
+        href=png_url(_over_steps(shades, steps), _palette()),
+        x=0,
+        y=4,
+        width=at(100.0),
+        height=HEIGHT - 8,
+        preserveAspectRatio="none",
+        class_="cells",
+    )
+    return element("svg", title(said), image, class_="strip layer-map", width="100%", height=HEIGHT, role="img")
+
+
+def _over_steps(shades: Sequence[int], steps: Sequence[int]) -> "np.ndarray[tuple[int, int], np.dtype[np.uint8]]":
+    """Return pixels on an even axis of steps: a column lasts until the next one begins."""
+    pixels = np.linspace(steps[0], _end_of(steps), min(8 * len(steps), MOST_PIXELS), endpoint=False)
+    places = np.searchsorted(np.asarray(steps), pixels, side="right") - 1
+    return np.asarray(shades, np.uint8)[places].reshape(1, -1)
+
+
+def _end_of(steps: Sequence[int]) -> float:
+    """Return where the last column ends: it is as wide as the others are on the average."""
+    return steps[-1] + max((steps[-1] - steps[0]) / max(len(steps) - 1, 1), 1.0)
+
+
+def _palette() -> list[tuple[int, int, int]]:
+    places = np.linspace(0.0, len(_STOPS) - 1.0, SHADES)
+    channels = [np.interp(places, range(len(_STOPS)), [stop[i] for stop in _STOPS]) for i in range(3)]
+    shades = [(int(r), int(g), int(b)) for r, g, b in zip(*channels, strict=True)]
+    return [*shades, _UNDEFINED_COLOUR]

@@ -1,0 +1,92 @@
+"""A digest as the part of the report on training."""
+
+from collections.abc import Mapping, Sequence
+
+from trainguard.report.phrasing import listed
+from trainguard.report.training.digest import TrainingDigest
+from trainguard.report.training.document import FirstFire, TrainingReport
+from trainguard.report.training.heat_map import MOST_NAMED, HeatMap
+from trainguard.report.training.scores import evaluation
+from trainguard.rules.training.step_rule import Check
+from trainguard.rules.units import counted
+
+_NAMED = 3
+_MAPS = {
+    "gradients": "gradients",
+    "updates": "weights",
+    "activation_mean": "activations",
+}
+
+
+def training_report(digest: TrainingDigest, fires: Mapping[str, Check]) -> TrainingReport:
+    """Return what a report shows of a run's training.
+
+    Parameters
+    ----------
+    digest : TrainingDigest
+        Of all steps.
+    fires : mapping of str to Check
+        By name of a rule, the first check that fired.
+    """
+    matrix = digest.predictions.confusion
+    return TrainingReport(
+        steps=digest.steps,
+        first_step=digest.first_step,
+        last_step=digest.last_step,
+        modes=dict(digest.modes),
+        fires=sorted(
+            (
+                FirstFire(rule=rule, step=check.step, at=check.at, tensor=check.tensor, reason=check.reason)
+                for rule, check in fires.items()
+            ),
+            key=lambda fire: (fire.step, fire.rule),
+        ),
+        series=digest.series,
+        layers=digest.layers,
+        predictions=digest.predictions,
+        evaluation=None if matrix is None else evaluation(matrix),
+        model=digest.model,
+        left_out=_left_out(digest),
+    )
+
+
+def _left_out(digest: TrainingDigest) -> list[str]:
+    said = []
+    if digest.unread:
+        said.append(f"{counted(digest.unread, 'step')} could not be read, the last one because {digest.unread_why}.")
+    if digest.series_left_out:
+        said.append(f"{_at_least(digest.series_left_out, 'loss or metric', 'losses and metrics')} not shown.")
+    sampled = [each for each in digest.series if each.read < each.seen]
+    if sampled:
+        read, seen = sum(each.read for each in sampled), sum(each.seen for each in sampled)
+        said.append(f"Of {seen:,} values of {listed([each.name for each in sampled], _NAMED)} {read:,} were read.")
+    for field, what in _MAPS.items():
+        said.extend(_of_map(getattr(digest.layers, field), what))
+    budget = digest.budget
+    if budget.refused:
+        said.append(
+            f"{counted(budget.refused, 'tensor')} would have taken too much to read; saved reductions take nothing "
+            "(abs_mean of gradients)."
+        )
+    if budget.failed:
+        said.append(f"{counted(budget.failed, 'tensor')} could not be used, the last one because {budget.failed_why}.")
+    if digest.predictions.why_not:
+        said.append(f"Predictions of the newest step were not compared: {digest.predictions.why_not}.")
+    if digest.model is not None and digest.model.features_left_out:
+        said.append(f"{counted(digest.model.features_left_out, 'feature')} beyond the first thousand are not shown.")
+    return said
+
+
+def _of_map(held: HeatMap, what: str) -> list[str]:
+    said = []
+    if held.rows_left_out:
+        said.append(f"{_at_least(held.rows_left_out, f'tensor of {what}', f'tensors of {what}')} not shown.")
+    if held.read < held.seen:
+        said.append(f"Of {counted(held.seen, 'step')} with {what} {held.read:,} were read.")
+    return said
+
+
+def _at_least(names: Sequence[str], one: str, many: str) -> str:
+    more = "or more " if len(names) >= MOST_NAMED else ""
+    named = listed(names, _NAMED + 1)
+    return f"{len(names)} {more}{one if len(names) == 1 else many} ({named}) {'is' if len(names) == 1 else 'are'}"

@@ -1,0 +1,174 @@
+"""What a report shows of a run's tensors, folded from one complete step after another into a bounded size."""
+
+from collections.abc import Collection
+
+import msgspec
+
+from trainguard.errors import TelemetryFormatError
+from trainguard.report.training.budget import ReadBudget
+from trainguard.report.training.heat_map import LONGEST_NAME, leave_out
+from trainguard.report.training.layers import Layers
+from trainguard.report.training.objective import Objective
+from trainguard.report.training.predictions import Predictions
+from trainguard.report.training.series import Kind, Series
+from trainguard.report.training.xgboost import Model, has_importance, is_of_xgboost
+from trainguard.rules.training.folds import mean
+from trainguard.rules.training.losses import XGBOOST_METRIC
+from trainguard.rules.training.selection import LOSSES
+from trainguard.tensors.step_view import Mode, StepView
+
+METRICS = ("metrics", "scalars", "sm_metrics")
+MOST_SERIES = 24
+_FORMAT = 1
+_PLAIN_OBJECTIVE = Objective(None)
+
+
+class TrainingDigest(msgspec.Struct, kw_only=True):
+    """What is kept of a run.
+
+    Attributes
+    ----------
+    steps : int
+        Complete steps that were folded.
+    first_step, last_step : int or None
+    first_at, last_at : float or None
+        When the first and the last of them were saved, epoch seconds.
+    modes : dict of str to int
+        How many of them are of each mode.
+    series : list of Series
+        Losses and metrics.
+    series_left_out : list of str
+        The first hundred of those for which there was no room.
+    layers : Layers
+    predictions : Predictions
+    model : Model or None
+        Of a run of XGBoost.
+    budget : ReadBudget
+        What may still be read of the run.
+    unread : int
+        Steps whose index could not be read.
+    unread_why : str or None
+        Why the last one could not.
+    """
+
+    format: int = _FORMAT
+    steps: int = 0
+    first_step: int | None = None
+    last_step: int | None = None
+    first_at: float | None = None
+    last_at: float | None = None
+    modes: dict[str, int] = msgspec.field(default_factory=dict)
+    series: list[Series] = msgspec.field(default_factory=list)
+    series_left_out: list[str] = msgspec.field(default_factory=list)
+    layers: Layers = msgspec.field(default_factory=Layers)
+    predictions: Predictions = msgspec.field(default_factory=Predictions)
+    model: Model | None = None
+    budget: ReadBudget = msgspec.field(default_factory=ReadBudget)
+    unread: int = 0
+    unread_why: str | None = None
+
+    def note_unread(self, fault: Exception) -> None:
+        """Count a step that could not be read."""
+        self.unread += 1
+        self.unread_why = str(fault)[:LONGEST_NAME]
+
+
+class Digester:
+    """Folds steps into a digest, which may be one that an earlier call has begun.
+
+    Parameters
+    ----------
+    digest : TrainingDigest or None
+    wanted : collection of str
+        Tensors that are to be shown where there is not room for all: those that rules have named.
+    """
+
+    def __init__(self, digest: TrainingDigest | None = None, *, wanted: Collection[str] = ()) -> None:
+        self._digest = TrainingDigest() if digest is None else digest
+        self._wanted = frozenset(wanted)
+        self._series = {(each.name, each.mode): each for each in self._digest.series}
+        self._newest_features: StepView | None = None
+
+    def fold(self, step: StepView) -> None:
+        """Take in a step, which comes after those before."""
+        digest = self._digest
+        at = self._time_of(step)
+        digest.steps += 1
+        digest.modes[step.mode] = digest.modes.get(step.mode, 0) + 1
+        digest.last_step, digest.last_at = step.step, at
+        if digest.first_step is None:
+            digest.first_step, digest.first_at = step.step, at
+        self._fold_scalars(step, at)
+        digest.layers.fold(step, digest.budget, self._wanted)
+        if digest.model is None and self._is_of_xgboost(step):
+            digest.model = Model()
+        if digest.model is not None:
+            digest.model.fold(step, digest.budget)
+        objective = _PLAIN_OBJECTIVE if digest.model is None else digest.model.shown_objective
+        digest.predictions.fold(step, objective, digest.budget)
+        if has_importance(step):
+            self._newest_features = step
+
+    def done(self) -> TrainingDigest:
+        """Read what is shown of the newest step alone, and return the digest."""
+        if self._newest_features is not None and self._digest.model is not None:
+            self._digest.model.keep_importance(self._newest_features, self._digest.budget)
+            self._newest_features = None
+        return self._digest
+
+    def _time_of(self, step: StepView) -> float:
+        """Return when a step was saved; where it does not say, when the step before was."""
+        try:
+            return step.at
+        except TelemetryFormatError:
+            return self._digest.last_at or 0.0
+
+    def _is_of_xgboost(self, step: StepView) -> bool:
+        if is_of_xgboost(step):
+            return True
+        metrics = step.members("metrics") if step.mode is Mode.GLOBAL else ()
+        return any(XGBOOST_METRIC.fullmatch(name) and name.startswith(("train-", "validation-")) for name in metrics)
+
+    def _fold_scalars(self, step: StepView, at: float) -> None:
+        losses = step.members(LOSSES)
+        names = frozenset(losses).union(*(step.members(each) for each in METRICS))
+        for name in sorted(names):
+            series = self._series_of(name, step.mode, "loss" if name in losses else "metric")
+            if series is None:
+                continue
+            series.seen += 1
+            if not self._digest.budget.scalars_left and (series.seen - 1) % series.width:
+                continue
+            value = self._digest.budget.scalar(mean, step, name)
+            if value is not None:
+                series.add(step.step, at, value)
+
+    def _series_of(self, name: str, mode: Mode, kind: Kind) -> Series | None:
+        """Return a tensor's series of a mode; None where there is no room for it."""
+        known = self._series.get((name, mode))
+        if known is not None:
+            return known
+        digest = self._digest
+        if len(digest.series) >= MOST_SERIES or len(name) > LONGEST_NAME:
+            leave_out(digest.series_left_out, name)
+            return None
+        made = Series(name=name, mode=mode, kind=kind)
+        digest.series.append(made)
+        self._series[(name, mode)] = made
+        return made
+
+
+def encode_digest(digest: TrainingDigest) -> bytes:
+    """Return a digest as JSON."""
+    return msgspec.json.encode(digest)
+
+
+def decode_digest(body: bytes, name: str) -> TrainingDigest:
+    """Read a digest back; raises TelemetryFormatError, which names it, when it is none or of another version."""
+    try:
+        digest = msgspec.json.decode(body, type=TrainingDigest)
+    except (msgspec.MsgspecError, RecursionError) as fault:
+        raise TelemetryFormatError(name, str(fault)) from fault
+    if digest.format != _FORMAT:
+        raise TelemetryFormatError(name, f"format {digest.format}, expected {_FORMAT}")
+    return digest

@@ -1,0 +1,136 @@
+"""One number a row and step, in bounded rows and columns: a map of layers over steps."""
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import msgspec
+
+MOST_ROWS = 60
+MOST_COLUMNS = 120
+"""An even number, so that all columns have a neighbour to be joined with."""
+
+MOST_NAMED = 100
+"""Names of what was left out; further ones are passed over."""
+
+LONGEST_NAME = 300
+"""Tensors with longer names are left out."""
+
+Keeps = Literal["largest", "newest"]
+
+
+class HeatMap(msgspec.Struct, kw_only=True):
+    """A number for each row at each column's steps.
+
+    Attributes
+    ----------
+    measure : str
+        What the numbers are.
+    keeps : {"largest", "newest"}
+        Which value stands for a column where several of its steps were read.
+    rows : list of str
+        Names of layers or classes.
+    rows_left_out : list of str
+        The first hundred names for which there was no room.
+    steps : list of int
+        The first step of each column.
+    values : list of list of float or None
+        By row, then by column; None where nothing was read, or no finite number.
+    undefined : list of (int, int)
+        Row and column of cells of which a value was NaN or infinite.
+    width : int
+        Of so many steps that held such tensors one was read, at the end.
+    seen : int
+        How many steps held such tensors.
+    read : int
+        How many of them were read.
+    """
+
+    measure: str
+    keeps: Keeps = "largest"
+    rows: list[str] = msgspec.field(default_factory=list)
+    rows_left_out: list[str] = msgspec.field(default_factory=list)
+    steps: list[int] = msgspec.field(default_factory=list)
+    values: list[list[float | None]] = msgspec.field(default_factory=list)
+    undefined: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    width: int = 1
+    seen: int = 0
+    read: int = 0
+    most_columns: int = MOST_COLUMNS
+
+    def is_next(self) -> bool:
+        """Count a step that holds such tensors; return whether it is to be read."""
+        reads = self.seen % self.width == 0
+        self.seen += 1
+        return reads
+
+    def begin(self, step: int) -> None:
+        """Begin a column."""
+        if len(self.steps) >= self.most_columns:
+            self._halve()
+        self.read += 1
+        self.steps.append(step)
+        for values in self.values:
+            values.append(None)
+
+    def rows_of(self, names: Sequence[str], wanted: Collection[str] = ()) -> list[str]:
+        """Return which of a step's tensors are shown, and give room to new ones as long as there is some.
+
+        Of more than there is room for, those in ``wanted`` and an even choice of the others are taken.
+        """
+        known = set(self.rows)
+        new = [name for name in names if name not in known]
+        fitting = [name for name in new if len(name) <= LONGEST_NAME]
+        taken = set(_chosen(fitting, MOST_ROWS - len(self.rows), wanted))
+        for name in new:
+            if name in taken:
+                self.rows.append(name)
+                self.values.append([None] * len(self.steps))
+            else:
+                leave_out(self.rows_left_out, name)
+        shown = known | taken
+        return [name for name in names if name in shown]
+
+    def put(self, row: str, value: float) -> None:
+        """Set a row's value in the newest column; the row was given room."""
+        place, column = self.rows.index(row), len(self.steps) - 1
+        if math.isfinite(value):
+            self.values[place][column] = value
+        else:
+            self.undefined.append((place, column))
+
+    def last_of(self, row: str) -> float | None:
+        """Return a row's newest value; None where it has none."""
+        values = self.values[self.rows.index(row)]
+        return next((value for value in reversed(values) if value is not None), None)
+
+    def _halve(self) -> None:
+        """Join each column with the next one."""
+        for row, values in enumerate(self.values):
+            self.values[row] = [self._joined(values[place], values[place + 1]) for place in range(0, len(values), 2)]
+        del self.steps[1::2]
+        self.undefined = sorted({(row, column // 2) for row, column in self.undefined})
+        self.width *= 2
+
+    def _joined(self, one: float | None, other: float | None) -> float | None:
+        if one is None or other is None:
+            return other if one is None else one
+        return max(one, other) if self.keeps == "largest" else other
+
+
+def leave_out(names: list[str], name: str) -> None:
+    """Add a name to those that were left out, unless it is there already or there are enough."""
+    if len(names) < MOST_NAMED and name[:LONGEST_NAME] not in names:
+        names.append(name[:LONGEST_NAME])
+
+
+def _chosen(names: Sequence[str], room: int, wanted: Collection[str]) -> Sequence[str]:
+    """Return at most ``room`` names: wanted ones first, then an even choice of the others."""
+    if len(names) <= room:
+        return names
+    first = [name for name in names if name in wanted][: max(room, 0)]
+    others = [name for name in names if name not in wanted]
+    left = room - len(first)
+    if left <= 0:
+        return first
+    return [*first, *(others[place * len(others) // left] for place in range(min(left, len(others))))]

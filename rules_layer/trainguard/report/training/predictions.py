@@ -1,0 +1,168 @@
+"""Labels and predictions of a run: their distribution, and at each step how well they fit."""
+
+import msgspec
+import numpy as np
+
+from trainguard.errors import TensorUnusableError
+from trainguard.report.training.budget import Allowance, ReadBudget
+from trainguard.report.training.heat_map import HeatMap
+from trainguard.report.training.objective import Objective
+from trainguard.report.training.scores import (
+    ConfusionMatrix,
+    Floats,
+    Residuals,
+    Roc,
+    confusion,
+    residuals,
+    roc,
+)
+from trainguard.rules.training.folds import float64
+from trainguard.tensors.step_view import StepView, is_numeric
+
+LABELS, PREDICTIONS = "labels", "predictions"
+MOST_VALUES = 100
+"""Values of labels that are counted one by one; of more, labels are counted in bins."""
+
+LABEL_BINS = 10
+MOST_STEPS = 480
+
+
+class LabelCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many samples have a label, or one from ``label`` up to ``until``."""
+
+    label: float
+    samples: int
+    until: float | None = None
+
+
+class Predictions(msgspec.Struct, kw_only=True):
+    """What is kept of labels and predictions; each label is counted once, at the newest step.
+
+    Attributes
+    ----------
+    step : int or None
+        The newest step at which both could be compared.
+    labels : list of LabelCount
+    classes : bool
+        Whether labels name classes.
+    confusion, roc, residuals
+        Of the newest step; None where they do not apply.
+    accuracy : HeatMap
+        For each class the share of its samples that were predicted as it.
+    error_edges : list of float
+        Of ten bins of labels of a regression.
+    errors : HeatMap
+        For each bin the mean absolute error.
+    why_not : str or None
+        Why the newest labels and predictions could not be compared.
+    """
+
+    step: int | None = None
+    labels: list[LabelCount] = msgspec.field(default_factory=list)
+    classes: bool = False
+    confusion: ConfusionMatrix | None = None
+    roc: Roc | None = None
+    residuals: Residuals | None = None
+    accuracy: HeatMap = msgspec.field(
+        default_factory=lambda: HeatMap(measure="class_accuracy", keeps="newest", most_columns=MOST_STEPS)
+    )
+    error_edges: list[float] = msgspec.field(default_factory=list)
+    errors: HeatMap = msgspec.field(
+        default_factory=lambda: HeatMap(measure="absolute_error", keeps="newest", most_columns=MOST_STEPS)
+    )
+    why_not: str | None = None
+
+    def fold(self, step: StepView, objective: Objective, budget: ReadBudget) -> None:
+        """Take in the labels and predictions of a step; one without labels is passed over."""
+        label_name, prediction_name = _tensor(step, LABELS), _tensor(step, PREDICTIONS)
+        if label_name is None or not self.accuracy.is_next():
+            return
+        allowance = budget.of_step()
+        labels = budget.tensor(_numbers, step, label_name, allowance)
+        if labels is None:
+            return
+        self.labels = _counts(labels)
+        predictions = None if prediction_name is None else _read(step, prediction_name, budget, allowance)
+        if predictions is None:
+            return
+        self.why_not = None
+        if labels.shape != predictions.shape:
+            self.why_not = f"step {step.step} holds {labels.size:,} labels and {predictions.size:,} predictions"
+            return
+        finite = np.isfinite(labels) & np.isfinite(predictions)
+        self._compare(step.step, labels[finite], predictions[finite], objective)
+
+    def _compare(self, step: int, labels: Floats, predictions: Floats, objective: Objective) -> None:
+        predicted = objective.classes(labels, predictions)
+        self.classes = predicted is not None
+        if not labels.size:
+            self.why_not = f"step {step} holds no finite labels and predictions"
+            return
+        self.step = step
+        if predicted is None:
+            self._regress(step, labels, predictions, objective)
+            return
+        actual = labels.astype(np.int64)
+        self.confusion = confusion(step, actual, predicted)
+        if self.confusion is None:
+            self.why_not = "labels and predictions name more than 100 classes"
+        self.residuals = residuals(step, labels, predicted.astype(np.float64))
+        self.roc = roc(step, actual, predictions) if objective.is_binary else None
+        self._note_accuracy(step)
+
+    def _regress(self, step: int, labels: Floats, predictions: Floats, objective: Objective) -> None:
+        self.confusion = None
+        self.residuals = residuals(step, labels, predictions)
+        if not objective.is_regression:
+            return
+        if not self.error_edges:
+            self.error_edges = np.linspace(labels.min(), labels.max(), LABEL_BINS + 1).tolist()
+        self.errors.begin(step)
+        places = np.clip(np.searchsorted(self.error_edges, labels, side="right") - 1, 0, LABEL_BINS - 1)
+        apart = np.abs(predictions - labels)
+        names = [f"bin {place}" for place in range(LABEL_BINS)]
+        self.errors.rows_of(names)
+        for place, name in enumerate(names):
+            inside = apart[places == place]
+            if inside.size:
+                self.errors.put(name, float(inside.mean()))
+
+    def _note_accuracy(self, step: int) -> None:
+        matrix = self.confusion
+        if matrix is None:
+            return
+        self.accuracy.begin(step)
+        shown = set(self.accuracy.rows_of([str(each) for each in matrix.classes]))
+        for place, (name, row) in enumerate(zip(matrix.classes, matrix.counts, strict=True)):
+            if sum(row) and str(name) in shown:
+                self.accuracy.put(str(name), row[place] / sum(row))
+
+
+def _read(step: StepView, name: str, budget: ReadBudget, allowance: Allowance) -> Floats | None:
+    return budget.tensor(_numbers, step, name, allowance)
+
+
+def _tensor(step: StepView, name: str) -> str | None:
+    """Return the tensor of that name, else the first of the collection of that name."""
+    return name if name in step.names else min(step.members(name), default=None)
+
+
+def _numbers(step: StepView, name: str) -> Floats:
+    values = step.value(name)
+    if not (is_numeric(values) or values.dtype == np.bool_):
+        raise TensorUnusableError(name, step.step, "it holds no numbers")
+    found: Floats = float64(values).reshape(-1)
+    return found
+
+
+def _counts(labels: Floats) -> list[LabelCount]:
+    """Count each value, or of very many values those of ten equal bins."""
+    finite = labels[np.isfinite(labels)]
+    values, counts = np.unique(finite, return_counts=True)
+    if values.size <= MOST_VALUES:
+        return [LabelCount(label=float(value), samples=int(count)) for value, count in zip(values, counts, strict=True)]
+    counts, edges = np.histogram(finite, bins=LABEL_BINS)
+    return [
+        LabelCount(label=float(edges[place]), until=float(edges[place + 1]), samples=int(count))
+        for place, count in enumerate(counts)
+    ]

@@ -1,0 +1,108 @@
+"""What a digest keeps of an XGBoost model: its hyperparameters, and how important its features are."""
+
+import msgspec
+
+from trainguard.report.training.budget import ReadBudget
+from trainguard.report.training.objective import Objective
+from trainguard.rules.training.folds import scalar
+from trainguard.tensors.step_view import StepView
+
+IMPORTANCE = "feature_importance/"
+HYPERPARAMETERS = "hyperparameters/"
+MARKS = (IMPORTANCE, HYPERPARAMETERS, "trees/")
+"""Tensors so named are written by the hook of XGBoost alone."""
+
+TYPES = ("weight", "gain", "cover")
+MOST_FEATURES = 1_000
+MOST_SETTINGS = 64
+LONGEST = 300
+
+
+class Feature(msgspec.Struct, frozen=True, kw_only=True):
+    """A feature, and its share (0 to 1) of all importance."""
+
+    feature: str
+    importance: float
+
+
+class Model(msgspec.Struct, kw_only=True):
+    """An XGBoost model.
+
+    Attributes
+    ----------
+    objective : str or None
+    settings : dict of str to str
+        Its hyperparameters.
+    importance_step : int or None
+        The newest step with importance of features.
+    importance : dict of str to list of Feature
+        By type, the features in order of their numbers.
+    features_left_out : int
+        Features of that step beyond the first thousand.
+    """
+
+    objective: str | None = None
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    importance_step: int | None = None
+    importance: dict[str, list[Feature]] = msgspec.field(default_factory=dict)
+    features_left_out: int = 0
+
+    @property
+    def shown_objective(self) -> Objective:
+        """The objective; one without a name is that of a model which the hook did not describe."""
+        return Objective(self.objective)
+
+    def fold(self, step: StepView, budget: ReadBudget) -> None:
+        """Take in the hyperparameters of a step."""
+        for name in step.names:
+            if name.startswith(HYPERPARAMETERS):
+                self._set(step, name, budget)
+
+    def keep_importance(self, step: StepView, budget: ReadBudget) -> None:
+        """Replace the importance of features by that of a step."""
+        found: dict[str, list[Feature]] = {}
+        left_out = 0
+        for kind in TYPES:
+            prefix = f"{IMPORTANCE}{kind}/"
+            names = sorted((name for name in step.names if name.startswith(prefix)), key=feature_order)
+            left_out = max(left_out, len(names) - MOST_FEATURES)
+            features = []
+            for name in names[:MOST_FEATURES]:
+                share = budget.scalar(scalar, step, name)
+                if share is not None:
+                    features.append(Feature(feature=name.removeprefix(prefix)[:LONGEST], importance=share))
+            if features:
+                found[kind] = features
+        if found:
+            self.importance, self.importance_step, self.features_left_out = found, step.step, left_out
+
+    def _set(self, step: StepView, name: str, budget: ReadBudget) -> None:
+        value = budget.scalar(_setting, step, name)
+        key = name.removeprefix(HYPERPARAMETERS)[:LONGEST]
+        if value is None or (len(self.settings) >= MOST_SETTINGS and key not in self.settings and key != "objective"):
+            return
+        self.settings[key] = value
+        if key == "objective":
+            self.objective = value
+
+
+def has_importance(step: StepView) -> bool:
+    """Whether a step holds importance of features."""
+    return any(name.startswith(IMPORTANCE) for name in step.names)
+
+
+def is_of_xgboost(step: StepView) -> bool:
+    """Whether a step holds what only the hook of XGBoost writes."""
+    return any(name.startswith(MARKS) for name in step.names)
+
+
+def feature_order(name: str) -> tuple[int, str]:
+    """Order features by the number at the end of their names: f2 before f10."""
+    digits = len(name) - len(name.rstrip("0123456789"))
+    number = name[len(name) - digits :] if digits else ""
+    return (int(number[:18]) if number.isascii() and number else 0, name)
+
+
+def _setting(step: StepView, name: str) -> str:
+    entries = step.value(name).reshape(-1)
+    return str(entries[0])[:LONGEST] if entries.size else ""

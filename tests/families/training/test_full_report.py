@@ -1,0 +1,97 @@
+"""The full report of a job that saved tensors alone, as the deployed machine makes it over the functions' own code."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.families.training.runs import uploads_of
+from tests.support.delivery import Network
+from tests.support.report_runs import FOLDER, ReportRun
+from tests.support.small_job import BUCKET, JOB, START, describe
+from tests.support.tensor_trials import trials
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.errors import ObjectMissingError
+from trainguard.families.installed import FAMILIES
+from trainguard.report.document import Report
+
+
+def evaluated(trial: str, rules: str) -> MemoryWorld:
+    """Return the world of a trial's job, all of whose steps were judged."""
+    network = Network(families=FAMILIES)
+    network.world.training_jobs.set(describe({"trainguard:training-rules": rules}))
+    for place, upload in enumerate(uploads_of(trials()[trial])):
+        network.put(upload)
+        network.announce(upload, START + place)
+    network.run_until(START + 5_000.0, batch_s=3.0)
+    return network.world
+
+
+def written(world: MemoryWorld, name: str) -> bytes:
+    return world.objects.get(BUCKET, f"{FOLDER}{name}", 10_000_000)
+
+
+def report_of(world: MemoryWorld) -> Report:
+    return msgspec.json.decode(written(world, "report.json"), type=Report)
+
+
+def names_of(world: MemoryWorld) -> set[str]:
+    return {each.key.removeprefix(FOLDER) for each in world.objects.list(BUCKET, FOLDER, "")}
+
+
+def test_given_exploding_tensors_when_reported_then_the_page_shows_where_it_began() -> None:
+    world = evaluated("exploding_tensor", "ExplodingTensor")
+    ReportRun(world).run()
+    training = report_of(world).training
+    assert training is not None
+    assert [(each.rule, each.step) for each in training.fires] == [("training/ExplodingTensor", 3)]
+    assert training.steps == 8
+    page = written(world, "report.html").decode()
+    assert 'id="training-gradients"' in page
+    assert 'id="timelines"' not in page
+    assert "xgboost_report.html" not in names_of(world)
+    assert not [name for name in names_of(world) if name.startswith("parts/")]
+
+
+def test_given_a_run_of_xgboost_when_reported_in_many_parts_then_its_files_are_as_in_one() -> None:
+    rules = "CreateXgboostReport Confusion"
+    at_once, by_step = evaluated("hook_xgboost_wine", rules), evaluated("hook_xgboost_wine", rules)
+    ReportRun(at_once).run()
+    run = ReportRun(by_step, looks=0)
+    run.run()
+    assert run.calls("DigestProfile") == 12
+    files = {f"xgboost-reports/{name}.json" for name in XGBOOST_FILES} | {"xgboost_report.html"}
+    assert files <= names_of(at_once)
+    assert files <= names_of(by_step)
+    for name in files:
+        assert written(by_step, name) == written(at_once, name)
+    assert b"0.803" in written(at_once, "xgboost_report.html")
+
+
+XGBOOST_FILES = (
+    "ConfusionMatrix",
+    "EvaluationMetrics",
+    "FeatureImportance",
+    "IterativeClassAccuracy",
+    "LabelsDistribution",
+    "LossData",
+    "ResidualDistribution",
+)
+
+
+@pytest.mark.parametrize("how", [{"lost": {"all-workers"}}, {"late": {"all-workers"}}])
+def test_given_tensors_that_cannot_be_read_when_reported_then_the_rest_is_written_and_that_is_said(how: Any) -> None:
+    world = evaluated("exploding_tensor", "ExplodingTensor")
+    ReportRun(world, **how).run()
+    report = report_of(world)
+    assert report.training is None
+    assert "training/ExplodingTensor" in report.fired
+    assert b"debug-output could not be read" in written(world, "report.json")
+
+
+def test_given_a_report_from_state_when_written_then_it_has_no_tensors() -> None:
+    world = evaluated("exploding_tensor", "ExplodingTensor")
+    assert ReportRun(world).build({"job": JOB})
+    assert report_of(world).training is None
+    with pytest.raises(ObjectMissingError):
+        written(world, "xgboost_report.html")

@@ -1,0 +1,132 @@
+"""Labels and predictions of each objective, and what is said where they cannot be compared."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.steps import Run
+from trainguard.report.training.build import training_report
+from trainguard.report.training.digest import Digester
+from trainguard.report.training.document import TrainingReport
+from trainguard.report.training.xgboost_files import xgboost_files
+
+
+def report_of(objective: str | None, *steps: dict[str, Any]) -> TrainingReport:
+    run, digester = Run(), Digester()
+    for number, tensors in enumerate(steps):
+        settings = {} if objective is None or number else {"hyperparameters/objective": [objective]}
+        digester.fold(run.add(5 * number, {**settings, **tensors}))
+    return training_report(digester.done(), {})
+
+
+def file_of(report: TrainingReport, name: str) -> Any:
+    return msgspec.json.decode(xgboost_files(report)[f"xgboost-reports/{name}.json"])
+
+
+def test_given_labels_at_all_steps_when_counted_then_each_is_counted_once() -> None:
+    step = {"labels": [0.0, 1.0, 1.0], "predictions": [0.0, 1.0, 1.0]}
+    report = report_of("multi:softmax", step, step, step)
+    assert file_of(report, "LabelsDistribution") == {
+        "labels_and_samples": [
+            {"labels": 0.0, "num_samples_per_label": 1},
+            {"labels": 1.0, "num_samples_per_label": 2},
+        ]
+    }
+
+
+def test_given_probabilities_when_reported_then_the_curve_is_of_them_and_classes_are_rounded() -> None:
+    report = report_of("binary:logistic", {"labels": [0, 0, 1, 1], "predictions": [0.1, 0.4, 0.35, 0.8]})
+    assert report.predictions.roc is not None
+    assert report.predictions.roc.auc == pytest.approx(0.75)
+    assert len(report.predictions.roc.true_positive) == 5
+    assert file_of(report, "ConfusionMatrix") == {
+        "group_labels": ["0", "1"],
+        "group_counts": [2, 0, 1, 1],
+        "group_percentages": [50.0, 0.0, 25.0, 25.0],
+        "stats": {"accuracy": 0.75},
+    }
+    scores = file_of(report, "EvaluationMetrics")
+    assert scores["overall_accuracy"] == 0.75
+    assert scores["macro"] == {"precision": 0.83333, "recall": 0.75, "f1_score": 0.73333}
+    assert "1.00000    0.50000    0.66667          2" in scores["classification_report"]
+
+
+def test_given_a_probability_of_one_half_when_classified_then_it_is_class_zero() -> None:
+    report = report_of("binary:logistic", {"labels": [0, 1], "predictions": [0.5, 0.50001]})
+    assert report.evaluation is not None
+    assert report.evaluation.accuracy == 1.0
+
+
+def test_given_classes_over_steps_when_reported_then_their_accuracy_is_by_step() -> None:
+    first = {"labels": [0, 0, 1], "predictions": [0, 1, 0]}
+    second = {"labels": [0, 0, 1], "predictions": [0, 0, 1]}
+    report = report_of("multi:softmax", first, {}, second)
+    assert file_of(report, "IterativeClassAccuracy") == {"0": [0.5, 1.0], "1": [0.0, 1.0]}
+    assert report.predictions.step == 10
+
+
+def test_given_a_regression_when_reported_then_errors_are_by_label_and_there_are_no_classes() -> None:
+    report = report_of(
+        "reg:squarederror",
+        {"labels": [0.0, 0.5, 9.5, 10.0], "predictions": [1.0, 0.5, 9.5, 7.0]},
+        {"labels": [0.0, 0.5, 9.5, 10.0], "predictions": [0.0, 0.5, 9.5, 9.0]},
+    )
+    held = report.predictions
+    assert held.error_edges == pytest.approx([float(edge) for edge in range(11)])
+    assert held.errors.steps == [0, 5]
+    assert held.errors.values[0] == [0.5, 0.0]
+    assert held.errors.values[9] == [1.5, 0.5]
+    assert held.errors.values[4] == [None, None]
+    assert file_of(report, "ResidualDistribution")["mu"] == pytest.approx(-0.25)
+    matrix = file_of(report, "ConfusionMatrix")
+    assert (matrix["group_counts"], matrix["note"]) == ([], "The model predicts quantities, not classes.")
+
+
+def test_given_no_predictions_when_reported_then_their_files_say_so_and_the_others_go_on() -> None:
+    report = report_of("multi:softmax", {"labels": [0, 1], "feature_importance/gain/f0": [1.0]})
+    assert "no predictions" in file_of(report, "ConfusionMatrix")["note"]
+    assert "no predictions" in file_of(report, "ResidualDistribution")["note"]
+    assert len(file_of(report, "LabelsDistribution")["labels_and_samples"]) == 2
+    assert file_of(report, "FeatureImportance") == {"features": {"gain": [{"feature": "f0", "importance": 1.0}]}}
+    assert file_of(report, "LossData")["category_loss_per_step"] == []
+
+
+def test_given_labels_and_predictions_of_different_number_when_compared_then_it_is_said() -> None:
+    report = report_of("multi:softmax", {"labels": [0, 1], "predictions": [0, 1, 1]})
+    assert "2 labels and 3 predictions" in " ".join(report.left_out)
+    assert "2 labels and 3 predictions" in file_of(report, "EvaluationMetrics")["note"]
+
+
+def test_given_an_objective_without_sections_when_reported_then_the_rest_is_there() -> None:
+    report = report_of("rank:pairwise", {"labels": [0, 1], "predictions": [0.25, 3.5]})
+    assert "rank:pairwise" in file_of(report, "ConfusionMatrix")["note"]
+    assert len(file_of(report, "LabelsDistribution")["labels_and_samples"]) == 2
+
+
+def test_given_values_that_are_no_numbers_when_compared_then_they_are_left_out() -> None:
+    nan = float("nan")
+    report = report_of("multi:softmax", {"labels": [0, 1, nan], "predictions": [0, nan, 1]})
+    assert report.predictions.confusion is not None
+    assert report.predictions.confusion.counts == [[1]]
+
+
+def test_given_very_many_features_when_reported_then_the_first_thousand_in_order_of_numbers_are_kept() -> None:
+    features = {f"feature_importance/gain/f{number}": [1e-4] for number in range(10_000)}
+    report = report_of(None, features)
+    assert report.model is not None
+    assert [each.feature for each in report.model.importance["gain"]] == [f"f{number}" for number in range(1_000)]
+    assert "9,000 features" in " ".join(report.left_out)
+
+
+def test_given_more_labels_than_are_counted_one_by_one_then_they_are_counted_in_bins() -> None:
+    report = report_of("reg:squarederror", {"labels": [float(each) for each in range(1_000)]})
+    rows = file_of(report, "LabelsDistribution")["labels_and_samples"]
+    assert [each["num_samples_per_label"] for each in rows] == [100] * 10
+    assert rows[0]["labels"] == "0 to 99.9"
+
+
+def test_given_a_run_of_another_framework_when_reported_then_it_has_no_files_of_xgboost() -> None:
+    report = report_of(None, {"labels": [0, 1], "predictions": [0, 1]})
+    assert report.predictions.confusion is not None
+    assert xgboost_files(report) == {}

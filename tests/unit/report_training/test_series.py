@@ -1,0 +1,58 @@
+"""A series keeps every value's trace in a bounded number of points."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainguard.report.training.series import MOST_POINTS, Series, quantity_of
+
+
+def test_given_few_values_when_added_then_each_is_a_point() -> None:
+    series = Series(name="loss", mode="TRAIN", kind="loss")
+    for step, value in [(0, 3.0), (5, 2.0), (10, 2.5)]:
+        series.add(step, 100.0 + step, value)
+    assert (series.steps, series.mean, series.at) == ([0, 5, 10], [3.0, 2.0, 2.5], [100.0, 105.0, 110.0])
+
+
+def test_given_very_many_values_when_added_then_a_single_spike_is_seen() -> None:
+    series = Series(name="loss", mode="TRAIN", kind="loss")
+    for step in range(10_000):
+        series.add(step, float(step), 1_000.0 if step == 4_321 else 1.0)
+    assert len(series.steps) <= MOST_POINTS
+    assert sum(series.counts) == 10_000
+    (place,) = [index for index, high in enumerate(series.high) if high == 1_000.0]
+    assert series.steps[place] <= 4_321 < series.steps[place] + series.width
+    assert series.low[place] == 1.0
+
+
+def test_given_values_that_are_no_numbers_when_added_then_they_are_counted_and_not_averaged() -> None:
+    series = Series(name="loss", mode="TRAIN", kind="loss")
+    for step in range(MOST_POINTS * 2):
+        series.add(step, 0.0, math.nan if step % 2 else 4.0)
+    assert series.width == 2
+    assert set(series.mean) == {4.0}
+    assert set(series.undefined) == {1}
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=3_000), st.integers(0, 2))
+def test_given_any_values_when_added_then_points_hold_their_mean_and_range(values: list[float], repeat: int) -> None:
+    values = values * (repeat + 1)
+    series = Series(name="loss", mode="TRAIN", kind="loss")
+    for step, value in enumerate(values):
+        series.add(step, float(step), value)
+    begin = 0
+    for place, count in enumerate(series.counts):
+        held = values[begin : begin + count]
+        mean = series.mean[place]
+        assert (series.steps[place], series.low[place], series.high[place]) == (begin, min(held), max(held))
+        assert mean is not None
+        assert math.isclose(mean, sum(held) / count, rel_tol=1e-9, abs_tol=1e-6)
+        begin += count
+    assert begin == len(values)
+
+
+def test_given_names_of_data_sets_when_grouped_then_the_quantity_is_the_same() -> None:
+    assert {quantity_of(name) for name in ("train-rmse", "validation-rmse")} == {"rmse"}
+    assert {quantity_of(name) for name in ("loss", "val_loss", "eval_loss", "train/loss", "scalar/loss")} == {"loss"}
+    assert quantity_of("CrossEntropyLoss_output_0") == "CrossEntropyLoss_output_0"
