@@ -125,7 +125,9 @@ def test_a_folder_with_the_job_gives_a_report_of_its_training_alone(
     for name, body in xgboost_files(training).items():
         assert (out / name).read_bytes() == body
     page = (out / "report.html").read_text()
-    first = [name for name in re.findall(r'<section[^>]* id="([^"]+)"', page) if name not in {"verdict", "job", "rules"}]
+    first = [
+        name for name in re.findall(r'<section[^>]* id="([^"]+)"', page) if name not in {"verdict", "job", "rules"}
+    ]
     assert first[:3] == ["training", "training-series", "xgboost-model"]
     assert 'id="timelines"' not in page
     assert "Saved steps" in page

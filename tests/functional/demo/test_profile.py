@@ -14,7 +14,6 @@ from tests.support.small_job import Upload
 from trainguard.cli.commands.analyze.documented import Documented
 from trainguard.cli.output.progress import stderr_progress
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.local.sources import open_folder
 from trainguard.records import JobStatus, Status
 
 NOW = 1_795_273_000.0
@@ -42,7 +41,7 @@ def test_given_a_written_profile_when_judged_then_its_fault_is_found(folder: Pat
     documented = Documented(
         params=None, prices=None, defaults="documented", instance_type=None, framework_expected=False
     )
-    outcome = documented.analyze(open_folder(str(folder)), stderr_progress(shown=False))
+    outcome = documented.open(str(folder)).analyze(stderr_progress(shown=False))
     assert [line.rule for line in outcome.rules if line.status == Status.FIRED] == ["LowGPUUtilization"]
 
 

@@ -12,7 +12,6 @@ from tests.verdicts.real_runs.recording import read_recording
 from trainguard.cli.commands.analyze.documented import Documented
 from trainguard.cli.commands.analyze.outcome import document_of
 from trainguard.cli.output.progress import stderr_progress
-from trainguard.local.sources import open_folder
 
 _SUMMARY = "ProfilerReport"
 """Fires when another rule has: it says nothing of its own."""
@@ -59,8 +58,8 @@ def say(run: str) -> Said:
         analysis = Documented(
             params=None, prices=None, defaults="documented", instance_type=None, framework_expected=False
         )
-        source = open_folder(str(job / "profiler-output"))
-        return said_of(document_of(analysis.analyze(source, stderr_progress(shown=False))))
+        opened = analysis.open(str(job / "profiler-output"))
+        return said_of(document_of(opened.analyze(stderr_progress(shown=False))))
 
 
 def said_of(document: Mapping[str, Any]) -> Said:
