@@ -33,12 +33,12 @@ def analyze(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output.",
+            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output.",
             show_default=False,
         ),
     ],
     *,
-    out: Annotated[Path, out_option("Folder for profiler-reports/<Rule>.json.")],
+    out: Annotated[Path, out_option("Folder for profiler-reports/<Rule>.json and debugger-reports/<Rule>.json.")],
     reading: Annotated[
         Mode, typer.Option("--reading", help="What the documentation promises, or what the managed service does.")
     ] = Mode.DOCUMENTED,
