@@ -1,13 +1,16 @@
 """The recorded XGBoost job, as the hook wrote it: read for a report, and shown."""
 
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from tests.support.run_folder import MemoryFiles
+from trainguard.cli.main import app
 from trainguard.report.html.training.xgboost_page import render_xgboost
 from trainguard.report.training.build import training_report
 from trainguard.report.training.document import TrainingReport
@@ -119,15 +122,15 @@ def test_a_folder_with_the_job_gives_a_report_of_its_training_alone(
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(body)
     out = tmp_path / "out"
-    assert main(["report", str(tmp_path / "wine"), "--out", str(out)]) == 0
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "wine"), "--out", str(out)])
+    assert result.exit_code == 0, result.output
     written = {each.relative_to(out).as_posix() for each in out.rglob("*") if each.is_file()}
     assert {"report.html", "report.json", "xgboost_report.html", *xgboost_files(training)} <= written
     for name, body in xgboost_files(training).items():
         assert (out / name).read_bytes() == body
     page = (out / "report.html").read_text()
-    first = [
-        name for name in re.findall(r'<section[^>]* id="([^"]+)"', page) if name not in {"verdict", "job", "rules"}
-    ]
-    assert first[:3] == ["training", "training-series", "xgboost-model"]
+    shown = re.findall(r'<section[^>]* id="([^"]+)"', page)
+    assert shown[:5] == ["verdict", "job", "training", "training-series", "xgboost-model"]
+    assert "Made from the rules' state alone" not in page
     assert 'id="timelines"' not in page
     assert "Saved steps" in page

@@ -45,9 +45,9 @@ class BuiltReport:
     fires: Mapping[str, Check] = field(default_factory=dict)
 
     def with_training(self, digest: TrainingDigest) -> "BuiltReport":
-        """Return the report with what the job's tensors and scalars show."""
+        """Return the report, of scope ``full``, with what the job's tensors and scalars show."""
         training = training_report(digest, self.fires)
-        return replace(self, report=msgspec.structs.replace(self.report, training=training))
+        return replace(self, report=msgspec.structs.replace(self.report, scope="full", training=training))
 
 
 def build_report(

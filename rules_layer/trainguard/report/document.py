@@ -217,7 +217,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     scope : {"state", "full"}
-        Made from the rules' state alone, within seconds of a fire; or with the profile read again, with time lines.
+        Made from the rules' state alone, within seconds of a fire; or with the profile and tensors read again.
     final : bool
         Whether the job has ended and all of it was judged.
     healthy : bool
@@ -229,7 +229,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     training : TrainingReport or None
         What the job's tensors and scalars show; None of a job without them, and in scope ``state``.
     timelines : Timelines or None
-        None in scope ``state``.
+        None in scope ``state``, and of a job without a profile.
     """
 
     schema_version: Literal["2"] = SCHEMA_VERSION

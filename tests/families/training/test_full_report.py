@@ -14,6 +14,7 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import ObjectMissingError
 from trainguard.families.installed import FAMILIES
 from trainguard.report.document import Report
+from trainguard.report.stack import run_digest
 
 
 def evaluated(trial: str, rules: str) -> MemoryWorld:
@@ -87,6 +88,18 @@ def test_given_tensors_that_cannot_be_read_when_reported_then_the_rest_is_writte
     assert report.training is None
     assert "training/ExplodingTensor" in report.fired
     assert b"debug-output could not be read" in written(world, "report.json")
+
+
+def test_given_no_time_for_all_steps_when_reported_then_the_first_are_shown_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_digest, "MAX_PARTS", 2)
+    world = evaluated("exploding_tensor", "ExplodingTensor")
+    ReportRun(world, looks=0).run()
+    training = report_of(world).training
+    assert training is not None
+    assert (training.steps, training.last_step) == (2, 3)
+    assert b"debug-output could not be read after step 3" in written(world, "report.json")
 
 
 def test_given_a_report_from_state_when_written_then_it_has_no_tensors() -> None:

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,15 @@ def test_given_very_many_values_when_added_then_a_single_spike_is_seen() -> None
     (place,) = [index for index, high in enumerate(series.high) if high == 1_000.0]
     assert series.steps[place] <= 4_321 < series.steps[place] + series.width
     assert series.low[place] == 1.0
+
+
+def test_given_a_long_rise_when_added_then_a_point_is_the_mean_of_its_values() -> None:
+    series = Series(name="loss", mode="TRAIN", kind="loss")
+    for step in range(3_001):
+        series.add(step, float(step), float(step * step))
+    assert series.width == 8
+    for place, (begin, count) in enumerate(zip(series.steps, series.counts, strict=True)):
+        assert series.mean[place] == pytest.approx(sum(step * step for step in range(begin, begin + count)) / count)
 
 
 def test_given_values_that_are_no_numbers_when_added_then_they_are_counted_and_not_averaged() -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Run, Step
-from tests.support.tensor_trials import trial_steps, trials
+from tests.support.tensor_trials import trial_files, trial_steps, trials
 from trainguard.errors import TelemetryFormatError
 from trainguard.report.training.budget import ReadBudget
 from trainguard.report.training.build import training_report
 from trainguard.report.training.digest import MOST_SERIES, Digester, TrainingDigest, decode_digest, encode_digest
 from trainguard.report.training.heat_map import MOST_ROWS
+from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
 from trainguard.rules.training.step_rule import Check
 from trainguard.tensors.step_view import Mode, Tensor
 
@@ -86,6 +87,15 @@ def test_given_any_trial_when_folded_then_it_is_the_same_from_json_in_two_halves
     assert encode_digest(other) == encode_digest(one)
 
 
+def test_given_weights_when_a_run_is_read_a_step_at_a_time_then_each_finds_the_step_before() -> None:
+    files = trial_files("vanishing_gradient")
+    whole, part = read_on(files, "run", RunPart()), RunPart()
+    while not part.done:
+        part = read_on(files, "run", decode_part(encode_part(part), "part"), has_time=lambda: False)
+    assert whole.digest.layers.updates.read == 3
+    assert encode_digest(part.digest) == encode_digest(whole.digest)
+
+
 def test_given_a_digest_of_another_version_when_decoded_then_the_error_names_it() -> None:
     body = encode_digest(TrainingDigest(format=99))
     with pytest.raises(TelemetryFormatError, match=r"part-1.*format 99, expected 1"):
@@ -124,9 +134,9 @@ def test_given_gradients_when_folded_then_they_are_as_computed_by_hand() -> None
 
 def test_given_weights_when_folded_then_updates_are_relative_to_the_norm_before() -> None:
     run = Run()
-    for step, value in enumerate([[3.0, 4.0], [3.0, 4.0], [6.0, 8.0]]):
+    for step, value in enumerate([[3.0, 4.0], [3.0, 4.0], [9.0, 12.0]]):
         run.add(step, {"a": value}, collections=WEIGHTS)
-    assert folded(run).layers.updates.values == [[0.0, pytest.approx(1.0)]]
+    assert folded(run).layers.updates.values == [[0.0, pytest.approx(2.0)]]
 
 
 def test_given_activations_when_folded_then_shares_are_as_computed_by_hand() -> None:
