@@ -25,7 +25,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test verdicts bench thorough snapshot reference docs demo emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test verdicts goals bench thorough snapshot reference docs demo emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ thorough: install  ## Run the property tests with 10,000 examples each
 
 verdicts: install  ## Say how good the verdicts are on jobs with known faults, and where they fail
 	$(VENV)/python -m tests.verdicts.labelled
+
+goals: install  ## Hold the verdicts on jobs with known faults, and on real runs, at their goals
+	$(PYTEST) tests/verdicts -m verdicts
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf

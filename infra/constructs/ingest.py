@@ -100,9 +100,7 @@ class Ingest(Construct):
         )
         # For a queue with a key of its own, CDK would let in rules of every account: the policies name these rules.
         queue = sqs.Queue.from_queue_arn(self, f"QueueOf{construct_id}", self.evaluation_queue.queue_arn)
-        dead_letters = sqs.Queue.from_queue_arn(
-            self, f"DeadLettersOf{construct_id}", self.event_dead_letters.queue_arn
-        )
+        dead_letters = sqs.Queue.from_queue_arn(self, f"DeadLettersOf{construct_id}", self.event_dead_letters.queue_arn)
         rule.add_target(targets.SqsQueue(queue, dead_letter_queue=dead_letters))
         return rule
 

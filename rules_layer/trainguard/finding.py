@@ -5,7 +5,7 @@ among those of the record around it: who writes them puts them there, and who re
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -130,6 +130,12 @@ class Episode:
         Seconds of the nodes' paid time that it cost, all nodes added up; None where the rule cannot say.
     cost : float or None
         The same in money, in ``currency``; None where no price is known.
+    idle_node : str or None
+        How the node idled, where it did nothing at all.
+    reason, advice : str
+        What was said of it, where that is kept; else empty.
+    spread : int or None
+        Over how many nodes its loss is spread; None where that is the nodes on which it held.
     """
 
     start: float
@@ -140,6 +146,10 @@ class Episode:
     wasted_s: float | None = None
     cost: float | None = None
     currency: str | None = None
+    idle_node: str | None = field(default=None, compare=False)
+    reason: str = field(default="", compare=False)
+    advice: str = field(default="", compare=False)
+    spread: int | None = field(default=None, compare=False)
 
     @property
     def node(self) -> str | None:

@@ -144,3 +144,9 @@ def test_given_60_s_sampling_when_two_objects_hold_one_sample_each_then_the_inte
 
 def test_given_a_gpu_that_appears_later_when_named_then_columns_keep_their_place() -> None:
     assert extend_gpu_names(("gpu1",), samples([(0.0, 2, 1.0)])) == ("gpu1", "gpu0")
+
+
+def test_given_a_known_interval_when_half_of_an_object_s_samples_are_missing_then_it_stays() -> None:
+    rows = [(2.0 * step, 2, 50.0) for step in (0, 1, 3, 5, 7, 8, 10, 12)]
+    assert estimate_interval_s(samples(rows), 2.0, None) == 2.0
+    assert estimate_interval_s(samples([(10.0 * step, 2, 50.0) for step in range(8)]), 2.0, None) == 10.0

@@ -20,6 +20,7 @@ from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.overall_system_usage import OverallSystemUsage
 from trainguard.rules.system_usage import UsageState
+from trainguard.state.idle_evidence import IdleTime
 from trainguard.state.sample_window import SampleWindowState
 from trainguard.state.usage_counts import PercentCounts
 
@@ -38,7 +39,10 @@ JOB = JobRecord(
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A node of a job: its GPUs, how busy they were (percent), and what was read and not read of it."""
+    """A node of a job: its GPUs, how busy they were (percent), and what was read and not read of it.
+
+    ``paused`` points were left out as pauses, beside 800 that were kept.
+    """
 
     name: str = "algo-1"
     gpus: int = 1
@@ -50,6 +54,7 @@ class Node:
     closed: bool = False
     silent: bool = False
     framework: FrameworkState | None = None
+    paused: int = 0
 
 
 def judged_job(
@@ -113,7 +118,7 @@ def _system(node: Node) -> SystemState:
     return SystemState(
         interval_s=node.interval_s,
         gpu_names=[f"gpu{index}" for index in range(node.gpus)],
-        kept=SampleWindowState(first_sample_at=START),
+        kept=SampleWindowState(first_sample_at=START, kept_total=800, idle_time=IdleTime(paused=node.paused)),
         watermark_s=START + node.hours * HOUR_S,
         stored_rules={OverallSystemUsage.name: StoredRule(data=msgspec.msgpack.encode(usage))},
     )

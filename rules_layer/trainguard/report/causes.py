@@ -1,6 +1,7 @@
 """Which finding is the thing to change, what stands or falls with it, and what it looks like in words."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from trainguard.engine.verdicts.findings import EXPLAINED_SHARE, RankedFinding
 from trainguard.engine.verdicts.verdict import Verdict
@@ -30,9 +31,14 @@ def other_roots(root: RankedFinding, findings: Sequence[RankedFinding]) -> list[
 def wasted_share(group: Sequence[RankedFinding], nodes: int) -> float | None:
     """Return the share, 0 to 1, of the nodes' paid time that a group has wasted; None where no rule can say.
 
-    Findings that explain one another see the same loss from different sides, so the largest counts.
+    Findings that explain one another see the same loss from different sides, so the largest counts. Of a symptom that
+    others explain in part, what is left counts: it stands for that alone.
     """
-    wasted = [finding.wasted_nodes for finding in group if finding.wasted_nodes is not None]
+    wasted = [
+        finding.wasted_nodes * (1.0 - finding.explained_share if finding.explained_by is None else 1.0)
+        for finding in group
+        if finding.wasted_nodes is not None
+    ]
     return min(max(wasted) / nodes, 1.0) if wasted and nodes else None
 
 
@@ -79,7 +85,12 @@ def in_words(finding: RankedFinding, verdict: Verdict) -> str:
     clause = spec_of(finding.rule).clause
     if clause is None:
         return f"{finding.rule} fired"
-    return clause if isinstance(clause, str) else clause(verdict.result, finding.nodes[1])
+    if isinstance(clause, str):
+        return clause
+    result = replace(verdict.result, reason=finding.finding.reason, idle_node=finding.idle_node)
+    # The newest judgement may be of another kind than what the finding stands for.
+    same = result.idle_node == verdict.result.idle_node
+    return clause(result if same else replace(result, measure=None), finding.nodes[1])
 
 
 def _root(finding: RankedFinding, findings: Sequence[RankedFinding]) -> RankedFinding:

@@ -11,6 +11,7 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState
+from trainguard.rules.low_gpu_output import LEFT_OUT_SHARE
 from trainguard.rules.step_series import StepsState
 from trainguard.rules.system_usage import UsageState
 from trainguard.state.usage_counts import PERCENT_BINS
@@ -34,6 +35,14 @@ def gpu_use(judged: EvaluatedJob) -> float | None:
             busy += float(table @ np.arange(PERCENT_BINS))
             total += float(table.sum())
     return busy / total if total else None
+
+
+def left_out(judged: EvaluatedJob) -> float | None:
+    """Return the share, 0 to 1, of the nodes' points that were left out as pauses, where that is much of them."""
+    kept = [stream.state.kept for stream in judged.profiler.system.values()]
+    paused = sum(each.idle_time.paused for each in kept)
+    points = paused + sum(each.kept_total for each in kept)
+    return paused / points if paused and paused >= LEFT_OUT_SHARE * points else None
 
 
 def low_use(judged: EvaluatedJob) -> float | None:

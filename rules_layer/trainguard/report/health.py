@@ -19,7 +19,7 @@ from trainguard.report.causes import (
 from trainguard.report.document import Level
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
-from trainguard.report.facts import gpu_use, share_between_steps
+from trainguard.report.facts import gpu_use, left_out, share_between_steps
 from trainguard.report.phrasing import listed, show_money
 from trainguard.report.unexplained import unexplained
 from trainguard.rules.registry import spec_of
@@ -47,16 +47,18 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: RankedFinding | None) -
     missing = rules.in_words(ended=judged.ended)
     if not rules.complete:
         found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
-        parts = [found, *([use] if use else []), *([left.sentence] if left else [])]
+        parts = [found, *([use] if use else []), *([left.sentence] if left else []), *_paused(judged)]
         return Health("unknown", f"{'; '.join(parts)}.")
     why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
     others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply{why})" if rules.not_applicable else ""
     found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
     if left is not None:
         said = [f"{_idle(judged)}: {found} nothing wrong{others}", *([use] if use else []), left.sentence]
+        said += _paused(judged)
         return Health("attention", f"{'; '.join(said)}.")
     healthy = f"This job {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
-    return Health("healthy", f"{healthy}{others}, and {use}." if use else f"{healthy}{others}.")
+    said = [f"{healthy}{others}, and {use}" if use else f"{healthy}{others}", *_paused(judged)]
+    return Health("healthy", f"{'; '.join(said)}.")
 
 
 def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> Health:
@@ -72,7 +74,13 @@ def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> 
         said = [f"{_idle(judged)}: {left.sentence}", f"besides, {named}", *also]
     else:
         said = [f"{opening} {named}", *also, left.sentence]
-    return Health(level, f"{'; '.join([*said, *rules.faults, *_too_late(judged, rules, root)])}.")
+    return Health(level, f"{'; '.join([*said, *_paused(judged), *rules.faults, *_too_late(judged, rules, root)])}.")
+
+
+def _paused(judged: EvaluatedJob) -> list[str]:
+    """Say how much of the job the rules on utilization did not look at, where that is much."""
+    share = left_out(judged)
+    return [] if share is None else [f"{show_percent(100.0 * share)} of its points were left out as pauses"]
 
 
 def _idle(judged: EvaluatedJob) -> str:

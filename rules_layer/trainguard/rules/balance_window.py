@@ -23,6 +23,9 @@ WIDE_GAP = 20.0
 STEADY = 2.0 / 3.0
 """Share of the window's blocks in which it must stay behind: an evaluation on one GPU is no imbalance."""
 
+CEASED_BLOCKS = 2
+"""So many blocks in a row without it: a gap has ceased."""
+
 SURE = 4.0
 """The gap must be so many times its standard error."""
 
@@ -139,6 +142,10 @@ class Gaps:
         Whether it held from the window's first block on, and so may have begun before.
     minutes : int
         How far the window goes back: 60 minutes once it is full.
+    numbers : tuple of int
+        The blocks, since the epoch.
+    by_block : float64[B, N]
+        Means by block, percent; NaN without points.
     """
 
     points: FloatArray
@@ -149,6 +156,8 @@ class Gaps:
     since: float | None
     reaches: bool
     minutes: int
+    numbers: tuple[int, ...]
+    by_block: FloatArray
 
     @classmethod
     def of(
@@ -160,22 +169,38 @@ class Gaps:
         means = _over(sums.sum(axis=0), total)
         nobody = np.zeros(total.size, dtype=np.bool_)
         minutes = round((numbers[-1] - numbers[0] + 1) * BLOCK_S / 60.0) if numbers else 0
+        by_block = _over(sums, points)
+        blocks = tuple(numbers), by_block
         if np.count_nonzero(judged) < 2:
-            return cls(total, means, judged, nobody, 0, None, False, minutes)
+            return cls(total, means, judged, nobody, 0, None, False, minutes, *blocks)
         busiest = int(np.nanargmax(np.where(judged, means, -1.0)))
         errors = variance / np.maximum(total, 1.0)
         gaps = means[busiest] - means
-        by_block = _over(sums, points)
         behind = np.nan_to_num(by_block[:, [busiest]] - by_block, nan=-1.0) >= WIDE_GAP / 2.0
         steady = _over((behind * points).sum(axis=0), total) >= STEADY
         sure = gaps >= SURE * np.sqrt(errors + errors[busiest])
         apart: BoolArray = judged & (gaps >= WIDE_GAP) & steady & sure
         if not apart.any():
-            return cls(total, means, judged, nobody, busiest, None, False, minutes)
+            return cls(total, means, judged, nobody, busiest, None, False, minutes, *blocks)
         held = behind[:, apart].any(axis=1)
         broken = np.flatnonzero(~held)
         first = int(broken[-1]) + 1 if broken.size and broken[-1] + 1 < held.size else int(np.argmax(held))
-        return cls(total, means, judged, apart, busiest, BLOCK_S * numbers[first], first == 0, minutes)
+        return cls(total, means, judged, apart, busiest, BLOCK_S * numbers[first], first == 0, minutes, *blocks)
+
+    def over_since(self, low: int, other: int | None = None) -> float | None:
+        """Return when a side ceased to stay behind another, or all others together, epoch seconds; None if it does.
+
+        It has ceased once two blocks in a row do not show it. What the window does not show at all ceased before it.
+        """
+        others = [other] if other is not None else [side for side in range(self.means.size) if side != low]
+        rest = _over(np.nansum(self.by_block[:, others], axis=1), (~np.isnan(self.by_block[:, others])).sum(axis=1))
+        gaps = rest - self.by_block[:, low]
+        seen = np.flatnonzero(~np.isnan(gaps))
+        held = gaps[seen] >= WIDE_GAP / 2.0
+        if seen.size < CEASED_BLOCKS or held[-CEASED_BLOCKS:].any():
+            return None
+        last = np.flatnonzero(held)
+        return BLOCK_S * (self.numbers[int(seen[last[-1]])] + 1 if last.size else self.numbers[0])
 
     @property
     def behind(self) -> FloatArray:

@@ -12,6 +12,9 @@ RECENT_MINUTES = 30
 KEPT_BOTTLENECKS = 32
 HUNDREDTHS = 100.0
 
+FULL_PACE = 95.0
+"""What a GPU is at that is kept busy, percent: it leaves the rest undone in any job."""
+
 
 class MinuteCount(msgspec.Struct, array_like=True):
     """Judged snapshots of one minute of event time (epoch minutes).
@@ -39,6 +42,11 @@ class MinuteCount(msgspec.Struct, array_like=True):
     def mean(self, total: int) -> float:
         """Return the mean of one of the sums; 0 of none."""
         return total / self.judged if self.judged else 0.0
+
+    @property
+    def wasted(self) -> int:
+        """What the GPUs left undone of a full pace, in the same unit."""
+        return max(self.undone - round(HUNDREDTHS * (100.0 - FULL_PACE)) * self.judged, 0)
 
     @property
     def undone(self) -> int:
@@ -95,7 +103,7 @@ class Tally(msgspec.Struct, array_like=True):
             gone = self.minutes.pop(0)
             if is_slow(gone):
                 self.slow += gone.judged
-                self.slow_lost += gone.undone
+                self.slow_lost += gone.wasted
         self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
 
 
@@ -112,10 +120,10 @@ class Share:
         """In percent; 0 of none."""
         return 100.0 * self.hits / self.judged if self.judged else 0.0
 
-    @property
-    def wasted(self) -> float:
-        """Share, 0 to 1, of the judged time that was lost."""
-        return self.lost / (100.0 * HUNDREDTHS) / self.judged if self.judged else 0.0
+    def wasted_of(self, least: int = 0) -> float:
+        """Return the share, 0 to 1, of the judged time that was lost, or of ``least`` points where they are more."""
+        points = max(self.judged, least)
+        return self.lost / (100.0 * HUNDREDTHS) / points if points else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,9 +169,15 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             for share in (evidence.whole, evidence.recent)
             if share is evidence.whole or covered
         ]
+        # While the job runs, what it has lost is held against 30 minutes at least: a few compilations are soon over.
+        at_once = view.closed or parameters.patience_s is not None
+        least = 0 if at_once else points_in(60.0 * RECENT_MINUTES, view.interval_s)
         above = [each for each in shares if each[1].percent > parameters.threshold]
-        costly = [each for each in above if each[1].wasted >= ALARMING_WASTE]
-        found = None if state.has_lapsed else next(iter(costly), None)
+        costly = [each for each in above if each[1].wasted_of(least) >= ALARMING_WASTE]
+        over = state.has_lapsed
+        if over and view.closed:
+            costly = [each for each in costly if each[1] is each[0].whole]
+        found = next(iter(costly), None) if view.closed or not over else None
         evidence, measured, recently = next(iter(costly or above or shares))
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
         where = f"of the last {RECENT_MINUTES} min on {view.node}" if recently else f"on {view.node}"
@@ -181,7 +187,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             else output.sentence_of_minutes(measured, where, parameters.threshold, self._slowness(slow))
         )
         if above and not costly:
-            reason += output.too_little(measured.wasted, ALARMING_WASTE)
+            reason += output.too_little(measured.wasted_of(least), ALARMING_WASTE)
         elif costly and found is None:
             reason += output.over(LAPSED_MINUTES)
         level = kept.level / kept.bottlenecked if evidence is points and kept.bottlenecked else _level(slow)
@@ -197,6 +203,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             wasted_share=share_of_paid(view, lost_s) if found else None,
             pooled=(evidence.whole.hits, kept.judged),
             onset=None if state.bad_since is None or not found else _onset(state.bad_since, view),
+            until=60.0 * (state.bad_through + 1) if found and over and state.bad_through is not None else None,
             gpus=_gpus(state, view, evidence is points) if found else (),
             details=details or {},
         )
@@ -226,7 +233,7 @@ def _points(kept: Tally) -> _Evidence:
 
 
 def _minutes(kept: Tally, slow: list[MinuteCount]) -> _Evidence:
-    hits, lost = sum(count.judged for count in slow), sum(count.undone for count in slow)
+    hits, lost = sum(count.judged for count in slow), sum(count.wasted for count in slow)
     recent = Share(hits, sum(count.judged for count in kept.minutes), lost)
     return _Evidence(Share(kept.slow + hits, kept.judged, kept.slow_lost + lost), recent)
 

@@ -7,6 +7,7 @@ trend over the whole job and for a rise late in a long one, and every increase m
 is the memory controller's activity, which follows the GPU's load.
 """
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from trainguard.rules import memory_output as output
 from trainguard.rules.memory_growth import (
     FLOOR_QUANTILE,
     JUMP_WINDOWS,
-    TENTHS,
+    LEFT_POINTS,
     Increase,
     MemoryGrowth,
     MemoryState,
@@ -24,18 +25,33 @@ from trainguard.rules.memory_growth import (
     increases_of,
 )
 from trainguard.rules.memory_output import MemoryDetails
+from trainguard.rules.memory_rise import TENTHS
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
-from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
+from trainguard.rules.protocol import (
+    MAX_WINDOW_POINTS,
+    MIN_WINDOW_POINTS,
+    NonNegativeInt,
+    Percent,
+    Positive,
+    WindowPoints,
+)
 from trainguard.rules.quantiles import column_quantiles
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_collected, warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 LOADED_PERCENT = 20.0
 """The activity of a GPU that is less busy says too little about what it would be at full load."""
+
+SHORT_WINDOW = 5
+"""A default window has so many points where they are rare: it is one of many, and none is judged by itself."""
+
+SAMPLED_OF_SHORT = 0.8
+"""Of a window of fewer than 25 points a GPU must have so many samples."""
 
 
 class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):
@@ -43,6 +59,7 @@ class GPUMemoryIncreaseParameters(WindowParameters, frozen=True, kw_only=True):
 
     default_window_s: ClassVar[float | None] = 250.0
     default_patience_s: ClassVar[float | None] = 50.0
+    default_points: ClassVar[int] = SHORT_WINDOW
 
     increase: Percent = 10.0
     patience: NonNegativeInt | None = None
@@ -84,6 +101,13 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
     parameters_type = GPUMemoryIncreaseParameters
     state_type = MemoryState
 
+    def window_points(self, parameters: GPUMemoryIncreaseParameters, interval_s: float) -> int:
+        """Return the window in points: as every rule, but by default no more than it takes to see a level."""
+        if parameters.window is None and parameters.window_s is None:
+            points = points_in(parameters.window_duration_s(interval_s), interval_s)
+            return min(max(points, SHORT_WINDOW), MAX_WINDOW_POINTS)
+        return super().window_points(parameters, interval_s)
+
     def observe(self, state: MemoryState, minute: NodeMinute, parameters: GPUMemoryIncreaseParameters) -> None:
         """Fold in the windows that this minute completed."""
         view = minute.view
@@ -96,7 +120,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             _fold_window(state, view, state.begin + window, window, patience)
             state.begin += window
             state.windows += 1
-            increases = increases_of(state, parameters.increase)
+            increases = increases_of(state, parameters.increase, window * view.interval_s)
             state.violated += any(increase.kind is not None for increase in increases)
             times = view.kept_times[_held(view, state.begin, window)]
             state.note_jumps(increases, float(times[0]) if times.size else view.watermark_s or 0.0)
@@ -104,7 +128,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
         """Say FIRED while the newest window is part of a jump, or the floors rise."""
         window = self.window_points(parameters, view.interval_s)
-        increases = increases_of(state, parameters.increase)
+        increases = increases_of(state, parameters.increase, window * view.interval_s)
         if not increases:
             patience = parameters.patience_points(view.interval_s)
             if not state.gpus and view.kept_total > (0 if view.closed else patience):
@@ -143,13 +167,27 @@ def _gravity(increase: Increase, window_s: float) -> tuple[bool, float, float]:
 
 
 def _onset(worst: Increase, state: MemoryState, view: NodeView, window_s: float) -> float | None:
-    """Return when the rise began: of a jump as it was seen, else as far back as the rising windows reach."""
+    """Return when the rise began: of a jump as it was seen, else when the floors left the lowest."""
     if worst.kind == "jump" and not worst.is_ramp:
         return state.jumped_at
     if view.watermark_s is None or view.first_active_at is None:
         return None
-    rising_s = (worst.rise.windows + worst.growth.pending) * window_s
-    return max(view.first_active_at, view.watermark_s - rising_s)
+    growth, rise = worst.growth, worst.rise
+    windows = rise.windows - (growth.stride - growth.pending if growth.pending else 0)
+    since_s = max(view.kept_total - state.begin, 0) * view.interval_s
+    began = view.watermark_s - since_s - windows * window_s
+    return max(view.first_active_at, _left_at(worst, began, window_s))
+
+
+def _left_at(worst: Increase, began: float, window_s: float) -> float:
+    """Return when the floors left the lowest, where that fits to the merged floors, by which the rise ``began``."""
+    growth, slope = worst.growth, worst.rise.slope
+    if growth.left_at is None:
+        return began
+    # The lowest of many floors lies below most of them: about half of the distance was there before.
+    slow_s = LEFT_POINTS / 2.0 / slope * window_s if growth.left_slowly and slope > 0.0 else 0.0
+    left = growth.left_at - slow_s
+    return left if abs(left - began) <= (growth.stride + 1) * window_s else began
 
 
 def _stretch(view: NodeView) -> float:
@@ -187,8 +225,10 @@ def _fold_window(state: MemoryState, view: NodeView, end: int, window: int, pati
     full, busy = _at_full_load(held, loads)
     full_floors = column_quantiles(full, (FLOOR_QUANTILE,))[0].tolist()
     columns = zip(_means(held), floors, _means(loads), zip(_means(full), full_floors, strict=True), busy, strict=True)
-    windows = [Window(mean, floor, load, at_full if fit else None) for mean, floor, load, at_full, fit in columns]
-    for index in np.flatnonzero(sampled_enough(held)).tolist():
+    times = view.kept_times[part]
+    at = float(times[len(times) // 2]) if times.size else None
+    windows = [Window(mean, floor, load, at_full if fit else None, at) for mean, floor, load, at_full, fit in columns]
+    for index in np.flatnonzero(_enough(held)).tolist():
         growth = state.gpus[view.gpu_names[index]]
         if growth.since + patience <= end - window:
             growth.add(windows[index])
@@ -198,7 +238,12 @@ def _at_full_load(memory: FloatArray, load: FloatArray) -> tuple[FloatArray, lis
     """Return the activity that each point would have at 100 % of utilization (float64[K, G]), and who has enough."""
     loaded = load >= LOADED_PERCENT
     full: FloatArray = np.where(loaded, 100.0 * memory / np.where(loaded, load, 1.0), np.nan)
-    return full, sampled_enough(full).tolist()
+    return full, _enough(full).tolist()
+
+
+def _enough(window: FloatArray) -> BoolArray:
+    """Tell which columns have samples enough: those of a short window a few more, as each stands for much time."""
+    return sampled_enough(window, least=min(MIN_WINDOW_POINTS, math.ceil(SAMPLED_OF_SHORT * len(window))))
 
 
 def _means(columns: FloatArray) -> list[float]:

@@ -16,6 +16,8 @@ from trainguard.records import Status
 from trainguard.rules import balance_output as output
 from trainguard.rules.balance_output import BalanceDetails, Behind, Pair
 from trainguard.rules.balance_window import (
+    BLOCK_S,
+    BLOCKS,
     MIN_WINDOW_POINTS,
     MIN_WINDOW_S,
     WIDE_GAP,
@@ -150,6 +152,8 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
             worst = names[row]
             pair = _pair(compared, row, column, (f"{worst} of {view.node}", names[column]), view.node)
             result = _result(compared, apart, (row, column), pair, wasted, parameters)
+            over = gaps.over_since(int(chosen[row]), int(chosen[column])) if result.status is Status.FIRED else None
+            result = replace(result, until=over)
         return replace(
             result,
             worst=worst,
@@ -192,9 +196,12 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             return _warming_up(second.view, second.points, needed, BalanceDetails())
         points = sum(load.points for load in (judged if len(judged) > 1 else windows))
         found = _compared_nodes(judged, view, parameters) if len(judged) > 1 else None
-        if found is not None and (found.status is Status.FIRED or not by_gap):
-            return replace(found, data_points=points)
+        onset = _onset_across(gaps, windows) if by_gap else None
         names = [load.view.node for load in windows]
+        if found is not None and (found.status is Status.FIRED or not by_gap):
+            fired = found.status is Status.FIRED and found.worst in names
+            until = gaps.over_since(names.index(found.worst)) if fired and found.worst else None
+            return replace(found, data_points=points, onset=found.onset or onset, until=until)
         worst, busiest = names[gaps.worst], names[gaps.busiest]
         wasted = _wasted_share(windows, compare_with_rest(np.stack([load.counts for load in windows])), view)
         remedy = f"look at what is different on {worst}: {output.REMEDY_OF_NODES}"
@@ -203,7 +210,8 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             result,
             worst=worst,
             data_points=points,
-            onset=None if gaps.reaches else gaps.since,
+            onset=onset,
+            gpus=_gpus_of([windows[index] for index in np.flatnonzero(gaps.apart).tolist()]) if by_gap else (),
             details=BalanceDetails() if found is None else found.details,
         )
 
@@ -226,7 +234,28 @@ def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalanc
         distances=dict(zip(names, compared.distances[:, 0].tolist(), strict=True)),
         means=dict(zip(names, compared.means.tolist(), strict=True)),
     )
-    return replace(result, worst=names[row], details=details)
+    behind = result.status is Status.FIRED and bool(compared.means[row] < compared.others[row, column])
+    unused = behind and judged[row].view.first_active_at is None
+    return replace(
+        result,
+        worst=names[row],
+        onset=judged[row].view.first_sample_at if unused else None,
+        gpus=_gpus_of([judged[row]]) if behind else (),
+        details=details,
+    )
+
+
+def _onset_across(gaps: Gaps, windows: "list[_Load]") -> float | None:
+    """Return when nodes began to stay behind; None where that may be before the window."""
+    if gaps.since is None or (gaps.reaches and gaps.minutes >= BLOCKS * BLOCK_S / 60.0):
+        return None
+    began = [load.view.first_active_at for load in windows if load.view.first_active_at is not None]
+    return max([gaps.since, *([max(began)] if gaps.reaches and began else [])])
+
+
+def _gpus_of(loads: "list[_Load]") -> tuple[str, ...]:
+    """Return all GPUs of nodes, with the node's name."""
+    return tuple(f"{load.view.node}/{gpu}" for load in loads for gpu in load.view.gpu_names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,14 +130,15 @@ def breaks_sentence(breaks: RegularBreaks, view: NodeView) -> str:
     """Say how the GPUs pause, without a full stop."""
     return (
         f"the GPUs of {view.node} pause for {show_duration(breaks.length_s)} every {show_duration(breaks.period_s)}, "
-        f"{show_percent(100.0 * breaks.of_paid)} of the paid time, as saving a checkpoint or evaluating does"
+        f"{show_percent(100.0 * breaks.of_paid)} of the paid time, as saving a checkpoint, evaluating or "
+        "preprocessing does"
     )
 
 
 def breaks_advice(breaks: RegularBreaks, view: NodeView) -> str:
     """Say what to do about pauses that cost much."""
     return (
-        f"Save or evaluate less often, or write checkpoints while training goes on: in every "
+        f"Save, evaluate or preprocess less often, or do so while training goes on: in every "
         f"{show_duration(breaks.period_s)} the GPUs of {view.node} do nothing for {show_duration(breaks.length_s)}."
     )
 

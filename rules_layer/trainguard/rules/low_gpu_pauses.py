@@ -1,4 +1,4 @@
-"""Pauses of a node's GPUs that come back regularly, as saving a checkpoint or evaluating makes them."""
+"""Pauses of a node's GPUs that come back regularly, as saving a checkpoint, evaluating or preprocessing makes them."""
 
 from dataclasses import dataclass
 

@@ -8,9 +8,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from trainguard.rules.memory_rise import TENTHS, Rise
 from trainguard.rules.trend import mann_kendall_z, theil_sen_slope
 
-Kind = Literal["jump", "trend", "late"]
+Kind = Literal["jump", "trend", "late", "rise"]
 
 JUMP_WINDOWS = 3
 """A jump shows in the third window at the earliest: the one in which it happens lies between those compared."""
@@ -23,17 +24,11 @@ TREND_Z = 3.09
 RAMP_FLOORS = 4
 """So many floors in a row tell a steep ramp, too short for a test for a trend, from a jump."""
 
-BEGUN = 0.1
-"""A rise has begun where a level has left the lowest by this share of it."""
-
-STILL_RISES = 0.25
-"""The newest third of a rise must have this share of it; a steady one has a third: else it levels off."""
-
 UNEXPLAINED = 0.5
 """At full load a rise must be this share of what it is as measured: else most of it is that of the GPU's load."""
 
-TENTHS = 10.0
-"""Levels are stored as whole tenths of a percent."""
+LEFT_POINTS = 2.0
+"""A floor has left the lowest of its time once it is so many percentage points above it."""
 
 
 class Levels(msgspec.Struct, array_like=True):
@@ -101,7 +96,9 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
 
     ``since`` is the kept point with its first sample, ``largest`` its largest sample. What follows is as in Levels.
     ``full`` are the levels that the same activity would have at full load, 100 % of utilization; ``load`` is the mean
-    utilization of the newest window, in tenths of a percent.
+    utilization of the newest window, in tenths of a percent. ``base`` is the lowest floor at
+    full load, ``left_at`` the middle of the last window whose floor was near it, epoch seconds, and ``left_to`` the
+    floor of the window after that.
     """
 
     since: int
@@ -117,6 +114,9 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
     earlier_floor: int | None = None
     full: Levels | None = None
     load: int = 0
+    base: int | None = None
+    left_at: float | None = None
+    left_to: int | None = None
 
     @property
     def levels(self) -> Levels:
@@ -147,19 +147,34 @@ class MemoryGrowth(msgspec.Struct, array_like=True):
         else:
             self.full.add(*window.full)
         self.load = round(window.load * TENTHS)
+        self._note_base(self.full.floor, window.at)
+
+    def _note_base(self, floor: int, at: float | None) -> None:
+        """Take note of until when the floors were near the lowest."""
+        self.base = floor if self.base is None else min(self.base, floor)
+        if floor <= self.base + LEFT_POINTS * TENTHS:
+            self.left_at, self.left_to = at, None
+        elif self.left_to is None:
+            self.left_to = floor
+
+    @property
+    def left_slowly(self) -> bool:
+        """Whether the floors crept away from the lowest: they had left it before that showed."""
+        return self.left_to is not None and self.left_to - (self.base or 0) <= 2.0 * LEFT_POINTS * TENTHS
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """One window of one GPU, percent: mean and floor of memory activity, mean utilization, and the first two at full.
 
-    ``full`` is None where the GPU had too few points under load.
+    ``full`` is None where the GPU had too few points under load; ``at`` is the window's middle, epoch seconds.
     """
 
     mean: float
     floor: float
     load: float
     full: tuple[float, float] | None = None
+    at: float | None = None
 
 
 class Jump(msgspec.Struct, array_like=True):
@@ -222,12 +237,15 @@ class Increase:
 
     @property
     def is_ramp(self) -> bool:
-        """Whether a jump is one of many: the floor rose in each of the last windows, and in none by most of it."""
+        """Whether a jump is one of many: the floor rose in each of the last windows, and in none by most of it.
+
+        What rises by less and less levels off, and is none.
+        """
         newest = self.growth.floors[-RAMP_FLOORS:]
         steps = [after - before for before, after in pairwise(newest)]
         if self.kind != "jump" or len(newest) < RAMP_FLOORS:
             return False
-        return min(steps) > 0 and max(steps) <= sum(steps) / 2.0
+        return min(steps) > 0 and max(steps) <= sum(steps) / 2.0 and steps[-1] >= max(steps) / 2.0
 
     @property
     def goes_on(self) -> bool:
@@ -244,50 +262,12 @@ class Increase:
         if not self.goes_on:
             return None
         hourly = self.hourly(window_s)
-        return 3_600.0 * max(100.0 - self.growth.floor / TENTHS, 0.0) / hourly if hourly > 0.0 else None
-
-
-@dataclass(frozen=True, slots=True)
-class Rise:
-    """The newest levels (tenths of a percent) since they began to rise, ``stride`` windows each."""
-
-    levels: list[int]
-    stride: int
-
-    @classmethod
-    def of(cls, levels: list[int], stride: int) -> "Rise":
-        """Return the levels since the last one that had not left the lowest yet."""
-        if len(levels) < 2:
-            return cls(levels, stride)
-        lowest, span = min(levels), levels[-1] - min(levels)
-        begin = max(index for index, level in enumerate(levels) if level <= lowest + BEGUN * max(span, 0))
-        return cls(levels[begin:], stride)
+        return 3_600.0 * self.room / hourly if hourly > 0.0 else None
 
     @property
-    def slope(self) -> float:
-        """Percentage points a window: the median slope, which single levels do not move."""
-        if len(self.levels) < 2:
-            return 0.0
-        return float(theil_sen_slope(np.array([self.levels], dtype=np.float64))[0]) / TENTHS / self.stride
-
-    @property
-    def points(self) -> float:
-        """Percentage points from the first to the last level."""
-        return (self.levels[-1] - self.levels[0]) / TENTHS if self.levels else 0.0
-
-    @property
-    def windows(self) -> int:
-        """Windows from the first to the last level."""
-        return (len(self.levels) - 1) * self.stride
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the newest third still rises: what has levelled off is no leak."""
-        if len(self.levels) < 2:
-            return False
-        third = Rise(self.levels[-(max(math.ceil(len(self.levels) / 3.0), 2) + 1) :], self.stride)
-        risen = third.slope * third.windows
-        return risen > 0.0 and risen >= STILL_RISES * self.points
+    def room(self) -> float:
+        """Percentage points between the mean of the newest window and 100 %."""
+        return max(100.0 - self.growth.means[-1] / TENTHS, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,10 +281,11 @@ class _Found:
     rise: Rise
 
 
-def increases_of(state: MemoryState, increase: float) -> list[Increase]:
-    """Judge the GPUs with JUMP_WINDOWS windows or more: a jump before a trend before a late rise.
+def increases_of(state: MemoryState, increase: float, window_s: float) -> list[Increase]:
+    """Judge the GPUs with JUMP_WINDOWS windows or more: a jump before a trend before a late rise before a steady one.
 
-    At full load each must show too: activity follows the load, so that GPUs which are fed better are no leak.
+    Windows are of ``window_s`` seconds. At full load each must show too: activity follows the load, so that GPUs which
+    are fed better are no leak.
     """
     judged = [(gpu, growth) for gpu, growth in state.gpus.items() if growth.highest_mean is not None]
     measured = _found([growth.levels for _, growth in judged])
@@ -318,6 +299,7 @@ def increases_of(state: MemoryState, increase: float) -> list[Increase]:
 
         kind: Kind | None = None
         points, windows = found.jump, JUMP_WINDOWS
+        rising = Rise(growth.levels.all_floors[-len(at_full.rise.levels) :], growth.stride)
         recent = (len(growth.floors) - MAX_FLOORS // 2) * growth.stride + growth.pending
         if is_risen(found.jump, at_full.jump):
             kind = "jump"
@@ -325,9 +307,10 @@ def increases_of(state: MemoryState, increase: float) -> list[Increase]:
             kind, points, windows = "trend", found.trend, (len(growth.floors) - 1) * growth.stride
         elif at_full.rise.goes_on and is_risen(found.late, at_full.late):
             kind, points, windows = "late", found.late, recent
+        elif at_full.rise.is_steady(window_s) and is_risen(rising.points, at_full.rise.points):
+            kind, points, windows = "rise", rising.points, at_full.rise.windows
         z = found.z if kind == "trend" else None
-        rising = growth.levels.all_floors[-len(at_full.rise.levels) :]
-        increases.append(Increase(gpu, growth, kind, points, windows, z, Rise(rising, growth.stride)))
+        increases.append(Increase(gpu, growth, kind, points, windows, z, rising))
     return increases
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from trainguard.rules.details import SeriesDetails
-from trainguard.rules.memory_growth import FLOOR_QUANTILE, JUMP_WINDOWS, TENTHS, TREND_Z, Increase, Jump
+from trainguard.rules.memory_growth import FLOOR_QUANTILE, JUMP_WINDOWS, TREND_Z, Increase, Jump
+from trainguard.rules.memory_rise import TENTHS
 from trainguard.rules.quantiles import column_boxes, column_quantiles
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
@@ -99,6 +100,8 @@ def sentence_of(worst: Increase, view: NodeView, window_s: float, threshold: flo
             f"{where} grows: its floor rose by {amount} in {span} and is {floor} now; "
             f"Mann-Kendall Z is {show_number(worst.z or 0.0)} (threshold {TREND_Z:g})"
         )
+    if worst.kind == "rise":
+        return f"{where} grows: its floor rose by {amount} in the last {span}, window after window, and is {floor} now"
     if worst.kind == "late":
         return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} ago"
     highest = show_percent((growth.highest_mean or 0) / TENTHS)

@@ -13,7 +13,7 @@ from trainguard.rules.protocol import RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
-from trainguard.rules.system_usage import UsageDetails, UsageState, is_oversized, sentence_of, usage_of
+from trainguard.rules.system_usage import UsageDetails, UsageState, is_oversized, says_enough, sentence_of, usage_of
 from trainguard.state.usage_counts import PercentCounts
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
@@ -68,12 +68,12 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
         del parameters
         if not state.snapshots:
             return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
-        usage = usage_of(state)
+        usage, enough = usage_of(state), says_enough(state.snapshots, view.interval_s)
         return RuleResult(
             Status.OK,
-            sentence_of(view.node, usage),
+            sentence_of(view.node, usage, enough=enough),
             data_points=state.snapshots,
-            oversized=is_oversized(usage),
+            oversized=enough and is_oversized(usage),
             details=UsageDetails(usage) if view.detailed else {},
         )
 

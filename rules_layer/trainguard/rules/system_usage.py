@@ -7,11 +7,14 @@ import numpy as np
 
 from trainguard.rules.details import SeriesDetails
 from trainguard.rules.quantiles import counted_quantiles
-from trainguard.rules.units import show_percent
+from trainguard.rules.units import points_in, show_percent
 from trainguard.state.usage_counts import Extremes, PercentCounts, TrafficCounts
 
 USED_PERCENT = 70.0
 """Below it the documentation's report calls a node's CPU or GPUs under-utilised."""
+
+MIN_SAID_POINTS, MIN_SAID_S = 20, 500.0
+"""From fewer points, or a shorter time, nothing is concluded."""
 
 NETWORK = "Network"
 METRICS = (NETWORK, "GPU", "CPU", "CPU memory", "GPU memory", "I/O")
@@ -70,8 +73,16 @@ def is_oversized(usage: Mapping[str, Percentiles]) -> bool:
     return gpu is not None and cpu is not None and gpu.p95 < USED_PERCENT and cpu.p95 < USED_PERCENT
 
 
-def sentence_of(node: str, usage: Mapping[str, Percentiles]) -> str:
-    """Say in one sentence what the quantiles mean, by the thresholds of the managed service's report."""
+def says_enough(snapshots: int, interval_s: float) -> bool:
+    """Tell whether so many snapshots are enough to say what a job is like: a start-up says nothing of it."""
+    return snapshots >= max(MIN_SAID_POINTS, points_in(MIN_SAID_S, interval_s))
+
+
+def sentence_of(node: str, usage: Mapping[str, Percentiles], *, enough: bool = True) -> str:
+    """Say in one sentence what the quantiles mean, by the thresholds of the managed service's report.
+
+    Of too few snapshots it gives the numbers alone.
+    """
     gpu, cpu = usage.get("GPU"), usage.get("CPU")
     if gpu is None or cpu is None:
         medians = ", ".join(
@@ -79,12 +90,14 @@ def sentence_of(node: str, usage: Mapping[str, Percentiles]) -> str:
         )
         alone = "its network alone" if NETWORK in usage else "no metric that is summed up"
         return f"{node} uses, in the median, {medians}." if medians else f"{node} has samples of {alone}."
+    medians = f"the medians are {show_percent(gpu.p50)} of GPU and {show_percent(cpu.p50)} of CPU"
+    if not enough:
+        return f"on {node} {medians}, over too short a time to say more."
     highs = f"95 % of the points are at or below {show_percent(gpu.p95)} of GPU and {show_percent(cpu.p95)} of CPU"
     if is_oversized(usage):
         return f"{node} is under-utilised: {highs}; a smaller instance may do."
     if gpu.p95 < USED_PERCENT < cpu.p95:
         return f"a CPU bottleneck on {node} is likely: {highs}."
-    medians = f"the medians are {show_percent(gpu.p50)} of GPU and {show_percent(cpu.p50)} of CPU"
     if gpu.p50 > USED_PERCENT:
         return f"{node} is well used: {medians}."
     return f"on {node} {medians}."

@@ -137,9 +137,7 @@ class WindowedRule(SampledRule[W, S], Generic[W, S]):
         return 3.0 * self.window_points(parameters, interval_s) * interval_s
 
 
-def sampled_enough(window: FloatArray) -> BoolArray:
-    """Tell which columns of a window (float64[K, G]) can be judged: numbers at 20 and at a quarter of the points."""
-    enough: BoolArray = np.count_nonzero(~np.isnan(window), axis=0) >= max(
-        MIN_WINDOW_POINTS, MIN_SAMPLED_SHARE * len(window)
-    )
+def sampled_enough(window: FloatArray, least: int = MIN_WINDOW_POINTS) -> BoolArray:
+    """Tell which columns of a window (float64[K, G]) can be judged: numbers at ``least`` and a quarter of it."""
+    enough: BoolArray = np.count_nonzero(~np.isnan(window), axis=0) >= max(least, MIN_SAMPLED_SHARE * len(window))
     return enough

@@ -38,12 +38,17 @@ class OpenSnapshot(msgspec.Struct):
     cores_full: int = 0
 
 
+_STRETCHED, _AS_BEFORE, _OF_DISTANCES = 1.5, 0.25, 0.25
+"""A median this many times the interval of before is that of missing samples where so many distances are as before."""
+
+
 def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: float | None) -> float | None:
     """Estimate the sampling interval: the median distance of one series' samples, snapped to SageMaker's intervals.
 
     With a single sample of each series in the object (60 s sampling) the smallest distance to ``last_time``, the
-    snapshot before, stands in for it: an object that is missing must not stretch the interval for good. Returns
-    ``previous_s`` when nothing can be said.
+    snapshot before, stands in for it: an object that is missing must not stretch the interval for good. Nor do missing
+    samples stretch it: where a part of the distances is that of before, it stays. Returns ``previous_s`` when nothing
+    can be said.
     """
     if samples.times.size == 0:
         return previous_s
@@ -52,6 +57,8 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
     if times.size >= 2:
         distances = np.sort(np.diff(times))
         distance = float(distances[(distances.size - 1) // 2] + distances[distances.size // 2]) / 2.0
+        if previous_s is not None and _is_stretched(distance, distances, previous_s):
+            distance = previous_s
     elif last_time is not None:
         distance = float(times[0]) - last_time
         if previous_s is not None and distance >= previous_s:
@@ -64,6 +71,12 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
         if abs(distance - interval_s) <= _SNAP * interval_s:
             return interval_s
     return min(max(distance, SHORTEST_INTERVAL_S), _MAX_INTERVAL_S)
+
+
+def _is_stretched(median: float, distances: FloatArray, before_s: float) -> bool:
+    """Tell whether a median is that of missing samples: many of the distances are still those of before."""
+    as_before = np.count_nonzero(np.abs(distances - before_s) <= _AS_BEFORE * before_s)
+    return median > _STRETCHED * before_s and bool(as_before >= _OF_DISTANCES * distances.size)
 
 
 def of_gpus(samples: Samples) -> Samples:

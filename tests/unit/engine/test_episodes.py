@@ -177,3 +177,27 @@ def test_given_the_slot_of_a_version_without_episodes_when_read_then_its_history
     slot = msgspec.msgpack.encode({"episode": {"is_open": True, "times_fired": 3, "alerted": 2}, "shown": "FIRED"})
 
     assert msgspec.msgpack.decode(slot, type=StoredRule).history.times_fired == 3
+
+
+def noted(history: FiringHistory, minute: int, wasted: float, reason: str) -> None:
+    history.update(holds=True, watermark_s=60.0 * minute, clear_after_s=CLEAR_S)
+    result = RuleResult(Status.FIRED, reason, wasted_share=wasted, advice=f"Mend: {reason}")
+    history.note(result, watermark_s=60.0 * minute, paid_s=60.0 * minute)
+
+
+def test_given_an_open_episode_when_its_condition_no_longer_holds_then_it_ends_where_it_held() -> None:
+    history = FiringHistory()
+    noted(history, 10, 0.1, "first")
+    assert history.shown_episodes()[-1].end is None
+    feed(history, "..", start=11)
+    assert history.is_open
+    assert history.shown_episodes()[-1].end == 600.0
+
+
+def test_given_many_episodes_when_kept_then_the_newest_and_the_costliest_have_their_words() -> None:
+    history = FiringHistory()
+    for minute, wasted, reason in ((10, 0.1, "mild"), (30, 0.6, "grave"), (50, 0.4, "mild again"), (70, 0.3, "newest")):
+        noted(history, minute, wasted, reason)
+        feed(history, "....", start=minute + 1)
+    assert [each.reason for each in history.shown_episodes()] == ["", "grave", "", "newest"]
+    assert history.shown_episodes()[1].advice == "Mend: grave"

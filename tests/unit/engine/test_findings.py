@@ -234,7 +234,7 @@ def test_given_a_score_when_levelled_then_each_level_begins_at_its_own(score: fl
         (0.4, 1.0, Reach(1, 1, None), 40.0),
         (None, 0.6, Reach(1, 1, None), 14.4),
         (None, None, Reach(1, 1, None), 24.0),
-        (0.4, 1.0, Reach(1, 4, None), 20.0),
+        (0.4, 1.0, Reach(1, 4, None), 17.5),
         (0.4, 1.0, Reach(4, 4, None), 40.0),
         (1.7, 1.0, Reach(1, 1, None), 100.0),
         (-0.1, 1.0, Reach(1, 1, None), 0.0),

@@ -12,6 +12,7 @@ from trainguard.engine.verdicts.overlap import SLACK_S, covered_s, shared_share
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.finding import Episode
 from trainguard.pricing.cost import Account
+from trainguard.report.causes import wasted_share
 
 HOUR_S = 3_600.0
 DAY = Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=24.0 * HOUR_S, nodes=1)
@@ -131,3 +132,39 @@ def test_given_a_mild_episode_with_a_reason_and_a_grave_one_without_when_shared_
     symptom = [mild, replace(grave, wasted_s=None) if unknown else grave]
 
     assert shared_share(symptom, [[mild]], 24.0 * HOUR_S) == pytest.approx(share, abs=1e-6)
+
+
+def several() -> dict[str, RankedFinding]:
+    """Return the findings of a day with a slow disk from hour 2 to 8, and a hang from hour 12 to 15."""
+    disk, hang = held((2.0, 8.0)), held((12.0, 15.0), rate=1.0)
+    waited = replace(disk[0], reason="95 % of the points are low.", advice="Feed the GPUs.")
+    idled = replace(hang[0], idle_node="idle", reason="idle for 3 h.", advice="Stop it.")
+    return ranked(LowGPUUtilization=(waited, idled), IOBottleneck=disk)
+
+
+def test_given_low_gpus_of_two_looks_when_one_has_a_reason_then_the_other_stands_for_itself() -> None:
+    found = several()
+
+    assert list(found) == ["IOBottleneck", LOW]
+    assert found[LOW].explained_by is None
+    assert [each.start for each in found[LOW].unexplained] == [12.0 * HOUR_S]
+    assert found[LOW].explained_share == pytest.approx(4.2 / 7.2)
+
+
+def test_given_a_finding_of_several_kinds_when_the_job_has_ended_then_it_speaks_of_what_cost_most() -> None:
+    late, mild = held((12.0, 18.0)), held((20.0, 21.0), rate=0.2)
+    grave = replace(late[0], idle_node="idle", reason="idle for 6 h.", advice="Stop it.")
+    newest = replace(mild[0], reason="95 % of the points are low.", advice="Feed the GPUs.")
+
+    finding = ranked(LowGPUUtilization=(grave, newest))[LOW]
+
+    assert finding.finding.advice == "Stop it."
+    assert finding.finding.reason.startswith("1970-01-01 12:00 to 18:00 UTC: idle for 6 h.")
+    assert finding.idle_node == "idle"
+
+
+def test_given_what_is_left_of_low_gpus_when_the_waste_is_told_then_it_is_of_that_alone() -> None:
+    found = several()
+
+    assert wasted_share([found[LOW]], 1) == pytest.approx(3.0 / 24.0)
+    assert wasted_share([replace(found[LOW], explained_by="IOBottleneck")], 1) == pytest.approx(7.2 / 24.0)

@@ -371,3 +371,11 @@ def test_given_a_job_without_gpus_when_nothing_is_found_then_it_is_said_why_so_f
 def test_given_nodes_with_more_and_fewer_gpus_when_told_then_every_gpu_counts_alike() -> None:
     nodes = [Node(name="algo-1", gpus=8, use=90.0), Node(name="algo-2", gpus=1, use=0.0)]
     assert "its 9 GPUs were 80 % busy on average" in told(*QUIET, nodes=nodes, job=ended()).health
+
+
+def test_given_a_fifth_of_the_points_left_out_as_pauses_when_told_then_the_first_sentence_says_so() -> None:
+    said = "; 20 % of its points were left out as pauses"
+
+    assert said in told(*QUIET, nodes=[Node(paused=200)]).health
+    assert said in told(*BOTTLENECK, nodes=[Node(paused=200)]).health
+    assert "left out" not in told(*QUIET, nodes=[Node(paused=199)]).health

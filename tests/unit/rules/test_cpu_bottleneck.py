@@ -343,3 +343,30 @@ def test_given_state_of_a_version_without_slow_minutes_when_read_then_its_counts
 
     assert state.kept.judged > 900
     assert RULE.judge(state, minute.view, DEFAULTS).status is Status.FIRED
+
+
+def stalls(minutes: float, share: float) -> list[tuple[float, float, float]]:
+    """Return phases of so many minutes, in which the GPU waits for a hot core for a share of each 50 s."""
+    return [(share * 50.0 / 60.0, 0.0, HOT), ((1.0 - share) * 50.0 / 60.0, BUSY, COOL)] * round(minutes * 60.0 / 50.0)
+
+
+def test_given_little_that_was_lost_when_the_job_runs_then_it_is_held_against_half_an_hour() -> None:
+    short = judge(node((1.0, BUSY, COOL), *stalls(7.0, 0.6), (40.0, BUSY, COOL)), closed=False)
+    long = judge(node((1.0, BUSY, COOL), *stalls(15.0, 0.6), (40.0, BUSY, COOL)), closed=False)
+
+    assert short.first_fire is None
+    assert long.first_fire is not None
+
+
+def test_given_a_short_job_that_was_starved_when_its_end_is_free_of_it_then_it_is_found_with_its_end() -> None:
+    result = judge(node((1.0, BUSY, COOL), *stalls(8.0, 0.7), (4.0, BUSY, COOL))).last
+
+    assert result.status is Status.FIRED
+    assert result.until is not None
+    assert result.until - JOB_START == pytest.approx(9.0 * 60.0, abs=120.0)
+
+
+def test_given_a_bottleneck_early_in_a_long_job_when_it_has_ended_then_the_share_of_the_whole_job_counts() -> None:
+    result = judge(node((1.0, BUSY, COOL), *stalls(8.0, 0.7), (60.0, BUSY, COOL))).last
+
+    assert result.status is Status.OK

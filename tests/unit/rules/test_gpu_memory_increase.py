@@ -9,6 +9,7 @@ from tests.unit.rules.memory_replay import (
     RULE,
     SMALL,
     START,
+    Played,
     autoregressive,
     minutes,
     noise,
@@ -332,3 +333,42 @@ def test_given_a_weaker_jump_after_a_strong_one_when_it_fires_then_the_strongest
     assert "the strongest jump was of 40 percentage points, from 20 % to 60 % on gpu0, 39.5 s ago" in result.last.reason
     assert result.last.onset == START + 140 * 0.5
     assert result.last.time_left_s is None
+
+
+def a_minute_each(*levels: float) -> Played:
+    """Judge one reading a minute, by default windows."""
+    return play(np.array(levels, dtype=np.float64), DEFAULTS, interval_s=60.0, a_minute=1, held=60)
+
+
+def test_given_one_reading_a_minute_when_memory_grows_then_it_is_found_within_the_hour() -> None:
+    result = a_minute_each(*[30.0] * 10, *np.linspace(30.0, 70.0, 50))
+
+    assert result.fired_at
+    assert result.fired_at[0] <= 45
+
+
+def test_given_one_reading_a_minute_when_memory_is_noisy_then_it_stays_silent() -> None:
+    readings = 50.0 + np.random.default_rng(3).normal(0.0, 3.0, 600)
+
+    assert a_minute_each(*readings.tolist()).fired_at == []
+
+
+def test_given_higher_levels_long_ago_when_memory_rises_steadily_of_late_then_it_is_found() -> None:
+    levels = [*[60.0] * 12, *[30.0] * 24, *np.linspace(30.0, 50.0, 14).tolist()]
+    parameters = GPUMemoryIncreaseParameters()
+    result = play(windows(*levels, parameters=parameters), parameters, a_minute=500, held=500)
+
+    assert result.kinds() == {"rise"}
+    assert "window after window" in result.last.reason
+    onset = result.last.onset
+    assert onset is not None
+    assert onset - START == pytest.approx(50.0 + 36 * 250.0, abs=300.0)
+
+
+def test_given_a_rise_that_fills_and_levels_off_when_judged_then_it_is_no_steady_one() -> None:
+    filled = (30.0 + 20.0 * (1.0 - np.exp(-np.arange(24) / 3.0))).tolist()
+    levels = [*[60.0] * 12, *[30.0] * 24, *filled]
+    parameters = GPUMemoryIncreaseParameters()
+    result = play(windows(*levels, parameters=parameters), parameters, a_minute=500, held=500)
+
+    assert "rise" not in result.kinds()

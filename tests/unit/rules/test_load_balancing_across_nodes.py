@@ -18,7 +18,7 @@ from tests.unit.rules.gpu_loads import (
 )
 from trainguard.layout import hour_folder
 from trainguard.records import Status
-from trainguard.rules.balance_window import BLOCK_S, BalanceWindow
+from trainguard.rules.balance_window import BLOCK_S, BalanceWindow, Block, gaps_across
 from trainguard.rules.divergence import MAX_DISTANCE
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 
@@ -179,3 +179,30 @@ def test_given_two_nodes_with_the_same_imbalance_when_delivered_then_a_node_spea
         "2 of 2 nodes fire; worst algo-1: gpu1 of algo-1 is at 30 % on average"
     )
     assert len([each for each in network.world.executions.started.values() if each["rule"] == "LoadBalancing"]) == 1
+
+
+def test_given_one_slow_node_when_it_fires_then_its_gpus_are_named_with_it() -> None:
+    said = across(view_of("algo-1", counted(90)), view_of("algo-2", counted(30), counted(30)))
+
+    assert said.gpus == ("algo-2/gpu0", "algo-2/gpu1")
+
+
+def ten_minutes(number: int, mean: float) -> Block:
+    return Block(number, [600], [round(600 * mean)])
+
+
+def test_given_a_gap_that_has_ceased_when_the_window_is_asked_then_it_says_since_when() -> None:
+    slow = BalanceWindow([ten_minutes(number, 30.0 if number < 103 else 90.0) for number in range(100, 106)])
+    fast = BalanceWindow([ten_minutes(number, 90.0) for number in range(100, 106)])
+    gaps = gaps_across([slow, fast], 1.0)
+
+    assert gaps.over_since(0) == 103 * BLOCK_S
+    assert gaps.over_since(0, 1) == 103 * BLOCK_S
+
+
+def test_given_a_gap_that_goes_on_or_was_not_there_for_one_block_when_asked_then_it_is_not_over() -> None:
+    means = [30.0, 30.0, 30.0, 30.0, 30.0, 90.0]
+    slow = BalanceWindow([ten_minutes(100 + place, mean) for place, mean in enumerate(means)])
+    fast = BalanceWindow([ten_minutes(number, 90.0) for number in range(100, 106)])
+
+    assert gaps_across([slow, fast], 1.0).over_since(0) is None

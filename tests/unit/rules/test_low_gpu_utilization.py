@@ -71,8 +71,8 @@ def test_given_saves_every_four_minutes_when_they_cost_little_then_they_are_name
 
     assert result.first_fire is None
     assert result.last.reason.endswith(
-        "The GPUs of algo-1 pause for 15 s every 240 s, 5.6 % of the paid time, as saving a checkpoint or evaluating "
-        "does."
+        "The GPUs of algo-1 pause for 15 s every 240 s, 5.6 % of the paid time, as saving a checkpoint, evaluating or "
+        "preprocessing does."
     )
 
 

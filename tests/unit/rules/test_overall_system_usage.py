@@ -40,8 +40,8 @@ def snapshots(gpu: FloatArray, **columns: Any) -> Snapshots:
     return node_snapshots(JOB_START + 0.5 * np.arange(len(gpu), dtype=np.float64), gpu, **columns)
 
 
-def of(gpu: float, cpu: float) -> str:
-    said, _ = judge([snapshots(np.full((100, 2), gpu), cpu_mean=cpu)])
+def of(gpu: float, cpu: float, points: int = 1_000) -> str:
+    said, _ = judge([snapshots(np.full((points, 2), gpu), cpu_mean=cpu)])
     return said.reason
 
 
@@ -174,3 +174,16 @@ def test_given_snapshots_without_any_percentage_when_judged_then_the_sentence_sa
     result, _ = judge([snapshots(np.empty((100, 0)), network=network, **nothing)])
 
     assert result.reason == f"algo-1 has samples of {said}."
+
+
+def test_given_less_than_500_s_when_judged_then_the_numbers_are_given_and_nothing_is_concluded() -> None:
+    assert (
+        of(69.0, 71.0, 999)
+        == "on algo-1 the medians are 69 % of GPU and 71 % of CPU, over too short a time to say more."
+    )
+    assert "likely" in of(69.0, 71.0, 1_000)
+
+
+def test_given_less_than_500_s_when_judged_then_no_smaller_instance_is_proposed() -> None:
+    assert not judge([snapshots(np.full((999, 2), 20.0), cpu_mean=10.0)])[0].oversized
+    assert judge([snapshots(np.full((1_000, 2), 20.0), cpu_mean=10.0)])[0].oversized

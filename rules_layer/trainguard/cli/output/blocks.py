@@ -13,6 +13,9 @@ _STATUS_STYLES = {
     Status.WARMING_UP: "yellow",
     Status.WAITING_FOR_DATA: "yellow",
 }
+TOO_SHORT = "TOO_SHORT"
+"""What people are shown for WARMING_UP of a job that has ended."""
+
 _SEVERITY_STYLES = {Severity.CRITICAL: "bold red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
 
 
@@ -27,9 +30,10 @@ class Cell:
 Shown = str | Cell
 
 
-def status_cell(status: Status) -> Cell:
-    """Return a rule's status in its colour."""
-    return Cell(status.value, _STATUS_STYLES.get(status, "dim"))
+def status_cell(status: Status, *, over: bool = False) -> Cell:
+    """Return a rule's status in its colour; of a job that is over, which warms up no more, TOO_SHORT."""
+    shown = TOO_SHORT if over and status is Status.WARMING_UP else status.value
+    return Cell(shown, _STATUS_STYLES.get(status, "dim"))
 
 
 def severity_cell(severity: Severity | None) -> Shown:

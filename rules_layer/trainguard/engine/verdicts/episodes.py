@@ -16,11 +16,14 @@ from enum import Enum
 import msgspec
 
 from trainguard.finding import MOST_EPISODES, Episode
-from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.rule_result import IdleNode, RuleResult
 
 MINUTE_S = 60.0
 MOST_GPUS = 16
 """So many GPUs of an episode are named."""
+
+TEXT_LENGTH = 600
+"""So much of what was said in an episode is kept."""
 
 
 class Liveness(Enum):
@@ -42,6 +45,8 @@ class StoredEpisode(msgspec.Struct, array_like=True):
     rule's findings had wasted of the node's paid time by then, from the job's start on, and ``wasted_before_s`` what
     they had wasted before this episode. ``has_onset`` says whether the rule itself has said when the condition began,
     ``ended_at`` when the rule says that it was over, although its finding stands.
+    ``idle_node`` is as in the newest result; of the newest episode and of that which cost most, ``reason`` and
+    ``advice`` are kept.
     """
 
     start: float
@@ -52,6 +57,9 @@ class StoredEpisode(msgspec.Struct, array_like=True):
     gpus: list[str] = msgspec.field(default_factory=list)
     has_onset: bool = False
     ended_at: float | None = None
+    idle_node: IdleNode | None = None
+    reason: str = ""
+    advice: str = ""
 
     @property
     def wasted_s(self) -> float | None:
@@ -73,6 +81,8 @@ class StoredEpisode(msgspec.Struct, array_like=True):
             self.has_onset = True
         over = result.until is not None and math.isfinite(result.until) and result.until >= self.start
         self.ended_at = result.until if over else None
+        self.idle_node = result.idle_node
+        self.reason, self.advice = result.reason[:TEXT_LENGTH], (result.advice or "")[:TEXT_LENGTH]
         if _is_worse(result, self.measured):
             self.measured = result.measured
         if result.wasted_share is not None:
@@ -123,15 +133,19 @@ class FiringHistory(msgspec.Struct):
         return max(self.times_fired - len(self.episodes), 0)
 
     def shown_episodes(self) -> tuple[Episode, ...]:
-        """Return the episodes as people read them: the last one goes on while the history is open."""
+        """Return the episodes as people read them: the last one goes on while it is open and its condition holds."""
         last = len(self.episodes) - 1
+        holds = self.is_open and self.clean_since is None
         return tuple(
             Episode(
                 start=each.start,
-                end=None if self.is_open and place == last and each.ended_at is None else each.until,
+                end=None if holds and place == last and each.ended_at is None else each.until,
                 gpus=tuple(each.gpus),
                 measured=each.measured,
                 wasted_s=each.wasted_s,
+                idle_node=each.idle_node,
+                reason=each.reason,
+                advice=each.advice,
             )
             for place, each in enumerate(self.episodes)
         )
@@ -178,6 +192,10 @@ class FiringHistory(msgspec.Struct):
         newest.held_at = max(newest.held_at, watermark_s)
         before = self.episodes[-2].held_at if len(self.episodes) > 1 else -math.inf
         newest.take_in(result, paid_s=paid_s, not_before=before)
+        costliest = max(self.episodes, key=lambda each: each.wasted_s or 0.0)
+        for each in self.episodes:
+            if each is not newest and each is not costliest:
+                each.reason = each.advice = ""
 
     def _begin(self, start: float) -> None:
         before_s = self.episodes[-1].wasted_until_s if self.episodes else None

@@ -8,16 +8,18 @@ episode is explained follows its cause; else it stands for what is left of it.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
-from trainguard.engine.verdicts.overlap import left_of, shared_share
+from trainguard.engine.verdicts.overlap import left_of, loss_weights, shared_share
 from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
-from trainguard.finding import Episode, Finding
+from trainguard.finding import Episode, Finding, clock_times
 from trainguard.pricing.cost import HOUR_S, Account, Bill, Cost
 from trainguard.records import Status
 from trainguard.rules.registry import SPECS, spec_of
 from trainguard.rules.rule_result import IdleNode
 from trainguard.rules.symptoms import Symptom
+from trainguard.timestamps import iso_time
 
 EXPLAINED_SHARE = 1.0 / 3.0
 """A rule that says what its finding wastes explains a symptom only if that is this share of what the symptom wastes.
@@ -35,6 +37,10 @@ MOSTLY = 0.75
 
 OVER_WEIGHT = 0.25
 """How much of its score a finding that is over keeps for its place while the job runs."""
+
+
+MISSED_WEIGHT = 0.5
+"""How much of its score a risk keeps for its place once the job has ended without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,8 @@ def _priced(episode: Episode, bill: Bill | None) -> Episode:
 def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedFinding]:
     """Return the findings of a job's verdicts, the gravest first, causes before their symptoms.
 
-    While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more.
+    While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more. Once it
+    has ended, a risk that did not come true counts half.
     """
     found = {each.rule: finding_of(each, account) for each in verdicts if each.history.times_fired}
     explained = {rule: _explanation(finding, found, account.watermark_s) for rule, finding in found.items()}
@@ -165,22 +172,38 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedF
 
     def place(finding: RankedFinding) -> tuple[float, int]:
         weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
+        if not running and finding.wasted_share is None:
+            weight = MISSED_WEIGHT
         return -weight * finding.score, len(chains[finding.rule])
 
     ranked = []
     for rule, alone in found.items():
         score = _score(alone, found, chains, explained)
+        left = explained[rule].left if causes[rule] is None else ()
+        told = alone if running and alone.ongoing else _as_gravest(alone, left or alone.episodes)
         ranked.append(
             replace(
-                alone,
-                finding=replace(alone.finding, severity=severity_of(score)),
+                told,
+                finding=replace(told.finding, severity=severity_of(score)),
                 score=score,
                 explained_by=causes[rule],
                 explained_share=explained[rule].share,
-                unexplained=explained[rule].left if causes[rule] is None else (),
+                unexplained=left,
             )
         )
     return sorted(ranked, key=place)
+
+
+def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFinding:
+    """Return a finding that speaks of the episode that cost most, where that is not the newest of all."""
+    gravest = max(episodes, key=lambda each: each.wasted_s or 0.0, default=None)
+    if gravest is None or not gravest.reason or gravest.start == finding.episodes[-1].start:
+        return finding
+    when = clock_times(iso_time(gravest.start), None if gravest.end is None else iso_time(gravest.end))
+    said = finding.finding
+    reason, advice = f"{when}: {gravest.reason} {said.reason}", gravest.advice or said.advice
+    idle = cast("IdleNode | None", gravest.idle_node)
+    return replace(finding, finding=replace(said, reason=reason, advice=advice), idle_node=idle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +242,39 @@ def _score(
 
 
 def _explanation(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> _Explanation:
-    """Return what explains a symptom.
+    """Return what explains a symptom, each of its looks by itself: what idled did not wait for the same."""
+    looks = dict.fromkeys(each.idle_node for each in symptom.episodes)
+    if len(looks) < 2:
+        return _of_one_look(symptom, found, until)
+    shares: dict[str, float] = {}
+    share, left = 0.0, list[Episode]()
+    weights = loss_weights(symptom.episodes, _until(until, symptom))
+    for look in looks:
+        chosen = [each.idle_node == look for each in symptom.episodes]
+        episodes = tuple(each for each, own in zip(symptom.episodes, chosen, strict=True) if own)
+        weight = sum(each for each, own in zip(weights, chosen, strict=True) if own)
+        part = _of_one_look(_with_look(symptom, look, episodes, weight), found, until)
+        for rule, of_part in part.by_rule.items():
+            shares[rule] = shares.get(rule, 0.0) + weight * of_part
+        share += weight * part.share
+        left += part.left
+    return _Explanation(shares, share, tuple(sorted(left, key=lambda each: each.start)))
+
+
+def _with_look(symptom: RankedFinding, look: str | None, episodes: tuple[Episode, ...], weight: float) -> RankedFinding:
+    """Return a symptom as its episodes of one look show it; ``weight``, 0 to 1, is their part of its loss."""
+    share, nodes = symptom.wasted_share, symptom.wasted_nodes
+    return replace(
+        symptom,
+        finding=replace(symptom.finding, episodes=episodes),
+        idle_node=cast("IdleNode | None", look),
+        wasted_share=None if share is None else weight * share,
+        wasted_nodes=None if nodes is None else weight * nodes,
+    )
+
+
+def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> _Explanation:
+    """Return what explains a symptom of one look.
 
     A finding that is not sure explains nothing; it is itself explained by what it would else explain.
     """

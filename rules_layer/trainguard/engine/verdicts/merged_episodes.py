@@ -45,7 +45,7 @@ def _placed(name: str, episode: Episode, nodes: int) -> Episode:
     named = tuple(sorted({gpu.partition("/")[0] for gpu in episode.gpus if "/" in gpu}))
     gpus = tuple(gpu.partition("/")[2] for gpu in episode.gpus) if len(named) == 1 else episode.gpus
     wasted_s = None if episode.wasted_s is None else episode.wasted_s * nodes
-    return replace(episode, nodes=named, gpus=gpus, wasted_s=wasted_s)
+    return replace(episode, nodes=named, gpus=gpus, wasted_s=wasted_s, spread=nodes)
 
 
 def _merged(group: Sequence[Episode], threshold: float) -> Episode:
@@ -57,6 +57,7 @@ def _merged(group: Sequence[Episode], threshold: float) -> Episode:
     gpus = {f"{each.node}/{gpu}" if several and each.node else gpu for each in group for gpu in each.gpus}
     measured = [each.measured for each in group if each.measured is not None]
     ends = [each.end for each in group]
+    gravest = max(group, key=lambda each: each.wasted_s or 0.0)
     return Episode(
         start=min(each.start for each in group),
         end=None if None in ends else max(end for end in ends if end is not None),
@@ -64,6 +65,10 @@ def _merged(group: Sequence[Episode], threshold: float) -> Episode:
         gpus=tuple(sorted(gpus, key=lambda gpu: (len(gpu), gpu))),
         measured=max(measured, key=lambda value: abs(value - threshold), default=None),
         wasted_s=_wasted_s([each for each in group if each.nodes], of_job),
+        idle_node=gravest.idle_node,
+        reason=gravest.reason,
+        advice=gravest.advice,
+        spread=gravest.spread,
     )
 
 

@@ -33,14 +33,25 @@ def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]]
     until : float
         Where episodes end that go on, epoch seconds.
     """
-    weights = [each.wasted_s or 0.0 for each in symptom]
-    if not all(weights):
-        weights = [_length(_span(each, until)) for each in symptom]
+    weights = _losses(symptom, until)
     shares = [_of_one(each, symptom, causes, until) for each in symptom]
     if not sum(weights):
         # Of what was seen but once, all or nothing is shared.
         return max(shares, default=0.0)
     return min(sum(share * weight for share, weight in zip(shares, weights, strict=True)) / sum(weights), 1.0)
+
+
+def loss_weights(episodes: Sequence[Episode], until: float) -> list[float]:
+    """Return the parts, 0 to 1, that episodes have of what all of them lost; equal ones where nothing is known."""
+    losses = _losses(episodes, until)
+    total = sum(losses)
+    return [each / total for each in losses] if total else [1.0 / len(losses)] * len(losses)
+
+
+def _losses(episodes: Sequence[Episode], until: float) -> list[float]:
+    """Return what each wasted; how long each lasted where that is not known of every one."""
+    wasted = [each.wasted_s or 0.0 for each in episodes]
+    return wasted if all(wasted) else [_length(_span(each, until)) for each in episodes]
 
 
 def left_of(

@@ -76,7 +76,10 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
     """Say for example ``11 rules: 8 evaluated, 2 not applicable, 1 in error (<rule>).``."""
     counts = Counter(shown_status(verdict) for verdict in verdicts)
     parts = [f"{counts[Status.OK] + counts[Status.FIRED]} evaluated"]
-    parts += [f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status]]
+    words = dict(_WORDS)
+    if any(verdict.ended for verdict in verdicts):
+        words[Status.WARMING_UP] = "without a verdict"
+    parts += [f"{counts[status]} {word}" for status, word in words.items() if counts[status]]
     rules = "1 rule" if len(verdicts) == 1 else f"{len(verdicts)} rules"
     text = f"{rules}: {', '.join(parts)}"
     failed = [verdict.rule for verdict in verdicts if verdict.result.status is Status.ERROR]

@@ -8,8 +8,8 @@ Three things count, and nothing in it jumps:
 * how soon a risk comes true: within an hour it counts as half of all that is paid for, within nine as a tenth.
 
 A finding that has cost nothing yet, or whose rule cannot say, counts as a risk: just under a quarter of the time in
-which it was seen. One node alone counts a third of what it wastes, because in synchronous training others may wait for
-it; the rest grows with the nodes affected.
+which it was seen. One node alone counts a quarter of what it wastes, because in synchronous training others may wait
+for it; the rest grows with the nodes affected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RISK_WEIGHT = 0.24
 """Just under a quarter: a risk that has cost nothing yet is medium at most, unless it comes true soon."""
 
-ALONE_WEIGHT = 1.0 / 3.0
+ALONE_WEIGHT = 0.25
 ONGOING_WEIGHT = 0.5
 HOUR_S = 3_600.0
 LEVELS = ((50.0, Severity.CRITICAL), (25.0, Severity.HIGH), (10.0, Severity.MEDIUM))
@@ -88,8 +88,13 @@ def wasted_share_of(verdict: Verdict, paid_s: float) -> float | None:
     said = verdict.result.wasted_share
     if not known or paid_s <= 0.0:
         return said
-    added = sum((each.wasted_s or 0.0) / (len(each.nodes) or nodes or 1) for each in known) / paid_s
+    added = sum((each.wasted_s or 0.0) / _sharers(each, nodes) for each in known) / paid_s
     return max(min(added, 1.0), said or 0.0)
+
+
+def _sharers(episode: Episode, nodes: int) -> int:
+    """Return over how many nodes, of so many of the job, an episode's loss is spread."""
+    return episode.spread or len(episode.nodes) or nodes or 1
 
 
 def _losing_share(newest: Episode | None, lost: float, nodes: int, at: float | None) -> float | None:
@@ -99,7 +104,7 @@ def _losing_share(newest: Episode | None, lost: float, nodes: int, at: float | N
     length_s = at - newest.start
     if length_s <= 0.0:
         return None
-    rate = min(newest.wasted_s / (len(newest.nodes) or nodes or 1) / length_s, 1.0)
+    rate = min(newest.wasted_s / _sharers(newest, nodes) / length_s, 1.0)
     weight = ONGOING_WEIGHT * length_s / (length_s + HOUR_S)
     return lost + weight * max(rate - lost, 0.0)
 

@@ -23,7 +23,7 @@ _SHADES: Mapping[str, int] = {Severity.CRITICAL: 4, Severity.HIGH: 3, Severity.M
 _QUIET: Mapping[str, str] = {
     Status.OK: "ok",
     Status.ERROR: "error",
-    Status.WARMING_UP: "warming up",
+    Status.WARMING_UP: "no verdict",
     Status.WAITING_FOR_DATA: "no data",
     Status.NOT_APPLICABLE: "n/a",
     Status.DISABLED: "off",

@@ -188,9 +188,14 @@ def severity_badge(severity: str | None) -> Badge | None:
 
 
 def status_badge(entry: RuleEntry, *, ongoing: bool, final: bool) -> Badge:
-    """Return the badge of a rule's status; while the job runs, one that has fired says whether that is over."""
+    """Return the badge of a rule's status; while the job runs, one that has fired says whether that is over.
+
+    A job that has ended warms up no more: it was too short for a verdict.
+    """
     if entry.status != Status.ERROR and has_fired(entry):
         return Badge("fired", "bad") if ongoing or final else Badge("fired, over", "warn")
+    if final and entry.status == Status.WARMING_UP:
+        return Badge("too short", "idle")
     return Badge(*STATUSES.get(entry.status, (shown_name(entry.status.lower(), 24), "idle")))
 
 

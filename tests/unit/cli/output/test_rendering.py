@@ -11,11 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Item, Line
+from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Item, Line, status_cell
 from trainguard.cli.output.rendering import print_json, show
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.errors import RequestError
 from trainguard.plain_text import one_line
+from trainguard.records import Status
 
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -158,3 +159,8 @@ def test_given_a_fault_when_made_then_it_is_told_on_stderr_alone_and_the_exit_co
     assert print_result(refuse, as_json=True) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "trainguard: [red]no\\x1b[2J. Do not.\n")
+
+
+def test_given_a_rule_that_waits_for_data_when_the_job_is_over_then_it_is_too_short() -> None:
+    assert [status_cell(Status.WARMING_UP, over=over).text for over in (False, True)] == ["WARMING_UP", "TOO_SHORT"]
+    assert status_cell(Status.OK, over=True).text == "OK"

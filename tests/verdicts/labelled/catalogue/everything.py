@@ -14,6 +14,7 @@ from tests.verdicts.labelled.catalogue import (
     mixed,
     startup,
     stepping,
+    unseen,
 )
 from tests.verdicts.labelled.description import Job
 
@@ -29,6 +30,7 @@ JOBS: tuple[Job, ...] = (
     *mixed.JOBS,
     *flawed.JOBS,
     *intervals.JOBS,
+    *unseen.JOBS,
 )
 
 

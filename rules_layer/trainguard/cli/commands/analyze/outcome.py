@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trainguard.cli.output.blocks import Block, Cell, Column, Grid, Line, Shown, status_cell
+from trainguard.cli.output.blocks import Block, Column, Grid, Line, Shown, status_cell
 from trainguard.cli.services.evaluated import has_verdict
 from trainguard.records import Status
 from trainguard.report.document import Verdict
@@ -18,8 +18,6 @@ NOTHING_EVALUATED = "No verdict: no rule could be evaluated."
 
 _COLUMNS = (Column("status"), Column("rule"), Column("severity"), Column("reason and advice", folds=True))
 _GAPS = "gaps"
-_TOO_SHORT = "TOO_SHORT"
-"""What people are shown for WARMING_UP: a job that has ended warms up no more."""
 _NARROW = 72
 """On fewer columns the reasons would be cut to nothing."""
 
@@ -129,10 +127,7 @@ def blocks_of(outcome: Outcome) -> list[Block]:
 
 
 def _row(rule: RuleVerdict) -> list[Shown]:
-    status = status_cell(Status(rule.status))
-    if rule.status == Status.WARMING_UP:
-        status = Cell(_TOO_SHORT, status.style)
-    return [status, rule.rule, rule.severity or "", _sentences(rule)]
+    return [status_cell(Status(rule.status), over=True), rule.rule, rule.severity or "", _sentences(rule)]
 
 
 def _sentences(rule: RuleVerdict) -> str:

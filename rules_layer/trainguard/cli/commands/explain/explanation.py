@@ -28,6 +28,7 @@ _MEANINGS = {
     Status.DISABLED: "It does not run: `rule_to_invoke` names another rule.",
     Status.ERROR: "It has no verdict: one of its settings is wrong, or it failed.",
 }
+_TOO_SHORT = "The job ended with less data than its patience."
 _OVER = "It has fired, and its condition no longer holds."
 _NOTHING_READ = "No profile object of the job was read yet."
 _FIXED_UNITS = {"%": " %", "": ""}
@@ -184,7 +185,7 @@ def explain(
         rule=rule,
         node=node,
         **row_fields(row, _OF_ROW),
-        meaning=_OVER if row.status is Status.OK and has_fired(row) else _MEANINGS[row.status],
+        meaning=_meaning(row, ended=record is not None and not record.active),
         fires_when=condition(rule, values),
         comparison=comparison(row),
         patience=patience_of(row, plan.interval_s if known.active else None),
@@ -203,6 +204,12 @@ def explain(
             rule, values, known.rule_settings, tagged=tagged, sources=known.setting_sources
         ),
     )
+
+
+def _meaning(row: RuleRow, *, ended: bool) -> str:
+    if row.status is Status.OK and has_fired(row):
+        return _OVER
+    return _TOO_SHORT if ended and row.status is Status.WARMING_UP else _MEANINGS[row.status]
 
 
 def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None) -> _Subject:

@@ -11,7 +11,13 @@ from trainguard.report.html.sections.nodes import Picked, folded_rest, label, mo
 from trainguard.report.html.sections.settings import setting
 from trainguard.rules.memory_output import GpuMemory, MemoryDetails
 
-KINDS = {None: "no increase", "jump": "jumped", "trend": "grows steadily", "late": "grows since late"}
+KINDS = {
+    None: "no increase",
+    "jump": "jumped",
+    "trend": "grows steadily",
+    "late": "grows since late",
+    "rise": "grows of late",
+}
 LEGEND = (Key("box", "middle half of the newest window"), Key("median", "median"))
 MINUTE_S, HOUR_S = 60.0, 3_600.0
 Gpus = dict[str, GpuMemory]
