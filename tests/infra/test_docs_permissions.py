@@ -36,10 +36,10 @@ def sources(template: Template, policy: str) -> set[str]:
 
 def test_given_the_rules_that_send_to_a_queue_when_counted_then_the_page_says_as_many(template: Template) -> None:
     rules = template.of_type("AWS::Events::Rule")
-    undelivered = sources(template, "IngestEventDeadLettersPolicy")
-    assert len(undelivered) == len(rules)
-    assert f"each of the {NUMBERS[len(rules)]} rules" in row("EventBridge", "send to the event dead letters")[2]
     of_objects = ["{IngestJobFileCreated.Arn}", *(f"{{Ingest{rule_id(family)}.Arn}}" for family in FAMILIES)]
+    others = {f"{{{name}.Arn}}" for name in rules} - set(of_objects)
+    assert sources(template, "IngestEventDeadLettersPolicy") == {str(of_objects), *others}
+    assert f"each of the {NUMBERS[len(rules)]} rules" in row("EventBridge", "send to the event dead letters")[2]
     assert sources(template, "IngestDoorbellsPolicy") == {str(of_objects)}
     assert (
         row("EventBridge", "send to the evaluation queue")[2] == "the rules on job files and on each family's objects"
@@ -67,8 +67,13 @@ def test_given_what_other_accounts_may_do_when_the_page_says_it_then_it_is_what_
         for name, statement, _ in template.resource_policy_statements()
         if name == "StorageProfilesPolicy" and statement.effect == "Allow"
     ]
-    places = [tuple(f"{{StorageProfiles.Arn}}/{account}/{keys}" for keys in WRITTEN_BY_JOBS) for account in WRITERS]
-    assert allowed == [(("s3:PutObject",), each) for each in places]
+    assert allowed == [(("s3:PutObject",), (f"{{StorageProfiles.Arn}}/{account}/*",)) for account in WRITERS]
+    (elsewhere,) = (
+        statement.not_resources
+        for name, statement, _ in template.resource_policy_statements()
+        if name == "StorageProfilesPolicy" and statement.not_resources
+    )
+    assert elsewhere == tuple(f"{{StorageProfiles.Arn}}/*/{keys}" for keys in WRITTEN_BY_JOBS)
     section = PAGE.partition("## What lets other accounts in")[2].partition("\n## ")[0]
     assert "`s3:PutObject`" in section
     assert set(re.findall(r"`<account>/([^`]+)`", section)) == set(WRITTEN_BY_JOBS)

@@ -54,7 +54,7 @@ SPEC = RuleSpec(
     name="BatchSize",
     title="Batch size",
     looks_at="each node's CPU, GPUs and GPU memory",
-    fires_when="neither is put to use for long: the batch or the job is too small for the instance",
+    fires_when="all stay low: the batch or the job is too small for the instance",
     condition=(
         "95 % of the newest points are below {cpu_threshold_p95} % of CPU, {gpu_threshold_p95} % of GPU and "
         "{gpu_memory_threshold_p95} % of GPU memory, all at once, while the window moves on by twice its length, and "
