@@ -131,6 +131,7 @@ EXPECTED: dict[str, Grants] = {
     | grants(PARTS, "s3:PutObject")
     | logs_and_traces("ReportsPlanReport"),
     "ReportsDigestProfileRole": grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
+    | grants(f"{BUCKET}/*/debug-output/*", "s3:GetObject")
     | grants(f"{PARTS}/keys/*", "s3:GetObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(PARTS, "s3:PutObject")

@@ -7,6 +7,7 @@ from trainguard.cli.doctor.asking import asking
 from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.simulation import denials
 from trainguard.cli.doctor.site import Site
+from trainguard.families.installed import FAMILIES
 from trainguard.rules.units import counted
 
 ROLES = Check("roles")
@@ -14,7 +15,9 @@ ROLES = Check("roles")
 REPORT_MACHINE = "the report state machine"
 GET, PUT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"
 
+_READ = tuple(keys for family in FAMILIES for keys in family.reads)
 _PROFILES = "*/profiler-output/*"
+_TENSORS = "*/debug-output/*"
 _JOB_FILES = "*/job.json"
 _REPORTS = "*/rule-output/TrainGuardReport/*"
 _PARTS = "*/rule-output/TrainGuardReport/parts/*"
@@ -45,11 +48,12 @@ class Use:
 
 
 USES: Mapping[str, tuple[Use, ...]] = {
-    "evaluate_objects": (Use((GET,), _PROFILES), Use((GET,), _JOB_FILES), Use((LIST,))),
+    "evaluate_objects": (*(Use((GET,), keys) for keys in _READ), Use((GET,), _JOB_FILES), Use((LIST,))),
     "look_after_job": (Use((GET,), _JOB_FILES), Use((LIST,))),
     "plan_report": (Use((PUT,), _PARTS), Use((LIST,))),
     "digest_profile": (
         Use((GET,), _PROFILES),
+        Use((GET,), _TENSORS),
         Use((GET,), f"{_PARTS}/keys/*"),
         Use((PUT,), _PARTS),
         Use((LIST,)),

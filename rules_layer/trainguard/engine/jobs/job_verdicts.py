@@ -8,7 +8,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.final import final
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, Status
+from trainguard.records import FIRST_FAMILY, JobRecord, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.rule_result import RuleResult
 
@@ -40,8 +40,9 @@ def job_verdicts(
         for name, fault in plan.faults.items()
         if name not in known
     )
+    invoked = ", ".join(rule.name for rule in plan.rules_of(FIRST_FAMILY))
     verdicts.extend(
-        Verdict(name, RuleResult(Status.DISABLED, f"rule_to_invoke is {', '.join(plan.rules)}."), FiringHistory())
+        Verdict(name, RuleResult(Status.DISABLED, f"rule_to_invoke is {invoked}."), FiringHistory())
         for name in plan.disabled
         if name not in plan.faults
     )
