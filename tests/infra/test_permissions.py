@@ -133,6 +133,7 @@ EXPECTED: dict[str, Grants] = {
     "ReportsDigestProfileRole": grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
     | grants(f"{BUCKET}/*/debug-output/*", "s3:GetObject")
     | grants(f"{PARTS}/keys/*", "s3:GetObject")
+    | grants(f"{PARTS}/training.json", "s3:GetObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(PARTS, "s3:PutObject")
     | logs_and_traces("ReportsDigestProfile"),

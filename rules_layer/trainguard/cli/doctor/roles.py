@@ -55,6 +55,7 @@ USES: Mapping[str, tuple[Use, ...]] = {
         Use((GET,), _PROFILES),
         Use((GET,), _TENSORS),
         Use((GET,), f"{_PARTS}/keys/*"),
+        Use((GET,), f"{_PARTS}/training.json"),
         Use((PUT,), _PARTS),
         Use((LIST,)),
     ),
