@@ -1,7 +1,7 @@
 """A trace as columns: one row an event, times in whole nanoseconds, names as numbers."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -23,17 +23,36 @@ class Kind(IntEnum):
     MEMSET = 3
 
 
+class _Known(dict[Any, int]):
+    """Numbers by values, made when one is first asked for."""
+
+    def __init__(self, number: Callable[[Any], int]) -> None:
+        self._number = number
+
+    def __missing__(self, value: Any) -> int:
+        self[value] = made = self._number(value)
+        return made
+
+
 class Names:
     """Texts as numbers, in the order of their first appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._known = _Known(self.number)
 
     def number(self, text: Any) -> int:
         """Return the number of a text; what is no text is shown as one."""
         if type(text) is not str:
             text = "" if text is None else str(text)
         return self._numbers.setdefault(text, len(self._numbers))
+
+    def of(self, values: Sequence[Any]) -> Ints:
+        """Return the numbers of texts, or of what is shown as one."""
+        try:
+            return np.array([self._known[value] for value in values], dtype=np.int64)
+        except TypeError:  # a value that cannot be looked up
+            return np.array([self.number(value) for value in values], dtype=np.int64)
 
     def texts(self) -> list[str]:
         """Return the texts by their numbers."""
@@ -103,10 +122,10 @@ class RowBuilder:
     def __init__(self) -> None:
         self._columns = {field: array("q") for field in self._FIELDS}
 
-    def extend(self, columns: Iterable[Iterable[int]]) -> None:
+    def extend(self, columns: Iterable[Ints]) -> None:
         """Add rows, column by column in the order of the fields of `Rows`."""
         for mine, values in zip(self._columns.values(), columns, strict=True):
-            mine.extend(values)
+            mine.frombytes(values.astype(np.int64, copy=False).tobytes())
 
     def build(self) -> Rows:
         """Return the rows."""

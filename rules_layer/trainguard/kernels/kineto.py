@@ -1,16 +1,18 @@
 """A PyTorch (Kineto) trace, old or new, CUDA or ROCm, to columns: streamed, and as far as it can be read."""
 
 import gc
-import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from trainguard.errors import KernelTraceError
-from trainguard.kernels.columns import Gpu, GpuRows, Kind, Names, RowBuilder, Trace, as_floats, as_ints
+from trainguard.kernels.columns import Floats, Gpu, GpuRows, Ints, Kind, Names, RowBuilder, Trace, as_floats, as_ints
 from trainguard.kernels.events import NO_ARGS, Event, number, whole
 from trainguard.kernels.splitter import EventSplitter, Metadata
 from trainguard.kernels.unpacking import text_chunks
@@ -81,12 +83,11 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def nanoseconds(us: float) -> int:
-    """Return microseconds as whole nanoseconds; exact where the double still holds thousandths."""
-    if type(us) is int:
-        return us * NS_PER_US
-    below = math.floor(us)
-    return below * NS_PER_US + round((us - below) * NS_PER_US)
+def nanoseconds(us: Floats) -> Ints:
+    """Return microseconds as whole nanoseconds; exact where a double still holds thousandths."""
+    below = np.floor(us)
+    found: Ints = below.astype(np.int64) * NS_PER_US + np.rint((us - below) * NS_PER_US).astype(np.int64)
+    return found
 
 
 class _TraceBuilder:
@@ -116,7 +117,9 @@ class _TraceBuilder:
             self._add(sort, found)
 
     def _add(self, sort: str, found: list[Event]) -> None:
-        timed = [event for event in found if _is_timed(event)]
+        ts, dur = _floats([event.ts for event in found]), _floats([event.dur for event in found])
+        good = (dur >= 0) & (dur <= LONGEST_US) & (np.abs(ts) < _LATEST_US)
+        timed = found if good.all() else [event for event, kept in zip(found, good, strict=True) if kept]
         self._tally["bad_times"] += len(found) - len(timed)
         if sort == "operators":
             # Traces of 2021 have their annotations among the operators.
@@ -130,21 +133,20 @@ class _TraceBuilder:
 
     def _add_rows(self, sort: str, events: list[Event]) -> None:
         args = [event.args or NO_ARGS for event in events]
-        starts = [nanoseconds(event.ts) for event in events]
-        self._tally["rounded_times"] += sum(
-            type(event.ts) is float and event.ts > EXACT_US and not event.ts.is_integer() for event in events
-        )
-        number_of = self._names.number
+        ts = _floats([event.ts for event in events])
+        self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
+        starts = nanoseconds(ts)
         lanes = [each.stream for each in args] if sort in ("gpu", "waits") else [event.tid for event in events]
-        types = sort == "operators"
         self._rows[sort].extend(
             (
                 starts,
-                [start + nanoseconds(event.dur) for start, event in zip(starts, events, strict=True)],
-                [number_of(event.name) for event in events],
-                [number_of(lane) for lane in lanes],
-                [number_of(_first_float(each.input_types)) if types else whole(each.correlation) for each in args],
-                [whole(each.old_external_id if each.external_id is None else each.external_id) for each in args],
+                starts + nanoseconds(_floats([event.dur for event in events])),
+                self._names.of([event.name for event in events]),
+                self._names.of(lanes),
+                self._names.of([_first_float(each.input_types) for each in args])
+                if sort == "operators"
+                else _ints([each.correlation for each in args]),
+                _ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
             )
         )
 
@@ -188,12 +190,20 @@ class _TraceBuilder:
         )
 
 
-def _is_timed(event: Event) -> bool:
-    """Whether an event has a start and a length that can be, in microseconds."""
-    ts, dur = event.ts, event.dur
-    if not isinstance(ts, int | float) or not isinstance(dur, int | float):
-        return False
-    return 0 <= dur <= LONGEST_US and -_LATEST_US < ts < _LATEST_US
+def _floats(values: list[Any]) -> Floats:
+    """Return numbers; NaN for what is none."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([number(value) for value in values], dtype=np.float64)
+
+
+def _ints(values: list[Any]) -> Ints:
+    """Return whole numbers; -1 for what is none."""
+    try:
+        return np.array(values, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([whole(value) for value in values], dtype=np.int64)
 
 
 def _is_annotation(event: Event) -> bool:
@@ -205,7 +215,12 @@ def _kind(event: Event) -> int:
     if kind is not Kind.COMPUTE:
         return kind
     collective = event.args is not None and event.args.collective is not None
-    return Kind.COMMUNICATION if collective or _COMMUNICATION.search(str(event.name)) else Kind.COMPUTE
+    return Kind.COMMUNICATION if collective or _communicates(str(event.name)) else Kind.COMPUTE
+
+
+@lru_cache(maxsize=4_096)
+def _communicates(name: str) -> bool:
+    return _COMMUNICATION.search(name) is not None
 
 
 def _first_float(types: Any) -> str:
