@@ -2,10 +2,13 @@
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import pytest
 from jsonschema import Draft202012Validator
+from moto import mock_aws
 from typer.testing import CliRunner
 
 from tests.support.kernel_traces import FP32_GEMM, TraceWriter, real_names, real_profile, real_text
@@ -81,3 +84,35 @@ def test_hostile_names_do_not_steer_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_bytes(made.text())
     for words in ([], ["--json"]):
         assert "\x1b[2J" not in run(tmp_path / "trace.json", "--out", tmp_path / "out", *words)[1]
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        s3 = boto3.client("s3")
+        s3.create_bucket(Bucket="traces")
+        for rank in (0, 1):
+            body = gzip.compress(real_text(f"pair_rank-{rank}"))
+            s3.put_object(Bucket="traces", Key=f"job/{rank}.pt.trace.json.gz", Body=body)
+        s3.put_object(Bucket="traces", Key="job-2/other.pt.trace.json", Body=b"{}")
+        yield "s3://traces"
+
+
+@pytest.mark.parametrize(
+    ("place", "ranks"), [("/job", [0, 1]), ("/job/", [0, 1]), ("/job/1.pt.trace.json.gz", [1]), ("", [0, 1])]
+)
+def test_traces_in_s3_are_streamed(bucket: str, place: str, ranks: list[int], tmp_path: Path) -> None:
+    code, said = run(bucket + place, "--out", tmp_path / "out")
+    assert code == 0, said
+    document = json.loads((tmp_path / "out" / "kernels.json").read_bytes())
+    assert [rank["rank"] for rank in document["ranks"]] == ranks
+    assert list(document["unread"]) == (["job-2/other.pt.trace.json"] if place == "" else [])
+
+
+@pytest.mark.parametrize("place", ["/nothing", "x/job", "/job-"])
+def test_a_place_in_s3_without_traces_is_refused(bucket: str, place: str, tmp_path: Path) -> None:
+    code, said = run(bucket + place, "--out", tmp_path / "out")
+    assert (code, "cannot be read" in said) == (2, True)
