@@ -53,6 +53,18 @@ def test_every_layout_gives_the_same_trace(
     assert set(trace.tally) == {"events", "text_bytes"}, "nothing is damaged"
 
 
+def test_arguments_that_begin_as_events_do_are_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitter, "BATCH_BYTES", 300)
+    monkeypatch.setattr("trainguard.kernels.unpacking.CHUNK_BYTES", 300)
+    made = writer()
+    made.events = [
+        {"name": event["name"], **event, "args": {"name": "inner", **event.get("args", {})}} for event in made.events
+    ]
+    trace = read(made.text())
+    assert len(trace.gpu) == len(trace.launches) == 40
+    assert set(trace.tally) == {"events", "text_bytes"}
+
+
 def test_an_array_of_events_alone_is_a_trace() -> None:
     trace = read(json.dumps(writer().events).encode())
     assert (len(trace.gpu), trace.rank, trace.base_ns) == (40, None, 0)
