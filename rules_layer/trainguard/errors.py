@@ -113,6 +113,15 @@ class TelemetryFormatError(TrainGuardError):
         super().__init__(f"object {key!r} cannot be read: {reason}")
 
 
+class KernelTraceError(TrainGuardError):
+    """A kernel trace of which nothing can be read, or a place without one."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place = place
+        self.reason = reason
+        super().__init__(f"trace {place!r} cannot be read: {reason}")
+
+
 class IndexNotReadyError(TelemetryFormatError):
     """An index of tensors that is not whole JSON, or says nothing: it is still being written, or broken."""
 

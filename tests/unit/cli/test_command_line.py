@@ -25,6 +25,7 @@ from trainguard.cli.commands.status.run import ActiveDocument
 from trainguard.cli.commands.stops.run import SwitchDocument
 from trainguard.cli.help_examples import list_examples, split_docstring
 from trainguard.cli.main import app
+from trainguard.kernels.document import KernelProfiles
 from trainguard.records import JobStatus
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
@@ -35,6 +36,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "explain": Explanation,
     "open": Link,
     "cost": CostDocument,
+    "kernels": KernelProfiles,
     "params": RulesDocument,
     "params RULE": ParametersDocument,
     "prices": PricesDocument,
@@ -82,8 +84,8 @@ def parse(command: Command, name: str, words: list[str]) -> None:
 
 def test_given_the_command_line_when_listed_then_it_has_these_commands() -> None:
     assert TOP == [
-        "alerts", "analyze", "cost", "doctor", "explain", "jobs", "open", "params", "prices", "replay", "report",
-        "status", "stops",
+        "alerts", "analyze", "cost", "doctor", "explain", "jobs", "kernels", "open", "params", "prices", "replay",
+        "report", "status", "stops",
     ]  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Kernel profiles: a trace to columns, columns to metrics, metrics to findings."""

@@ -1,0 +1,193 @@
+"""A trace as columns: one row an event, times in whole nanoseconds, names as numbers."""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+class Kind(IntEnum):
+    """What a row of the GPU is."""
+
+    COMPUTE = 0
+    COMMUNICATION = 1
+    MEMCPY = 2
+    MEMSET = 3
+
+
+class _Known(dict[Any, int]):
+    """Numbers by values, made when one is first asked for."""
+
+    def __init__(self, number: Callable[[Any], int]) -> None:
+        self._number = number
+
+    def __missing__(self, value: Any) -> int:
+        self[value] = made = self._number(value)
+        return made
+
+
+class Names:
+    """Texts as numbers, in the order of their first appearance."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._known = _Known(self.number)
+
+    def number(self, text: Any) -> int:
+        """Return the number of a text; what is no text is shown as one."""
+        if type(text) is not str:
+            text = "" if text is None else str(text)
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def of(self, values: Sequence[Any]) -> Ints:
+        """Return the numbers of texts, or of what is shown as one."""
+        try:
+            return np.array([self._known[value] for value in values], dtype=np.int64)
+        except TypeError:  # a value that cannot be looked up
+            return np.array([self.number(value) for value in values], dtype=np.int64)
+
+    def texts(self) -> list[str]:
+        """Return the texts by their numbers."""
+        return list(self._numbers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of one sort; every array has their length.
+
+    Attributes
+    ----------
+    start, end : ndarray of int64
+        Nanoseconds of the trace's own clock.
+    name, lane : ndarray of int64
+        Index into `Trace.names`; the lane is a stream or thread.
+    correlation : ndarray of int64
+        Joins a launch and what it started; -1 where unknown.
+    operator : ndarray of int64
+        The external id, which joins a kernel and an operator; -1 where unknown.
+    """
+
+    start: Ints
+    end: Ints
+    name: Ints
+    lane: Ints
+    correlation: Ints
+    operator: Ints
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.start)
+
+    def where(self, mask: Bools) -> "Rows":
+        """Return the rows of a mask."""
+        return Rows(
+            start=self.start[mask],
+            end=self.end[mask],
+            name=self.name[mask],
+            lane=self.lane[mask],
+            correlation=self.correlation[mask],
+            operator=self.operator[mask],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRows:
+    """What ran on GPUs: rows, and of each its `Kind`, device, bytes, blocks per SM and occupancy; -1, NaN: not said."""
+
+    rows: Rows
+    kind: Ints
+    device: Ints
+    size: Ints
+    blocks_per_sm: Floats
+    occupancy: Floats
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+
+class RowBuilder:
+    """Collects rows; 48 bytes each."""
+
+    _FIELDS = ("start", "end", "name", "lane", "correlation", "operator")
+
+    def __init__(self) -> None:
+        self._columns = {field: array("q") for field in self._FIELDS}
+
+    def extend(self, columns: Iterable[Ints]) -> None:
+        """Add rows, column by column in the order of the fields of `Rows`."""
+        for mine, values in zip(self._columns.values(), columns, strict=True):
+            mine.frombytes(values.astype(np.int64, copy=False).tobytes())
+
+    def build(self) -> Rows:
+        """Return the rows."""
+        return Rows(**{field: as_ints(values) for field, values in self._columns.items()})
+
+
+def as_ints(values: "array[int]") -> Ints:
+    """Return an array of 64-bit numbers without a copy."""
+    return np.frombuffer(values, dtype=np.int64) if values else np.empty(0, dtype=np.int64)
+
+
+def as_floats(values: "array[float]") -> Floats:
+    """Return an array of doubles without a copy."""
+    return np.frombuffer(values, dtype=np.float64) if values else np.empty(0, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU as the trace describes it; ``capability`` is major and minor, (0, 0) where unknown."""
+
+    name: str
+    memory: int
+    capability: tuple[int, int]
+    sms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One rank's trace.
+
+    Attributes
+    ----------
+    base_ns : int
+        Added to a time, the epoch in nanoseconds; 0 where the clock has another origin that is not said.
+    launches : Rows
+        Calls of the CUDA or HIP runtime and driver on the host.
+    waits : Rows
+        Synchronization as the GPU's side records it.
+    annotations, gpu_annotations : Rows
+        Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
+    operators : Rows
+        Operators on the host; ``correlation`` holds the number of the first input type.
+    overhead : Rows
+        The profiler's own work.
+    reserved : dict of int to int
+        Most bytes that were reserved, by GPU.
+    tally : dict of str to int
+        What could not be read, and what was repaired.
+    """
+
+    name: str
+    rank: int | None
+    world_size: int | None
+    base_ns: int
+    names: list[str]
+    gpus: list[Gpu]
+    gpu: GpuRows
+    launches: Rows
+    waits: Rows
+    annotations: Rows
+    gpu_annotations: Rows
+    operators: Rows
+    overhead: Rows
+    reserved: dict[int, int]
+    tally: dict[str, int]

@@ -1,0 +1,1 @@
+"""What a kernel profile shows to be wrong: pure functions over metrics."""

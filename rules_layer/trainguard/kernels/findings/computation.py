@@ -1,0 +1,87 @@
+"""Rules on how kernels compute: tensor cores, precision, filled multiprocessors."""
+
+from trainguard.finding import Severity
+from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent
+from trainguard.kernels.kernel_names import Precision
+from trainguard.kernels.kernel_table import KernelLine
+
+VOLTA, AMPERE = (7, 0), (8, 0)
+ELIGIBLE_LEAST, CORES_ENOUGH = 0.1, 0.5
+FP32_MOST = 0.5
+UNDERFILLED_MOST = 0.2
+
+
+def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
+    """Fire where a GPU has tensor cores, and less than half of the time that could be on them is."""
+    table = judged.table
+    if _capability(judged) < VOLTA or not table.compute_ns or table.eligible_ns < ELIGIBLE_LEAST * table.compute_ns:
+        return None
+    used = table.tensor_core_ns / table.eligible_ns
+    if used >= CORES_ENOUGH:
+        return None
+    rest = [line for line in table.compute if line.says.eligible and not line.says.tensor_core]
+    idle = sum(line.total_ns for line in rest)
+    return KernelFinding(
+        id=FAMILY + "TensorCoresIdle",
+        severity=Severity.MEDIUM if used == 0 else Severity.LOW,
+        value=round(used, 4),
+        threshold=CORES_ENOUGH,
+        summary=f"{percent(used)} of the time of matrix, convolution and attention kernels is on tensor cores.",
+        evidence=_kernels(rest),
+        gain=judged.gain(min(idle, judged.metrics.compute.total) / 2),
+        recommendation="Train in BF16 or FP16 (torch.autocast), allow TF32, make dimensions multiples of 8.",
+    )
+
+
+def low_precision_unused(judged: Judged) -> KernelFinding | None:
+    """Fire where a GPU computes in BF16 and TF32, and most of the time is in FP32."""
+    table = judged.table
+    if _capability(judged) < AMPERE or not table.compute_ns:
+        return None
+    in_fp32 = table.by_precision().get(Precision.FP32, 0)
+    share = in_fp32 / table.compute_ns
+    if share <= FP32_MOST:
+        return None
+    rest = [line for line in table.compute if line.says.precision is Precision.FP32]
+    return KernelFinding(
+        id=FAMILY + "LowPrecisionUnused",
+        severity=Severity.MEDIUM,
+        value=round(share, 4),
+        threshold=FP32_MOST,
+        summary=f"{percent(share)} of the time of kernels that compute is in FP32.",
+        evidence=_kernels(rest),
+        gain=judged.gain(min(in_fp32, judged.metrics.compute.total) / 2),
+        recommendation="Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32.",
+    )
+
+
+def sm_underfilled(judged: Judged) -> KernelFinding | None:
+    """Fire where a fifth of the computing time is in kernels with fewer blocks than the GPU has multiprocessors."""
+    table = judged.table
+    underfilled = sum(line.underfilled_ns for line in table.compute)
+    share = underfilled / table.compute_ns if table.compute_ns else 0.0
+    if share < UNDERFILLED_MOST:
+        return None
+    lines = sorted(table.compute, key=lambda line: -line.underfilled_ns)[:SHOWN]
+    return KernelFinding(
+        id=FAMILY + "SmUnderfilled",
+        severity=Severity.LOW,
+        value=round(share, 4),
+        threshold=UNDERFILLED_MOST,
+        summary=f"{percent(share)} of the computing time is in kernels with less than one block per multiprocessor.",
+        evidence=[
+            Evidence(what=line.name, duration_ns=line.underfilled_ns, count=line.count)
+            for line in lines
+            if line.underfilled_ns
+        ],
+        gain=judged.gain(min(underfilled, judged.metrics.compute.total) / 2),
+        recommendation="Give each kernel more work: a larger batch, fused operators.",
+    )
+
+
+def _capability(judged: Judged) -> tuple[int, int]:
+    return max((gpu.capability for gpu in judged.trace.gpus), default=(0, 0))
+
+
+def _kernels(lines: list[KernelLine]) -> list[Evidence]:
+    return [Evidence(what=line.name, duration_ns=line.total_ns, count=line.count) for line in lines[:SHOWN]]

@@ -1,0 +1,127 @@
+"""A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and what to do."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from trainguard.finding import Severity
+from trainguard.kernels.columns import Trace
+from trainguard.kernels.kernel_table import KernelTable
+from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.window import Window
+
+SHOWN = 5
+FAMILY = "kernels/"
+FEW_STEPS = 3
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a finding rests on.
+
+    Attributes
+    ----------
+    what : str
+        A kernel, a call, or a stretch of time.
+    duration_ns : int
+        How long it took, added up over ``count`` times.
+    count : int
+        How often it occurred.
+    start_ns : int or None
+        Where it is one stretch: its start, from the start of the window.
+    step : int or None
+        Where it lies in one step: the step's number.
+    """
+
+    what: str
+    duration_ns: int
+    count: int = 1
+    start_ns: int | None = None
+    step: int | None = None
+
+
+class Gain(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that can be won, not a promise: nanoseconds of a step (of the window without steps), and its share."""
+
+    ns_per_step: int
+    share: float
+
+
+class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that fires on a rank.
+
+    Attributes
+    ----------
+    id : str
+        The rule, ``kernels/<Rule>``.
+    value, threshold : float
+        What was measured and what the rule allows, in the unit that ``summary`` names.
+    confidence : {"normal", "low"}
+        Low when fewer than three steps were recorded.
+    """
+
+    id: str
+    severity: Severity
+    value: float
+    threshold: float
+    summary: str
+    evidence: list[Evidence]
+    gain: Gain
+    recommendation: str
+    confidence: Literal["normal", "low"] = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What rules look at: a rank's metrics and its kernels."""
+
+    metrics: RankMetrics
+    table: KernelTable
+
+    @property
+    def trace(self) -> Trace:
+        """The trace."""
+        return self.metrics.trace
+
+    @property
+    def window(self) -> Window:
+        """The window."""
+        return self.metrics.window
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether any work of a GPU was recorded in the window."""
+        return bool(self.metrics.in_window.any())
+
+    @property
+    def steps(self) -> int:
+        """How many steps to spread a gain over, at least 1."""
+        return max(len(self.window.steps), 1)
+
+    def step_at(self, time: int) -> int | None:
+        """Return the number of the step in which a time lies."""
+        steps = self.window.steps
+        inside = (steps.start <= time) & (time < steps.end)
+        return int(steps.number[inside][0]) if inside.any() else None
+
+    def gain(self, total_ns: float) -> Gain:
+        """Return the most that can be won where so much of the window goes away."""
+        return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.metrics.share(total_ns), 4))
+
+    def stretch(self, what: str, start: int, end: int) -> Evidence:
+        """Return a stretch of time as evidence."""
+        return Evidence(
+            what=what, duration_ns=end - start, start_ns=start - self.window.start, step=self.step_at(start)
+        )
+
+
+def severity(value: float, medium: float, high: float) -> Severity:
+    """Return the severity of a value that grows with the fault."""
+    if value >= high:
+        return Severity.HIGH
+    return Severity.MEDIUM if value >= medium else Severity.LOW
+
+
+def percent(share: float) -> str:
+    """Return a share for people."""
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,162 @@
+"""Rules on the GPU's time: is it idle, and because of what on the host."""
+
+import numpy as np
+
+from trainguard.finding import Severity
+from trainguard.kernels.columns import Kind
+from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent, severity
+from trainguard.kernels.intervals import Spans, gaps, intersection
+
+BUSY_LEAST, BUSY_ENOUGH = 0.5, 0.7
+LONG_GAP_NS, GAP_OF_STEP = 500_000_000, 0.1
+LOADER_MOST, LOADER_HIGH = 0.05, 0.2
+HOST_WAIT_LEAST, DELAY_MOST_NS = 0.5, 10_000
+STORM_KERNELS, STORM_SHORT, STORM_BUSY = 300, 0.5, 0.9
+SYNC_MOST, SYNC_IDLE_MOST = 0.1, 0.05
+
+
+def gpu_busy_low(judged: Judged) -> KernelFinding | None:
+    """Fire where the GPU is busy less than 70 % of the window; below 50 % it matters more."""
+    busy = judged.metrics.share(judged.metrics.busy.total)
+    if not judged.has_gpu or busy >= BUSY_ENOUGH:
+        return None
+    idle = judged.window.length - judged.metrics.busy.total
+    return KernelFinding(
+        id=FAMILY + "GpuBusyLow",
+        severity=Severity.MEDIUM if busy < BUSY_LEAST else Severity.LOW,
+        value=round(busy, 4),
+        threshold=BUSY_LEAST if busy < BUSY_LEAST else BUSY_ENOUGH,
+        summary=f"The GPU is busy {percent(busy)} of the time.",
+        evidence=_longest_gaps(judged, _gaps(judged)),
+        gain=judged.gain(idle),
+        recommendation="Find what the GPU waits for in the other findings; then try a larger batch.",
+    )
+
+
+def gpu_gap(judged: Judged) -> KernelFinding | None:
+    """Fire where the GPU is idle at a stretch for 500 ms, or for more than a tenth of the median step."""
+    steps = judged.window.steps
+    limit = LONG_GAP_NS
+    if len(steps):
+        limit = min(limit, int(GAP_OF_STEP * float(np.median(steps.end - steps.start))))
+    found = _gaps(judged)
+    lasted = found.end - found.start
+    if not judged.has_gpu or not (lasted > limit).any():
+        return None
+    long = Spans(found.start[lasted > limit], found.end[lasted > limit])
+    return KernelFinding(
+        id=FAMILY + "GpuGap",
+        severity=severity(judged.metrics.share(long.total), 0.1, 0.3),
+        value=round(int(lasted.max()) / 1e6, 3),
+        threshold=round(limit / 1e6, 3),
+        summary=f"The GPU is idle at a stretch {len(long.start)} times, up to {int(lasted.max()) / 1e6:,.1f} ms.",
+        evidence=_longest_gaps(judged, long),
+        gain=judged.gain(long.total),
+        recommendation="Look at what the host does in these gaps: checkpoints, logging, evaluation, data loading.",
+    )
+
+
+def loader_bound(judged: Judged) -> KernelFinding | None:
+    """Fire where a step waits more than 5 % of its time for the data loader, with nothing on the GPU."""
+    waiting = judged.metrics.breakdown["data_loader"]
+    share = judged.metrics.share(waiting.total)
+    if share <= LOADER_MOST:
+        return None
+    return KernelFinding(
+        id=FAMILY + "LoaderBound",
+        severity=severity(share, LOADER_MOST, LOADER_HIGH),
+        value=round(share, 4),
+        threshold=LOADER_MOST,
+        summary=f"Steps wait {percent(share)} of their time for the data loader.",
+        evidence=_longest(judged, "data loader, GPU idle", waiting),
+        gain=judged.gain(waiting.total),
+        recommendation="Raise the DataLoader's num_workers and prefetch_factor, set pin_memory=True, decode less.",
+    )
+
+
+def launch_bound(judged: Judged) -> KernelFinding | None:
+    """Fire where the GPU is often idle, mostly because the host launches too late, and no queue forms."""
+    metrics = judged.metrics
+    busy = metrics.share(metrics.busy.total)
+    late = metrics.idle.host_wait / metrics.idle.total if metrics.idle.total else 0.0
+    delays = metrics.delays.after_call
+    if busy >= BUSY_ENOUGH or late < HOST_WAIT_LEAST or not len(delays) or np.median(delays) >= DELAY_MOST_NS:
+        return None
+    idle = judged.window.length - metrics.busy.total
+    return KernelFinding(
+        id=FAMILY + "LaunchBound",
+        severity=severity(1 - busy, 1 - BUSY_ENOUGH, 1 - BUSY_LEAST),
+        value=round(float(np.median(delays)) / 1e3, 3),
+        threshold=DELAY_MOST_NS / 1e3,
+        summary=f"The GPU waits for launches: kernels start {np.median(delays) / 1e3:.1f} us after their launch"
+        f" at the median, and {percent(late)} of the streams' idle time is the host's.",
+        evidence=_longest_gaps(judged, _gaps(judged)),
+        gain=judged.gain(idle * late),
+        recommendation="Launch less: CUDA graphs, torch.compile, a fused or foreach optimizer, fewer Python operators.",
+    )
+
+
+def small_kernel_storm(judged: Judged) -> KernelFinding | None:
+    """Fire where steps have hundreds of kernels, most of them shorter than the call that launches them."""
+    metrics = judged.metrics
+    busy = metrics.share(metrics.busy.total)
+    kernels = int((metrics.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum()) / judged.steps
+    short = metrics.delays.short
+    share = float(short.mean()) if len(short) else 0.0
+    if kernels < STORM_KERNELS or share < STORM_SHORT or busy >= STORM_BUSY:
+        return None
+    lines = sorted(judged.table.compute, key=lambda line: -line.count)[:SHOWN]
+    return KernelFinding(
+        id=FAMILY + "SmallKernelStorm",
+        severity=Severity.MEDIUM,
+        value=round(share, 4),
+        threshold=STORM_SHORT,
+        summary=f"{kernels:,.0f} kernels a step, {percent(share)} of them shorter than their launching call.",
+        evidence=[Evidence(what=line.name, duration_ns=line.total_ns, count=line.count) for line in lines],
+        gain=judged.gain(judged.window.length - metrics.busy.total),
+        recommendation="Fuse small kernels: torch.compile, foreach optimizers, CUDA graphs, channels_last.",
+    )
+
+
+def sync_stall(judged: Judged) -> KernelFinding | None:
+    """Fire where the host waits for the GPU, and the GPU is idle meanwhile or right after."""
+    metrics = judged.metrics
+    waiting, idle = metrics.share(metrics.host_sync.total), metrics.share(metrics.sync_idle_ns)
+    if waiting < SYNC_MOST or idle < SYNC_IDLE_MOST:
+        return None
+    return KernelFinding(
+        id=FAMILY + "SyncStall",
+        severity=severity(idle, SYNC_IDLE_MOST, 0.2),
+        value=round(waiting, 4),
+        threshold=SYNC_MOST,
+        summary=f"The host waits {percent(waiting)} of the time for the GPU, which is idle {percent(idle)} of the time"
+        " in or within 1 ms after these calls.",
+        evidence=_longest(judged, "synchronizing call", metrics.host_sync),
+        gain=judged.gain(metrics.sync_idle_ns),
+        recommendation="Remove .item(), .cpu() and print of tensors from the step, copy with non_blocking=True.",
+    )
+
+
+def _gaps(judged: Judged) -> Spans:
+    return gaps(judged.metrics.busy, judged.window.start, judged.window.end)
+
+
+def _longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
+    host = judged.metrics.breakdown
+    evidence = []
+    for start, end in _ordered(found):
+        one = Spans(np.array([start]), np.array([end]))
+        parts = {name: intersection(one, host[name]).total for name in ("runtime", "data_loader", "cpu_op")}
+        most = max(parts, key=lambda name: parts[name])
+        said = f"GPU idle, host mostly in {most}" if parts[most] else "GPU idle, host in nothing that was recorded"
+        evidence.append(judged.stretch(said, start, end))
+    return evidence
+
+
+def _longest(judged: Judged, what: str, found: Spans) -> list[Evidence]:
+    return [judged.stretch(what, start, end) for start, end in _ordered(found)]
+
+
+def _ordered(found: Spans) -> list[tuple[int, int]]:
+    order = np.argsort(found.start - found.end, kind="stable")[:SHOWN]
+    return [(int(found.start[place]), int(found.end[place])) for place in order]

@@ -1,0 +1,169 @@
+"""The text of a Chrome trace to batches of events, in bounded memory, whatever the layout.
+
+An event begins where an object follows a comma or the array's bracket and has the first event's first key. Inside a
+JSON text a quote is escaped, so no valid text looks like that. A batch ends before the last such place, and is decoded
+at once. Only a batch that cannot be decoded is cut into events.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from trainguard.errors import KernelTraceError
+from trainguard.kernels.events import UNREADABLE, Event, decode_event, decode_events, decode_first
+
+BATCH_BYTES = 2 * 1024 * 1024
+MOST_PENDING_BYTES = 64 * 1024 * 1024
+"""More text than that without the start of an event is no trace."""
+
+_ARRAY = re.compile(rb'(?:"traceEvents"\s*:\s*|\A\s*)\[')
+_FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]){1,64}")\s*:')
+_EMPTY = re.compile(rb"\s*(?:\]|\Z)")
+_TRAILING = b" \t\r\n,"
+
+
+class Metadata(msgspec.Struct):
+    """What stands beside the events, before or after them; anything may be missing."""
+
+    deviceProperties: Any = None  # noqa: N815
+    distributedInfo: Any = None  # noqa: N815
+    baseTimeNanoseconds: Any = None  # noqa: N815
+    record_shapes: Any = None
+    with_stack: Any = None
+
+
+class _Tail(Metadata):
+    traceEvents: list[Event] = []  # noqa: N815
+
+
+class EventSplitter:
+    """Reads one trace.
+
+    Parameters
+    ----------
+    name : str
+        Named in errors.
+    tally : Counter
+        Counts ``unreadable_events``, ``repaired_events``, ``unreadable_metadata`` and ``cut_off``.
+
+    Attributes
+    ----------
+    metadata : Metadata
+        Complete once all batches were taken.
+    """
+
+    def __init__(self, name: str, tally: Counter[str]) -> None:
+        self.metadata = Metadata()
+        self._name = name
+        self._tally = tally
+        self._plain_array = False
+        self._key = b""
+        self._start = re.compile(b"")
+
+    def batches(self, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
+        """Yield the events of a text, in order; raises KernelTraceError where it is no trace."""
+        source = iter(chunks)
+        text = self._open(source)
+        if text is None:
+            return
+        for chunk in source:
+            text += chunk
+            if len(text) < BATCH_BYTES:
+                continue
+            end = self._last_start(text)
+            if end:
+                yield self._decoded(text[:end])
+                text = text[end:]
+            elif len(text) > MOST_PENDING_BYTES:
+                raise KernelTraceError(self._name, f"an event of over {MOST_PENDING_BYTES:,} bytes")
+        yield from self._rest(text)
+
+    def _open(self, source: Iterator[bytes]) -> bytes | None:
+        """Read up to the first event; return the text from there on, None where there is no event."""
+        text = b""
+        for chunk in source:
+            text += chunk
+            array = _ARRAY.search(text)
+            if array and (first := _FIRST.match(text, array.end())):
+                self._plain_array = not array.group().lstrip().startswith(b'"')
+                self._key = first[1]
+                self._start = re.compile(rb"(?:\A|,)\s*(\{)\s*" + re.escape(self._key) + rb"\s*:")
+                if not self._plain_array:
+                    self._add_metadata(text[: array.end()] + b"]}")
+                return text[array.end() :]
+            if len(text) > MOST_PENDING_BYTES:
+                break
+        array = _ARRAY.search(text)
+        if array is None or not _EMPTY.match(text, array.end()):
+            shown = text[:40].decode("utf-8", "replace")
+            raise KernelTraceError(self._name, f"it begins with {shown!r}, expected a Chrome trace with traceEvents")
+        self._add_metadata(text)
+        return None
+
+    def _last_start(self, text: bytes) -> int:
+        """Return where the last event begins; 0 where no second one does."""
+        place = len(text)
+        while (place := text.rfind(self._key, 1, place)) > 0:
+            brace = text.rfind(b"{", 0, place)
+            if brace > 0 and text[brace + 1 : place].isspace() | (brace + 1 == place) and self._is_start(text, brace):
+                return brace
+        return 0
+
+    @staticmethod
+    def _is_start(text: bytes, brace: int) -> bool:
+        before = text[max(0, brace - 64) : brace].rstrip()
+        return before.endswith(b",")
+
+    def _decoded(self, text: bytes) -> list[Event]:
+        try:
+            return decode_events(text.rstrip(_TRAILING))
+        except UNREADABLE:
+            return list(self._one_by_one(text))
+
+    def _one_by_one(self, text: bytes) -> Iterator[Event]:
+        starts = [match.start(1) for match in self._start.finditer(text)]
+        for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
+            event, repaired = decode_event(text[begin:end].rstrip(_TRAILING))
+            self._tally["repaired_events"] += repaired
+            if event is None:
+                self._tally["unreadable_events"] += 1
+            else:
+                yield event
+
+    def _rest(self, text: bytes) -> Iterator[list[Event]]:
+        """Yield the last events, and read what stands behind them."""
+        end = self._last_start(text)
+        if end:
+            yield self._decoded(text[:end])
+        last = text[end:]
+        try:
+            if self._plain_array:
+                yield decode_events(last.rstrip(_TRAILING).removesuffix(b"]").rstrip(_TRAILING))
+            else:
+                tail = msgspec.json.decode(b'{"traceEvents":[' + last, type=_Tail)
+                self._merge(tail)
+                yield tail.traceEvents
+        except UNREADABLE:
+            event, rest = decode_first(last)
+            self._tally["repaired_events" if event else "unreadable_events"] += 1
+            if event is not None:
+                yield [event]
+            if not rest.lstrip().startswith("]"):
+                self._tally["cut_off"] += 1
+            elif not self._plain_array:
+                self._add_metadata(b'{"traceEvents":[' + rest.encode())
+
+    def _add_metadata(self, text: bytes) -> None:
+        try:
+            self._merge(msgspec.json.decode(text, type=Metadata))
+        except UNREADABLE:
+            self._tally["unreadable_metadata"] += 1
+
+    def _merge(self, found: Metadata) -> None:
+        for field in Metadata.__struct_fields__:
+            value = getattr(found, field)
+            if value is not None:
+                setattr(self.metadata, field, value)

@@ -1,0 +1,98 @@
+"""Where kernel traces lie: one file, a folder of them, an object or a prefix in S3."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainguard.errors import KernelTraceError, PortUnavailableError
+from trainguard.ports import ByteStream
+
+if TYPE_CHECKING:
+    from trainguard.adapters.clients import Clients
+
+S3 = "s3://"
+_NAMED_TRACES = (".pt.trace.json", ".pt.trace.json.gz")
+_PERHAPS_TRACES = (".json", ".json.gz")
+_OWN = "kernels.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TracePlace:
+    """Traces by their names below a place, in order; ``open`` reads one from the front."""
+
+    place: str
+    names: Sequence[str]
+    open: Callable[[str], ByteStream]
+
+
+def open_traces(place: str, clients: "Clients | None" = None) -> TracePlace:
+    """Find the traces at a place.
+
+    In a folder or below a prefix these are the files that end in ``.pt.trace.json`` or ``.pt.trace.json.gz``, as
+    PyTorch names them; where there is none, all that end in ``.json`` or ``.json.gz``.
+
+    Parameters
+    ----------
+    place : str
+        A file, a folder, or ``s3://bucket/key-or-prefix``.
+    clients : Clients, optional
+        With which S3 is read; by default with the credentials and the Region of the environment.
+
+    Raises
+    ------
+    KernelTraceError
+        When the place cannot be read, or holds no file that may be a trace.
+    """
+    return _in_bucket(place, clients) if place.startswith(S3) else _on_disk(place)
+
+
+def _on_disk(place: str) -> TracePlace:
+    path = Path(place)
+    if path.is_file():
+        return TracePlace(place, [path.name], lambda name: _opened(path.parent / name))
+    if not path.is_dir():
+        raise KernelTraceError(place, "it does not exist, expected a trace, a folder of traces, or s3://bucket/prefix")
+    try:
+        found = [each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file()]
+    except OSError as fault:
+        raise KernelTraceError(place, fault.strerror or str(fault)) from fault
+    return TracePlace(place, _traces(place, found), lambda name: _opened(path / name))
+
+
+def _opened(file: Path) -> ByteStream:
+    try:
+        return file.open("rb")
+    except OSError as fault:
+        raise KernelTraceError(str(file), fault.strerror or str(fault)) from fault
+
+
+def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
+    from trainguard.adapters.aws_errors import translated
+    from trainguard.adapters.clients import Clients
+    from trainguard.adapters.s3_objects import S3ProfileObjects
+
+    bucket, _, path = place.removeprefix(S3).partition("/")
+    if not bucket:
+        raise KernelTraceError(place, "it names no bucket, expected s3://bucket/key or s3://bucket/prefix")
+    try:
+        with translated("S3", "client"):
+            objects = S3ProfileObjects(client=(clients or Clients()).s3)
+        keys = [each.key for each in objects.list(bucket, path, "")]
+    except PortUnavailableError as fault:
+        raise KernelTraceError(place, f"it cannot be listed: {fault}") from fault
+    if path in keys:
+        above = path.rpartition("/")[0]
+        prefix, names = f"{above}/" if above else "", [path.rpartition("/")[2]]
+    else:
+        prefix = f"{path.rstrip('/')}/" if path.strip("/") else ""
+        names = _traces(place, [key.removeprefix(prefix) for key in keys if key.startswith(prefix)])
+    return TracePlace(place, names, lambda name: objects.open_stream(bucket, prefix + name))
+
+
+def _traces(place: str, names: Sequence[str]) -> list[str]:
+    for endings in (_NAMED_TRACES, _PERHAPS_TRACES):
+        found = sorted(name for name in names if name.endswith(endings) and name.rpartition("/")[2] != _OWN)
+        if found:
+            return found
+    raise KernelTraceError(place, "it holds no file that ends in .json or .json.gz, expected traces of PyTorch")
