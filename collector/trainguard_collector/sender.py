@@ -52,9 +52,10 @@ class Sender:
         wait_s = _FIRST_WAIT_S
         while True:
             self._wake.clear()
+            is_last = self._finish_by is not None  # asked before: what is noted while it sends is sent the next time
             if self._send():
                 wait_s = _FIRST_WAIT_S
-                if self._finish_by is not None:
+                if is_last:
                     return
                 self._wake.wait()
                 continue

@@ -67,7 +67,9 @@ def read_settings(
         return None
     if "://" in place and not (place.startswith("s3://") and len(place) > len("s3://")):
         raise SettingError("TRAINGUARD_OUTPUT", place, "s3://bucket/prefix or a folder")
-    interval = interval_ms if interval_ms is not None else _whole(environment, "TRAINGUARD_INTERVAL_MS", 500)
+    interval = (
+        interval_ms if interval_ms is not None else _whole(environment, "TRAINGUARD_INTERVAL_MS", DEFAULT_INTERVAL_MS)
+    )
     if interval not in INTERVALS_MS:
         raise SettingError("TRAINGUARD_INTERVAL_MS", interval, f"one of {', '.join(map(str, INTERVALS_MS))}")
     spool_mb = _whole(environment, "TRAINGUARD_SPOOL_MB", DEFAULT_SPOOL_MB)
@@ -84,6 +86,7 @@ def read_settings(
         instance_type=environment.get("TRAINGUARD_INSTANCE_TYPE") or identity.instance_type,
         procfs=environment.get("TRAINGUARD_PROCFS", "/proc"),
         cgroup=environment.get("TRAINGUARD_CGROUP", "/sys/fs/cgroup"),
+        finish_s=float(_whole(environment, "TRAINGUARD_FINISH_S", 20)),
     )
 
 
