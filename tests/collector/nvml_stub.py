@@ -37,7 +37,7 @@ class Nvml:
         return self.gpus
 
     def __getattr__(self, name: str) -> Any:
-        answers = {
+        answers: dict[str, Any] = {
             "nvmlDeviceGetHandleByIndex": lambda gpu: gpu,
             "nvmlDeviceGetMigMode": lambda gpu: [int(gpu in self.mig), 0],
             "nvmlDeviceGetMaxMigDeviceCount": lambda gpu: 2,
