@@ -158,6 +158,20 @@ def test_given_a_sampler_that_is_killed_when_wrapped_then_it_is_reaped_and_start
     assert process.returncode == -signal.SIGTERM
 
 
+def test_given_a_sampler_that_is_stopped_when_the_command_ends_then_the_wrapper_waits_no_longer_than_told(
+    runs: Runs,
+) -> None:
+    runs.environment["TRAINGUARD_FINISH_S"] = "0"
+    process = runs.wrap("sleep", "2")
+    sampler = runs.sampler(process)
+    sampler.suspend()
+    began = time.monotonic()
+    process.communicate()
+    assert time.monotonic() - began < 12.0
+    assert process.returncode == 0
+    assert not sampler.is_running()
+
+
 def test_given_a_wrapper_that_is_killed_when_seen_then_sampler_and_command_end(runs: Runs) -> None:
     process = runs.wrap("sleep", "60")
     sampler = runs.sampler(process)
