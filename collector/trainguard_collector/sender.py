@@ -11,6 +11,7 @@ from trainguard_collector.spool import Spool
 
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
+_NOTE_TRIES = 3
 
 
 class Sender:
@@ -45,7 +46,7 @@ class Sender:
         self._finish_by = time.monotonic() + within_s
         self._wake.set()
         self._thread.join(within_s + 1.0)
-        done = not self._thread.is_alive() and not self._spool.ready() and not self._notes
+        done = not self._thread.is_alive() and not self._spool.ready()
         return self._place if done else None
 
     def _run(self) -> None:
@@ -82,14 +83,26 @@ class Sender:
                 path.unlink(missing_ok=True)
                 self.sent_minutes += 1
             for key, body in list(self._notes.items()):
-                self._place.put(key, body)
-                if self._notes.get(key) is body:
-                    del self._notes[key]
+                self._send_note(self._place, key, body)
         except Exception as fault:
             self.failures += 1
             self.faults["upload"] = f"{type(fault).__name__}: {fault}"[:300]
             return False
         return True
+
+    def _send_note(self, place: Place, key: str, body: bytes) -> None:
+        """Send a note, or keep it for the next time: a role that may not write one still writes the profile."""
+        for number in range(_NOTE_TRIES):
+            time.sleep(random.uniform(0.0, 0.5) * number)  # noqa: S311 - spreads retries, keeps no secret
+            try:
+                place.put(key, body)
+            except Exception as fault:
+                self.failures += 1
+                self.faults["note"] = f"{type(fault).__name__}: {fault}"[:300]
+            else:
+                if self._notes.get(key) is body:
+                    del self._notes[key]
+                return
 
 
 def _wait_unless(is_over: Callable[[], bool], for_s: float) -> None:

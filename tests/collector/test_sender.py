@@ -68,3 +68,23 @@ def test_given_a_place_that_stays_away_when_finished_then_it_ends_in_time_and_ke
     assert time.monotonic() - began < 3.0
     assert len(spool.ready()) == 2
     assert sender.faults["upload"] == "ConnectionError: no route to host"
+
+
+def test_given_a_role_that_may_not_write_a_status_when_finished_then_the_profile_is_sent_and_its_end_can_be(
+    spool: Spool,
+) -> None:
+    class ProfilesOnly(Away):
+        def put(self, key: str, body: bytes) -> None:
+            if "/collector/" in key:
+                raise PermissionError(key)
+            super().put(key, body)
+
+    place = ProfilesOnly(failures=0)
+    sender = Sender(spool, lambda: place, "job", "node-1")
+    sender.note("job/collector/node-1.status.json", b"{}")
+    sender.note("job/job.json", b"{}")
+    sender.start()
+    assert sender.finish(5.0) is place
+    assert place.keys_put[-1] == "job/job.json"
+    assert sender.sent_minutes == 2
+    assert sender.faults["note"].startswith("PermissionError")
