@@ -25,14 +25,14 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test verdicts goals bench thorough snapshot reference docs demo emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test verdicts goals bench bench-collector thorough snapshot reference docs demo emulator synth deploy release destroy clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(INSTALLED)  ## Install the pinned Python and Node packages; at once when nothing changed
 
-.venv/.installed: pyproject.toml uv.lock
+.venv/.installed: pyproject.toml collector/pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "$(PYTHON) is older than Python 3.11: install a newer one, or run make with PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x "$(UV)" || { $(PYTHON) -m venv .tools && .tools/bin/pip install --quiet uv==$(UV_VERSION); }
@@ -72,6 +72,9 @@ goals: install  ## Hold the verdicts on jobs with known faults, and on real runs
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf
+
+bench-collector: install  ## Measure what the collector costs a loop that runs beside it
+	$(VENV)/python -m tests.collector.bench
 
 snapshot: install  ## Accept the template, and the report's pictures, as they are now
 	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py

@@ -1,0 +1,80 @@
+"""The end of a job of one or several nodes: the last node to end writes the end marker and the final job file."""
+
+import json
+import time
+from typing import Any, Optional
+
+from trainguard_collector.layout import end_key, job_file_key, status_folder, status_key
+from trainguard_collector.lines import FORMAT_VERSION
+from trainguard_collector.places import Place
+from trainguard_collector.settings import Settings
+
+SILENT_S = 600.0
+"""A node whose status object is this old has ended without saying so."""
+
+_RANK = {"Completed": 0, "Stopped": 1, "Failed": 2}
+
+
+def job_file(settings: Settings, started_at: float, status: str, ended_at: Optional[float] = None) -> bytes:
+    """Return ``job.json``: what TrainGuard reads of a job outside SageMaker."""
+    fields: dict[str, Any] = {
+        "schema_version": 1,
+        "name": settings.identity.job,
+        "status": status,
+        "instance_type": settings.instance_type,
+        "instance_count": settings.identity.nodes,
+        "started_at": round(started_at, 3),
+        "ended_at": None if ended_at is None else round(ended_at, 3),
+        "profiling_interval_ms": settings.interval_ms,
+    }
+    return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
+
+
+def status_object(settings: Settings, started_at: float, at: float, **more: Any) -> bytes:
+    """Return a node's status object: what it did, what it lacks, and, at its end, how it ended."""
+    fields = {
+        "format_version": FORMAT_VERSION,
+        "job": settings.identity.job,
+        "node": settings.identity.node,
+        "interval_ms": settings.interval_ms,
+        "started_at": round(started_at, 3),
+        "updated_at": round(at, 3),
+    }
+    return json.dumps({**fields, **more}).encode()
+
+
+def end_job(place: Place, settings: Settings, started_at: float, outcome: str) -> bool:
+    """Write the end of the job unless another node still writes; whether it was written.
+
+    The node's own status object has been written before, with its outcome: of two nodes that end at the same time at
+    least one sees the other's. Where status objects cannot be read, the job's first node ends it.
+    """
+    identity = settings.identity
+    now = time.time()
+    try:
+        others = _others(place, settings)
+    except Exception:
+        if identity.index not in (0, None):
+            return False
+        others = []
+    if any("outcome" not in other and now - float(other.get("updated_at", 0.0)) < SILENT_S for other in others):
+        return False
+    outcomes = [outcome, *(other.get("outcome", "Failed") for other in others)]
+    worst = max((each for each in outcomes if each in _RANK), key=_RANK.__getitem__)
+    first = min([started_at, *(float(other.get("started_at", started_at)) for other in others)])
+    if not identity.in_sagemaker:
+        place.put(job_file_key(identity.job), job_file(settings, first, worst, now))
+    place.put(end_key(identity.job), b"")
+    return True
+
+
+def _others(place: Place, settings: Settings) -> list[dict[str, Any]]:
+    identity = settings.identity
+    own = status_key(identity.job, identity.node)
+    found = []
+    for key in place.keys(status_folder(identity.job)):
+        body = place.get(key) if key.endswith(".status.json") and key != own else None
+        if body is not None:
+            status = json.loads(body)
+            found.append(status)
+    return found

@@ -1,0 +1,126 @@
+"""CPU, memory, disk and network of the node."""
+
+from collections.abc import Callable, Sequence
+from typing import Optional
+
+import psutil
+
+from trainguard_collector.cgroup import Cgroup
+from trainguard_collector.lines import Sample
+
+_SHORTEST_S = 0.04
+"""Rates over less than a few ticks of the kernel's clock say nothing."""
+
+_VIRTUAL_INTERFACES = ("lo", "veth", "docker", "br-", "cni", "cali", "flannel", "virbr", "tun", "tap")
+
+_Network = tuple[int, int]
+_Disk = tuple[int, int, int]
+
+
+class Host:
+    """Reads one snapshot after another; each group of series fails alone, and `faults` says why."""
+
+    def __init__(self, cgroup: Cgroup, procfs: str = "/proc") -> None:
+        if procfs != "/proc":
+            psutil.PROCFS_PATH = procfs
+        self._cgroup = cgroup
+        self._at: Optional[float] = None
+        self._cores: list[tuple[float, float, float]] = []
+        self._network: Optional[_Network] = None
+        self._disk: Optional[_Disk] = None
+        self.faults: dict[str, str] = {}
+
+    def read(self, at: float) -> list[Sample]:
+        """Return the samples at ``at``, in seconds of a clock that never goes back; rates need an earlier reading."""
+        elapsed = None if self._at is None else at - self._at
+        if elapsed is not None and elapsed < _SHORTEST_S:
+            return []
+        self._at = at
+        groups: Sequence[tuple[str, Callable[[Optional[float]], list[Sample]]]] = (
+            ("cpu", self._read_cores),
+            ("memory", self._read_memory),
+            ("i/o", self._read_disk),
+            ("network", self._read_network),
+        )
+        samples: list[Sample] = []
+        for name, read in groups:
+            try:
+                samples += read(elapsed)
+            except Exception as fault:
+                self.faults[name] = f"{type(fault).__name__}: {fault}"[:200]
+        return samples
+
+    def read_limits(self) -> list[Sample]:
+        """Return the limits of the container, where there are some."""
+        limits = self._cgroup.limits
+        samples = [Sample("memory", "MemoryTotalBytes", "", self._memory_total())]
+        if limits.cpus is not None:
+            samples.append(Sample("cgroup", "CPULimitCores", "", limits.cpus))
+        if limits.memory is not None:
+            samples.append(Sample("cgroup", "MemoryLimitBytes", "", limits.memory))
+        return samples
+
+    def _memory_total(self) -> float:
+        total = float(psutil.virtual_memory().total)
+        limit = self._cgroup.limits.memory
+        return total if limit is None else min(total, float(limit))
+
+    def _read_cores(self, elapsed: Optional[float]) -> list[Sample]:
+        before, self._cores = self._cores, [_core(times) for times in psutil.cpu_times(percpu=True)]
+        if elapsed is None or len(before) != len(self._cores):
+            return []
+        usable = self._cgroup.limits.cores
+        samples: list[Sample] = []
+        for number, (was, now) in enumerate(zip(before, self._cores)):
+            passed = now[0] - was[0]
+            if passed <= 0.0 or (usable is not None and number not in usable):
+                continue
+            busy, waiting = (100.0 * (now[field] - was[field]) / passed for field in (1, 2))
+            samples.append(Sample("cpu", f"cpu{number}", "CPUUtilization", _percent(busy)))
+            samples.append(Sample("cpu", f"cpu{number}", "I/OWaitPercentage", _percent(waiting)))
+        return samples
+
+    def _read_memory(self, _: Optional[float]) -> list[Sample]:
+        memory = psutil.virtual_memory()
+        limit, used = self._cgroup.limits.memory, None
+        if limit is not None and limit < memory.total:
+            used = self._cgroup.memory_used()
+        percent = float(memory.percent) if limit is None or used is None else 100.0 * used / limit
+        return [Sample("memory", "MemoryUsedPercent", "", _percent(percent))]
+
+    def _read_disk(self, elapsed: Optional[float]) -> list[Sample]:
+        counters = psutil.disk_io_counters(nowrap=False)
+        if counters is None:
+            return []
+        now = (counters.read_count + counters.write_count, counters.read_bytes, counters.write_bytes)
+        was, self._disk = self._disk, now
+        names = ("IOPS", "ReadThroughputInBytesPerSecond", "WriteThroughputInBytesPerSecond")
+        return [Sample("i/o", name, "", rate) for name, rate in zip(names, _rates(was, now, elapsed))]
+
+    def _read_network(self, elapsed: Optional[float]) -> list[Sample]:
+        devices = psutil.net_io_counters(pernic=True, nowrap=False)
+        used = [counters for name, counters in devices.items() if not name.startswith(_VIRTUAL_INTERFACES)]
+        now = (sum(each.bytes_recv for each in used), sum(each.bytes_sent for each in used))
+        was, self._network = self._network, now
+        names = ("ReceiveBytesPerSecond", "TransmitBytesPerSecond")
+        return [Sample("network", name, "Algorithm", rate) for name, rate in zip(names, _rates(was, now, elapsed))]
+
+
+def _core(times: object) -> tuple[float, float, float]:
+    """Return all seconds of a core so far, those that it was busy, and those that it waited for disks."""
+    # The kernel counts the time of guests as time of users as well.
+    guests = sum(float(getattr(times, name, 0.0)) for name in ("guest", "guest_nice"))
+    total = float(sum(times)) - guests  # type: ignore[call-overload]
+    waiting = float(getattr(times, "iowait", 0.0))
+    return total, total - waiting - float(getattr(times, "idle", 0.0)), waiting
+
+
+def _rates(was: Optional[tuple[int, ...]], now: tuple[int, ...], elapsed: Optional[float]) -> list[float]:
+    """Return units a second; nothing when a counter went back, as it does when a device leaves."""
+    if was is None or not elapsed or any(new < old for old, new in zip(was, now)):
+        return []
+    return [(new - old) / elapsed for old, new in zip(was, now)]
+
+
+def _percent(value: float) -> float:
+    return min(max(value, 0.0), 100.0)

@@ -1,0 +1,204 @@
+"""The sampler's process: samples until its parent says that the job is over, or is gone."""
+
+import json
+import os
+import select
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Optional
+
+from trainguard_collector.cgroup import Cgroup
+from trainguard_collector.clock import Clock, next_tick
+from trainguard_collector.ending import end_job, job_file, status_object
+from trainguard_collector.gpu import Gpus
+from trainguard_collector.host import Host
+from trainguard_collector.layout import job_file_key, status_key
+from trainguard_collector.lines import encode
+from trainguard_collector.places import open_place
+from trainguard_collector.sender import Sender
+from trainguard_collector.settings import Settings
+from trainguard_collector.spool import Spool, SpoolInUseError
+
+SLOW_S = 10.0
+_STATUS_S = 60.0
+_LONGEST_WAIT_S = 1.0
+"""The parent is looked for at least this often, however long the interval is."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Parent:
+    """The process that is observed: its last word on standard input, and whether it is still there."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._is_open = True
+        self._word = b""
+        self.is_gone = False
+        self.outcome: Optional[str] = None
+
+    def wait(self, for_s: float) -> None:
+        """Return after ``for_s`` seconds, or as soon as the parent has ended or said how it ends."""
+        if self._is_open:
+            try:
+                readable, _, _ = select.select([0], [], [], for_s)
+            except InterruptedError:
+                readable = []
+            if readable:
+                self._read()
+        else:
+            with suppress(InterruptedError):
+                select.select([], [], [], for_s)
+        if os.getppid() != self._pid:
+            self.is_gone = True
+
+    def _read(self) -> None:
+        piece = os.read(0, 4096)
+        self._word += piece[: 4096 - len(self._word)]
+        self._is_open = bool(piece)
+        if b"\n" in self._word:
+            self.outcome = self._word.split(b"\n")[0].decode("utf-8", "replace")
+            self._is_open = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to observe."""
+        return self.is_gone or self.outcome is not None
+
+
+class Sampler:
+    """Samples one node into its spool, and sends the minutes."""
+
+    def __init__(self, settings: Settings, parent: Parent, clock: Clock) -> None:
+        self._settings, self._parent, self._clock = settings, parent, clock
+        identity = settings.identity
+        self._spool = Spool(Path(settings.spool, f"{identity.job}.{identity.node}"), settings.spool_mb * 1024 * 1024)
+        self._sender = Sender(self._spool, lambda: open_place(settings.output), identity.job, identity.node)
+        self._host = Host(Cgroup(settings.cgroup, settings.procfs), settings.procfs)
+        self._gpus = Gpus()
+        self._started_at = clock.now()
+        self._slow_at = self._status_at = 0.0
+        self._minute: Optional[int] = None
+        self._missed = 0
+        self._errors: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Sample until the parent is over, then send what is left."""
+        settings, clock = self._settings, self._clock
+        self._sender.start()
+        if not settings.identity.in_sagemaker and settings.identity.index in (0, None):
+            self._sender.note(job_file_key(settings.identity.job), job_file(settings, self._started_at, "InProgress"))
+        interval_s = settings.interval_ms / 1000.0
+        self._host.read(clock.monotonic())
+        tick = next_tick(clock.now(), interval_s)
+        while not self._parent.is_over:
+            left_s = tick - clock.now()
+            if left_s > 0.0:
+                self._parent.wait(min(left_s, _LONGEST_WAIT_S))
+                continue
+            self._sample()
+            now = clock.now()
+            following = next_tick(max(now, tick), interval_s)
+            self._missed += max(round((following - tick) / interval_s) - 1, 0)
+            tick = following
+        self._finish()
+
+    def _sample(self) -> None:
+        at, steady = self._clock.now(), self._clock.monotonic()
+        minute = int(at // 60) * 60
+        with_slow = steady - self._slow_at >= SLOW_S or self._slow_at == 0.0
+        try:
+            samples = self._host.read(steady) + self._gpus.read(steady, with_slow=with_slow)
+            if with_slow:
+                samples += self._host.read_limits()
+                self._slow_at = steady
+            lines = encode(samples, self._settings.identity.node, at)
+            if lines:
+                self._spool.add(minute, lines)
+        except Exception as fault:
+            self._errors["sampling"] = f"{type(fault).__name__}: {fault}"[:300]
+        if minute != self._minute:
+            self._minute = minute
+            self._sender.wake()
+        if steady - self._status_at >= _STATUS_S or self._status_at == 0.0:
+            self._status_at = steady
+            self._note_status(at)
+
+    def _note_status(self, at: float, **more: Any) -> None:
+        identity = self._settings.identity
+        body = status_object(
+            self._settings,
+            self._started_at,
+            at,
+            gpus=len(self._gpus),
+            absent={**self._host.faults, **self._gpus.faults},
+            sent_minutes=self._sender.sent_minutes,
+            dropped_minutes=self._spool.dropped_minutes,
+            lost_snapshots=self._spool.lost_snapshots,
+            missed_samples=self._missed,
+            failed_uploads=self._sender.failures,
+            errors={**self._errors, **self._sender.faults},
+            **more,
+        )
+        self._sender.note(status_key(identity.job, identity.node), body)
+
+    def _finish(self) -> None:
+        outcome = outcome_of(self._parent.outcome)
+        self._spool.close_minute()
+        self._note_status(
+            self._clock.now(), outcome=outcome, ended=self._parent.outcome or "the observed process is gone"
+        )
+        place = self._sender.finish(self._settings.finish_s)
+        if place is not None:
+            end_job(place, self._settings, self._started_at, outcome)
+        self._spool.close()
+
+
+def outcome_of(word: Optional[str]) -> str:
+    """Return the final status of a job by its parent's last word: ``exit <code>``, ``signal <number>``, ``stopped``."""
+    if word == "exit 0":
+        return "Completed"
+    return "Stopped" if word == "stopped" else "Failed"
+
+
+def main(text: str, parent_pid: int) -> None:
+    """Run a sampler; errors are one line on standard error, and never the parent's."""
+    parent = Parent(parent_pid)
+    _watch(parent)
+    try:
+        Sampler(Settings.from_json(text), parent, Clock()).run()
+    except SpoolInUseError:
+        pass
+    except Exception as fault:
+        with suppress(Exception):
+            sys.stderr.write(f"trainguard-collector: {type(fault).__name__}: {fault}\n")
+    finally:
+        with suppress(Exception):
+            sys.stderr.flush()
+        os._exit(0)
+
+
+def _watch(parent: Parent) -> None:
+    """End with the parent: the kernel sends a signal when it dies, and its number is compared before each sample."""
+
+    def stop(*_: object) -> None:
+        parent.outcome = parent.outcome or "stopped"
+
+    def look(*_: object) -> None:
+        parent.wait(0.0)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGUSR1, look)
+    with suppress(Exception):
+        import ctypes  # some images have a Python without it, and the comparison is enough
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGUSR1), 0, 0, 0)
+
+
+if __name__ == "__main__":
+    _arguments = json.loads(sys.argv[1])
+    main(_arguments["settings"], _arguments["parent"])

@@ -1,0 +1,69 @@
+"""The sampler of a script that starts it itself."""
+
+import atexit
+import multiprocessing
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Optional
+
+from trainguard_collector.names import identify, is_first_process_of_node
+from trainguard_collector.settings import read_settings
+from trainguard_collector.spawn import say, spawn
+
+MARK = "TRAINGUARD_COLLECTOR_PID"
+"""Set in the environment of the process that is observed, and so of those that it starts."""
+
+_FINISH_S = 25.0
+
+
+def start(output: Optional[str] = None, *, interval_ms: Optional[int] = None, job: Optional[str] = None) -> bool:
+    """Start the sampler of this node; whether it was started here.
+
+    Does nothing on repeated calls, in processes that this one starts (data loaders' workers), in all but a node's first
+    process, and without an output. It raises nothing: what is wrong is one line on standard error.
+
+    Parameters
+    ----------
+    output : str, optional
+        ``s3://bucket/prefix`` or a folder; by default ``TRAINGUARD_OUTPUT``.
+    interval_ms : int, optional
+        100, 200, 500, 1000, 5000 or 60000; by default ``TRAINGUARD_INTERVAL_MS``, else 500.
+    job : str, optional
+        The job's name; by default ``TRAINGUARD_JOB``, else what started the job says.
+    """
+    try:
+        return _start(output, interval_ms, job)
+    except Exception as fault:
+        with suppress(Exception):
+            sys.stderr.write(f"trainguard-collector: not started: {fault}\n")
+        return False
+
+
+def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str]) -> bool:
+    if MARK in os.environ or multiprocessing.parent_process() is not None:
+        return False
+    if not is_first_process_of_node(os.environ):
+        return False
+    environment = {**os.environ, "TRAINGUARD_JOB": job} if job else os.environ
+    settings = read_settings(environment, identify(environment), output=output, interval_ms=interval_ms)
+    if settings is None:
+        return False
+    sampler = spawn(settings)
+    os.environ[MARK] = str(os.getpid())
+    atexit.register(_finish, sampler, os.getpid())
+    return True
+
+
+def _finish(sampler: "subprocess.Popen[bytes]", owner: int) -> None:
+    """Let the sampler send what is left; a forked process that ends is not the one that is observed."""
+    if os.getpid() != owner:
+        return
+    has_failed = getattr(sys, "last_value", None) is not None
+    say(sampler, "exit 1" if has_failed else "exit 0")
+    with suppress(subprocess.TimeoutExpired):
+        sampler.wait(_FINISH_S)
+        return
+    sampler.kill()
+    sampler.wait()

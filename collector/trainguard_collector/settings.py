@@ -1,0 +1,105 @@
+"""What the collector is told: options of its command, arguments of ``start``, and the environment."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Optional
+
+from trainguard_collector.names import Identity
+
+INTERVALS_MS = (100, 200, 500, 1_000, 5_000, 60_000)
+DEFAULT_INTERVAL_MS = 500
+DEFAULT_SPOOL_MB = 256
+SMALLEST_SPOOL_MB = 16
+
+
+class SettingError(ValueError):
+    """A setting cannot be used; the message names it, its value and what would be right."""
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(f"{name} is {value!r}, expected {expected}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that a sampler process needs; it crosses to that process as JSON."""
+
+    output: str
+    identity: Identity
+    interval_ms: int = DEFAULT_INTERVAL_MS
+    spool: str = ""
+    spool_mb: int = DEFAULT_SPOOL_MB
+    instance_type: Optional[str] = None
+    procfs: str = "/proc"
+    cgroup: str = "/sys/fs/cgroup"
+    finish_s: float = 20.0
+
+    def to_json(self) -> str:
+        """Return the settings as JSON, for `from_json`."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Settings":
+        """Return the settings that `to_json` wrote."""
+        fields = json.loads(text)
+        return cls(**{**fields, "identity": Identity(**fields["identity"])})
+
+
+def read_settings(
+    environment: Mapping[str, str],
+    identity: Identity,
+    *,
+    output: Optional[str] = None,
+    interval_ms: Optional[int] = None,
+) -> Optional[Settings]:
+    """Return the settings; an argument goes before its variable. None when there is no output: the collector is off.
+
+    Raises
+    ------
+    SettingError
+        When one of them cannot be used.
+    """
+    place = output or environment.get("TRAINGUARD_OUTPUT", "")
+    if not place:
+        return None
+    if "://" in place and not (place.startswith("s3://") and len(place) > len("s3://")):
+        raise SettingError("TRAINGUARD_OUTPUT", place, "s3://bucket/prefix or a folder")
+    interval = (
+        interval_ms if interval_ms is not None else _whole(environment, "TRAINGUARD_INTERVAL_MS", DEFAULT_INTERVAL_MS)
+    )
+    if interval not in INTERVALS_MS:
+        raise SettingError("TRAINGUARD_INTERVAL_MS", interval, f"one of {', '.join(map(str, INTERVALS_MS))}")
+    spool_mb = _whole(environment, "TRAINGUARD_SPOOL_MB", DEFAULT_SPOOL_MB)
+    if spool_mb < SMALLEST_SPOOL_MB:
+        raise SettingError("TRAINGUARD_SPOOL_MB", spool_mb, f"at least {SMALLEST_SPOOL_MB}")
+    if not place.startswith("s3://"):
+        place = str(Path(place).absolute())
+    return Settings(
+        output=place.rstrip("/"),
+        identity=identity,
+        interval_ms=interval,
+        spool=environment.get("TRAINGUARD_SPOOL") or default_spool(),
+        spool_mb=spool_mb,
+        instance_type=environment.get("TRAINGUARD_INSTANCE_TYPE") or identity.instance_type,
+        procfs=environment.get("TRAINGUARD_PROCFS", "/proc"),
+        cgroup=environment.get("TRAINGUARD_CGROUP", "/sys/fs/cgroup"),
+        finish_s=float(_whole(environment, "TRAINGUARD_FINISH_S", 20)),
+    )
+
+
+def default_spool() -> str:
+    """Return the folder of this user's spools."""
+    return str(Path(tempfile.gettempdir(), f"trainguard-collector-{os.getuid()}"))
+
+
+def _whole(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, "")
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingError(name, text, "a whole number") from None

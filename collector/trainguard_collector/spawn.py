@@ -1,0 +1,45 @@
+"""Starts a sampler's process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from trainguard_collector.settings import Settings
+
+_PACKAGES = str(Path(__file__).resolve().parents[1])
+_CODE = (
+    "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; "
+    "from trainguard_collector.process import main; main(given['settings'], given['parent'])"
+)
+
+
+def spawn(settings: Settings) -> "subprocess.Popen[bytes]":
+    """Start the sampler, in a session of its own so that the terminal's signals do not reach it.
+
+    Its standard input takes one line: how the observed process ended. A module of the user's folder cannot take the
+    place of one that it imports.
+    """
+    here = (str(Path.cwd()), "", ".", str(Path(sys.argv[0] or ".").resolve().parent) if sys.argv else "")
+    path = [entry for entry in sys.path if entry not in here]
+    if _PACKAGES not in path:
+        path.append(_PACKAGES)
+    given = json.dumps({"path": path, "settings": settings.to_json(), "parent": os.getpid()})
+    return subprocess.Popen(  # this interpreter, with words of our own
+        [sys.executable, "-I", "-c", _CODE, given],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+    )
+
+
+def say(sampler: "subprocess.Popen[bytes]", word: str) -> None:
+    """Tell the sampler how the observed process ended; a sampler that is gone is none of the caller's troubles."""
+    try:
+        if sampler.stdin is not None:
+            sampler.stdin.write(f"{word}\n".encode())
+            sampler.stdin.close()
+    except OSError:
+        pass

@@ -1,0 +1,49 @@
+"""Names of job and node from what started the job."""
+
+from pathlib import Path
+
+import pytest
+
+from trainguard_collector.names import Identity, identify, is_first_process_of_node
+
+SAGEMAKER = {"TRAINING_JOB_NAME": "bert-1", "SM_CURRENT_HOST": "algo-2", "SM_HOSTS": '["algo-1", "algo-2"]'}
+SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "my run", "SLURMD_NODENAME": "p5-3", "SLURM_NODEID": "1"}
+BATCH = {"AWS_BATCH_JOB_ID": "9a-b#1", "AWS_BATCH_JOB_NODE_INDEX": "1", "AWS_BATCH_JOB_NUM_NODES": "2"}
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": "bert-worker-3"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "run_7", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "4", "LOCAL_RANK": "0"}
+MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        (SAGEMAKER, Identity("bert-1", "algo-2", 1, 2, True)),
+        ({**SLURM, "SLURM_JOB_NUM_NODES": "4"}, Identity("my-run-812", "p5-3", 1, 4)),
+        (BATCH, Identity("9a-b", "node-1", 1, 2)),
+        ({**BATCH, "AWS_BATCH_JOB_NODE_INDEX": ""}, Identity("9a-b", "ip-10-0-0-7.ec2", None, 2)),
+        (POD, Identity("bert", "bert-worker-3", 3)),
+        ({**POD, "HOSTNAME": "sweep-0-x7k2p", "JOB_COMPLETION_INDEX": "0"}, Identity("sweep", "sweep-0-x7k2p", 0)),
+        (TORCHRUN, Identity("run-7", "ip-10-0-0-7.ec2", 1, 4)),
+        ({**MPI, "PMIX_NAMESPACE": "12"}, Identity("mpi-12", "ip-10-0-0-7.ec2", 0, 2)),
+        ({}, Identity("ip-10-0-0-7-ec2-20270115-080000", "ip-10-0-0-7.ec2")),
+        ({**SLURM, "TRAINGUARD_JOB": "a/b", "TRAINGUARD_NODE": "n_1"}, Identity("a-b", "n-1", 1)),
+    ],
+)
+def test_given_an_environment_when_identified_then_names_are_its_own(
+    environment: dict[str, str], expected: Identity, tmp_path: Path
+) -> None:
+    found = identify(environment, hostname="ip-10-0-0-7.ec2", resource_config=tmp_path / "no", now=1_800_000_000.0)
+    assert found == expected
+
+
+def test_given_a_resource_config_when_identified_then_it_stands_in_for_missing_variables(tmp_path: Path) -> None:
+    config = tmp_path / "resourceconfig.json"
+    config.write_text('{"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "current_instance_type": "ml.p5"}')
+    found = identify({"TRAINING_JOB_NAME": "bert"}, hostname="x", resource_config=config)
+    assert found == Identity("bert", "algo-2", 1, 2, True, "ml.p5")
+
+
+@pytest.mark.parametrize("name", ["LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"])
+def test_given_another_local_rank_when_asked_then_it_is_not_the_nodes_first(name: str) -> None:
+    assert is_first_process_of_node({name: "0"})
+    assert not is_first_process_of_node({name: "3"})

@@ -1,0 +1,221 @@
+"""The collector as a process beside a command: exit codes, signals, and every way to be killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trainguard.api import analyze
+from trainguard.telemetry.keys import SystemKey, parse_key
+from trainguard.telemetry.system import read_system_object
+
+
+class Runs:
+    """Starts commands under the collector; whatever is left of them is ended after the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.output, self.spool = folder / "output", folder / "spool"
+        self.environment = {
+            **os.environ,
+            "TRAINGUARD_OUTPUT": str(self.output),
+            "TRAINGUARD_SPOOL": str(self.spool),
+            "TRAINGUARD_INTERVAL_MS": "100",
+            "TRAINGUARD_JOB": "run-1",
+            "TRAINGUARD_NODE": "node-1",
+        }
+        self.started: list[subprocess.Popen[str]] = []
+
+    def python(self, *arguments: str) -> "subprocess.Popen[str]":
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen([sys.executable, *arguments], env=self.environment, text=True, **pipes)  # type: ignore[call-overload]
+        self.started.append(process)
+        return process  # type: ignore[no-any-return]
+
+    def wrap(self, *command: str) -> "subprocess.Popen[str]":
+        return self.python("-m", "trainguard_collector", "--", *command)
+
+    def sampler(self, process: "subprocess.Popen[str]") -> psutil.Process:
+        def found() -> list[psutil.Process]:
+            children = psutil.Process(process.pid).children()
+            return [child for child in children if "trainguard_collector.process" in " ".join(child.cmdline())]
+
+        until(lambda: bool(found()))
+        return found()[0]
+
+    @property
+    def status(self) -> dict[str, object]:
+        found: dict[str, object] = json.loads((self.output / "run-1/collector/node-1.status.json").read_bytes())
+        return found
+
+    @property
+    def job_status(self) -> str:
+        found: str = json.loads((self.output / "run-1/job.json").read_bytes())["status"]
+        return found
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("did not come true within 15 s")
+
+
+def is_running(process: psutil.Process) -> bool:
+    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    runs = Runs(tmp_path)
+    yield runs
+    for process in runs.started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_given_a_command_when_wrapped_then_its_profile_is_read_with_zero_bad_lines(runs: Runs) -> None:
+    process = runs.wrap("bash", "-c", "sleep 2.5; echo done; exit 0")
+    assert process.communicate()[0] == "done\n"
+    assert process.returncode == 0
+    assert (runs.job_status, runs.status["outcome"]) == ("Completed", "Completed")
+    objects = list((runs.output / "run-1/profiler-output/system/incremental").rglob("*.json"))
+    assert objects
+    for path in objects:
+        key = parse_key(str(path.relative_to(runs.output)))
+        assert isinstance(key, SystemKey)
+        body = path.read_bytes()
+        assert dict(read_system_object(path.name, body, node="node-1", minute=key.minute).tally) == {
+            "lines": body.count(b"\n")
+        }
+    report = analyze(runs.output / "run-1", time_lines=False)
+    assert (report.job, report.notes) == ("run-1", ())
+    assert not list(runs.spool.glob("*"))
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -KILL $$", -9), ("kill -ABRT $$", -6)])
+def test_given_a_command_that_fails_when_wrapped_then_it_ends_the_same_way(runs: Runs, script: str, code: int) -> None:
+    process = runs.wrap("bash", "-c", script)
+    assert (process.communicate(), process.returncode) == (("", ""), code)
+    assert runs.job_status == "Failed"
+
+
+def test_given_a_command_that_is_not_there_when_wrapped_then_127(runs: Runs) -> None:
+    process = runs.wrap("no-such-command")
+    assert "no-such-command: No such file" in process.communicate()[1]
+    assert process.returncode == 127
+
+
+def test_given_a_signal_when_wrapped_then_the_command_gets_it_and_decides(runs: Runs) -> None:
+    process = runs.wrap("bash", "-c", "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate()[0] == "caught\n"
+    assert (process.returncode, runs.job_status) == (3, "Stopped")
+
+
+def test_given_no_output_when_wrapped_then_the_command_runs_alone(runs: Runs) -> None:
+    del runs.environment["TRAINGUARD_OUTPUT"]
+    process = runs.wrap("bash", "-c", "exit 5")
+    assert (process.communicate(), process.returncode) == (("", ""), 5)
+    assert not runs.spool.exists()
+
+
+def test_given_settings_that_cannot_be_used_when_wrapped_then_the_command_runs_all_the_same(runs: Runs) -> None:
+    runs.environment["TRAINGUARD_INTERVAL_MS"] = "250"
+    process = runs.wrap("bash", "-c", "exit 5")
+    error = process.communicate()[1]
+    assert process.returncode == 5
+    assert "TRAINGUARD_INTERVAL_MS is 250, expected one of 100, 200" in error
+
+
+def test_given_an_output_that_cannot_be_written_when_wrapped_then_the_command_runs_all_the_same(runs: Runs) -> None:
+    runs.output.write_text("a file, not a folder")
+    runs.environment["TRAINGUARD_FINISH_S"] = "1"
+    process = runs.wrap("bash", "-c", "sleep 0.5; exit 5")
+    process.communicate()
+    assert process.returncode == 5
+    assert list((runs.spool / "run-1.node-1").glob("*.json"))
+
+
+def test_given_a_sampler_that_is_killed_when_wrapped_then_it_is_reaped_and_started_again(runs: Runs) -> None:
+    process = runs.wrap("bash", "-c", "sleep 60")
+    first = runs.sampler(process)
+    first.kill()
+    until(lambda: not first.is_running())
+    assert is_running(runs.sampler(process))
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_given_a_sampler_that_is_stopped_when_the_command_ends_then_the_wrapper_waits_no_longer_than_told(
+    runs: Runs,
+) -> None:
+    runs.environment["TRAINGUARD_FINISH_S"] = "0"
+    process = runs.wrap("sleep", "2")
+    sampler = runs.sampler(process)
+    sampler.suspend()
+    began = time.monotonic()
+    process.communicate()
+    assert time.monotonic() - began < 12.0
+    assert process.returncode == 0
+    assert not sampler.is_running()
+
+
+def test_given_a_wrapper_that_is_killed_when_seen_then_sampler_and_command_end(runs: Runs) -> None:
+    process = runs.wrap("sleep", "60")
+    sampler = runs.sampler(process)
+    until(lambda: len(psutil.Process(process.pid).children()) == 2)
+    family = psutil.Process(process.pid).children()
+    until((runs.output / "run-1/job.json").exists)
+    process.kill()
+    process.communicate()
+    assert sampler in family
+    until(lambda: not any(is_running(each) for each in family))
+    assert runs.job_status == "Failed"
+
+
+def test_given_a_script_when_it_starts_the_collector_then_once_without_a_thread_and_never_in_workers(
+    runs: Runs, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import multiprocessing, threading, time, trainguard_collector as c\n"
+        "def work(): print('worker', c.start(), flush=True)\n"
+        "if __name__ == '__main__':\n"
+        "    print(c.start(), c.start(), threading.active_count(), flush=True)\n"
+        "    for way in ('fork', 'spawn'):\n"
+        "        worker = multiprocessing.get_context(way).Process(target=work)\n"
+        "        worker.start(); worker.join()\n"
+        "    time.sleep(1)\n"
+    )
+    process = runs.python(str(script))
+    out, error = process.communicate()
+    assert (out, error, process.returncode) == ("True False 1\nworker False\nworker False\n", "", 0)
+    assert runs.job_status == "Completed"
+
+
+def test_given_a_script_that_raises_when_it_ends_then_the_job_has_failed(runs: Runs) -> None:
+    process = runs.python("-c", "import trainguard_collector as c; c.start(); raise SystemError('out of memory')")
+    process.communicate()
+    assert (process.returncode, runs.job_status) == (1, "Failed")
+
+
+def test_given_a_module_of_the_users_folder_when_it_has_a_librarys_name_then_it_is_not_imported(
+    runs: Runs, tmp_path: Path
+) -> None:
+    (tmp_path / "psutil.py").write_text("raise SystemExit('the wrong psutil')")
+    (tmp_path / "train.py").write_text("import trainguard_collector as c, time\nprint(c.start())\ntime.sleep(1)\n")
+    process = runs.python(str(tmp_path / "train.py"))
+    assert process.communicate() == ("True\n", "")
+    assert runs.job_status == "Completed"

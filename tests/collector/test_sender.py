@@ -1,0 +1,90 @@
+"""Sending: what cannot be sent stays, and goes later in order."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainguard_collector.sender import Sender
+from trainguard_collector.spool import Spool
+
+
+class Away:
+    """A place that refuses its first ``failures`` objects."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.keys_put: list[str] = []
+
+    def put(self, key: str, body: bytes) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("no route to host")
+        self.keys_put.append(key)
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def keys(self, prefix: str) -> list[str]:
+        return []
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    spool = Spool(tmp_path, 10_000)
+    for number in range(3):
+        spool.add(1_800_000_000 + 60 * number, b"{}\n")
+    return spool
+
+
+def until(holds: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError("did not come true within 10 s")
+
+
+def test_given_a_place_that_comes_back_when_sent_then_minutes_go_in_order_and_leave_the_spool(spool: Spool) -> None:
+    place = Away(failures=1)
+    sender = Sender(spool, lambda: place, "job", "node-1")
+    sender.start()
+    until(lambda: sender.sent_minutes == 2)
+    spool.close_minute()
+    assert sender.finish(5.0) is place
+    assert place.keys_put == [
+        f"job/profiler-output/system/incremental/2027011508/{1_800_000_000 + 60 * number}.node-1.json"
+        for number in range(3)
+    ]
+    assert (sender.failures, spool.ready()) == (1, [])
+
+
+def test_given_a_place_that_stays_away_when_finished_then_it_ends_in_time_and_keeps_the_minutes(spool: Spool) -> None:
+    sender = Sender(spool, lambda: Away(failures=10_000), "job", "node-1")
+    sender.start()
+    began = time.monotonic()
+    assert sender.finish(1.0) is None
+    assert time.monotonic() - began < 3.0
+    assert len(spool.ready()) == 2
+    assert sender.faults["upload"] == "ConnectionError: no route to host"
+
+
+def test_given_a_role_that_may_not_write_a_status_when_finished_then_the_profile_is_sent_and_its_end_can_be(
+    spool: Spool,
+) -> None:
+    class ProfilesOnly(Away):
+        def put(self, key: str, body: bytes) -> None:
+            if "/collector/" in key:
+                raise PermissionError(key)
+            super().put(key, body)
+
+    place = ProfilesOnly(failures=0)
+    sender = Sender(spool, lambda: place, "job", "node-1")
+    sender.note("job/collector/node-1.status.json", b"{}")
+    sender.note("job/job.json", b"{}")
+    sender.start()
+    assert sender.finish(5.0) is place
+    assert place.keys_put[-1] == "job/job.json"
+    assert sender.sent_minutes == 2
+    assert sender.faults["note"].startswith("PermissionError")
