@@ -134,3 +134,20 @@ def test_a_folder_with_the_job_gives_a_report_of_its_training_alone(
     assert "Made from the rules' state alone" not in page
     assert 'id="timelines"' not in page
     assert "Saved steps" in page
+
+
+def test_a_folder_with_the_job_is_analyzed_into_the_same_files(
+    files: MemoryFiles, training: TrainingReport, tmp_path: Path
+) -> None:
+    for name, body in files.content.items():
+        place = tmp_path / "wine" / "debug-output" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(body)
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["analyze", str(tmp_path / "wine"), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    for name, body in xgboost_files(training).items():
+        assert (out / name).read_bytes() == body
+    assert (out / "xgboost_report.html").is_file()
+    report = msgspec.json.decode((out / "debugger-reports" / "CreateXgboostReport.json").read_bytes())
+    assert (report["status"], report["steps"]) == ("NoIssuesFound", [])

@@ -7,19 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from trainguard.engine.plan import RulePlan
-from trainguard.errors import RunMissingError
 from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.profile import Profile
-from trainguard.local.run_files import TrainingFiles
 from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
 from trainguard.local.training import EvaluatedTraining, evaluate_training
+from trainguard.local.training_digest import digest_training
 from trainguard.records import JobRecord
 from trainguard.report.build import BuiltReport, build_report
 from trainguard.report.training.digest import TrainingDigest
-from trainguard.report.training.read import RunPart, read_on
-from trainguard.tensors.debug.keys import run_files
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.series import TimeAxis
 
@@ -53,19 +50,19 @@ class NoProgress:
 class EvaluatedProfile:
     """A job that was evaluated: its time lines by node where they were wanted, and its training where it saved any.
 
-    ``tensors`` is what a report shows of debug-output.
+    ``shown`` is what a report shows of it.
     """
 
     evaluation: Evaluation
     digests: tuple[NodeDigest, ...]
     training: EvaluatedTraining | None = None
-    tensors: TrainingDigest | None = None
+    shown: TrainingDigest | None = None
 
     def report(self) -> BuiltReport:
         """Build the report, of scope ``full`` where there are time lines."""
         done = self.evaluation
         built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=self.digests)
-        return built if self.tensors is None else built.with_training(self.tensors)
+        return built if self.shown is None else built.with_training(self.shown)
 
 
 def evaluated_profile(
@@ -99,19 +96,8 @@ def evaluated_profile(
     training = evaluate_training(evaluation.job, plan, FAMILIES, profile.training)
     *streams, own = evaluation.records
     evaluation = replace(evaluation, records=(*streams, *training.records, own))
-    tensors = _digest_tensors(profile.training, job.job, training) if timelines and profile.training.tensors else None
-    return EvaluatedProfile(evaluation, digests, training, tensors)
-
-
-def _digest_tensors(training: TrainingFiles, job: str, done: EvaluatedTraining) -> TrainingDigest | None:
-    """Read what a report shows of a job's debug-output; None where it has no collections file that can be read."""
-    files = run_files(training.objects, training.bucket, training.root)
-    checks = [each.state.first for rules in done.streams for each in rules if each.state is not None]
-    wanted = {check.tensor for check in checks if check is not None and check.tensor is not None}
-    try:
-        return read_on(files, job, RunPart(), wanted=wanted, ended=training.ended).digest
-    except RunMissingError:
-        return None
+    shown = digest_training(profile.training, job.job, training) if timelines else None
+    return EvaluatedProfile(evaluation, digests, training, shown)
 
 
 def digest(profile: Profile, job: JobRecord, progress: Progress) -> Sequence[NodeDigest]:

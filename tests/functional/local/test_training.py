@@ -117,6 +117,21 @@ def test_given_a_trainers_log_when_analyzed_then_rules_over_losses_read_it_and_o
     assert "gradients" in reports["VanishingGradient"]["reason"]
 
 
+def test_given_a_trainers_log_when_reported_then_its_losses_are_drawn_with_the_first_step_that_fired(
+    tmp_path: Path,
+) -> None:
+    for checkpoint in ("checkpoint-100", "checkpoint-500"):
+        (tmp_path / "job" / checkpoint).mkdir(parents=True)
+        rows = [row for row in LOG["log_history"] if row["step"] <= int(checkpoint.partition("-")[2])]
+        (tmp_path / "job" / checkpoint / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
+    report = analyze(tmp_path / "job", parameters={"LossNotDecreasing": {"num_steps": 10}})
+    training = report.document.training
+    assert training is not None
+    (series,) = [each for each in training.series if each.kind == "loss"]
+    assert (series.name, series.seen, training.last_step) == ("loss", len(LOG["log_history"]), 490)
+    assert next((fire.rule, fire.step) for fire in training.fires) == ("training/LossNotDecreasing", 310)
+
+
 def test_given_the_mark_of_the_end_without_data_when_analyzed_then_every_rule_is_in_error(tmp_path: Path) -> None:
     (tmp_path / "job" / "debug-output").mkdir(parents=True)
     (tmp_path / "job" / "debug-output" / "training_job_end.ts").touch()

@@ -11,15 +11,16 @@ from trainguard.cli.services.input_files import prices_from, rule_from, settings
 from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.families.installed import FAMILIES
-from trainguard.local.analysis import evaluated_profile
+from trainguard.local.analysis import EvaluatedProfile, evaluated_profile
 from trainguard.local.debugger_reports import debugger_reports
 from trainguard.local.job_json import BAD_JOB_FILES, DescribedJob, described_job
 from trainguard.local.places import open_job
 from trainguard.local.profile import Profile
+from trainguard.local.training_digest import digest_training
 from trainguard.records import JobRecord
 from trainguard.report.build import BuiltReport
 from trainguard.report.document import FindingEntry, RuleEntry
-from trainguard.report.files import report_files
+from trainguard.report.files import report_files, training_files
 from trainguard.rules.defaults import Defaults
 
 
@@ -91,8 +92,16 @@ class OpenedJob:
         name = self.profile.root.job
         described = described_job(self.profile.source, replace(self.job, job=name, arn=f"unknown:{name}"))
         judged = evaluated_profile(self.profile, described.job, self.plan, progress, timelines=False)
-        more = {} if judged.training is None else debugger_reports(judged.training)
-        return _outcome(self.profile, judged.report(), described, more)
+        built = judged.report()
+        return _outcome(self.profile, built, described, self._of_training(judged, built))
+
+    def _of_training(self, judged: EvaluatedProfile, built: BuiltReport) -> dict[str, bytes]:
+        """Return a report for each rule of training, and for a model of XGBoost its files."""
+        if judged.training is None or self.profile.training is None:
+            return {}
+        reports = debugger_reports(judged.training)
+        shown = digest_training(self.profile.training, self.profile.root.job, judged.training)
+        return reports if shown is None else {**reports, **training_files(built.with_training(shown).report)}
 
 
 def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob, debugger: Mapping[str, bytes]) -> Outcome:
