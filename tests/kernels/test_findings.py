@@ -154,7 +154,9 @@ def test_a_planted_fault_fires(rule: str, fault: Callable[[TraceWriter, float, f
     assert 0 < finding.gain.ns_per_step <= STEP * 1_000 * 1.01
 
 
-@pytest.mark.parametrize(("rule", "fault"), [each[:2] for each in FAULTS], ids=str)
+@pytest.mark.parametrize(
+    ("rule", "fault"), [each[:2] for each in FAULTS], ids=lambda each: str(getattr(each, "__name__", each))
+)
 def test_below_its_threshold_a_rule_is_silent(rule: str, fault: Callable[[TraceWriter, float, float], None]) -> None:
     assert rule not in ids(judged(steps(lambda made, start: fault(made, start, BELOW[rule])).text()))
 
