@@ -40,8 +40,9 @@ class FoundFolder:
 class FolderObjects:
     """Files on disk as the objects of a bucket, read only: ``files`` holds their paths by key.
 
-    Below ``beside`` lie other jobs, each found by the name of its folder when it is asked for. An object is as new as
-    its file; one of debug-output is as new as this process, as a copy may be older than the time that is written in it.
+    Other jobs are found by their folders, or by their names below ``beside``, when they are asked for. An object is as
+    new as its file; one of debug-output is as new as this process, as a copy may be older than the time that is written
+    in it.
     """
 
     files: dict[str, Path]
@@ -67,7 +68,7 @@ class FolderObjects:
     def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
         """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
         del bucket
-        self._meet(prefix.partition("/")[0])
+        self._meet(prefix.rpartition(f"/{DEBUG_OUTPUT}/")[0])
         keys = sorted(key for key in self.files if key.startswith(prefix))
         for key in keys[bisect_right(keys, start_after) :]:
             about = self.files[key].stat()
@@ -79,11 +80,11 @@ class FolderObjects:
         raise NotImplementedError(f"{key}: a local job is only read")
 
     def _meet(self, job: str) -> None:
-        """Take in the files of another job that lies beside this one."""
+        """Take in the files of another job: of a folder, or of one beside this job's that has its name."""
         if job in self.known or not job:
             return
         self.known.add(job)
-        folder = self.beside / job
+        folder = Path(job) if Path(job).is_dir() else self.beside / job
         run = folder / DEBUG_OUTPUT if _is_run(folder / DEBUG_OUTPUT) else folder
         if _is_run(run):
             self.files.update(_tensor_files(run, ProfileRoot("", job)))

@@ -72,6 +72,14 @@ def test_given_a_trial_when_analyzed_then_each_rule_fires_at_its_first_step_and_
         assert name in {*report["parameters"], "other_trial"}, value
 
 
+@pytest.mark.parametrize("place", ["elsewhere/similar_a", "elsewhere/similar_a/debug-output"])
+def test_given_another_run_by_its_folder_when_compared_then_it_is_read(tmp_path: Path, place: str) -> None:
+    write_trial("similar_b", tmp_path / "job")
+    write_trial("similar_a", tmp_path / "elsewhere" / "similar_a" / "debug-output")
+    report = reports_of(str(tmp_path / "job"), {"other_trials": str(tmp_path / place)}, "SimilarAcrossRuns")
+    assert report["SimilarAcrossRuns"]["first_step"] == expected()["similar_b"]["SimilarAcrossRuns"]["first_fire"]
+
+
 def test_given_a_rule_that_fires_again_when_analyzed_then_all_firing_steps_are_named(tmp_path: Path) -> None:
     write_trial("exploding_test_invoker", tmp_path / "job")
     report = reports_of(str(tmp_path / "job"), {"collection_names": "gradients,weights"}, "ExplodingTensor")
