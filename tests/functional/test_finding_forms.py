@@ -377,5 +377,5 @@ def test_given_a_test_of_a_custom_rule_when_it_reads_a_row_then_the_findings_fie
         name: getattr(FINDING, name) for name in FINDING_FIELDS
     }
     assert row.cost_lost == COST
-    with pytest.raises(AttributeError, match="a row has no field 'colour'"):
+    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
         _ = row.colour
