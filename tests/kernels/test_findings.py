@@ -170,7 +170,7 @@ def test_an_outlier_step_fires(factor: float) -> None:
         good(made, start, lasts)
         start += lasts
     (finding,) = judged(made.text()).findings
-    assert (finding.id, finding.evidence[0].step) == ("kernels/StepOutlier", 5)
+    assert (finding.id, finding.evidence[0].step) == ("kernels/TraceStepOutlier", 5)
 
 
 def test_few_steps_lower_the_confidence() -> None:

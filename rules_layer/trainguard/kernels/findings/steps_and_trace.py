@@ -41,7 +41,7 @@ def step_outlier(judged: Judged) -> KernelFinding | None:
         return None
     worst = slow[np.argsort(-lasted[slow], kind="stable")]
     return KernelFinding(
-        id=FAMILY + "StepOutlier",
+        id=FAMILY + "TraceStepOutlier",
         severity=Severity.MEDIUM,
         value=round(int(lasted.max()) / 1e6, 3),
         threshold=round(limit / 1e6, 3),
