@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainguard.config.actions import Actions, action_json, stops
+from trainguard.config.container import container_code, rule_request
 from trainguard.config.debugger_hook import CollectionConfig
 from trainguard.config.tensor_rules import TensorRuleConfig, check_settings, written_settings
 from trainguard.config.written import Value, written
@@ -106,10 +107,7 @@ class Rule:
 
         Raises LaunchConfigError when only one of ``source`` and ``rule_to_invoke`` is given.
         """
-        if bool(source) != bool(rule_to_invoke):
-            pair = f"source={source!r}, rule_to_invoke={rule_to_invoke!r}"
-            raise LaunchConfigError(f"{_WHERE}.custom", "source", pair, "both of them, or neither")
-        code: dict[str, Value] = {"source_s3_uri": source, "rule_to_invoke": rule_to_invoke} if source else {}
+        code = container_code(f"{_WHERE}.custom", source, rule_to_invoke)
         given = _given(f"{_WHERE}.custom", rule_parameters, other_trials_s3_input_paths)
         return cls(
             name=_named(name),
@@ -133,8 +131,7 @@ class Rule:
             "S3OutputPath": self.s3_output_path,
             "RuleParameters": texts,
         }
-        named = {"RuleConfigurationName": self.name, "RuleEvaluatorImage": self.image_uri}
-        return named | {name: value for name, value in optional.items() if value}
+        return rule_request(self.name, self.image_uri, optional)
 
 
 def _given(where: str, parameters: Mapping[str, Value] | None, others: Sequence[str] | None) -> dict[str, Value]:

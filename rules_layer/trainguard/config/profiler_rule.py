@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainguard.config.container import container_code, rule_request
 from trainguard.config.rule_configs import RuleConfig
 from trainguard.config.written import Value
 from trainguard.errors import LaunchConfigError
@@ -68,10 +69,7 @@ class ProfilerRule:
 
         Raises LaunchConfigError when only one of ``source`` and ``rule_to_invoke`` is given.
         """
-        if bool(source) != bool(rule_to_invoke):
-            pair = f"source={source!r}, rule_to_invoke={rule_to_invoke!r}"
-            raise LaunchConfigError(f"{_WHERE}.custom", "source", pair, "both of them, or neither")
-        code: dict[str, Value] = {"source_s3_uri": source, "rule_to_invoke": rule_to_invoke} if source else {}
+        code = container_code(f"{_WHERE}.custom", source, rule_to_invoke)
         return cls(
             name=name,
             image_uri=image_uri,
@@ -91,5 +89,4 @@ class ProfilerRule:
             "S3OutputPath": self.s3_output_path,
             "RuleParameters": {name: str(value) for name, value in self.rule_parameters.items()},
         }
-        named = {"RuleConfigurationName": self.name, "RuleEvaluatorImage": self.image_uri}
-        return named | {name: value for name, value in optional.items() if value}
+        return rule_request(self.name, self.image_uri, optional)

@@ -210,3 +210,9 @@ def test_given_a_rule_that_lacks_what_it_needs_when_used_then_it_is_refused() ->
     with pytest.raises(RuleConfigError, match="AllZero_collection_names"):
         tags(rule_configs.AllZero())
     assert named(tags(Rule.sagemaker(rule_configs.AllZero(), rule_parameters=ANY)))["training-rules"] == "AllZero"
+
+
+@pytest.mark.parametrize("half", [{"source": "s3://code/rule.py"}, {"rule_to_invoke": "Mine"}])
+def test_given_half_of_a_containers_code_when_made_a_rule_then_it_is_refused(half: dict[str, Any]) -> None:
+    with pytest.raises(LaunchConfigError, match=r"Rule\.custom: source .*both of them, or neither"):
+        Rule.custom("mine", "image", "ml.t3.medium", 10, **half)
