@@ -14,7 +14,7 @@ from trainguard.records import Status
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import AnyStepRule
-from trainguard.rules.training.step_rule import RunView, StepState
+from trainguard.rules.training.step_rule import RunView, StepRule, StepState
 from trainguard.tensors.step_view import StepView
 
 
@@ -145,4 +145,4 @@ class _Judge:
 
 def step_rules(plan: RulePlan) -> list[AnyStepRule]:
     """Return the rules over steps that run, in order."""
-    return list(plan.rules_of(TRAINING))  # type: ignore[arg-type]
+    return [rule for rule in plan.rules_of(TRAINING) if isinstance(rule, StepRule)]
