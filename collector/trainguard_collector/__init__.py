@@ -4,7 +4,53 @@
 where objects are written is ``TRAINGUARD_OUTPUT``, ``s3://bucket/prefix`` or a folder; without it nothing happens.
 """
 
+from typing import Any
+
 from trainguard_collector.session import start
 
-__all__ = ["start"]
+__all__ = [
+    "CollectionConfig",
+    "DataloaderProfilingConfig",
+    "DetailedProfilingConfig",
+    "FrameworkProfile",
+    "KernelProfile",
+    "PythonProfiler",
+    "PythonProfilingConfig",
+    "Recorder",
+    "StepRange",
+    "TimeRange",
+    "annotate",
+    "annotation_begin",
+    "annotation_end",
+    "cProfileTimer",
+    "start",
+]
 __version__ = "0.1.0"
+
+_PROFILES = "trainguard_collector.recorder.profiles"
+_LAZY = {
+    "annotate": "trainguard_collector.annotations",
+    "annotation_begin": "trainguard_collector.annotations",
+    "annotation_end": "trainguard_collector.annotations",
+    "CollectionConfig": "trainguard_collector.recorder.tensors.saving",
+    "DataloaderProfilingConfig": _PROFILES,
+    "DetailedProfilingConfig": _PROFILES,
+    "FrameworkProfile": _PROFILES,
+    "KernelProfile": _PROFILES,
+    "PythonProfiler": _PROFILES,
+    "PythonProfilingConfig": _PROFILES,
+    "Recorder": "trainguard_collector.recorder.recorder",
+    "StepRange": _PROFILES,
+    "TimeRange": _PROFILES,
+    "cProfileTimer": _PROFILES,
+}
+"""Names that few processes need, and where they are: `start` alone imports none of it."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name of the recorder."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

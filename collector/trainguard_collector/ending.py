@@ -4,7 +4,7 @@ import json
 import time
 from typing import Any, Optional
 
-from trainguard_collector.layout import end_key, job_file_key, status_folder, status_key
+from trainguard_collector.layout import end_key, job_file_key, status_folder, status_key, stream_end_key
 from trainguard_collector.lines import FORMAT_VERSION
 from trainguard_collector.places import Place
 from trainguard_collector.settings import Settings
@@ -12,6 +12,7 @@ from trainguard_collector.settings import Settings
 SILENT_S = 600.0
 """A node whose status object is this old has ended without saying so."""
 
+_STREAMS = ("framework", "training")
 _RANK = {"Completed": 0, "Stopped": 1, "Failed": 2}
 
 
@@ -26,6 +27,7 @@ def job_file(settings: Settings, started_at: float, status: str, ended_at: Optio
         "started_at": round(started_at, 3),
         "ended_at": None if ended_at is None else round(ended_at, 3),
         "profiling_interval_ms": settings.interval_ms,
+        "settings": settings.job_settings or None,
     }
     return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
 
@@ -43,8 +45,12 @@ def status_object(settings: Settings, started_at: float, at: float, **more: Any)
     return json.dumps({**fields, **more}).encode()
 
 
-def end_job(place: Place, settings: Settings, started_at: float, outcome: str) -> bool:
+def end_job(
+    place: Place, settings: Settings, started_at: float, outcome: str, streams: "frozenset[str]" = frozenset()
+) -> bool:
     """Write the end of the job unless another node still writes; whether it was written.
+
+    ``streams`` names what this node wrote beside system metrics: each stream that some node wrote gets its end marker.
 
     The node's own status object has been written before, with its outcome: of two nodes that end at the same time at
     least one sees the other's. Where status objects cannot be read, the job's first node ends it.
@@ -64,8 +70,14 @@ def end_job(place: Place, settings: Settings, started_at: float, outcome: str) -
     first = min([started_at, *(float(other.get("started_at", started_at)) for other in others)])
     if not identity.in_sagemaker:
         place.put(job_file_key(identity.job), job_file(settings, first, worst, now))
+    for stream in sorted(streams.union(*(_texts(other.get("streams")) for other in others))):
+        place.put(stream_end_key(identity.job, stream), b"")
     place.put(end_key(identity.job), b"")
     return True
+
+
+def _texts(found: Any) -> "set[str]":
+    return {each for each in found if each in _STREAMS} if isinstance(found, list) else set()
 
 
 def _others(place: Place, settings: Settings) -> list[dict[str, Any]]:

@@ -27,3 +27,20 @@ def status_folder(job: str) -> str:
 def status_key(job: str, node: str) -> str:
     """Return the key of a node's status object."""
     return f"{status_folder(job)}{node}.status.json"
+
+
+def timeline_key(process: str, node: str, end_us: int) -> str:
+    """Return the key, below the job's folder, of a process's events up to ``end_us`` (epoch microseconds)."""
+    hour = time.strftime("%Y%m%d%H", time.gmtime(end_us // 1_000_000))
+    return f"profiler-output/framework/pevents/{hour}/{end_us:016d}_{process}-{node}_pythontimeline.json"
+
+
+def stream_end_key(job: str, stream: str) -> str:
+    """Return the key of the empty object that marks the end of ``framework`` events, or of tensors (``training``)."""
+    folder = "debug-output" if stream == "training" else f"profiler-output/{stream}"
+    return f"{job}/{folder}/training_job_end.ts"
+
+
+def recorder_key(node: str, process: str) -> str:
+    """Return the key, below the job's folder, of what a process's recorder says of itself."""
+    return f"collector/{node}.{process}.recorder.json"

@@ -1,6 +1,7 @@
 """The names of job and node, from what started them: SageMaker, AWS Batch, Slurm, Kubernetes, torchrun or MPI."""
 
 import json
+import os
 import re
 import socket
 import time
@@ -51,6 +52,21 @@ def identify(
         node=environment.get("TRAINGUARD_NODE") or found.node,
     )
     return replace(named, job=job_name(named.job), node=node_name(named.node))
+
+
+def launched_at(environment: Mapping[str, str]) -> Optional[float]:
+    """Return when the launcher of a node's ranks was started (epoch seconds); None where ranks have no common parent.
+
+    It stands for the job's start where the ranks of a node must find the same name, each by itself.
+    """
+    if not any(name in environment for name in _LOCAL_RANKS):
+        return None
+    try:
+        import psutil
+
+        return float(psutil.Process(os.getppid()).create_time())
+    except Exception:
+        return None
 
 
 def job_name(text: str) -> str:

@@ -1,15 +1,22 @@
 """Where objects are written: a folder, or a bucket of S3."""
 
 import os
+import shutil
 from pathlib import Path
-from typing import Any, Optional, Protocol
+from typing import Any, BinaryIO, Optional, Protocol, Union
+
+Body = Union[bytes, BinaryIO]
+"""An object's bytes, or a file of them, which is not held in memory."""
 
 
 class Place(Protocol):
     """Keeps objects under keys below the output; each method raises when the place cannot be reached."""
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         """Write an object, whole or not at all."""
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Write an object from a file; raises FileNotFoundError when the file is gone."""
 
     def get(self, key: str) -> Optional[bytes]:
         """Return an object; None when there is none."""
@@ -24,13 +31,29 @@ class Folder:
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         """Write a file, by way of one of another name."""
         target = self._path / key
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            draft.write_bytes(body)
+            if isinstance(body, bytes):
+                draft.write_bytes(body)
+            else:
+                with draft.open("wb") as file:
+                    shutil.copyfileobj(body, file)
+            draft.replace(target)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Copy a file, by way of one of another name."""
+        target = self._path / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            shutil.copyfile(path, draft)
             draft.replace(target)
         except OSError:
             draft.unlink(missing_ok=True)
@@ -63,9 +86,14 @@ class Bucket:
             client = boto3.client("s3", config=limits)
         self._client = client
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         """Write an object."""
         self._client.put_object(Bucket=self._bucket, Key=f"{self._prefix}{key}", Body=body)
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Write an object from a file."""
+        with path.open("rb") as body:
+            self._client.put_object(Bucket=self._bucket, Key=f"{self._prefix}{key}", Body=body)
 
     def get(self, key: str) -> Optional[bytes]:
         """Return an object's bytes."""

@@ -5,35 +5,38 @@ import os
 import select
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
 
+from trainguard_collector.accelerators import Accelerators
 from trainguard_collector.cgroup import Cgroup
 from trainguard_collector.clock import Clock, next_tick
 from trainguard_collector.ending import end_job, job_file, status_object
-from trainguard_collector.gpu import Gpus
 from trainguard_collector.host import Host
 from trainguard_collector.layout import job_file_key, status_key
 from trainguard_collector.lines import encode
+from trainguard_collector.objects import objects_folder
+from trainguard_collector.outgoing import Outgoing
+from trainguard_collector.parentage import signal_when_parent_ends
 from trainguard_collector.places import open_place
 from trainguard_collector.sender import Sender
 from trainguard_collector.settings import Settings
 from trainguard_collector.spool import Spool, SpoolInUseError
 
 SLOW_S = 10.0
+LONGEST_WAIT_FOR_WRITERS_S = 10.0
 _STATUS_S = 60.0
 _LONGEST_WAIT_S = 1.0
 """The parent is looked for at least this often, however long the interval is."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Parent:
     """The process that is observed: its last word on standard input, and whether it is still there."""
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self.pid = pid
         self._is_open = True
         self._word = b""
         self.is_gone = False
@@ -51,7 +54,7 @@ class Parent:
         else:
             with suppress(InterruptedError):
                 select.select([], [], [], for_s)
-        if os.getppid() != self._pid:
+        if os.getppid() != self.pid:
             self.is_gone = True
 
     def _read(self) -> None:
@@ -75,9 +78,14 @@ class Sampler:
         self._settings, self._parent, self._clock = settings, parent, clock
         identity = settings.identity
         self._spool = Spool(Path(settings.spool, f"{identity.job}.{identity.node}"), settings.spool_mb * 1024 * 1024)
-        self._sender = Sender(self._spool, lambda: open_place(settings.output), identity.job, identity.node)
+        self._outgoing = Outgoing(
+            objects_folder(settings.spool, identity.job, identity.node), identity.job, identity.node
+        )
+        self._sender = Sender(
+            self._spool, lambda: open_place(settings.output), identity.job, identity.node, self._outgoing
+        )
         self._host = Host(Cgroup(settings.cgroup, settings.procfs), settings.procfs)
-        self._gpus = Gpus()
+        self._accelerators = Accelerators(clock.monotonic(), settings.interval_ms / 1000.0)
         self._started_at = clock.now()
         self._slow_at = self._status_at = 0.0
         self._minute: Optional[int] = None
@@ -110,10 +118,11 @@ class Sampler:
         minute = int(at // 60) * 60
         with_slow = steady - self._slow_at >= SLOW_S or self._slow_at == 0.0
         try:
-            samples = self._host.read(steady) + self._gpus.read(steady, with_slow=with_slow)
+            samples = self._host.read(steady) + self._accelerators.read(steady, with_slow=with_slow)
             if with_slow:
                 samples += self._host.read_limits()
                 self._slow_at = steady
+                self._sender.wake()
             lines = encode(samples, self._settings.identity.node, at)
             if lines:
                 self._spool.add(minute, lines)
@@ -132,14 +141,17 @@ class Sampler:
             self._settings,
             self._started_at,
             at,
-            gpus=len(self._gpus),
-            absent={**self._host.faults, **self._gpus.faults},
+            gpus=len(self._accelerators),
+            lost_gpus=self._accelerators.lost,
+            absent={**self._host.faults, **dict(self._accelerators.faults)},
             sent_minutes=self._sender.sent_minutes,
+            sent_objects=self._sender.sent_objects,
+            streams=sorted(self._outgoing.streams),
             dropped_minutes=self._spool.dropped_minutes,
             lost_snapshots=self._spool.lost_snapshots,
             missed_samples=self._missed,
             failed_uploads=self._sender.failures,
-            errors={**self._errors, **self._sender.faults},
+            errors={**self._errors, **self._sender.faults, **self._outgoing.faults},
             **more,
         )
         self._sender.note(status_key(identity.job, identity.node), body)
@@ -147,13 +159,23 @@ class Sampler:
     def _finish(self) -> None:
         outcome = outcome_of(self._parent.outcome)
         self._spool.close_minute()
+        self._accelerators.close()
+        self._await_writers()
+        self._outgoing.prepare(final=True)
         self._note_status(
             self._clock.now(), outcome=outcome, ended=self._parent.outcome or "the observed process is gone"
         )
         place = self._sender.finish(self._settings.finish_s)
         if place is not None:
-            end_job(place, self._settings, self._started_at, outcome)
+            end_job(place, self._settings, self._started_at, outcome, frozenset(self._outgoing.streams))
+            self._outgoing.close()
         self._spool.close()
+
+    def _await_writers(self) -> None:
+        """Wait for other training processes of the node, which end a moment later than the one that is observed."""
+        until = self._clock.monotonic() + min(LONGEST_WAIT_FOR_WRITERS_S, self._settings.finish_s / 2.0)
+        while self._outgoing.is_awaited(self._parent.pid) and self._clock.monotonic() < until:
+            time.sleep(0.1)
 
 
 def outcome_of(word: Optional[str]) -> str:
@@ -168,7 +190,9 @@ def main(text: str, parent_pid: int) -> None:
     parent = Parent(parent_pid)
     _watch(parent)
     try:
-        Sampler(Settings.from_json(text), parent, Clock()).run()
+        settings = Settings.from_json(text)
+        if _outlasts(parent, settings):
+            Sampler(settings, parent, Clock()).run()
     except SpoolInUseError:
         pass
     except Exception as fault:
@@ -178,6 +202,16 @@ def main(text: str, parent_pid: int) -> None:
         with suppress(Exception):
             sys.stderr.flush()
         os._exit(0)
+
+
+def _outlasts(parent: Parent, settings: Settings) -> bool:
+    """Wait; whether the parent is still there afterwards. A process that records is waited for no longer."""
+    until = time.monotonic() + settings.delay_s
+    identity = settings.identity
+    outgoing = Outgoing(objects_folder(settings.spool, identity.job, identity.node), identity.job, identity.node)
+    while not parent.is_over and not outgoing.is_used and (left_s := until - time.monotonic()) > 0.0:
+        parent.wait(min(left_s, _LONGEST_WAIT_S))
+    return not parent.is_over
 
 
 def _watch(parent: Parent) -> None:
@@ -194,9 +228,7 @@ def _watch(parent: Parent) -> None:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGUSR1, look)
     with suppress(Exception):
-        import ctypes  # some images have a Python without it, and the comparison is enough
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGUSR1), 0, 0, 0)
+        signal_when_parent_ends(signal.SIGUSR1)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 import random
 import threading
 import time
+from contextlib import suppress
 from typing import Callable, Optional
 
 from trainguard_collector.layout import system_key
+from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.places import Place
 from trainguard_collector.spool import Spool
 
@@ -17,14 +19,23 @@ _NOTE_TRIES = 3
 class Sender:
     """Sends one object after another, the oldest first; waits longer after each failure, by a random part of that."""
 
-    def __init__(self, spool: Spool, open_place: Callable[[], Place], job: str, node: str) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        open_place: Callable[[], Place],
+        job: str,
+        node: str,
+        outgoing: Optional[Outgoing] = None,
+    ) -> None:
         self._spool, self._open_place, self._job, self._node = spool, open_place, job, node
+        self._outgoing = outgoing
         self._place: Optional[Place] = None
         self._wake = threading.Event()
         self._finish_by: Optional[float] = None
         self._notes: dict[str, bytes] = {}
         self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
         self.sent_minutes = 0
+        self.sent_objects = 0
         self.failures = 0
         self.faults: dict[str, str] = {}
 
@@ -46,7 +57,9 @@ class Sender:
         self._finish_by = time.monotonic() + within_s
         self._wake.set()
         self._thread.join(within_s + 1.0)
-        done = not self._thread.is_alive() and not self._spool.ready()
+        done = (
+            not self._thread.is_alive() and not self._spool.ready() and not (self._outgoing and self._outgoing.ready())
+        )
         return self._place if done else None
 
     def _run(self) -> None:
@@ -76,12 +89,14 @@ class Sender:
                 self._place = self._open_place()
             for path in self._spool.ready():
                 try:
-                    body = path.read_bytes()
+                    minute = path.open("rb")
                 except FileNotFoundError:
                     continue
-                self._place.put(system_key(self._job, self._node, int(path.stem)), body)
+                with minute:
+                    self._place.put(system_key(self._job, self._node, int(path.stem)), minute)
                 path.unlink(missing_ok=True)
                 self.sent_minutes += 1
+            self._send_objects(self._place)
             for key, body in list(self._notes.items()):
                 self._send_note(self._place, key, body)
         except Exception as fault:
@@ -89,6 +104,17 @@ class Sender:
             self.faults["upload"] = f"{type(fault).__name__}: {fault}"[:300]
             return False
         return True
+
+    def _send_objects(self, place: Place) -> None:
+        """Send what training processes handed over, in its order."""
+        if self._outgoing is None:
+            return
+        self._outgoing.prepare(final=self._finish_by is not None)
+        for key, path in self._outgoing.ready():
+            with suppress(FileNotFoundError):  # its writer made room
+                place.put_file(key, path)
+                path.unlink()
+                self.sent_objects += 1
 
     def _send_note(self, place: Place, key: str, body: bytes) -> None:
         """Send a note, or keep it for the next time: a role that may not write one still writes the profile."""

@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import Optional
 
-from trainguard_collector.names import identify, is_first_process_of_node
+from trainguard_collector.autostart import MARK
+from trainguard_collector.names import identify, is_first_process_of_node, launched_at
 from trainguard_collector.settings import read_settings
-from trainguard_collector.spawn import say, spawn
-
-MARK = "TRAINGUARD_COLLECTOR_PID"
-"""Set in the environment of the process that is observed, and so of those that it starts."""
+from trainguard_collector.spawn import end, say, spawn
 
 _FINISH_S = 25.0
 
@@ -33,25 +32,40 @@ def start(output: Optional[str] = None, *, interval_ms: Optional[int] = None, jo
     job : str, optional
         The job's name; by default ``TRAINGUARD_JOB``, else what started the job says.
     """
+    return _tried(output, interval_ms, job, 0.0)
+
+
+def start_later(delay_s: float) -> bool:
+    """Start the sampler as `start` does; it samples from ``delay_s`` seconds on, and leaves nothing before."""
+    return _tried(None, None, None, delay_s)
+
+
+def _tried(output: Optional[str], interval_ms: Optional[int], job: Optional[str], delay_s: float) -> bool:
     try:
-        return _start(output, interval_ms, job)
+        return _start(output, interval_ms, job, delay_s)
     except Exception as fault:
         with suppress(Exception):
             sys.stderr.write(f"trainguard-collector: not started: {fault}\n")
         return False
 
 
-def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str]) -> bool:
+def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str], delay_s: float) -> bool:
     if MARK in os.environ or multiprocessing.parent_process() is not None:
         return False
     if not is_first_process_of_node(os.environ):
         return False
     environment = {**os.environ, "TRAINGUARD_JOB": job} if job else os.environ
-    settings = read_settings(environment, identify(environment), output=output, interval_ms=interval_ms)
+    settings = read_settings(
+        environment, identify(environment, now=launched_at(environment)), output=output, interval_ms=interval_ms
+    )
     if settings is None:
         return False
-    sampler = spawn(settings)
-    os.environ[MARK] = str(os.getpid())
+    os.environ[MARK] = str(os.getpid())  # before the sampler starts: it is a Python process, too
+    try:
+        sampler = spawn(replace(settings, delay_s=delay_s))
+    except BaseException:
+        del os.environ[MARK]
+        raise
     atexit.register(_finish, sampler, os.getpid())
     return True
 
@@ -65,5 +79,4 @@ def _finish(sampler: "subprocess.Popen[bytes]", owner: int) -> None:
     with suppress(subprocess.TimeoutExpired):
         sampler.wait(_FINISH_S)
         return
-    sampler.kill()
-    sampler.wait()
+    end(sampler)

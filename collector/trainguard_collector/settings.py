@@ -4,9 +4,9 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from trainguard_collector.names import Identity
 
@@ -14,6 +14,7 @@ INTERVALS_MS = (100, 200, 500, 1_000, 5_000, 60_000)
 DEFAULT_INTERVAL_MS = 500
 DEFAULT_SPOOL_MB = 256
 SMALLEST_SPOOL_MB = 16
+_MOST_SETTINGS, _LONGEST_NAME, _LONGEST_VALUE = 200, 128, 256
 
 
 class SettingError(ValueError):
@@ -36,6 +37,8 @@ class Settings:
     procfs: str = "/proc"
     cgroup: str = "/sys/fs/cgroup"
     finish_s: float = 20.0
+    delay_s: float = 0.0
+    job_settings: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the settings as JSON, for `from_json`."""
@@ -87,12 +90,32 @@ def read_settings(
         procfs=environment.get("TRAINGUARD_PROCFS", "/proc"),
         cgroup=environment.get("TRAINGUARD_CGROUP", "/sys/fs/cgroup"),
         finish_s=float(_whole(environment, "TRAINGUARD_FINISH_S", 20)),
+        job_settings=_job_settings(environment.get("TRAINGUARD_SETTINGS", "")),
     )
 
 
 def default_spool() -> str:
     """Return the folder of this user's spools."""
     return str(Path(tempfile.gettempdir(), f"trainguard-collector-{os.getuid()}"))
+
+
+def _job_settings(text: str) -> dict[str, Any]:
+    """Return the settings of a job outside SageMaker, which has no tags: names and values of ``job.json``."""
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and len(found) <= _MOST_SETTINGS and all(map(_is_setting, found, found.values())):
+        return found
+    raise SettingError("TRAINGUARD_SETTINGS", text[:100], 'a JSON object such as {"LowGPUUtilization_window_s": 120}')
+
+
+def _is_setting(name: str, value: object) -> bool:
+    if not 0 < len(name) <= _LONGEST_NAME:
+        return False
+    return len(value) <= _LONGEST_VALUE if isinstance(value, str) else isinstance(value, (bool, int, float))
 
 
 def _whole(environment: Mapping[str, str], name: str, default: int) -> int:

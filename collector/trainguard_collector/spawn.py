@@ -2,13 +2,19 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from trainguard_collector.settings import Settings
 
+NODE_SETTINGS = "TRAINGUARD_COLLECTOR_SETTINGS"
+"""Set in the environment of the process that is observed, and so of those that it starts."""
+
 _PACKAGES = str(Path(__file__).resolve().parents[1])
+_DYING_S = 2.0
 _CODE = (
     "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; "
     "from trainguard_collector.process import main; main(given['settings'], given['parent'])"
@@ -26,13 +32,23 @@ def spawn(settings: Settings) -> "subprocess.Popen[bytes]":
     if _PACKAGES not in path:
         path.append(_PACKAGES)
     given = json.dumps({"path": path, "settings": settings.to_json(), "parent": os.getpid()})
-    return subprocess.Popen(  # this interpreter, with words of our own
+    sampler = subprocess.Popen(  # this interpreter, with words of our own
         [sys.executable, "-I", "-c", _CODE, given],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
         close_fds=True,
+        env=_environment(),
     )
+    # Processes that this one starts record into the same job, whatever name they would find themselves.
+    os.environ[NODE_SETTINGS] = json.dumps({"host": socket.gethostname(), "settings": settings.to_json()})
+    return sampler
+
+
+def _environment() -> "dict[str, str]":
+    """Return the sampler's: it starts no other, and its few threads that seldom run need no heaps of their own."""
+    own = {name: value for name, value in os.environ.items() if name != "TRAINGUARD_OUTPUT"}
+    return {"MALLOC_ARENA_MAX": "1", **own}
 
 
 def say(sampler: "subprocess.Popen[bytes]", word: str) -> None:
@@ -43,3 +59,10 @@ def say(sampler: "subprocess.Popen[bytes]", word: str) -> None:
             sampler.stdin.close()
     except OSError:
         pass
+
+
+def end(sampler: "subprocess.Popen[bytes]") -> None:
+    """Kill a sampler; one that hangs in a call of the kernel's is not waited for."""
+    sampler.kill()
+    with suppress(subprocess.TimeoutExpired):
+        sampler.wait(_DYING_S)

@@ -1,6 +1,5 @@
 """Runs a command beside a sampler, as if the command had been run alone."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -8,10 +7,11 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Optional
+from typing import Optional
 
+from trainguard_collector.parentage import end_with_parent
 from trainguard_collector.settings import Settings
-from trainguard_collector.spawn import say, spawn
+from trainguard_collector.spawn import end, say, spawn
 
 _PASSED_ON = tuple(
     getattr(signal, name)
@@ -21,7 +21,6 @@ _PASSED_ON = tuple(
 _OF_THE_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH})
 _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _MOST_RESTARTS = 3
-_PR_SET_PDEATHSIG = 1
 
 
 def run(command: Sequence[str], settings: Optional[Settings]) -> int:
@@ -36,7 +35,7 @@ def run(command: Sequence[str], settings: Optional[Settings]) -> int:
         signal.signal(number, lambda given, _frame: _pass_on(given, child, received))
     sampler = _start(settings)
     try:
-        process = subprocess.Popen(command, preexec_fn=_end_with_parent)  # noqa: PLW1509 - one thread alone
+        process = subprocess.Popen(command, preexec_fn=end_with_parent)  # noqa: PLW1509 - one thread alone
     except OSError as fault:
         sys.stderr.write(f"trainguard-collector: {command[0]}: {fault.strerror}\n")
         code = 127 if isinstance(fault, FileNotFoundError) else 126
@@ -111,8 +110,7 @@ def _finish(sampler: "Optional[subprocess.Popen[bytes]]", word: str, settings: O
     with suppress(subprocess.TimeoutExpired):
         sampler.wait(max(until - time.monotonic(), 0.1))
         return
-    sampler.kill()
-    sampler.wait()
+    end(sampler)
 
 
 def _end_by(number: int) -> None:
@@ -125,13 +123,3 @@ def _end_by(number: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.stderr.flush()
     os.kill(os.getpid(), number)
-
-
-_LIBC: Any = None
-with suppress(OSError):
-    _LIBC = ctypes.CDLL(None)
-
-
-def _end_with_parent() -> None:
-    if hasattr(_LIBC, "prctl"):
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

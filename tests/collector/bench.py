@@ -1,109 +1,162 @@
-"""Measures what the collector costs a loop on one core: ``make bench-collector``.
+"""Measures what the collector costs: ``make bench-collector``.
 
-A run alone and a run beside a sampler follow each other, so that a noisy machine is noisy for both. The loop is plain
-Python; it says nothing of loops that fill every core.
+Throughput: one training loop runs on every core beside a sampler, which is stopped and continued by turns. What the
+loop does in a turn with the sampler is compared with the turn without it right before, so that a noisy machine is noisy
+for both. Large node: a sampler reads NVML's real bindings on a compiled stand-in with 8 GPUs, and a ``/proc`` of 96
+cores, and sends to an S3 that does not answer: boto3 is loaded and minutes stay on disk.
 """
 
+import mmap
 import os
+import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from tests.collector.nvml_stub import Nvml
-from trainguard_collector.cgroup import Cgroup
-from trainguard_collector.gpu import Gpus
-from trainguard_collector.host import Host
-from trainguard_collector.lines import encode
+from tests.collector.native.node import Procfs, environment_with_gpus
 
-PAIRS = 8
-SNAPSHOTS = 200
+PAIRS = 50
+TURN_S = 1.0
+LARGE_NODE_S = 75.0
 LOOP = """
-import time
-until, steps = time.perf_counter() + 5.0, 0
-while time.perf_counter() < until:
-    sum(range(2000))
-    steps += 1
-print(steps)
+import mmap, struct, sys
+import numpy as np
+file = open(sys.argv[1], "r+b")
+shared = mmap.mmap(file.fileno(), 8)
+random = np.random.default_rng(0)
+data, truth = random.normal(size=(512, 256)), random.normal(size=(512, 1))
+first, last = random.normal(size=(256, 512)) / 16, random.normal(size=(512, 1)) / 22
+step = 0
+while True:
+    hidden = np.maximum(data @ first, 0.0)
+    error = hidden @ last - truth
+    gradient = (error @ last.T) * (hidden > 0.0)
+    last -= 1e-5 * hidden.T @ error
+    first -= 1e-5 * data.T @ gradient
+    step += 1
+    shared[:8] = struct.pack("q", step)
 """
 
 
-def steps_alone() -> int:
-    """Return how many steps the loop makes alone in five seconds."""
-    return int(subprocess.run([sys.executable, "-c", LOOP], capture_output=True, text=True, check=True).stdout)
+@contextmanager
+def sampled(command: list[str], environment: dict[str, str]) -> Iterator[tuple[psutil.Process, psutil.Process]]:
+    """Run a command under the collector; yield its wrapper and its sampler, once it samples."""
+    words = [sys.executable, "-m", "trainguard_collector", "--", *command]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as process:
+        wrapper = psutil.Process(process.pid)
+        spool = Path(environment["TRAINGUARD_SPOOL"])
+        while not list(spool.glob("*/*.part")):
+            time.sleep(0.1)
+        (sampler,) = (each for each in wrapper.children() if "process import" in " ".join(each.cmdline()))
+        try:
+            yield wrapper, sampler
+        finally:
+            process.terminate()
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process's first thread, finer than the kernel's ticks."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    """Return the CPU seconds of a process's threads, finer than the kernel's ticks."""
+    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
-def steps_sampled(environment: dict[str, str]) -> tuple[int, float, float]:
-    """Return the loop's steps beside a sampler, the sampler's share of a core in percent, and its memory in MB."""
-    command = [sys.executable, "-m", "trainguard_collector", "--", sys.executable, "-c", LOOP]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        time.sleep(1.5)
-        (sampler,) = (
-            child for child in psutil.Process(process.pid).children() if "process import" in " ".join(child.cmdline())
-        )
-        before, began = cpu_s(sampler.pid), time.perf_counter()
-        time.sleep(3.0)
-        share = 100.0 * (cpu_s(sampler.pid) - before) / (time.perf_counter() - began)
-        memory = sampler.memory_info().rss / 1e6
-        return int(process.communicate()[0]), share, memory
+def losses(environment: dict[str, str], folder: Path) -> tuple[list[float], float]:
+    """Return the throughput lost in each pair of turns, and the sampler's share of all cores meanwhile, in percent."""
+    counter = folder / "steps"
+    counter.write_bytes(bytes(8))
+    found = []
+    with counter.open("r+b") as file, sampled([sys.executable, "-c", LOOP, str(counter)], environment) as (_, sampler):
+        steps = mmap.mmap(file.fileno(), 8)
+
+        def turn(number: int) -> float:
+            sampler.send_signal(number)
+            time.sleep(0.1)
+            (before,) = struct.unpack("q", steps[:8])
+            began = time.monotonic()
+            time.sleep(TURN_S)
+            (after,) = struct.unpack("q", steps[:8])
+            return float(after - before) / (time.monotonic() - began)
+
+        time.sleep(TURN_S)
+        used_s = cpu_s(sampler.pid)
+        for pair in range(PAIRS):
+            order = (signal.SIGSTOP, signal.SIGCONT) if pair % 2 else (signal.SIGCONT, signal.SIGSTOP)
+            made = {number: turn(number) for number in order}
+            found.append(100.0 * (1.0 - made[signal.SIGCONT] / made[signal.SIGSTOP]))
+        used_s = cpu_s(sampler.pid) - used_s
+        sampler.send_signal(signal.SIGCONT)
+    return found, 100.0 * used_s / (PAIRS * TURN_S * (os.cpu_count() or 1))
 
 
-def large_node_ms() -> float:
-    """Return the CPU time of a snapshot of 8 GPUs and 96 cores, on a stub of NVML and a written ``/proc``."""
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(SNAPSHOTS):
-            rows = "".join(f"cpu{core} {20 * number} 0 0 {30 * number} 0 0 0 0 0 0\n" for core in range(96))
-            Path(folder, f"{number}").mkdir()
-            Path(folder, f"{number}", "stat").write_text(f"cpu 0 0 0 0 0 0 0 0 0 0\n{rows}")
-        host, gpus = Host(Cgroup("/no-limits", "/proc")), Gpus(Nvml(8))
-        read, number, written = psutil.cpu_times, 0, 0
+def large_node(environment: dict[str, str], folder: Path) -> tuple[float, float]:
+    """Return the share of a core in percent, and the memory in MB, of a sampler of 8 GPUs and 96 cores."""
+    (folder / "nvml").mkdir()
+    procfs, over = Procfs(folder / "proc"), threading.Event()
 
-        def cores(percpu: bool) -> list[Any]:
-            psutil.PROCFS_PATH = f"{folder}/{number}"
-            try:
-                return read(percpu=percpu)  # type: ignore[no-any-return]
-            finally:
-                psutil.PROCFS_PATH = "/proc"
+    def work() -> None:
+        while not over.wait(0.25):
+            procfs.advance()
 
-        psutil.cpu_times = cores
-        began = time.process_time()
-        for number in range(SNAPSHOTS):
-            samples = host.read(number * 0.5) + gpus.read(number * 0.5, with_slow=number % 20 == 0)
-            written += encode(samples, "node-1", 1_800_000_000.0 + number * 0.5).count(b"\n")
-        spent = time.process_time() - began
-    assert written > SNAPSHOTS * 2 * 90, "the cores have no samples"
-    return 1_000.0 * spent / SNAPSHOTS
+    kernel = threading.Thread(target=work)
+    kernel.start()
+    more = {
+        **environment_with_gpus(folder / "nvml"),
+        "TRAINGUARD_OUTPUT": "s3://nowhere/jobs",
+        "TRAINGUARD_PROCFS": str(procfs.folder),
+        "TRAINGUARD_CGROUP": str(folder / "no-cgroup"),
+        "TRAINGUARD_SPOOL": str(folder / "large"),
+        "TRAINGUARD_FINISH_S": "0",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "none",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    try:
+        with sampled(["sleep", str(LARGE_NODE_S + 30.0)], {**environment, **more}) as (_, sampler):
+            time.sleep(5.0)
+            before, began, most = cpu_s(sampler.pid), time.monotonic(), 0.0
+            while time.monotonic() - began < LARGE_NODE_S:
+                time.sleep(1.0)
+                most = max(most, sampler.memory_info().rss / 1e6)
+            share = 100.0 * (cpu_s(sampler.pid) - before) / (time.monotonic() - began)
+            minutes = b"".join(path.read_bytes() for path in (folder / "large").glob("*/*[0-9].*"))
+    finally:
+        over.set()
+        kernel.join()
+    assert b'"cpu95"' in minutes, "the cores have no samples"
+    assert b'"gpu7.SMActivityPercent"' in minutes, "the GPUs have no samples"
+    return share, most
 
 
 def main() -> None:
-    """Print the ratio of throughput, and what the sampler itself takes."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TRAINGUARD_OUTPUT": f"{folder}/output", "TRAINGUARD_SPOOL": f"{folder}/spool"}
-        losses, shares, memories = [], [], []
-        for number in range(PAIRS):
-            environment["TRAINGUARD_JOB"] = f"run-{number}"
-            alone = steps_alone()
-            sampled, share, memory = steps_sampled(environment)
-            losses.append(100.0 * (1.0 - sampled / alone))
-            shares.append(share)
-            memories.append(memory)
-    cost_ms = large_node_ms()
-    spread = statistics.stdev(losses) / PAIRS**0.5
-    print(f"{PAIRS} pairs at 500 ms on {os.cpu_count()} cores, without a GPU")
-    mean, median = statistics.mean(losses), statistics.median(losses)
-    print(f"throughput lost: median {median:.2f} %, mean {mean:.2f} ± {spread:.2f} % (standard error)")
-    print(f"sampler: {statistics.median(shares):.2f} % of a core, at most {max(memories):.0f} MB of memory")
-    print(f"a snapshot of 8 GPUs and 96 cores on stubs: {cost_ms:.2f} ms, {cost_ms / 5.0:.2f} % of a core at 500 ms")
+    """Print the throughput lost, and what the sampler itself takes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = {
+            **os.environ,
+            "TRAINGUARD_OUTPUT": f"{folder}/output",
+            "TRAINGUARD_SPOOL": f"{folder}/spool",
+            "TRAINGUARD_AUTOSTART": "0",
+            "TRAINGUARD_JOB": "bench",
+        }
+        found, own = losses(environment, folder)
+        share, memory = large_node(environment, folder)
+    error = statistics.stdev(found) / len(found) ** 0.5
+    print(f"{len(found)} pairs of {TURN_S:.0f} s at 500 ms, a loop on all {os.cpu_count()} cores")
+    print(
+        f"throughput lost: median {statistics.median(found):.2f} %, "
+        f"mean {statistics.mean(found):.2f} ± {error:.2f} % (standard error)"
+    )
+    print(f"the sampler itself took {own:.2f} % of all cores' time")
+    print(f"sampler of 8 GPUs and 96 cores at 500 ms: {share:.2f} % of a core, at most {memory:.0f} MB of memory")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,9 @@ def test_given_any_name_when_made_a_jobs_and_a_nodes_then_the_engine_takes_the_k
 def test_given_any_interval_when_read_by_the_engine_then_every_line_is_used_and_the_interval_known(
     interval_ms: int, tmp_path: Path
 ) -> None:
-    gpus = Gpus(Nvml(2))
+    nvml = Nvml(2, gpm=dict.fromkeys((2, 3, 5, 10, 20, 21, 60, 61), 12.5))
+    nvml.xids[1] = [79]
+    gpus = Gpus(nvml)
     count = max(240_000 // interval_ms, 1)
     minutes: dict[int, bytes] = {}
     for number in range(count):

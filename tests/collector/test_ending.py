@@ -4,13 +4,15 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.records import JobStatus
 from trainguard_collector.ending import SILENT_S, end_job, job_file, status_object
 from trainguard_collector.layout import end_key, job_file_key, status_key
 from trainguard_collector.names import Identity
 from trainguard_collector.places import Folder
-from trainguard_collector.settings import Settings
+from trainguard_collector.settings import SettingError, Settings, read_settings
 
 
 def settings(node: str, index: int = 0, *, in_sagemaker: bool = False) -> Settings:
@@ -67,3 +69,22 @@ def test_given_a_running_job_when_described_then_the_engine_reads_it() -> None:
     body = job_file(settings("a"), 1_800_000_000.0, "InProgress")
     assert read_job_file("run-1/job.json", body, "run-1").status is JobStatus.IN_PROGRESS
     assert "ended_at" not in json.loads(body)
+
+
+def test_given_settings_of_the_job_when_started_then_the_engine_reads_them_as_tags() -> None:
+    text = '{"LowGPUUtilization_threshold_p95": 60, "evaluate": "no"}'
+    found = read_settings({"TRAINGUARD_OUTPUT": "s3://b", "TRAINGUARD_SETTINGS": text}, Identity("run-1", "a"))
+    assert found is not None
+    described = read_job_file("run-1/job.json", job_file(found, 1.0, "InProgress"), "run-1")
+    assert described.tags["trainguard:LowGPUUtilization_threshold_p95"] == "60"
+    assert described.tags["trainguard:evaluate"] == "no"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["rubbish", "[1]", '{"a": {}}', '{"a": null}', '{"": 1}', json.dumps({"a": "b" * 257})],
+    ids=["rubbish", "list", "nested", "null", "nameless", "long"],
+)
+def test_given_settings_that_the_engine_would_refuse_when_started_then_they_are_refused(text: str) -> None:
+    with pytest.raises(SettingError, match="TRAINGUARD_SETTINGS"):
+        read_settings({"TRAINGUARD_OUTPUT": "s3://b", "TRAINGUARD_SETTINGS": text}, Identity("run-1", "a"))

@@ -1,6 +1,8 @@
 """GPUs by NVML: every metric fails alone, and a GPU that vanishes ends nothing."""
 
-from tests.collector.nvml_stub import LOST, NOT_SUPPORTED, UNKNOWN, Nvml
+import math
+
+from tests.collector.nvml_stub import LOST, NO_FUNCTION, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, Nvml
 from trainguard_collector.gpu import Gpus
 from trainguard_collector.lines import Sample
 
@@ -29,7 +31,99 @@ def test_given_slow_metrics_when_read_twice_then_counters_become_rates() -> None
     assert found["gpu0.ThrottleReasons", ""] == 0x40
     assert found["gpu0.ECCUncorrectedErrors", ""] == 1.0
     assert (found["gpu0.PCIeLinkWidth", ""], found["gpu0.PCIeLinkWidthMaximum", ""]) == (8.0, 16.0)
+    assert (found["gpu0.PCIeLinkGeneration", ""], found["gpu0.PCIeLinkGenerationMaximum", ""]) == (1.0, 5.0)
+    assert found["gpu0.NVLinkReceivedBytesPerSecond", ""] == 500.0 * 1024
+    assert found["gpu0.PowerLimitWatts", ""] == 700.0
     assert found["gpu0.RemappedRows", ""] == 3.0
+
+
+def test_given_counters_of_32_bits_when_read_then_no_rate_is_made_of_them() -> None:
+    nvml = Nvml(1)
+    nvml.value_type = 1
+    gpus = Gpus(nvml)
+    gpus.read(1.0, with_slow=True)
+    nvml.bytes = 5_000
+    found = values(gpus.read(11.0, with_slow=True))
+    assert not [name for name, _ in found if name.endswith("BytesPerSecond")]
+    assert "32 bits" in gpus.faults["gpu0.PCIe"]
+
+
+def test_given_gpm_when_read_twice_then_it_gives_the_means_between_and_the_traffic() -> None:
+    nvml = Nvml(2, gpm={2: 5.0, 3: 12.5, 5: 1.5, 10: 30.0, 20: 2.0, 21: 3.0, 60: 4.0, 61: 5.0})
+    nvml.bytes = 1
+    gpus = Gpus(nvml)
+    assert "gpu0.SMActivityPercent" not in {name for name, _ in values(gpus.read(1.0, with_slow=True))}
+    nvml.bytes = 77_777
+    found = values(gpus.read(11.0, with_slow=True))
+    names = ("SMActivity", "SMOccupancy", "TensorActivity", "DRAMActivity")
+    assert [found[f"gpu1.{name}Percent", ""] for name in names] == [5.0, 12.5, 1.5, 30.0]
+    traffic = ("PCIeTransmitted", "PCIeReceived", "NVLinkReceived", "NVLinkTransmitted")
+    assert [found[f"gpu1.{name}BytesPerSecond", ""] / 2**20 for name in traffic] == [2.0, 3.0, 4.0, 5.0]
+
+
+def test_given_a_metric_that_gpm_lacks_when_read_then_the_others_are_there_and_counters_give_its_traffic() -> None:
+    nvml = Nvml(1, gpm={2: 5.0, 3: math.nan})
+    gpus = Gpus(nvml)
+    for at in (1.0, 11.0, 21.0):
+        nvml.bytes += 10_000
+        found = values(gpus.read(at, with_slow=True))
+    assert found["gpu0.SMActivityPercent", ""] == 5.0
+    assert "gpu0.SMOccupancyPercent" not in {name for name, _ in found}
+    assert found["gpu0.PCIeReceivedBytesPerSecond", ""] == 1_000.0
+    assert {"gpu0.TensorActivityPercent", "gpu0.DRAMActivityPercent"} <= set(gpus.faults)
+    assert "gpu0.SMOccupancyPercent" not in gpus.faults
+
+
+def test_given_gpm_that_may_not_be_used_when_read_then_counters_give_the_traffic() -> None:
+    nvml = Nvml(1, gpm={20: 2.0})
+    nvml.failing[0, "nvmlGpmSampleGet"] = NO_PERMISSION
+    gpus = Gpus(nvml)
+    for at in (1.0, 11.0):
+        nvml.bytes += 10_000
+        found = values(gpus.read(at, with_slow=True))
+    assert found["gpu0.PCIeReceivedBytesPerSecond", ""] == 1_000.0
+    assert "gpu0.GPM" in gpus.faults
+
+
+def test_given_gpm_and_no_counters_when_read_then_nothing_is_said_to_be_absent() -> None:
+    nvml = Nvml(1, gpm=dict.fromkeys((2, 3, 5, 10, 20, 21, 60, 61), 7.0))
+    nvml.failing[0, "nvmlDeviceGetFieldValues"] = NOT_SUPPORTED
+    gpus = Gpus(nvml)
+    for at in (1.0, 11.0):
+        found = values(gpus.read(at, with_slow=True))
+    assert found["gpu0.NVLinkReceivedBytesPerSecond", ""] == 7.0 * 2**20
+    assert gpus.faults == {}
+
+
+def test_given_mig_with_gpm_when_read_then_each_instance_has_its_activity_and_the_gpu_none() -> None:
+    gpus = Gpus(Nvml(1, mig=frozenset({0}), gpm={2: 40.0}))
+    gpus.read(1.0, with_slow=True)
+    found = values(gpus.read(11.0, with_slow=True))
+    assert (found["gpu0.mig0.SMActivityPercent", ""], found["gpu0.mig1.SMActivityPercent", ""]) == (40.0, 40.0)
+    assert "gpu0.SMActivityPercent" not in {name for name, _ in found}
+
+
+def test_given_a_gpu_that_is_lost_at_the_start_when_read_then_it_is_reported() -> None:
+    nvml = Nvml(2)
+    nvml.failing[1, "nvmlDeviceGetHandleByIndex"] = LOST
+    found = values(Gpus(nvml).read(1.0, with_slow=True))
+    assert (found["gpu0.Lost", ""], found["gpu1.Lost", ""]) == (0.0, 1.0)
+
+
+def test_given_xids_when_the_gpu_is_lost_then_each_is_counted_and_none_hides_another() -> None:
+    nvml = Nvml(1)
+    gpus = Gpus(nvml)
+    gpus.read(1.0, with_slow=True)
+    nvml.xids[0] = [79, 31, 31]
+    nvml.failing[0, UTILIZATION] = LOST
+    gpus.read(1.5, with_slow=False)
+    found = values(gpus.read(11.0, with_slow=True))
+    assert found == {
+        ("gpu0.Lost", ""): 1.0,
+        ("gpu0.XID", ""): 31.0,
+        ("gpu0.XIDCount79", ""): 1.0,
+        ("gpu0.XIDCount31", ""): 2.0,
+    }
 
 
 def test_given_snapshots_when_read_then_handles_are_fetched_once_and_processes_never_listed() -> None:
@@ -53,6 +147,14 @@ def test_given_a_metric_that_one_gpu_lacks_when_read_then_it_is_asked_once_and_a
     assert ("gpu1.PowerWatts", "") in found
     assert nvml.calls.count("nvmlDeviceGetPowerUsage") == 1 + 3
     assert "gpu0.Power" in gpus.faults
+
+
+def test_given_a_driver_that_has_the_old_name_alone_when_read_then_throttle_reasons_are_there() -> None:
+    nvml = Nvml(1)
+    nvml.failing[0, "nvmlDeviceGetCurrentClocksEventReasons"] = NO_FUNCTION
+    for at in (1.0, 2.0):
+        found = values(Gpus(nvml).read(at, with_slow=True))
+        assert found["gpu0.ThrottleReasons", ""] == 0x20
 
 
 def test_given_an_error_that_passes_when_read_then_the_metric_comes_back() -> None:

@@ -23,6 +23,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield Bucket("s3://profiles" if request.param == "bucket" else "s3://profiles/team/a")
 
 
+def test_given_a_file_when_put_then_its_bytes_are_read(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "minute"
+    path.write_bytes(b"line\n" * 100_000)
+    with path.open("rb") as file:
+        place.put("run-1/minute.json", file)
+    assert place.get("run-1/minute.json") == b"line\n" * 100_000
+
+
 def test_given_objects_when_put_then_they_are_read_and_listed(place: Place) -> None:
     place.put("run-1/collector/b.status.json", b"1")
     place.put("run-1/collector/b.status.json", b"2")

@@ -1,75 +1,17 @@
 """The collector as a process beside a command: exit codes, signals, and every way to be killed."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.collector.runs import Runs, is_running, until
 from trainguard.api import analyze
 from trainguard.telemetry.keys import SystemKey, parse_key
 from trainguard.telemetry.system import read_system_object
-
-
-class Runs:
-    """Starts commands under the collector; whatever is left of them is ended after the test."""
-
-    def __init__(self, folder: Path) -> None:
-        self.output, self.spool = folder / "output", folder / "spool"
-        self.environment = {
-            **os.environ,
-            "TRAINGUARD_OUTPUT": str(self.output),
-            "TRAINGUARD_SPOOL": str(self.spool),
-            "TRAINGUARD_INTERVAL_MS": "100",
-            "TRAINGUARD_JOB": "run-1",
-            "TRAINGUARD_NODE": "node-1",
-        }
-        self.started: list[subprocess.Popen[str]] = []
-
-    def python(self, *arguments: str) -> "subprocess.Popen[str]":
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen([sys.executable, *arguments], env=self.environment, text=True, **pipes)  # type: ignore[call-overload]
-        self.started.append(process)
-        return process  # type: ignore[no-any-return]
-
-    def wrap(self, *command: str) -> "subprocess.Popen[str]":
-        return self.python("-m", "trainguard_collector", "--", *command)
-
-    def sampler(self, process: "subprocess.Popen[str]") -> psutil.Process:
-        def found() -> list[psutil.Process]:
-            children = psutil.Process(process.pid).children()
-            return [child for child in children if "trainguard_collector.process" in " ".join(child.cmdline())]
-
-        until(lambda: bool(found()))
-        return found()[0]
-
-    @property
-    def status(self) -> dict[str, object]:
-        found: dict[str, object] = json.loads((self.output / "run-1/collector/node-1.status.json").read_bytes())
-        return found
-
-    @property
-    def job_status(self) -> str:
-        found: str = json.loads((self.output / "run-1/job.json").read_bytes())["status"]
-        return found
-
-
-def until(holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        time.sleep(0.05)
-    raise AssertionError("did not come true within 15 s")
-
-
-def is_running(process: psutil.Process) -> bool:
-    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
 
 
 @pytest.fixture
@@ -141,7 +83,7 @@ def test_given_settings_that_cannot_be_used_when_wrapped_then_the_command_runs_a
 def test_given_an_output_that_cannot_be_written_when_wrapped_then_the_command_runs_all_the_same(runs: Runs) -> None:
     runs.output.write_text("a file, not a folder")
     runs.environment["TRAINGUARD_FINISH_S"] = "1"
-    process = runs.wrap("bash", "-c", "sleep 0.5; exit 5")
+    process = runs.wrap("bash", "-c", f"until ls {runs.spool}/*/*.part; do sleep 0.05; done; exit 5")
     process.communicate()
     assert process.returncode == 5
     assert list((runs.spool / "run-1.node-1").glob("*.json"))

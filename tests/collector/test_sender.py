@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from trainguard_collector.objects import Handover
+from trainguard_collector.outgoing import Outgoing
+from trainguard_collector.places import Body
 from trainguard_collector.sender import Sender
 from trainguard_collector.spool import Spool
 
@@ -17,11 +20,14 @@ class Away:
         self.failures = failures
         self.keys_put: list[str] = []
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: Body) -> None:
         if self.failures:
             self.failures -= 1
             raise ConnectionError("no route to host")
         self.keys_put.append(key)
+
+    def put_file(self, key: str, path: Path) -> None:
+        self.put(key, path.read_bytes())
 
     def get(self, key: str) -> bytes | None:
         return None
@@ -60,6 +66,20 @@ def test_given_a_place_that_comes_back_when_sent_then_minutes_go_in_order_and_le
     assert (sender.failures, spool.ready()) == (1, [])
 
 
+def test_given_objects_of_training_processes_when_sent_then_in_their_order_and_once(
+    spool: Spool, tmp_path: Path
+) -> None:
+    handover = Handover(tmp_path / "objects", 10_000)
+    for name in ("events/2", "index/1", "last"):
+        handover.put(name, b"x")
+    place = Away(failures=1)
+    sender = Sender(spool, lambda: place, "job", "node-1", Outgoing(tmp_path / "objects", "job", "node-1"))
+    sender.start()
+    until(lambda: sender.sent_objects == 3)
+    assert sender.finish(5.0) is place
+    assert [key for key in place.keys_put if "system" not in key] == ["job/events/2", "job/index/1", "job/last"]
+
+
 def test_given_a_place_that_stays_away_when_finished_then_it_ends_in_time_and_keeps_the_minutes(spool: Spool) -> None:
     sender = Sender(spool, lambda: Away(failures=10_000), "job", "node-1")
     sender.start()
@@ -74,7 +94,7 @@ def test_given_a_role_that_may_not_write_a_status_when_finished_then_the_profile
     spool: Spool,
 ) -> None:
     class ProfilesOnly(Away):
-        def put(self, key: str, body: bytes) -> None:
+        def put(self, key: str, body: Body) -> None:
             if "/collector/" in key:
                 raise PermissionError(key)
             super().put(key, body)

@@ -41,6 +41,7 @@ def test_given_the_wheel_when_listed_then_it_is_typed_and_holds_the_collector_al
     assert {name.split("/")[0] for name in names} == {
         "trainguard_collector",
         "trainguard_collector-0.1.0.dist-info",
+        "trainguard_collector_start.pth",
     }
 
 
@@ -53,7 +54,7 @@ def test_given_an_empty_environment_when_the_wheel_is_installed_then_two_librari
 def test_given_an_empty_environment_when_a_command_is_wrapped_then_it_is_sampled(python: Path, tmp_path: Path) -> None:
     options = ("--output", tmp_path, "--job", "run-1", "--interval-ms", "100")
     spool = {"TRAINGUARD_SPOOL": str(tmp_path / "spool")}
-    command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", "bash", "-c", "sleep 1")]
+    command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", "bash", "-c", "sleep 5")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=spool | {"PATH": "/usr/bin:/bin"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.glob("run-1/profiler-output/system/incremental/*/*.json"))
@@ -66,6 +67,71 @@ def test_given_no_boto3_when_the_output_is_in_s3_then_the_command_runs_and_the_m
 ) -> None:
     spool = {"TRAINGUARD_SPOOL": str(tmp_path / "spool"), "TRAINGUARD_FINISH_S": "1", "PATH": "/usr/bin:/bin"}
     options = ("--output", "s3://no-such-bucket", "--job", "run-1", "--node", "a", "--interval-ms", "100")
-    command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", "bash", "-c", "sleep 1")]
+    command = [str(each) for each in (python, "-m", "trainguard_collector", *options, "--", "bash", "-c", "sleep 5")]
     assert subprocess.run(command, capture_output=True, cwd=tmp_path, env=spool).returncode == 0
     assert list(tmp_path.glob("spool/run-1.a/*.json"))
+
+
+def autostarted(python: Path, folder: Path, *words: object, **more: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python in an image with the collector, with the variable that starts it."""
+    variables = {
+        "PATH": "/usr/bin:/bin",
+        "TRAINGUARD_OUTPUT": str(folder / "output"),
+        "TRAINGUARD_SPOOL": str(folder / "spool"),
+        "TRAINGUARD_INTERVAL_MS": "100",
+        "TRAINGUARD_JOB": "run-1",
+        "TRAINGUARD_AUTOSTART": "0.3",
+    }
+    command = [str(each) for each in (python, *words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**variables, **more})
+
+
+def test_given_the_variable_alone_when_a_script_runs_then_it_is_sampled_once_with_all_that_it_starts(
+    python: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, subprocess, sys, time\n"
+        "time.sleep(1.5)\n"
+        "inner = [sys.executable, '-c', 'import os; print(os.environ[\"TRAINGUARD_COLLECTOR_PID\"])']\n"
+        "print(os.getpid() == int(subprocess.run(inner, capture_output=True, text=True).stdout))\n"
+        "sys.exit(3)\n"
+    )
+    done = autostarted(python, tmp_path, "train.py")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "True\n", "")
+    assert list(tmp_path.glob("output/run-1/profiler-output/system/incremental/*/*.json"))
+    assert len(list(tmp_path.glob("output/run-1/collector/*.status.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        (("-c", "import time; time.sleep(0.8)"), {}),
+        (("quick.py",), {}),
+        (("train.py",), {"TRAINGUARD_AUTOSTART": "0"}),
+        (("train.py",), {"LOCAL_RANK": "1"}),
+    ],
+    ids=["no script", "too short", "switched off", "another rank"],
+)
+def test_given_what_is_not_to_be_observed_when_it_runs_then_nothing_is_left(
+    words: tuple[str, ...], more: dict[str, str], python: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("import time; time.sleep(0.8)")
+    (tmp_path / "quick.py").write_text("")
+    done = autostarted(python, tmp_path, *words, **more)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not (tmp_path / "output").exists()
+
+
+def test_given_a_setting_that_cannot_be_used_when_a_script_runs_then_it_runs_and_one_line_says_so(
+    python: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("print('trained')")
+    done = autostarted(python, tmp_path, "train.py", TRAINGUARD_INTERVAL_MS="7")
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    (line,) = done.stderr.splitlines()
+    assert "TRAINGUARD_INTERVAL_MS is 7" in line
+
+
+def test_given_no_variable_when_python_starts_then_nothing_is_imported(python: Path, tmp_path: Path) -> None:
+    (tmp_path / "loaded.py").write_text("import sys; print(any(name.startswith('trainguard') for name in sys.modules))")
+    assert autostarted(python, tmp_path, "loaded.py", TRAINGUARD_OUTPUT="").stdout == "False\n"

@@ -1,0 +1,102 @@
+"""Named parts of a script: in the recorder's timeline, as NVTX ranges, and in traces of torch's profiler.
+
+Each needs no other: without a recorder, a GPU or torch an annotation does nothing.
+"""
+
+import itertools
+import threading
+from contextlib import suppress
+from functools import wraps
+from types import TracebackType
+from typing import Any, Callable, Optional, TypeVar, cast
+
+from trainguard_collector.recorder.harmless import module
+from trainguard_collector.recorder.recorder import newest_recorder
+
+F = TypeVar("F", bound=Callable[..., Any])
+LONGEST_NAME = 256
+MOST_OPEN = 1_000
+"""Annotations that `annotation_begin` may leave open; those that are begun beyond it are not recorded."""
+
+
+class annotate:  # noqa: N801 - used as a function
+    """Name a part of the script: ``with annotate("augment"):``, or ``@annotate("augment")`` for a function."""
+
+    def __init__(self, name: str) -> None:
+        self.name = str(name)[:LONGEST_NAME]
+        self._parts: list[Any] = []
+
+    def __enter__(self) -> "annotate":
+        recorder = newest_recorder()
+        if recorder is not None:
+            self._enter(recorder.phase(self.name))
+        torch = module("torch")
+        if torch is None:
+            return self
+        with suppress(Exception):
+            if torch.autograd._profiler_enabled():
+                self._enter(torch.profiler.record_function(self.name))
+        with suppress(Exception):
+            if torch.cuda.is_initialized():
+                torch.cuda.nvtx.range_push(self.name)
+                self._parts.append(_NvtxRange(torch.cuda.nvtx))
+        return self
+
+    def __exit__(
+        self, kind: Optional[type], value: Optional[BaseException], traceback: Optional[TracebackType]
+    ) -> None:
+        while self._parts:
+            with suppress(Exception):
+                self._parts.pop().__exit__(None, None, None)
+
+    def __call__(self, function: F) -> F:
+        """Return the function with its calls annotated."""
+
+        @wraps(function)
+        def annotated(*arguments: Any, **named: Any) -> Any:
+            with annotate(self.name):
+                return function(*arguments, **named)
+
+        return cast("F", annotated)
+
+    def _enter(self, part: Any) -> None:
+        with suppress(Exception):
+            part.__enter__()
+            self._parts.append(part)
+
+
+class _NvtxRange:
+    """An NVTX range that was pushed."""
+
+    def __init__(self, nvtx: Any) -> None:
+        self._nvtx = nvtx
+
+    def __exit__(self, *_: object) -> None:
+        self._nvtx.range_pop()
+
+
+_numbers = itertools.count(1)
+_open: "dict[int, annotate]" = {}
+_lock = threading.Lock()
+
+
+def annotation_begin(name: str) -> int:
+    """Begin an annotation; returns what `annotation_end` takes. Annotations of a thread end in the opposite order."""
+    number = next(_numbers)
+    with _lock:
+        has_room = len(_open) < MOST_OPEN
+    if has_room:
+        begun = annotate(name).__enter__()
+        with _lock:
+            _open[number] = begun
+    return number
+
+
+def annotation_end(annotation: Optional[int] = None) -> None:
+    """End an annotation, by default the one that was begun last; one that is not open is ignored."""
+    with _lock:
+        if annotation is None and _open:
+            annotation = max(_open)
+        begun = _open.pop(annotation, None) if annotation is not None else None
+    if begun is not None:
+        begun.__exit__(None, None, None)

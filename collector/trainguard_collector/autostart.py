@@ -1,0 +1,77 @@
+"""Starts the sampler in an image where the collector is installed, by ``TRAINGUARD_OUTPUT`` alone.
+
+``trainguard_collector_start.pth`` calls `begin` at the start of each Python process in which that variable is set. The
+first one of a node that runs a script or a module is observed, with all that it starts.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+MARK = "TRAINGUARD_COLLECTOR_PID"
+"""Set in the environment of the process that is observed, and so of those that it starts."""
+
+DELAY = "TRAINGUARD_AUTOSTART"
+"""The variable that says after how many seconds samples begin; ``0`` switches this off."""
+
+DELAY_S = 15.0
+"""By default: a process that ends sooner leaves nothing, because it prepares the training and is none."""
+
+TOOLS = frozenset({
+    "aws", "black", "build", "compileall", "conda", "coverage", "ensurepip", "get_pip", "ipykernel_launcher",
+    "ipython", "jupyter", "mamba", "micromamba", "mypy", "pip", "pip_compile", "pipx", "poetry", "ptpython",
+    "pytest", "ruff", "setup", "site", "supervisord", "sysconfig", "tensorboard", "trainguard",
+    "trainguard_collector", "twine", "uv", "venv", "virtualenv",
+})  # fmt: skip
+"""Programs in Python that train nothing; the collector's own command starts its sampler itself."""
+
+_begun = False
+_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_VERSION = re.compile(r"[\d.]+$")
+
+
+def begin() -> None:
+    """Start the sampler, if this process is what is to be observed; raises nothing."""
+    global _begun  # noqa: PLW0603  # An environment may read the file twice.
+    with suppress(Exception):
+        delay_s = float(os.environ.get(DELAY) or DELAY_S)
+        if _begun or MARK in os.environ or delay_s <= 0.0 or not trains(command_line()):
+            return
+        _begun = True
+        from trainguard_collector.session import start_later
+
+        start_later(delay_s)
+
+
+def command_line() -> "list[str]":
+    """Return the words of this process; ``sys.argv`` is not there yet."""
+    words = list(getattr(sys, "orig_argv", ()))
+    if not words:
+        with suppress(OSError):
+            words = [os.fsdecode(each) for each in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]]
+    return words
+
+
+def trains(words: Sequence[str]) -> bool:
+    """Whether a command line of Python runs a script or a module that may be a training."""
+    rest = iter(words[1:])
+    for word in rest:
+        if word in _WITH_VALUE:
+            next(rest, None)
+        elif word == "-m":
+            return _is_program(next(rest, "").split(".")[0])
+        elif word.startswith("-m") and not word.startswith("--"):
+            return _is_program(word[2:].split(".")[0])
+        elif word == "-" or word.startswith(("-c", "-V", "-h", "-?", "--help", "--version")):
+            return False
+        elif not word.startswith("-"):
+            return _is_program(Path(word).name)
+    return False
+
+
+def _is_program(name: str) -> bool:
+    stem = _VERSION.sub("", name[:-3] if name.endswith(".py") else name).replace("-", "_")
+    return bool(stem) and stem not in TOOLS

@@ -1,0 +1,177 @@
+"""Callbacks that put a recorder into training loops that the script does not write itself.
+
+``hugging_face``, ``lightning`` and ``keras`` return a callback of that framework, which the script has imported. For
+any other loop, JAX's for example, there are `Recorder.step`, `Recorder.phase` and `Recorder.wrap`.
+"""
+
+import sys
+from importlib import import_module
+from typing import Any, Optional
+
+from trainguard_collector.recorder.recorder import Recorder
+
+
+def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any:
+    """Return a callback for ``Trainer(callbacks=[…])`` of transformers.
+
+    A step is the Trainer's: one update of the parameters, with all the batches that it accumulates. Evaluations are
+    phases, waits for data are recorded, and with ``watch`` what the Trainer logs is saved.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    watch : bool
+        Record the model's tensors too; ``options`` are those of `Recorder.watch`.
+
+    Raises
+    ------
+    ImportError
+        When transformers is not installed.
+    """
+    base = import_module("transformers").TrainerCallback
+
+    class TrainGuardCallback(base):  # type: ignore[misc, valid-type]
+        """Records steps, evaluations and what is logged."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            if recorder.is_on and state.global_step:
+                recorder.resume(state.global_step)
+            _watch(recorder, given.get("model"), watch, options)
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            recorder.end_phase("evaluation")
+            recorder.begin_step()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            recorder.end_step()
+
+        def on_prediction_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            recorder.end_step()
+            if not recorder.is_in("evaluation"):
+                recorder.begin_phase("evaluation")
+            recorder.begin_step()
+
+        def on_evaluate(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            recorder.end_step()
+            recorder.end_phase("evaluation")
+
+        on_predict = on_evaluate
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Any] = None, **given: Any) -> None:
+            _log(recorder, logs)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            recorder.end_step()
+            recorder.end_phase("evaluation")
+
+    return TrainGuardCallback()
+
+
+def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any:  # noqa: C901 - a method an event
+    """Return a callback for ``Trainer(callbacks=[…])`` of Lightning; parameters as those of `hugging_face`.
+
+    Raises
+    ------
+    ImportError
+        When neither lightning nor pytorch_lightning is installed.
+    """
+    name = "pytorch_lightning" if "pytorch_lightning" in sys.modules else "lightning.pytorch"
+    base = import_module(name).Callback
+
+    class TrainGuardCallback(base):  # type: ignore[misc, valid-type]
+        """Records steps, validations and what is logged."""
+
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            if trainer.global_step:
+                recorder.resume(trainer.global_step)
+            _watch(recorder, module, watch, options)
+
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
+            recorder.begin_step()
+
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+            if loss is not None:
+                recorder.loss(loss)
+            recorder.end_step()
+
+        def on_validation_start(self, trainer: Any, module: Any) -> None:
+            recorder.begin_phase("evaluation")
+
+        def on_validation_batch_start(self, trainer: Any, module: Any, *_: Any, **__: Any) -> None:
+            recorder.begin_step()
+
+        def on_validation_batch_end(self, trainer: Any, module: Any, *_: Any, **__: Any) -> None:
+            recorder.end_step()
+
+        def on_validation_end(self, trainer: Any, module: Any) -> None:
+            recorder.end_step()
+            recorder.end_phase("evaluation")
+
+        def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+            recorder.end_step()
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            recorder.end_step()
+
+    return TrainGuardCallback()
+
+
+def keras(recorder: Recorder) -> Any:
+    """Return a callback for ``fit``, ``evaluate`` and ``predict`` of Keras 3, on any backend.
+
+    Raises
+    ------
+    ImportError
+        When keras is not installed.
+    """
+    base = import_module("keras").callbacks.Callback
+
+    class TrainGuardCallback(base):  # type: ignore[misc, valid-type]
+        """Records batches as steps; an epoch's validation as evaluation."""
+
+        def on_train_batch_begin(self, batch: int, logs: Optional[Any] = None) -> None:
+            recorder.begin_step("TRAIN")
+
+        def on_train_batch_end(self, batch: int, logs: Optional[Any] = None) -> None:
+            recorder.end_step()
+
+        def on_test_begin(self, logs: Optional[Any] = None) -> None:
+            recorder.begin_phase("evaluation")
+
+        def on_test_batch_begin(self, batch: int, logs: Optional[Any] = None) -> None:
+            recorder.begin_step("EVAL")
+
+        def on_test_batch_end(self, batch: int, logs: Optional[Any] = None) -> None:
+            recorder.end_step()
+
+        def on_test_end(self, logs: Optional[Any] = None) -> None:
+            recorder.end_phase("evaluation")
+
+        def on_predict_batch_begin(self, batch: int, logs: Optional[Any] = None) -> None:
+            recorder.begin_step("PREDICT")
+
+        def on_predict_batch_end(self, batch: int, logs: Optional[Any] = None) -> None:
+            recorder.end_step()
+
+    return TrainGuardCallback()
+
+
+def _watch(recorder: Recorder, model: Any, watch: bool, options: "dict[str, Any]") -> None:
+    recorder.time_loaders()
+    if model is None:
+        return
+    if watch:
+        recorder.watch(model, **options)
+    else:
+        recorder.attach(model)
+
+
+def _log(recorder: Recorder, logs: Any) -> None:
+    """Save what a trainer logs: names with "loss" as losses, other numbers as metrics."""
+    for name, value in (logs or {}).items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if "loss" in str(name):
+                recorder.loss(value, str(name))
+            else:
+                recorder.metric(str(name), value)

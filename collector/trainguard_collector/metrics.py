@@ -1,0 +1,98 @@
+"""The metrics of one accelerator: each fails alone, and is given up when it will never come."""
+
+from collections.abc import Callable, Iterator
+from typing import Optional
+
+from trainguard_collector.lines import Sample
+
+LOST, NEVER, PASSING = "lost", "never", "passing"
+"""What an error means: for the device, for the metric, or for this reading alone."""
+
+_PATIENCE = 20
+"""After so many passing errors in a row a metric is given up."""
+
+Values = Iterator[tuple[str, str, float]]
+"""Name after the device's, dimension and value; a managed series has the device's own name and a dimension."""
+
+Read = Callable[[float], Values]
+"""Gets the time in seconds, for rates."""
+
+
+class NotMeasuredError(Exception):
+    """The device does not measure this."""
+
+
+class Device:
+    """One accelerator: `fast` metrics are read each time, `slow` ones when asked, `always` ones also after its loss.
+
+    ``knows_loss`` says that its library has an error for a device that is gone.
+    """
+
+    def __init__(
+        self, name: str, faults: dict[str, str], judge: Callable[[Exception], str], *, knows_loss: bool = True
+    ) -> None:
+        self.name = name
+        self._knows_loss = knows_loss
+        self.is_lost = False
+        self.fast: dict[str, Read] = {}
+        self.slow: dict[str, Read] = {}
+        self.always: dict[str, Read] = {}
+        self._faults, self._judge = faults, judge
+        self._errors: dict[str, int] = {}
+
+    def read(self, at: float, *, with_slow: bool) -> list[Sample]:
+        """Return the samples at ``at``, in seconds of a clock that never goes back."""
+        samples: list[Sample] = []
+        for table in (self.fast, self.slow) if with_slow else (self.fast,):
+            for metric in list(table):
+                if self.is_lost:
+                    break
+                samples += self._try(table, metric, at)
+        if with_slow:
+            for metric in list(self.always):
+                samples += self._try(self.always, metric, at)
+            if self._knows_loss:
+                samples.append(Sample("gpu", f"{self.name}.Lost", "", float(self.is_lost)))
+        return samples
+
+    def lose(self, fault: object) -> None:
+        """Say that the device is gone."""
+        self.is_lost = True
+        self._faults[self.name] = f"lost: {fault}"[:200]
+
+    def lack(self, metric: str, fault: object) -> None:
+        """Say that the device does not have a metric."""
+        self._faults[f"{self.name}.{metric}"] = str(fault)[:200]
+
+    def _try(self, table: dict[str, Read], metric: str, at: float) -> list[Sample]:
+        samples: list[Sample] = []
+        try:
+            for name, dimension, value in table[metric](at):
+                samples.append(Sample("gpu", f"{self.name}.{name}" if name else self.name, dimension, value))
+        except Exception as fault:
+            self._note(table, metric, fault)
+        else:
+            self._errors.pop(metric, None)
+        return samples
+
+    def _note(self, table: dict[str, Read], metric: str, fault: Exception) -> None:
+        meaning = NEVER if isinstance(fault, (AttributeError, NotMeasuredError)) else self._judge(fault)
+        self._errors[metric] = self._errors.get(metric, 0) + 1
+        if meaning == LOST:
+            self.lose(fault)
+        elif meaning == NEVER or self._errors[metric] >= _PATIENCE:
+            table.pop(metric)
+            self.lack(metric, fault)
+
+
+class Rates:
+    """Makes rates of counters."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, float]] = {}
+
+    def rate(self, name: str, at: float, count: float) -> Optional[float]:
+        """Return units a second since the last call; None for the first, and when the counter went back."""
+        was_at, was = self._last.get(name, (at, count))
+        self._last[name] = at, count
+        return (count - was) / (at - was_at) if at > was_at and count >= was else None

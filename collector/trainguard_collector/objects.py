@@ -1,0 +1,166 @@
+"""What training processes hand over on disk: timelines that they append to, and whole objects.
+
+A training process only writes to local files below the node's spool; the sampler sends them. Files of the folder:
+
+``<epoch ns>.<process>.<pid>.timeline``   lines of a process's events; its writer appends, the sampler takes
+``<epoch ns>.<worker>.<pid>.tensors``     tensors of one step, as `trainguard_collector.tensor_files` encodes them
+``<epoch ns>.<quoted key>.object``        an object of the job, whole; the key is relative to the job's folder
+``<epoch ns>.<quoted key>.plain``         the same, before it is compressed
+``<pid>.writer``                          a process that may still write
+
+Writer and sampler lock a timeline for as long as they use it. The writer never waits: it keeps its lines until the next
+time. The sampler deletes the file that it took, which the writer notices by the number of its links.
+"""
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable, Optional
+from urllib.parse import quote
+
+TIMELINE, TENSORS, OBJECT, PLAIN = ".timeline", ".tensors", ".object", ".plain"
+WRITER, DRAFT = ".writer", ".draft"
+LARGEST_TIMELINE = 16 * 1024 * 1024
+"""A timeline that nobody takes grows no further."""
+
+_LONGEST_NAME = 250
+
+
+def objects_folder(spool: str, job: str, node: str) -> Path:
+    """Return the folder through which the processes of a node hand over."""
+    return Path(spool, f"{job}.{node}.objects")
+
+
+class TimelineFile:
+    """The file that a process appends its events to; a new one begins when the sampler has taken the last."""
+
+    def __init__(self, folder: Path, process: str, header: Callable[[], bytes]) -> None:
+        self._folder, self._process, self._header = folder, process, header
+        self._file: Optional[int] = None
+        self._end = 0
+
+    def append(self, lines: bytes) -> bool:
+        """Append whole lines; whether they were taken. False: the sampler reads the file, try again later.
+
+        Raises
+        ------
+        OSError
+            When the disk does not take them, or the file has grown to its limit.
+        """
+        for _ in range(2):
+            if self._file is None:
+                self._open()
+            if self._file is None or not _locked(self._file):
+                return False
+            try:
+                if os.fstat(self._file).st_nlink:
+                    self._write(lines)
+                    return True
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+            self.close()
+        return False
+
+    def close(self) -> None:
+        """Let the file go; the sampler takes it when its writer has ended."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        name = f"{time.time_ns()}.{self._process}.{os.getpid()}{TIMELINE}"
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        self._file, self._end = os.open(self._folder / name, flags, 0o600), 0
+        self._write(self._header())
+
+    def _write(self, lines: bytes) -> None:
+        assert self._file is not None  # noqa: S101 - the caller has opened it
+        if self._end + len(lines) > LARGEST_TIMELINE:
+            raise OSError(f"a timeline has {self._end:,} bytes, and nothing takes it")
+        written = os.write(self._file, lines)
+        if written != len(lines):
+            with suppress(OSError):
+                os.ftruncate(self._file, self._end)
+            raise OSError("the disk took a part of the events")
+        self._end += written
+
+
+class Handover:
+    """Puts whole objects into the folder; bounded, the oldest dropped first."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder, self._max_bytes = folder, max_bytes
+        self.dropped = 0
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def register(self) -> None:
+        """Say that this process may write until it says otherwise, or is gone."""
+        (self._folder / f"{os.getpid()}{WRITER}").touch()
+
+    def unregister(self) -> None:
+        """Say that this process writes no more."""
+        (self._folder / f"{os.getpid()}{WRITER}").unlink(missing_ok=True)
+
+    def put(self, key: str, body: bytes) -> None:
+        """Hand over an object by its key below the job's folder; raises OSError."""
+        self._write(object_name(key), (body,))
+
+    def put_to_compress(self, key: str, path: Path) -> None:
+        """Hand over a file, which is moved, and compressed by the sampler; raises OSError."""
+        self._make_room(path.stat().st_size)
+        path.replace(self._folder / f"{object_name(key)[: -len(OBJECT)]}{PLAIN}")
+
+    def put_tensors(self, worker: str, parts: "tuple[bytes, ...]") -> None:
+        """Hand over the tensors of a step; raises OSError."""
+        self._write(f"{time.time_ns()}.{worker}.{os.getpid()}{TENSORS}", parts)
+
+    def draft(self, name: str) -> Path:
+        """Return a path for a file that is written here and handed over by `put_to_compress`."""
+        return self._folder / f"{os.getpid()}.{name}{DRAFT}"
+
+    def _write(self, name: str, parts: "tuple[bytes, ...]") -> None:
+        self._make_room(sum(map(len, parts)))
+        draft = self._folder / f"{name}{DRAFT}"
+        try:
+            with draft.open("wb") as file:
+                file.writelines(parts)
+            draft.replace(self._folder / name)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+    def _make_room(self, more: int) -> None:
+        found = []
+        for entry in os.scandir(self._folder):
+            with suppress(OSError):
+                found.append((entry.name, entry.stat().st_size))
+        size = more + sum(each for _, each in found)
+        for name, each in sorted(found):
+            if size <= self._max_bytes:
+                return
+            if name.endswith((TENSORS, OBJECT, PLAIN)):
+                with suppress(OSError):
+                    (self._folder / name).unlink()
+                    self.dropped += 1
+                    size -= each
+        if size > self._max_bytes:
+            raise OSError(f"{more:,} bytes are too many for a spool of {self._max_bytes:,}")
+
+
+def object_name(key: str) -> str:
+    """Return the name of the file that holds an object; raises OSError for a key that is too long for one."""
+    name = f"{time.time_ns()}.{quote(key, safe='')}{OBJECT}"
+    if len(name) > _LONGEST_NAME:
+        raise OSError(f"the key {key[:80]!r} is too long")
+    return name
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

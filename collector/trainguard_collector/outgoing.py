@@ -1,0 +1,169 @@
+"""The sampler's side of what training processes hand over: files to objects, each under its key."""
+
+import fcntl
+import gzip
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Optional
+from urllib.parse import unquote
+
+from trainguard_collector.layout import timeline_key
+from trainguard_collector.objects import DRAFT, OBJECT, PLAIN, TENSORS, TIMELINE, WRITER, object_name
+from trainguard_collector.tensor_files import encode_step
+
+ROTATE_S, ROTATE_BYTES = 60.0, 4 * 1024 * 1024
+"""A timeline is sent when it is so old, or so large."""
+
+_STALE_DRAFT_S = 3_600.0
+_TIMES = re.compile(rb'"ts":(\d+),"dur":(\d+)')
+_PROCESS = re.compile(r"[A-Za-z0-9]{1,20}")
+
+
+class Sendable(NamedTuple):
+    """A file that is an object as it is."""
+
+    key: str
+    path: Path
+
+
+class Outgoing:
+    """Makes objects of what the processes of a node hand over.
+
+    Attributes
+    ----------
+    streams : set of str
+        Which streams were written, as their end markers name them: ``framework`` and ``training``.
+    faults : dict of str to str
+        What could not be made an object, the newest of each kind.
+    """
+
+    def __init__(self, folder: Path, job: str, node: str) -> None:
+        self._folder, self._job, self._node = folder, job, node
+        self._lock = threading.Lock()
+        self._ends_us: dict[str, int] = {}
+        self.streams: set[str] = set()
+        self.faults: dict[str, str] = {}
+
+    def is_awaited(self, but: int) -> bool:
+        """Whether a process that still runs may write; ``but`` names the one that is known to have ended."""
+        pids = [_number(path.stem) for path in self._folder.glob(f"*{WRITER}")]
+        return any(pid != but and _runs(pid) for pid in pids)
+
+    def prepare(self, *, final: bool) -> None:
+        """Take timelines that are due, all of them when ``final``, and encode tensors."""
+        with self._lock:
+            for kind in (TIMELINE, TENSORS, PLAIN):
+                for path in sorted(self._folder.glob(f"*{kind}")):
+                    self._guarded(path, final)
+            for path in self._folder.glob(f"*{DRAFT}"):
+                with suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _STALE_DRAFT_S:
+                        path.unlink()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a process of the node records."""
+        return any(self._folder.glob(f"*{WRITER}"))
+
+    def ready(self) -> "list[Sendable]":
+        """Return the objects, in the order in which they were made."""
+        found = sorted(self._folder.glob(f"*{OBJECT}"), key=lambda path: _number(path.name.split(".", 1)[0]))
+        return [Sendable(f"{self._job}/{unquote(path.name.split('.', 1)[1][: -len(OBJECT)])}", path) for path in found]
+
+    def close(self) -> None:
+        """Delete the folder when all of it was sent."""
+        with suppress(OSError):
+            for path in self._folder.glob(f"*{WRITER}"):
+                path.unlink()
+            self._folder.rmdir()
+
+    def _guarded(self, path: Path, final: bool) -> None:
+        """Make an object of a file; one that cannot be read is deleted, so that it holds up no other."""
+        kind = path.suffix
+        try:
+            if kind == TIMELINE:
+                self._take(path, final)
+            elif kind == PLAIN:
+                _compress(path)
+            else:
+                encode_step(path)
+                self.streams.add("training")
+        except FileNotFoundError:
+            return  # the writer made room
+        except OSError as fault:
+            self.faults[kind[1:]] = f"{type(fault).__name__}: {fault}"[:300]
+        except Exception as fault:
+            self.faults[kind[1:]] = f"{type(fault).__name__}: {fault}"[:300]
+            path.unlink(missing_ok=True)
+
+    def _take(self, path: Path, final: bool) -> None:
+        began, process, pid = path.name[: -len(TIMELINE)].split(".")
+        if not _PROCESS.fullmatch(process):
+            raise ValueError(f"{process!r} names no process")
+        due = final or time.time() - int(began) / 1e9 >= ROTATE_S or not _runs(_number(pid))
+        with path.open("rb") as file:
+            if not due and os.fstat(file.fileno()).st_size < ROTATE_BYTES:
+                return
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return
+            body = file.read()
+            found = timeline_object(body)
+            if found is not None:
+                content, end_us = found
+                # The name is the order of a process's objects.
+                end_us = self._ends_us[process] = max(end_us, self._ends_us.get(process, 0) + 1)
+                self._write(timeline_key(process, self._node, end_us), content)
+            path.unlink()
+        self.streams.add("framework")
+
+    def _write(self, key: str, body: bytes) -> None:
+        target = self._folder / object_name(key)
+        draft = target.with_suffix(DRAFT)
+        draft.write_bytes(body)
+        draft.replace(target)
+
+
+def _compress(path: Path) -> None:
+    """Compress a file into the object of the same name."""
+    target = path.with_suffix(OBJECT)
+    draft = path.with_suffix(DRAFT)
+    with path.open("rb") as source, gzip.open(draft, "wb", compresslevel=5) as out:
+        shutil.copyfileobj(source, out, 1024 * 1024)
+    draft.replace(target)
+    path.unlink()
+
+
+def timeline_object(body: bytes) -> "Optional[tuple[bytes, int]]":
+    """Return a timeline's lines as an object, and the end of its last event in epoch microseconds; None without events.
+
+    The first line names the time that all others are relative to. A last line that is not whole is left out.
+    """
+    whole = body[: body.rfind(b",\n") + 1]
+    first = whole[: whole.find(b"\n")].rstrip(b",")
+    ends = [int(begin) + int(duration) for begin, duration in _TIMES.findall(whole)]
+    if not ends:
+        return None
+    origin = int(json.loads(first)["args"]["start_time_since_epoch_in_micros"])
+    return b"[\n" + whole.rstrip(b",") + b"\n]", origin + max(ends)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else -1
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process of this number runs; one that has ended and was not waited for does not."""
+    if pid <= 0:
+        return False
+    with suppress(OSError):
+        status = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        return status.rpartition(")")[2].split()[0] not in ("Z", "X")
+    return False

@@ -1,0 +1,112 @@
+"""What a recorder does with models and loaders of torch; each part is imported where the script first uses it."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Optional, cast
+
+from trainguard_collector.recorder.harmless import Faults, harmless, imported_torch
+
+if TYPE_CHECKING:
+    from trainguard_collector.recorder.instrument import Instrument
+    from trainguard_collector.recorder.recorder import Recorder
+    from trainguard_collector.recorder.tensors.watch import TensorRecorder
+    from trainguard_collector.recorder.torch_loaders import TimedLoaders
+
+
+class InTorch:
+    """The half of `Recorder` that needs torch."""
+
+    faults: Faults
+
+    def __init__(self) -> None:
+        self._instrument: Optional[Instrument] = None
+        self._tensors: Optional[TensorRecorder] = None
+        self._loaders: Optional[TimedLoaders] = None
+
+    @property
+    def times_loaders(self) -> bool:
+        """Whether waits for all loaders of torch are recorded."""
+        return self._loaders is not None
+
+    @harmless("attach")
+    def attach(self, model: Any) -> None:
+        """Time forward, backward and optimizer of a model of torch by themselves.
+
+        ``forward`` is the call of the model, ``backward`` that of ``torch.autograd.backward`` (so of any
+        ``loss.backward()``), ``optimizer`` the step of any optimizer of torch.
+        """
+        recorder = cast("Recorder", self)
+        if recorder.is_on:
+            from trainguard_collector.recorder.instrument import Instrument
+
+            self._instrument = self._instrument or Instrument(recorder, imported_torch())
+            self._instrument.add(model)
+
+    @harmless("watch")
+    def watch(
+        self,
+        model: Any,
+        *,
+        every: int = 500,
+        collections: Optional[Iterable[Any]] = None,
+        loss: Any = None,
+        include_workers: str = "one",
+        with_checksum: bool = True,
+    ) -> None:
+        """Record the tensors of a model of torch, and time it as `attach` does.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            Wrapped in DistributedDataParallel, sharded, compiled or plain.
+        every : int
+            Each so many steps of a mode are saved, where a collection says nothing else.
+        collections : iterable of str or CollectionConfig, optional
+            By default ``gradients``, ``weights`` and ``biases``, as reductions. Losses and metrics are always saved.
+        loss : torch.nn.Module, optional
+            A loss that is no part of the model.
+        include_workers : str
+            ``one``: rank 0 saves; ``all``: each rank does.
+        with_checksum : bool
+            Each of several ranks saves a checksum of its parameters, unless they are sharded.
+        """
+        recorder = cast("Recorder", self)
+        if recorder.is_on:
+            from trainguard_collector.recorder.tensors.watch import TensorRecorder
+
+            torch = imported_torch()
+            if not isinstance(model, torch.nn.Module):
+                raise ValueError(f"the model is a {type(model).__name__}, expected a torch.nn.Module")
+            self._tensors = self._tensors or TensorRecorder(
+                recorder,
+                torch,
+                every=every,
+                collections=collections,
+                include_workers=include_workers,
+                with_checksum=with_checksum,
+            )
+            self._tensors.add(model, loss)
+            self.attach(model)
+
+    @harmless("loss")
+    def loss(self, value: Any, name: str = "loss") -> None:
+        """Save a loss, a number or a tensor with one entry, where the step is saved; see `watch`.
+
+        One that is logged between steps is saved with the next step that saves losses.
+        """
+        if self._tensors is not None:
+            self._tensors.scalar("losses", name, value)
+
+    @harmless("metric")
+    def metric(self, name: str, value: Any) -> None:
+        """Save a metric of this step, as `loss`."""
+        if self._tensors is not None:
+            self._tensors.scalar("metrics", name, value)
+
+    @harmless("loaders")
+    def time_loaders(self) -> None:
+        """Record how long each batch of any loader of torch is waited for, without `wrap`."""
+        recorder = cast("Recorder", self)
+        if recorder.is_on and recorder.wants_waits and self._loaders is None:
+            from trainguard_collector.recorder.torch_loaders import TimedLoaders
+
+            self._loaders = TimedLoaders(recorder)

@@ -1,0 +1,216 @@
+"""What is recorded when: the managed classes of the framework profile, with their names and defaults."""
+
+import re
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import Optional, Union
+
+
+class PythonProfiler(Enum):
+    """Which profiler looks at Python."""
+
+    CPROFILE = "cprofile"
+    PYINSTRUMENT = "pyinstrument"
+
+
+class cProfileTimer(Enum):  # noqa: N801 - the managed name
+    """Which time cProfile measures; DEFAULT takes the three of them in turn, a step each."""
+
+    TOTAL_TIME = "total_time"
+    CPU_TIME = "cpu_time"
+    OFF_CPU_TIME = "off_cpu_time"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """``num_steps`` training steps from ``start_step`` on; by default one step, from step 0."""
+
+    start_step: Optional[int] = None
+    num_steps: Optional[int] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no range; raises ValueError."""
+        _check_whole("start_step", self.start_step, 0)
+        _check_whole("num_steps", self.num_steps, 1)
+
+    @property
+    def first(self) -> int:
+        """The first step."""
+        return self.start_step or 0
+
+    def covers(self, step: int, now: Optional[float] = None) -> bool:
+        """Whether a step lies in the range."""
+        del now
+        return self.first <= step < self.first + (1 if self.num_steps is None else self.num_steps)
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """``duration`` seconds from ``start_unix_time`` (epoch seconds) on; without them, from the start and to the end."""
+
+    start_unix_time: Optional[int] = None
+    duration: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no range; raises ValueError."""
+        _check_whole("start_unix_time", self.start_unix_time, 0)
+        if self.duration is not None and not self.duration > 0:
+            raise ValueError(f"duration is {self.duration!r}, expected seconds above 0")
+
+    def covers(self, step: int, now: Optional[float] = None) -> bool:
+        """Whether now, or the time that is given (epoch seconds), lies in the range."""
+        del step
+        now = time.time() if now is None else now
+        start = self.start_unix_time or 0
+        return start <= now and (self.duration is None or now < start + self.duration)
+
+
+Range = Union[StepRange, TimeRange]
+
+
+class MetricsConfig:
+    """What the configurations have in common: their range, by default that of the managed profiler.
+
+    Parameters
+    ----------
+    start_step, num_steps : int, optional
+        The first training step that is profiled, and how many.
+    start_unix_time : int, optional
+        When profiling begins, epoch seconds.
+    duration : float, optional
+        For how long, seconds. Either the pair of steps or this pair.
+    profile_default_steps : bool
+        Profile the default steps, whatever steps are given.
+
+    Raises
+    ------
+    ValueError
+        When both pairs are given, or a value is none of its kind.
+    """
+
+    default_start_step = 0
+    default_num_steps = 1
+
+    def __init__(
+        self,
+        start_step: Optional[int] = None,
+        num_steps: Optional[int] = None,
+        start_unix_time: Optional[int] = None,
+        duration: Optional[float] = None,
+        profile_default_steps: bool = False,
+    ) -> None:
+        by_steps, by_time = (start_step, num_steps) != (None, None), (start_unix_time, duration) != (None, None)
+        if by_steps and by_time:
+            raise ValueError(f"{type(self).__name__} has steps and times, expected either")
+        if profile_default_steps or not (by_steps or by_time):
+            self.range: Range = StepRange(self.default_start_step, self.default_num_steps)
+        else:
+            self.range = StepRange(start_step, num_steps) if by_steps else TimeRange(start_unix_time, duration)
+
+
+class DetailedProfilingConfig(MetricsConfig):
+    """Operators of a step, by torch's profiler: step 5 by default."""
+
+    default_start_step = 5
+
+
+class DataloaderProfilingConfig(MetricsConfig):
+    """Waits for the data loader: step 7 by default; ``metrics_regex`` chooses among the events."""
+
+    default_start_step = 7
+
+    def __init__(
+        self,
+        start_step: Optional[int] = None,
+        num_steps: Optional[int] = None,
+        start_unix_time: Optional[int] = None,
+        duration: Optional[float] = None,
+        profile_default_steps: bool = False,
+        metrics_regex: str = ".*",
+    ) -> None:
+        super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
+        try:
+            self.metrics_regex = re.compile(metrics_regex)
+        except (re.error, TypeError) as fault:
+            raise ValueError(f"metrics_regex is {metrics_regex!r}, expected a regular expression") from fault
+
+
+class PythonProfilingConfig(MetricsConfig):
+    """Functions of the training script: steps 9 to 11 by default."""
+
+    default_start_step = 9
+    default_num_steps = 3
+
+    def __init__(
+        self,
+        start_step: Optional[int] = None,
+        num_steps: Optional[int] = None,
+        start_unix_time: Optional[int] = None,
+        duration: Optional[float] = None,
+        profile_default_steps: bool = False,
+        python_profiler: PythonProfiler = PythonProfiler.CPROFILE,
+        cprofile_timer: cProfileTimer = cProfileTimer.TOTAL_TIME,
+    ) -> None:
+        super().__init__(start_step, num_steps, start_unix_time, duration, profile_default_steps)
+        if not isinstance(python_profiler, PythonProfiler) or not isinstance(cprofile_timer, cProfileTimer):
+            raise ValueError("PythonProfilingConfig takes a PythonProfiler and a cProfileTimer")
+        self.python_profiler = python_profiler
+        self.cprofile_timer = cProfileTimer.DEFAULT if profile_default_steps else cprofile_timer
+
+
+class FrameworkProfile:
+    """What is recorded beside steps and phases: the configurations that are given, else all of them.
+
+    Parameters
+    ----------
+    detailed_profiling_config, dataloader_profiling_config, python_profiling_config : optional
+        What is not given is then not recorded.
+    start_step, num_steps, start_unix_time, duration : optional
+        A range for all three; ignored where a configuration is given, as the managed class does.
+    """
+
+    def __init__(
+        self,
+        detailed_profiling_config: Optional[DetailedProfilingConfig] = None,
+        dataloader_profiling_config: Optional[DataloaderProfilingConfig] = None,
+        python_profiling_config: Optional[PythonProfilingConfig] = None,
+        start_step: Optional[int] = None,
+        num_steps: Optional[int] = None,
+        start_unix_time: Optional[int] = None,
+        duration: Optional[float] = None,
+    ) -> None:
+        self.detailed, self.loader, self.python = (
+            detailed_profiling_config,
+            dataloader_profiling_config,
+            python_profiling_config,
+        )
+        if (self.detailed, self.loader, self.python) == (None, None, None):
+            given = start_step, num_steps, start_unix_time, duration
+            self.detailed = DetailedProfilingConfig(*given)
+            self.loader = DataloaderProfilingConfig(*given)
+            self.python = PythonProfilingConfig(*given)
+
+
+class KernelProfile:
+    """Kernel traces of some training steps, by torch's profiler.
+
+    Parameters
+    ----------
+    steps : StepRange
+        Three to ten steps, after the first hundred.
+    record_shapes : bool
+        Record the shapes of operators' inputs: some kernels' precision follows from them alone.
+    """
+
+    def __init__(self, steps: Optional[StepRange] = None, *, record_shapes: bool = True) -> None:
+        self.steps = StepRange(100, 5) if steps is None else steps
+        if not isinstance(self.steps, StepRange):
+            raise ValueError(f"steps is {steps!r}, expected a StepRange")
+        self.record_shapes = bool(record_shapes)
+
+
+def _check_whole(name: str, value: Optional[int], least: int) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise ValueError(f"{name} is {value!r}, expected a whole number from {least}")

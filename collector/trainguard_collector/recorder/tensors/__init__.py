@@ -1,0 +1,1 @@
+"""Tensors of a training in torch: what the rules over training health read."""

@@ -1,0 +1,122 @@
+"""The tensors of one step on their way to the sampler: copied without waiting, read when they are there."""
+
+import ctypes
+from typing import Any, NamedTuple, Optional
+
+from trainguard_collector.tensor_files import DTYPES, Entry, entries_line, step_line
+
+FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
+MOST_BYTES = 256 * 1024 * 1024
+"""Bytes of full tensors of a step; what is more is left out and counted."""
+
+
+class _Full(NamedTuple):
+    name: str
+    host: Any
+
+
+class StepBatch:
+    """What is saved of a step: numbers, which are stacked on the device, and full tensors."""
+
+    def __init__(self, torch: Any, *, step: int, mode: str, mode_step: int, at: float) -> None:
+        self._torch = torch
+        self.about = {"step": step, "mode": mode, "mode_step": mode_step, "at": at}
+        self._names: dict[Any, list[str]] = {}
+        self._values: dict[Any, list[Any]] = {}
+        self._stacked: list[tuple[list[str], Any]] = []
+        self._doubles: list[tuple[str, Any]] = []
+        self._full: list[_Full] = []
+        self._plain: list[tuple[str, float]] = []
+        self._size = 0
+        self._on_gpu = False
+        self._ready: Optional[Any] = None
+        self.left_out: list[str] = []
+
+    def add_number(self, name: str, value: Any) -> None:
+        """Add one number: a Python number, or a tensor with one entry."""
+        if hasattr(value, "detach"):
+            self.add_numbers([name], value.detach().reshape(1).float())
+        else:
+            self._plain.append((name, float(value)))
+
+    def add_numbers(self, names: "list[str]", values: Any) -> None:
+        """Add the numbers of a float32 tensor with one dimension."""
+        self._names.setdefault(values.device, []).extend(names)
+        self._values.setdefault(values.device, []).append(values)
+
+    def add_double(self, name: str, value: Any) -> None:
+        """Add one number that needs all bits of a float64."""
+        self._on_gpu = self._on_gpu or value.is_cuda
+        self._doubles.append((name, _to_host(self._torch, value, copy=False)))
+
+    def add_full(self, name: str, tensor: Any) -> None:
+        """Add a copy of all entries of a tensor, unless the step is full."""
+        tensor = tensor.detach()
+        if str(tensor.dtype).rpartition(".")[2] not in DTYPES:
+            tensor = tensor.float()
+        size = tensor.numel() * tensor.element_size()
+        if not size:
+            return
+        if self._size + size > MOST_BYTES:
+            self.left_out.append(name)
+            return
+        self._size += size
+        self._on_gpu = self._on_gpu or tensor.is_cuda
+        self._full.append(_Full(name, _to_host(self._torch, tensor, copy=True)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to save."""
+        return not (self._values or self._stacked or self._doubles or self._full or self._plain)
+
+    def send_to_host(self) -> None:
+        """Begin to copy what the device holds; called where the step ends."""
+        for device, values in self._values.items():
+            stacked = self._torch.cat(values)
+            self._on_gpu = self._on_gpu or stacked.is_cuda
+            self._stacked.append((self._names[device], _to_host(self._torch, stacked, copy=False)))
+        self._names.clear()
+        self._values.clear()
+        if self._on_gpu:
+            self._ready = self._torch.cuda.Event()
+            self._ready.record()
+
+    def is_here(self) -> bool:
+        """Whether the copies have ended; waits for nothing."""
+        return self._ready is None or bool(self._ready.query())
+
+    def parts(self, worker: str) -> "tuple[bytes, ...]":
+        """Return what is handed over to the sampler."""
+        entries: list[Entry] = []
+        contents: list[bytes] = []
+        for names, host in self._stacked:
+            entries += [Entry(name, FLOAT32, [1], 4) for name in names]
+            contents.append(_bytes_of(host))
+        for name, host in self._doubles:
+            entries.append(Entry(name, FLOAT64, [1], 8))
+            contents.append(_bytes_of(host.reshape(1)))
+        for name, number in self._plain:
+            entries.append(Entry(name, FLOAT64, [1], 8))
+            contents.append(bytes(ctypes.c_double(number)))
+        for name, host in self._full:
+            dtype = DTYPES[str(host.dtype).rpartition(".")[2]]
+            contents.append(_bytes_of(host))
+            entries.append(Entry(name, dtype, list(host.shape) or [1], len(contents[-1])))
+        line = step_line(worker=worker, **self.about)  # type: ignore[arg-type]
+        return (line, entries_line(entries), *contents)
+
+
+def _to_host(torch: Any, tensor: Any, *, copy: bool) -> Any:
+    """Return a tensor in memory of the host; that of a GPU is filled later."""
+    if tensor.is_cuda:
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return host.copy_(tensor, non_blocking=True)
+    if tensor.device.type != "cpu":
+        return tensor.to("cpu")
+    return tensor.clone(memory_format=torch.contiguous_format) if copy else tensor.contiguous()
+
+
+def _bytes_of(tensor: Any) -> bytes:
+    """Return the bytes of a contiguous tensor of the host, without numpy."""
+    size = tensor.numel() * tensor.element_size()
+    return ctypes.string_at(tensor.data_ptr(), size)

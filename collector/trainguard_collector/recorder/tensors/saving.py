@@ -1,0 +1,201 @@
+"""Which tensors are saved, and at which steps: the managed hook's parameters of collections."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+DEFAULT_INTERVAL = 500
+MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
+REDUCTIONS = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
+ALLOWED = frozenset((*REDUCTIONS, *(f"abs_{name}" for name in REDUCTIONS)))
+DEFAULT_REDUCTIONS = ("min", "max", "mean", "std", "l2", "abs_mean")
+"""What rules read of a tensor that is not saved in full."""
+
+PATTERNS: "Mapping[str, tuple[str, ...]]" = {
+    "losses": (r"[Ll]oss_(?!input).*output", "^losses/"),
+    "metrics": ("^metrics/",),
+    "weights": ("^(?!gradient).*weight",),
+    "biases": ("^(?!gradient).*bias",),
+    "gradients": ("^gradient/",),
+    "activations": (r"_output_\d+$",),
+    "relu_input": (".*relu_input",),
+    "relu_output": (".*relu_output",),
+    "gradient_norm": ("^gradient_norm/",),
+    "learning_rate": ("^learning_rate/",),
+}
+"""Collections that need no regular expression, and the managed hook's expressions where it has the collection."""
+
+ALWAYS_SAVED = ("losses", "metrics", "gradient_norm", "learning_rate")
+RAW = frozenset((*ALWAYS_SAVED, "checksums"))
+"""Collections of single numbers, which have no reductions."""
+
+BY_DEFAULT = ("gradients", "weights", "biases")
+_STEP_PARAMETERS = ("save_interval", "save_steps", "start_step", "end_step")
+
+
+@dataclass(frozen=True)
+class SaveConfig:
+    """Steps of one mode: those of ``save_steps``, and each ``save_interval``-th in ``[start_step, end_step)``."""
+
+    save_interval: int = DEFAULT_INTERVAL
+    save_steps: "tuple[int, ...]" = ()
+    start_step: int = 0
+    end_step: Optional[int] = None
+
+    def saves(self, mode_step: int) -> bool:
+        """Whether a step of the mode is saved."""
+        if mode_step in self.save_steps:
+            return True
+        if mode_step < self.start_step or (self.end_step is not None and mode_step >= self.end_step):
+            return False
+        return self.save_interval > 0 and mode_step % self.save_interval == 0
+
+    def to_json(self) -> "dict[str, Any]":
+        """Return the fields as the collections file has them."""
+        return {
+            "save_interval": self.save_interval,
+            "save_steps": list(self.save_steps),
+            "start_step": self.start_step,
+            "end_step": self.end_step,
+        }
+
+
+class CollectionConfig:
+    """Tensors that are saved together, with the parameters of the managed class of that name.
+
+    Parameters
+    ----------
+    name : str
+        One of the hook's own (``losses``, ``metrics``, ``weights``, ``biases``, ``gradients``, ``relu_input``,
+        ``relu_output``), ``activations``, or another.
+    parameters : mapping, optional
+        ``include_regex``, ``save_interval``, ``save_steps``, ``start_step``, ``end_step``, each of the steps also by
+        mode (``train.save_interval``), ``reductions`` (names parted by commas) and ``save_raw_tensor``.
+
+    Raises
+    ------
+    ValueError
+        When a parameter is unknown, or its value cannot be used.
+    """
+
+    def __init__(self, name: str, parameters: Optional[Mapping[str, Any]] = None) -> None:
+        self.name = str(name)
+        self.parameters = dict(parameters or {})
+        for each in self.parameters:
+            if each not in _KNOWN:
+                raise ValueError(f"collection {name}: {each!r}, expected one of {', '.join(sorted(_KNOWN))}")
+
+
+_KNOWN = {
+    "include_regex",
+    "reductions",
+    "save_raw_tensor",
+    "tensor_names",
+    "save_histogram",
+    "save_shape",
+    *(f"{mode}{name}" for mode in ("", "train.", "eval.", "predict.", "global.") for name in _STEP_PARAMETERS),
+}
+
+
+@dataclass
+class Collection:
+    """A collection as it is recorded; ``reductions`` are empty where tensors are saved in full."""
+
+    name: str
+    patterns: "tuple[str, ...]" = ()
+    listed: "tuple[str, ...]" = ()
+    reductions: "tuple[str, ...]" = DEFAULT_REDUCTIONS
+    with_value: bool = False
+    by_mode: "dict[str, SaveConfig]" = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Compile the regular expressions; raises re.error."""
+        self._searches = [re.compile(pattern).search for pattern in self.patterns]
+
+    def holds(self, tensor: str) -> bool:
+        """Whether a tensor belongs to the collection."""
+        return tensor in self.listed or any(search(tensor) for search in self._searches)
+
+    def saves(self, mode: str, mode_step: int) -> bool:
+        """Whether a step is saved."""
+        return self.by_mode[mode].saves(mode_step)
+
+    def to_json(self, listed: Iterable[str] = ()) -> "dict[str, Any]":
+        """Return the collection as the collections file has it."""
+        reduced = {"save_raw_tensor": self.with_value, "reductions": ",".join(self.reductions), "save_shape": False}
+        return {
+            "name": self.name,
+            "include_regex": list(self.patterns),
+            "tensor_names": sorted({*self.listed, *listed}),
+            "reduction_config": reduced if self.reductions else None,
+            "save_config": {mode: config.to_json() for mode, config in self.by_mode.items()},
+            "save_histogram": False,
+        }
+
+
+def collections_of(given: "Optional[Iterable[Union[str, CollectionConfig]]]", every: int) -> "list[Collection]":
+    """Return the collections that are recorded: those that are given, else BY_DEFAULT, and always ALWAYS_SAVED.
+
+    Raises
+    ------
+    ValueError
+        When a parameter cannot be used.
+    """
+    if isinstance(given, str):
+        given = [given]
+    configs = [CollectionConfig(each) if isinstance(each, str) else each for each in given or BY_DEFAULT]
+    names = [config.name for config in configs]
+    configs += [CollectionConfig(name) for name in ALWAYS_SAVED if name not in names]
+    return [_collection(config, every) for config in configs]
+
+
+def _collection(config: CollectionConfig, every: int) -> Collection:
+    parameters = config.parameters
+    default = "" if config.name in PATTERNS else None
+    include = parameters.get("include_regex", default)
+    if include is None and not parameters.get("tensor_names"):
+        raise ValueError(f"collection {config.name}: no include_regex, expected one that matches its tensors")
+    patterns = (*PATTERNS.get(config.name, ()), *([include] if include else ()))
+    with_value = _flag(config.name, parameters.get("save_raw_tensor", False))
+    given = _names(parameters.get("reductions", DEFAULT_REDUCTIONS))
+    unknown = [each for each in given if each not in ALLOWED]
+    if unknown:
+        raise ValueError(f"collection {config.name}: reductions {unknown}, expected some of {', '.join(REDUCTIONS)}")
+    return Collection(
+        config.name,
+        patterns,
+        _names(parameters.get("tensor_names", ())),
+        () if config.name in RAW else given,
+        with_value or config.name in RAW,
+        {mode: _save_config(config, mode, every) for mode in MODES},
+    )
+
+
+def _save_config(config: CollectionConfig, mode: str, every: int) -> SaveConfig:
+    def given(name: str, default: Any) -> Any:
+        return config.parameters.get(f"{mode.lower()}.{name}", config.parameters.get(name, default))
+
+    try:
+        end = given("end_step", None)
+        return SaveConfig(
+            save_interval=int(given("save_interval", every)),
+            save_steps=tuple(int(each) for each in _names(given("save_steps", ()))),
+            start_step=int(given("start_step", 0)),
+            end_step=None if end is None else int(end),
+        )
+    except (TypeError, ValueError) as fault:
+        raise ValueError(f"collection {config.name}: {fault}, expected whole numbers of steps") from fault
+
+
+def _names(value: Any) -> "tuple[str, ...]":
+    if isinstance(value, str):
+        value = value.split(",")
+    return tuple(str(each).strip() for each in value if str(each).strip())
+
+
+def _flag(name: str, value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"collection {name}: save_raw_tensor is {value!r}, expected True or False")
+    return text == "true"

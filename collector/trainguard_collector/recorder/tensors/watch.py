@@ -1,0 +1,324 @@
+"""Watches a model of torch: at the steps that are saved, its tensors are reduced and handed over.
+
+Gradients are read right after an optimizer has used them: by then they are unscaled and reduced over all ranks, also
+where the optimizer has them computed itself. Weights are read where the step ends, after the update. Hooks on modules
+are there in saved steps alone.
+"""
+
+import json
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from trainguard_collector.recorder.harmless import optimizers
+from trainguard_collector.recorder.recorder import Recorder, StepNumbers
+from trainguard_collector.recorder.tensors.batch import StepBatch
+from trainguard_collector.recorder.tensors.naming import class_name, clean, module_name, unwrapped
+from trainguard_collector.recorder.tensors.reductions import checksum, reduce_all
+from trainguard_collector.recorder.tensors.saving import Collection, CollectionConfig, collections_of
+
+if TYPE_CHECKING:
+    from trainguard_collector.recorder.ranks import Rank
+
+CHECKSUM = "trainguard/checksum/{rank}"
+_OF_NO_PARAMETER = frozenset({"gradients", "losses", "metrics", "activations", "relu_input", "relu_output"})
+_OF_NO_MODULE = frozenset({"gradients", "weights", "biases"})
+MOST_PENDING = 4
+"""Steps whose copies have not ended; a step more is not saved and counted."""
+
+LONGEST_NAME = 1_000
+MOST_LATE = 100
+
+
+class TensorRecorder:
+    """Records the tensors of the models that it is given by `add`.
+
+    Parameters
+    ----------
+    recorder : Recorder
+    torch : module
+    every : int
+        Save each so many steps of a mode, where a collection says nothing else.
+    collections : iterable of str or CollectionConfig, optional
+    include_workers : str
+        ``one``: rank 0 saves; ``all``: each rank does.
+    with_checksum : bool
+        Each rank saves a checksum of its parameters, where there are several and they are not sharded.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        torch: Any,
+        *,
+        every: int,
+        collections: Optional[Iterable[Union[str, CollectionConfig]]],
+        include_workers: str = "one",
+        with_checksum: bool = True,
+    ) -> None:
+        if include_workers not in {"one", "all"}:
+            raise ValueError(f"include_workers is {include_workers!r}, expected one or all")
+        if int(every) < 1:
+            raise ValueError(f"every is {every!r}, expected at least 1")
+        self._recorder, self._torch = recorder, torch
+        self._collections = collections_of(collections, int(every))
+        self._by_name = {each.name: each for each in self._collections}
+        self._with_checksum, self._all_workers = with_checksum, include_workers == "all"
+        self._models: list[tuple[str, Any]] = []
+        self._losses: list[Any] = []
+        self._parameters: Optional[dict[int, tuple[str, Any]]] = None
+        self._batch: Optional[StepBatch] = None
+        self._due: dict[str, Collection] = {}
+        self._handles: list[Any] = []
+        self._pending: list[StepBatch] = []
+        self._owes_gradients = self._is_in_step = False
+        self._late: dict[str, Any] = {}
+        self._has_collections_file = False
+        self._worker = ""
+        self._suffix = ""
+        self._saves = self._sums = False
+        self._chosen: dict[tuple[str, str], tuple[bool, tuple[str, ...]]] = {}
+        self.skipped_steps = 0
+        self._hooks = [_after_optimizers(self._see_guarded)]
+        recorder.at_begin.append(self._begin)
+        recorder.at_end.append(self._end)
+        recorder.at_close.append(self._close)
+
+    def add(self, model: Any, loss: Any = None) -> None:
+        """Watch a model, and a loss that is no part of it; of two models of a class the second's name ends in 2."""
+        model = unwrapped(model)
+        if any(each is model for _, each in self._models):
+            return
+        name = class_name(model)
+        others = sum(class_name(each) == name for _, each in self._models)
+        self._models.append((f"{name}{others + 1}" if others else name, model))
+        if loss is not None:
+            self._losses.append(loss)
+
+    def scalar(self, collection: str, name: str, value: Any) -> None:
+        """Save one number of a step, where the collection's steps are saved; between steps, with the next such step."""
+        key = f"{collection}/{name}"[:LONGEST_NAME]
+        if not self._is_in_step:
+            if key in self._late or len(self._late) < MOST_LATE:
+                self._late[key] = value
+        elif self._batch is not None and collection in self._due and self._saves:
+            self._batch.add_number(key, value)
+
+    def _add_late(self, batch: StepBatch) -> None:
+        """Save what was logged since the last step that saved it."""
+        for key in [key for key in self._late if key.partition("/")[0] in self._due]:
+            batch.add_number(key, self._late.pop(key))
+
+    def _begin(self, numbers: StepNumbers) -> None:
+        self._is_in_step = True
+        self._send_pending()
+        due = {each.name: each for each in self._collections if each.saves(numbers.mode, numbers.mode_step)}
+        if not due and not (self._owes_gradients and numbers.mode == "TRAIN"):
+            return
+        self._look_around()
+        if not (self._saves or self._sums):
+            return
+        self._due, self._parameters = due, None
+        self._batch = StepBatch(
+            self._torch, step=numbers.step, mode=numbers.mode, mode_step=numbers.mode_step, at=time.time()
+        )
+        if "gradients" in due and numbers.mode in {"TRAIN", "GLOBAL"}:
+            self._owes_gradients = True
+        if self._saves:
+            self._hook_modules()
+            self._add_late(self._batch)
+
+    def _end(self, *_: Any) -> None:
+        batch, self._batch, self._is_in_step = self._batch, None, False
+        if batch is None:
+            return
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        with self._torch.no_grad():
+            if self._saves:
+                self._save_parameters(batch)
+            if self._sums and self._due.get("weights", self._due.get("losses")) is not None:
+                tensors = [parameter for _, parameter in self._known().values()]
+                batch.add_double(CHECKSUM.format(rank=self._recorder.rank.rank), checksum(self._torch, tensors))
+            if batch.is_empty:
+                return
+            if len(self._pending) >= MOST_PENDING:
+                self.skipped_steps += 1
+                return
+            batch.send_to_host()
+        self._pending.append(batch)
+        self._send_pending()
+
+    def _close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        if self._pending and self._torch.cuda.is_available() and self._torch.cuda.is_initialized():
+            self._torch.cuda.synchronize()
+        self._send_pending()
+        if self.skipped_steps:
+            self._recorder.notes["skipped_tensor_steps"] = self.skipped_steps
+
+    def _send_pending(self) -> None:
+        while self._pending and self._pending[0].is_here():
+            batch = self._pending.pop(0)
+            self._write_collections()
+            self._recorder.handover.put_tensors(self._worker, batch.parts(self._worker))
+            if batch.left_out:
+                self._recorder.notes["tensors_left_out"] = batch.left_out[:20]
+
+    def _look_around(self) -> None:
+        """Find out, at the first saved step, what this rank saves: by then the model is wrapped."""
+        if self._worker:
+            return
+        rank: Rank = self._recorder.rank
+        is_sharded = rank.world > 1 and any(_shards(model) for _, model in self._models)
+        self._suffix = f"/shard_{rank.rank}" if is_sharded else ""
+        self._saves = self._all_workers or rank.rank == 0
+        self._sums = self._with_checksum and rank.world > 1 and not is_sharded
+        self._worker = f"worker_{rank.rank}"
+
+    def _known(self) -> "dict[int, tuple[str, Any]]":
+        """Return the parameters, by identity."""
+        if self._parameters is None:
+            self._parameters = {
+                id(parameter): (f"{root}_{clean(path)}{self._suffix}"[:LONGEST_NAME], parameter)
+                for root, model in self._models
+                for path, parameter in model.named_parameters()
+            }
+        return self._parameters
+
+    def _see_guarded(self, optimizer: Any) -> None:
+        try:
+            self._see_optimizer(optimizer)
+        except Exception as fault:
+            self._recorder.faults.add("gradients", fault)
+
+    def _see_optimizer(self, optimizer: Any) -> None:
+        """Save the gradients that an optimizer has used."""
+        batch = self._batch
+        if batch is None or not self._owes_gradients or not self._saves or "gradients" not in self._by_name:
+            return
+        known = self._known()
+        tensors: dict[str, Any] = {}
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                found = known.get(id(parameter))
+                if found is not None and parameter.grad is not None:
+                    tensors[f"gradient/{found[0]}"] = _local(parameter.grad)
+        if not tensors:
+            return
+        self._owes_gradients = False
+        with self._torch.no_grad():
+            self._save(batch, tensors, ("gradients",))
+            self._save_gradient_norm(batch, tensors, optimizer)
+
+    def _save_gradient_norm(self, batch: StepBatch, tensors: "dict[str, Any]", optimizer: Any) -> None:
+        if self._suffix:
+            return  # a shard's norm is none of the model's
+        floats = [each for each in tensors.values() if each.is_floating_point() and not each.is_sparse]
+        norms = [values.reshape(-1) for _, values in reduce_all(self._torch, floats, ("l2",))]
+        if norms and all(norm.device == norms[0].device for norm in norms):
+            batch.add_number("gradient_norm/total", self._torch.linalg.vector_norm(self._torch.cat(norms)))
+        for number, group in enumerate(optimizer.param_groups):
+            if isinstance(group.get("lr"), (int, float)) and number < 8:
+                batch.add_number(f"learning_rate/{number}", group["lr"])
+
+    def _save_parameters(self, batch: StepBatch) -> None:
+        wanted = tuple(name for name in self._due if name not in _OF_NO_PARAMETER)
+        if not wanted:
+            return
+        tensors = {name: _local(parameter.detach()) for name, parameter in self._known().values()}
+        self._save(batch, tensors, wanted)
+
+    def _save(self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]") -> None:
+        """Save those tensors that the collections hold which are due."""
+        reduced: dict[tuple[str, ...], list[str]] = {}
+        for name, tensor in tensors.items():
+            if tensor.numel() == 0 or tensor.is_sparse or tensor.device.type == "meta":
+                continue
+            with_value, kinds = self._choice(name, among)
+            if with_value:
+                batch.add_full(name, tensor)
+            if kinds:
+                reduced.setdefault(kinds, []).append(name)
+        for kinds, names in reduced.items():
+            for places, values in reduce_all(self._torch, [tensors[name] for name in names], kinds):
+                labels = [f"smdebug/reductions/{kind}/{names[place]}" for place in places for kind in kinds]
+                batch.add_numbers(labels, values.reshape(-1))
+
+    def _choice(self, name: str, among: "tuple[str, ...]") -> "tuple[bool, tuple[str, ...]]":
+        """Return whether a tensor is saved in full, and its reductions, by the collections that hold it."""
+        key = name, ",".join(among)
+        found = self._chosen.get(key)
+        if found is None:
+            holding = [self._by_name[each] for each in among if self._by_name[each].holds(name)]
+            kinds = tuple(dict.fromkeys(kind for each in holding for kind in each.reductions))
+            found = self._chosen[key] = any(each.with_value for each in holding), kinds
+        return found
+
+    def _hook_modules(self) -> None:
+        """Listen to those modules whose inputs or outputs are due in this step."""
+        among = tuple(name for name in self._due if name not in _OF_NO_MODULE)
+        modules = [
+            (module, module_name(root, path, module))
+            for root, model in self._models
+            for path, module in model.named_modules()
+        ]
+        for module, name in (*modules, *((loss, type(loss).__name__) for loss in self._losses)):
+            if any(self._choice(f"{name}_{side}_0", among) != (False, ()) for side in ("input", "output")):
+                self._handles.append(module.register_forward_hook(self._listener(name, among)))
+
+    def _listener(self, name: str, among: "tuple[str, ...]") -> Any:
+        def listen(_: Any, inputs: Any, output: Any) -> None:
+            try:
+                batch = self._batch
+                if batch is None or not hasattr(inputs, "__iter__"):
+                    return
+                tensors = {f"{name}_input_{place}": each for place, each in enumerate(inputs)}
+                outputs = output if isinstance(output, (tuple, list)) else (output,)
+                tensors.update({f"{name}_output_{place}": each for place, each in enumerate(outputs)})
+                found = {key: each.detach() for key, each in tensors.items() if isinstance(each, self._torch.Tensor)}
+                with self._torch.no_grad():
+                    self._save(batch, found, among)
+            except Exception as fault:
+                self._recorder.faults.add("activations", fault)
+
+        return listen
+
+    def _write_collections(self) -> None:
+        if self._has_collections_file:
+            return
+        self._has_collections_file = True
+        listed: dict[str, list[str]] = {"weights": [], "biases": []}
+        for name, _ in self._known().values():
+            listed["biases" if name.removesuffix(self._suffix).endswith("bias") else "weights"].append(name)
+        rank: Rank = self._recorder.rank
+        content = {
+            "collections": {each.name: each.to_json(listed.get(each.name, ())) for each in self._collections},
+            "_meta": {"num_workers": rank.world if self._all_workers or self._sums else 1},
+        }
+        key = f"debug-output/collections/000000000/{self._worker}_collections.json"
+        self._recorder.handover.put(key, json.dumps(content).encode())
+
+
+def _after_optimizers(act: Any) -> Any:
+    """Call ``act`` with each optimizer of the process right after its step; the hook can be removed."""
+
+    def after(optimizer: Any, *_: Any) -> None:
+        act(optimizer)
+
+    return optimizers().register_optimizer_step_post_hook(after)
+
+
+def _shards(model: Any) -> bool:
+    """Whether ranks hold different parts of a model's parameters."""
+    if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
+        return True
+    placements = (placement for each in model.parameters() for placement in getattr(each, "placements", ()))
+    return any(placement.is_shard() for placement in placements)
+
+
+def _local(tensor: Any) -> Any:
+    """Return a tensor's part on this rank."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor

@@ -1,0 +1,98 @@
+"""The names of SageMaker Profiler's SDK: a script that uses them needs one changed import.
+
+``import smprof`` (formerly ``smppy``) becomes ``from trainguard_collector import smprof``. Between `start_profiling`
+and `stop_profiling` torch's profiler runs; the trace is handed over as a kernel trace of the job. At most 300 steps
+should lie between them: a trace lies in memory until it is stopped.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from trainguard_collector.annotations import annotate, annotation_begin, annotation_end
+from trainguard_collector.recorder.harmless import harmless, imported_torch
+from trainguard_collector.recorder.recorder import Recorder, newest_recorder
+
+__all__ = ["Config", "SMProfiler", "annotate", "annotation_begin", "annotation_end"]
+
+
+class Config:
+    """What is profiled.
+
+    Attributes
+    ----------
+    profiler : dict of str to str
+        ``EnableCuda``: ``"1"`` (the default where there is a GPU) or ``"0"``. Other keys are passed over.
+    """
+
+    def __init__(self) -> None:
+        self.profiler: Mapping[str, Any] = {"EnableCuda": "1"}
+
+
+class SMProfiler:
+    """Profiles what lies between `start_profiling` and `stop_profiling`; one instance a process."""
+
+    _instance: "Optional[SMProfiler]" = None
+
+    def __init__(self) -> None:
+        self._config = Config()
+        self._profile: Optional[Any] = None
+        self._recorder: Optional[Recorder] = None
+        self._number = 0
+
+    @classmethod
+    def instance(cls) -> "SMProfiler":
+        """Return the process's profiler."""
+        if cls._instance is None:
+            cls._instance = cls()
+        return cls._instance
+
+    @property
+    def faults(self) -> Any:
+        """What went wrong, as the recorder counts it."""
+        return self._of_process().faults
+
+    def configure(self, config: Config) -> None:
+        """Take a configuration, for the next `start_profiling`."""
+        self._config = config
+
+    @harmless("start_profiling")
+    def start_profiling(self) -> None:
+        """Start torch's profiler; one that runs already goes on, whoever started it."""
+        recorder = self._of_process()
+        if self._profile is not None or not recorder.is_on:
+            return
+        torch = imported_torch()
+        if torch.autograd._profiler_enabled():
+            raise RuntimeError("a profiler of torch is running already")
+        switches = dict(self._config.profiler)
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if str(switches.get("EnableCuda", "1")) == "1" and torch.cuda.is_available():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        profile = torch.profiler.profile(activities=activities, record_shapes=True)
+        profile.start()
+        self._profile = profile
+        recorder.at_close.append(self.stop_profiling)
+
+    @harmless("stop_profiling")
+    def stop_profiling(self) -> None:
+        """Stop it, and hand the trace over."""
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return
+        recorder = self._of_process()
+        profile.stop()
+        draft = recorder.handover.draft("trace.json")
+        try:
+            profile.export_chrome_trace(str(draft))
+            name = f"{recorder.settings.identity.node}.{recorder.rank.process}.{time.time_ns() // 1_000_000}"
+            key = f"kernel-traces/profiling-{self._number}/{name}.pt.trace.json.gz"
+            recorder.handover.put_to_compress(key, draft)
+            self._number += 1
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _of_process(self) -> Recorder:
+        """Return the script's recorder, or one of our own."""
+        self._recorder = newest_recorder() or self._recorder or Recorder()
+        return self._recorder

@@ -1,0 +1,1 @@
+"""A real training loop on this machine, sampled by the collector and judged by the deployed stack."""
