@@ -1,25 +1,30 @@
 """Rules against labelled traces: real ones, and written ones with a fault at three strengths; the label comes first."""
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.support.kernel_traces import (
-    BF16_GEMM,
-    COMMUNICATION_STREAM,
-    FP32_GEMM,
-    NCCL,
-    PAGEABLE,
-    PINNED,
-    TraceWriter,
-    ids,
-    judged,
-    real_profile,
+from tests.support.kernel_faults import (
+    STEP,
+    Fault,
+    copies,
+    exposed,
+    fp32,
+    full_memory,
+    good,
+    idle,
+    late,
+    little_overlap,
+    loader,
+    overhead,
+    pageable,
+    queue,
+    steps,
+    storm,
+    sync,
+    underfilled,
+    unlaunched,
 )
+from tests.support.kernel_traces import TraceWriter, ids, judged, real_profile
 from trainguard.kernels.kernel_names import Precision, classify
-
-STEP = 20_000.0
-"""Microseconds."""
 
 REAL = {
     "a100_ddp2_rank0_nccl_ns": ({"GpuBusyLow", "LaunchBound", "LowPrecisionUnused"}, {"ExposedCommunication"}),
@@ -41,75 +46,8 @@ def test_rules_on_real_traces(name: str) -> None:
     assert not silent & found
 
 
-def steps(fill: Callable[[TraceWriter, float], None], *, number: int = 6) -> TraceWriter:
-    made = TraceWriter()
-    for step in range(number):
-        made.step(step, STEP * step, STEP)
-        fill(made, STEP * step)
-    return made
-
-
-def good(made: TraceWriter, start: float, lasts: float = STEP) -> None:
-    """Fill time with long BF16 kernels, launched well ahead."""
-    count = 10
-    for place in range(count):
-        begin = start + lasts * place / count
-        made.kernel(BF16_GEMM, begin, lasts / count, launch=max(begin - 3_000, start))
-
-
 def test_a_good_trace_has_no_finding() -> None:
     assert ids(judged(steps(good).text())) == set()
-
-
-def loader(made: TraceWriter, start: float, strength: float) -> None:
-    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-    made.event("user_annotation", name, start, STEP * strength)
-    good(made, start + STEP * strength, STEP * (1 - strength))
-
-
-def exposed(made: TraceWriter, start: float, strength: float) -> None:
-    good(made, start, STEP * (1 - strength))
-    begin = start + STEP * (1 - strength)
-    made.kernel(NCCL, begin, STEP * strength, launch=begin - 500, stream=COMMUNICATION_STREAM)
-
-
-def copies(made: TraceWriter, start: float, strength: float) -> None:
-    good(made, start, STEP * (1 - strength))
-    made.copy(PINNED, start + STEP * (1 - strength), STEP * strength)
-
-
-def pageable(made: TraceWriter, start: float, strength: float) -> None:
-    good(made, start, STEP * (1 - strength))
-    made.copy(PAGEABLE, start + STEP * (1 - strength), STEP * strength)
-
-
-def fp32(made: TraceWriter, start: float, strength: float) -> None:
-    made.kernel(FP32_GEMM, start, STEP * strength, launch=start)
-    good(made, start + STEP * strength, STEP * (1 - strength))
-
-
-def idle(made: TraceWriter, start: float, strength: float) -> None:
-    good(made, start, STEP * (1 - strength))
-
-
-def late(made: TraceWriter, start: float, strength: float) -> None:
-    """Kernels that start right after a launch that comes too late."""
-    for place in range(100):
-        begin = start + STEP * place / 100
-        made.kernel(BF16_GEMM, begin + 6, STEP / 100 * (1 - strength), launch=begin, call=5)
-
-
-def storm(made: TraceWriter, start: float, strength: float) -> None:
-    """Kernels that are shorter than their call."""
-    for place in range(400):
-        begin = start + STEP * place / 400
-        made.kernel(BF16_GEMM, begin + 40, 50 * (1 - strength), launch=begin, call=48)
-
-
-def sync(made: TraceWriter, start: float, strength: float) -> None:
-    good(made, start, STEP * (1 - strength))
-    begin = start + STEP * (1 - strength)
-    made.event("cuda_runtime", "cudaStreamSynchronize", begin - 2_000, 2_000 + STEP * strength)
 
 
 FAULTS = [
@@ -124,20 +62,33 @@ FAULTS = [
     ("LaunchBound", late, (0.35, 0.6, 0.9)),
     ("SmallKernelStorm", storm, (0.15, 0.5, 0.8)),
     ("SyncStall", sync, (0.08, 0.2, 0.5)),
+    ("ExposedCommunication", little_overlap, (0.52, 0.6, 0.66)),
+    ("SmUnderfilled", underfilled, (0.22, 0.5, 1.0)),
+    ("QueueFull", queue, (0.06, 0.3, 0.8)),
+    ("GpuMemoryFull", full_memory, (0.91, 0.95, 1.0)),
+    ("TraceQuality", overhead, (0.06, 0.2, 0.5)),
+    ("TraceQuality", unlaunched, (0.06, 0.3, 1.0)),
 ]
-BELOW = {
-    "LoaderBound": 0.04,
-    "ExposedCommunication": 0.08,
-    "MemcpyBound": 0.08,
-    "PageableCopy": 0.005,
-    "LowPrecisionUnused": 0.4,
-    "TensorCoresIdle": 0.4,
-    "GpuBusyLow": 0.25,
-    "GpuGap": 0.08,
-    "LaunchBound": 0.2,
-    "SmallKernelStorm": 0.02,
-    "SyncStall": 0.03,
+BELOW: dict[Fault, float] = {
+    loader: 0.04,
+    exposed: 0.08,
+    copies: 0.08,
+    pageable: 0.005,
+    fp32: 0.4,
+    late: 0.2,
+    storm: 0.02,
+    sync: 0.03,
+    little_overlap: 0.48,
+    underfilled: 0.15,
+    queue: 0.04,
+    full_memory: 0.89,
+    overhead: 0.04,
+    unlaunched: 0.04,
 }
+"""Strengths at which a fault is too weak for its rule."""
+
+IDLE_BELOW = {"GpuBusyLow": 0.25, "GpuGap": 0.08}
+WITHOUT_GAIN = {"QueueFull", "GpuMemoryFull", "TraceQuality"}
 
 
 @pytest.mark.parametrize(
@@ -145,20 +96,24 @@ BELOW = {
     [(rule, fault, strength) for rule, fault, strengths in FAULTS for strength in strengths],
     ids=lambda each: str(getattr(each, "__name__", each)),
 )
-def test_a_planted_fault_fires(rule: str, fault: Callable[[TraceWriter, float, float], None], strength: float) -> None:
+def test_a_planted_fault_fires(rule: str, fault: Fault, strength: float) -> None:
     profile = judged(steps(lambda made, start: fault(made, start, strength)).text())
     assert rule in ids(profile)
     (finding,) = (each for each in profile.findings if each.id == f"kernels/{rule}")
     assert finding.evidence
     assert finding.recommendation
-    assert 0 < finding.gain.ns_per_step <= STEP * 1_000 * 1.01
+    assert 0 <= finding.gain.ns_per_step <= STEP * 1_000 * 1.01
+    assert (finding.gain.ns_per_step == 0) == (rule in WITHOUT_GAIN)
+    assert finding.confidence == "normal"
 
 
 @pytest.mark.parametrize(
     ("rule", "fault"), [each[:2] for each in FAULTS], ids=lambda each: str(getattr(each, "__name__", each))
 )
-def test_below_its_threshold_a_rule_is_silent(rule: str, fault: Callable[[TraceWriter, float, float], None]) -> None:
-    assert rule not in ids(judged(steps(lambda made, start: fault(made, start, BELOW[rule])).text()))
+def test_below_its_threshold_a_rule_is_silent(rule: str, fault: Fault) -> None:
+    assert rule not in ids(
+        judged(steps(lambda made, start: fault(made, start, IDLE_BELOW.get(rule) or BELOW[fault])).text())
+    )
 
 
 @pytest.mark.parametrize("factor", [1.2, 2, 10])

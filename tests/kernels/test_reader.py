@@ -23,8 +23,8 @@ from tests.support.kernel_traces import (
 )
 from trainguard.errors import KernelTraceError
 from trainguard.kernels import splitter
-from trainguard.kernels.events import whole
 from trainguard.kernels.kineto import nanoseconds
+from trainguard.kernels.values import whole
 
 BASE = 1_711_964_646_000_000_000
 
@@ -81,7 +81,7 @@ def test_real_traces_lose_no_row(name: str) -> None:
     assert len(trace.gpu) == len(wanted)
     lasted = (trace.gpu.rows.end - trace.gpu.rows.start).sum()
     assert int(lasted) == sum(round(event["dur"] * 1_000) for event in wanted)
-    assert set(trace.tally) <= {"events", "text_bytes"}
+    assert set(trace.tally) <= {"events", "text_bytes", "stack_bytes"}
 
 
 @given(st.integers(0, 8_000_000_000_000_000))

@@ -2,12 +2,14 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from trainguard.kernels.limits import LONGEST_NAME
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -23,6 +25,16 @@ class Kind(IntEnum):
     MEMSET = 3
 
 
+class Framework(StrEnum):
+    """What wrote the program that was traced; ``xla`` is JAX or TensorFlow, where the profile does not say which."""
+
+    PYTORCH = "pytorch"
+    JAX = "jax"
+    TENSORFLOW = "tensorflow"
+    XLA = "xla"
+    UNKNOWN = "unknown"
+
+
 class _Known(dict[Any, int]):
     """Numbers by values, made when one is first asked for."""
 
@@ -35,17 +47,22 @@ class _Known(dict[Any, int]):
 
 
 class Names:
-    """Texts as numbers, in the order of their first appearance."""
+    """Texts as numbers, in the order of their first appearance; ``size`` is that of all, uncut, in characters."""
 
     def __init__(self) -> None:
+        self.size = 0
         self._numbers: dict[str, int] = {}
         self._known = _Known(self.number)
 
     def number(self, text: Any) -> int:
-        """Return the number of a text; what is no text is shown as one."""
+        """Return the number of a text, which is cut where it is too long; what is no text is shown as one."""
         if type(text) is not str:
             text = "" if text is None else str(text)
-        return self._numbers.setdefault(text, len(self._numbers))
+        found = self._numbers.get(text)
+        if found is None:
+            self.size += len(text)
+            found = self._numbers.setdefault(text[:LONGEST_NAME], len(self._numbers))
+        return found
 
     def of(self, values: Sequence[Any]) -> Ints:
         """Return the numbers of texts, or of what is shown as one."""
@@ -98,9 +115,31 @@ class Rows:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """What a kernel that communicates does; empty and None where the trace does not say it."""
+
+    name: str
+    group: str = ""
+    group_size: int | None = None
+    dtype: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRows:
-    """What ran on GPUs: rows, and of each its `Kind`, device, bytes, blocks per SM and occupancy; -1, NaN: not said."""
+    """What ran on GPUs: rows, and of each what it is; -1 and NaN where the trace does not say it.
+
+    Attributes
+    ----------
+    kind, device : ndarray of int64
+        The `Kind`, and the GPU's number.
+    size : ndarray of int64
+        Bytes: of a copy, of a set, or of a collective (the larger one of its input and its output).
+    blocks_per_sm, occupancy : ndarray of float64
+        Thread blocks per multiprocessor; estimated percentage of the warps that fit.
+    collective : ndarray of int64
+        Index into `Trace.collectives`.
+    """
 
     rows: Rows
     kind: Ints
@@ -108,6 +147,7 @@ class GpuRows:
     size: Ints
     blocks_per_sm: Floats
     occupancy: Floats
+    collective: Ints
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -153,6 +193,18 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CounterTrack:
+    """Samples of one hardware counter of one GPU over the whole trace, in the counter's own unit."""
+
+    gpu: int
+    name: str
+    samples: int
+    mean: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """One rank's trace.
 
@@ -168,12 +220,24 @@ class Trace:
         Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
     operators : Rows
         Operators on the host; ``correlation`` holds the number of the first input type.
+    operator_inputs : ndarray of int64
+        For each operator the index into ``names`` of its recorded inputs, as `inputs.inputs_text` writes them; -1 where
+        the trace records none.
     overhead : Rows
         The profiler's own work.
+    framework : Framework
+    backend : str
+        The library of the collectives, as the trace names it; empty where it does not.
+    collectives : list of Collective
+        The sorts of collectives.
+    operator_collectives : dict of int to (int, int)
+        By external id of the operator that calls it: index into ``collectives``, and bytes; -1 where unknown.
     reserved : dict of int to int
-        Most bytes that were reserved, by GPU.
+        Most bytes that were reserved, by GPU; ``reserved_at`` is when that was first so.
     tally : dict of str to int
         What could not be read, and what was repaired.
+    counters : list of CounterTrack
+        What the GPUs' hardware counted, where it was sampled.
     """
 
     name: str
@@ -188,6 +252,13 @@ class Trace:
     annotations: Rows
     gpu_annotations: Rows
     operators: Rows
+    operator_inputs: Ints
     overhead: Rows
+    collectives: list[Collective]
+    operator_collectives: dict[int, tuple[int, int]]
     reserved: dict[int, int]
     tally: dict[str, int]
+    counters: list[CounterTrack] = field(default_factory=list)
+    reserved_at: dict[int, int] = field(default_factory=dict)
+    framework: Framework = Framework.UNKNOWN
+    backend: str = ""

@@ -4,7 +4,20 @@ from typing import Literal
 
 import msgspec
 
+from trainguard.kernels.entries import (
+    ActivityEntry,
+    CollectiveEntry,
+    CollectiveStepsEntry,
+    CriticalPathEntry,
+    DeviceEntry,
+    Durations,
+    LaunchEntry,
+    OperatorEntry,
+    PeaksEntry,
+    TemporalEntry,
+)
 from trainguard.kernels.findings.finding import KernelFinding
+from trainguard.kernels.ranks.entries import AcrossRanks, Comparison
 
 SCHEMA_VERSION: Literal["1"] = "1"
 
@@ -31,6 +44,8 @@ class StepEntry(msgspec.Struct, frozen=True, kw_only=True):
     breakdown : dict of str to int
         ``gpu_duration_ns`` by what went on. Each moment counts once: computation before exposed communication, copies,
         calls of the runtime, the data loader, operators on the host, and the rest. The parts add up.
+    kernels : int
+        Runs of kernels that the step launched.
     """
 
     number: int
@@ -38,6 +53,14 @@ class StepEntry(msgspec.Struct, frozen=True, kw_only=True):
     duration_ns: int
     gpu_duration_ns: int
     breakdown: dict[str, int]
+    kernels: int = 0
+
+
+class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """The durations of all steps: on the host, and with their work on the GPU (see `StepEntry`)."""
+
+    host: Durations
+    gpu: Durations
 
 
 class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +72,18 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
         From the name, else from the operator's first floating input; ``unknown`` where neither says it.
     communication : bool
         Whether it is a collective; it moves bytes, so its precision is ``unknown`` and counts in no share.
+    std_ns : int
+        Standard deviation of the population.
+    launch_calls : int
+        Calls that launched these runs; a CUDA graph launches many with one call. Runs without a recorded call: 0.
+    short_count : int
+        Runs that are shorter than their launching call.
+    operator : str
+        The operator that launched most of its time; empty where the trace does not say it.
+    occupancy : float or None
+        Estimated share of the warps that fit, weighted with time; None where the trace does not say it.
+    blocks_per_sm : float or None
+        Thread blocks per multiprocessor, weighted with time.
     """
 
     name: str
@@ -61,19 +96,52 @@ class KernelEntry(msgspec.Struct, frozen=True, kw_only=True):
     precision: str
     tensor_core: bool
     communication: bool
+    std_ns: int = 0
+    launch_calls: int = 0
+    short_count: int = 0
+    operator: str = ""
+    occupancy: float | None = None
+    blocks_per_sm: float | None = None
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """All copies or settings of memory of one kind; ``bytes`` is None where the trace does not say it."""
+    """All copies or settings of memory of one kind.
+
+    Attributes
+    ----------
+    bytes : int or None
+        None where the trace does not say it for all of them.
+    direction : str
+        ``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``, ``HtoH``, ``memset`` or ``other``.
+    host_memory : {"pageable", "pinned", None}
+        What the host's side of the copy is, where the trace says it.
+    gb_per_s : float or None
+        Bytes by time, of those runs that say both, in 10^9 bytes a second.
+    """
 
     name: str
     count: int
     total_ns: int
     bytes: int | None
+    direction: str = "other"
+    host_memory: Literal["pageable", "pinned"] | None = None
+    min_ns: int = 0
+    max_ns: int = 0
+    gb_per_s: float | None = None
 
 
 class AnnotationEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """All stretches of an annotation on the host; a number at the end of a name is removed."""
+    """All stretches of an annotation on the host; a number at the end of a name is removed.
+
+    Attributes
+    ----------
+    host : Durations or None
+        The stretches on the host with their histogram.
+    gpu : Durations or None
+        The same on the GPU; None where they launched nothing.
+    gpu_source : {"annotation", "kernels", None}
+        Whether the GPU's side recorded the stretches, or they span the kernels that were launched within them.
+    """
 
     name: str
     count: int
@@ -81,6 +149,9 @@ class AnnotationEntry(msgspec.Struct, frozen=True, kw_only=True):
     min_ns: int
     median_ns: int
     max_ns: int
+    host: Durations | None = None
+    gpu: Durations | None = None
+    gpu_source: Literal["annotation", "kernels"] | None = None
 
 
 class IdleEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,12 +162,53 @@ class IdleEntry(msgspec.Struct, frozen=True, kw_only=True):
     other_ns: int
 
 
+class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream of a GPU.
+
+    Attributes
+    ----------
+    count : int
+        Rows: kernels, copies and settings of memory.
+    busy_ns : int
+        Union of its rows.
+    idle : IdleEntry
+        Its gaps by cause.
+    queue_mean, queue_max : float, int
+        Launches that wait: plus one at a launch's start, minus one at its kernel's. The mean is over time.
+    full_queue_ns : int
+        Time with 1,024 launches or more.
+    queue_series : list of int
+        The longest queue in equal parts of the window; as many as ``utilization`` has.
+    """
+
+    device: int
+    stream: str
+    count: int
+    busy_ns: int
+    idle: IdleEntry
+    queue_mean: float
+    queue_max: int
+    full_queue_ns: int
+    queue_series: list[int]
+
+
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
     """How far a trace can be judged: what it lacks, what is damaged, and what was counted while it was read."""
 
     missing: list[str]
     damaged: list[str]
     counts: dict[str, int]
+
+
+class CounterEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Samples of a hardware counter of one GPU over the whole trace, in the counter's own unit, which its name has."""
+
+    gpu: int
+    name: str
+    samples: int
+    mean: float
+    min: float
+    max: float
 
 
 class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,13 +234,42 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     launch_to_start_ns : Distribution or None
         From the start of the launching call to the kernel's start.
     synchronization_ns : int
-        Time of synchronization, as the GPU's side recorded it, else of the host's calls.
+        Time of synchronization, as the GPU's side recorded it, else of the host's calls: those that wait by their name,
+        and copies that end before their call does.
     precision : dict of str to int
         Time of the kernels that compute by precision, most first.
     utilization : list of float
         Busy share in equal parts of the window.
     kernels_left_out : int
         Kernels with the least time that ``kernels`` does not list.
+    kernels_left_out_ns, kernels_left_out_count : int
+        Their time and their runs.
+    active_share : float or None
+        Share of the parts of ``utilization`` in which the GPU does anything.
+    host_busy_ns : int
+        Time in which a recorded thread of the host runs an operator or calls the runtime; not the CPU's load.
+    host_utilization : list of float
+        The same as shares of equal parts of the window.
+    temporal : TemporalEntry or None
+        The split of HolisticTraceAnalysis; None without work of a GPU.
+    communication_kernels_ns : int
+        Sum of the kernels that communicate, which ``precision`` leaves out.
+    eligible_ns : int
+        Time of kernels that use tensor cores or could.
+    annotations_left_out, streams_left_out, collectives_left_out, operators_left_out : int
+        Entries with the least time that the lists do not hold.
+    step_times : StepTimes or None
+        None without steps.
+    steps_left_out : int
+        Steps after those that ``steps`` holds.
+    counters : list of CounterEntry
+        By GPU and name; empty where none were sampled.
+    critical_paths : list of CriticalPathEntry
+        Of a step of median length and of the slowest one; empty without work of a GPU.
+    framework : str
+        ``xla`` is JAX or TensorFlow, where the profile does not say which; ``unknown`` of an export of Nsight Systems.
+    collective_steps : list of CollectiveStepsEntry
+        The eight collectives with most time, in the first 500 steps.
     """
 
     trace: str
@@ -159,6 +300,31 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     annotations: list[AnnotationEntry]
     findings: list[KernelFinding]
     quality: Quality
+    kernels_left_out_ns: int = 0
+    kernels_left_out_count: int = 0
+    active_share: float | None = None
+    host_busy_ns: int = 0
+    host_utilization: list[float] = []
+    temporal: TemporalEntry | None = None
+    activity: ActivityEntry | None = None
+    communication_kernels_ns: int = 0
+    eligible_ns: int = 0
+    launches: LaunchEntry | None = None
+    devices: list[DeviceEntry] = []
+    streams: list[StreamEntry] = []
+    streams_left_out: int = 0
+    step_times: StepTimes | None = None
+    annotations_left_out: int = 0
+    collectives: list[CollectiveEntry] = []
+    collectives_left_out: int = 0
+    collective_steps: list[CollectiveStepsEntry] = []
+    operators: list[OperatorEntry] = []
+    operators_left_out: int = 0
+    peaks: PeaksEntry | None = None
+    counters: list[CounterEntry] = []
+    critical_paths: list[CriticalPathEntry] = []
+    framework: Literal["pytorch", "jax", "tensorflow", "xla", "unknown"] = "unknown"
+    steps_left_out: int = 0
 
 
 class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,12 +336,21 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
         By rank; traces without a rank come last.
     unread : dict of str to str
         Files that could not be read, and why.
+    across : AcrossRanks or None
+        The ranks beside each other; None of one trace.
+    comparison : Comparison or None
+        Another profile beside this one, where it was asked for.
+    ranks_left_out : int
+        Ranks that ``ranks`` does not list; ``across`` has them.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION
     source: str
     ranks: list[RankProfile]
     unread: dict[str, str]
+    across: AcrossRanks | None = None
+    comparison: Comparison | None = None
+    ranks_left_out: int = 0
 
 
 def encode_profiles(document: KernelProfiles) -> bytes:

@@ -6,8 +6,12 @@ from typing import Any
 import msgspec
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
-_INT64 = 1 << 63
-_UNKNOWN = -1
+
+
+NOTHING = msgspec.Raw(b"")
+"""What an argument holds that is not there and would not be decoded."""
+
+_UNDECODED = ("Input type", "Input Dims", "Concrete Inputs")
 
 
 class Args(msgspec.Struct, gc=False):
@@ -23,10 +27,25 @@ class Args(msgspec.Struct, gc=False):
     blocks_per_sm: Any = msgspec.field(default=None, name="blocks per SM")
     occupancy: Any = msgspec.field(default=None, name="est. achieved occupancy %")
     collective: Any = msgspec.field(default=None, name="Collective name")
-    input_types: Any = msgspec.field(default=None, name="Input type")
+    input_types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
+    input_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
+    input_values: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
+    elements_in: Any = msgspec.field(default=None, name="In msg nelems")
+    elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    group_name: Any = msgspec.field(default=None, name="Process Group Name")
+    group_description: Any = msgspec.field(default=None, name="Process Group Description")
+    dtype: Any = None
     reserved: Any = msgspec.field(default=None, name="Total Reserved")
     device_id: Any = msgspec.field(default=None, name="Device Id")
     device_type: Any = msgspec.field(default=None, name="Device Type")
+    grid: Any = None
+    copy_kind: Any = msgspec.field(default=None, name="copy kind")
+    source_kind: Any = msgspec.field(default=None, name="src kind")
+    target_kind: Any = msgspec.field(default=None, name="dst kind")
+    memory_kind: Any = msgspec.field(default=None, name="memory kind")
+    counted: Any = msgspec.field(default=None, name="")
+    value: Any = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -35,6 +54,7 @@ class Event(msgspec.Struct, gc=False):
     ph: Any = None
     cat: Any = None
     name: Any = None
+    pid: Any = None
     tid: Any = None
     ts: Any = None
     dur: Any = None
@@ -74,32 +94,10 @@ def decode_first(text: bytes) -> tuple[Event | None, str]:
             return None, ""
         if not isinstance(loose.get("args"), dict):
             loose.pop("args", None)
+        args = loose.get("args", {})
+        for name in _UNDECODED:
+            if name in args:
+                args[name] = msgspec.Raw(msgspec.json.encode(args[name]))
         return msgspec.convert(loose, Event), loose_text[end:]
     except UNREADABLE:
         return None, ""
-
-
-def whole(value: Any) -> int:
-    """Return a whole number as int64 holds it; -1 for anything else."""
-    if type(value) is int:
-        return value if -_INT64 <= value < _INT64 else _UNKNOWN
-    if isinstance(value, str):
-        try:
-            return whole(int(value, 0))
-        except ValueError:
-            return _UNKNOWN
-    if isinstance(value, float) and value.is_integer() and abs(value) < _INT64:
-        return int(value)
-    return _UNKNOWN
-
-
-def number(value: Any) -> float:
-    """Return a number; NaN for anything else."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return float("nan")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if abs(value) < _INT64 else float("nan")
-    return float("nan")

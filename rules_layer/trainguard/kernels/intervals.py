@@ -38,19 +38,35 @@ class Spans:
 def merged(start: Ints, end: Ints) -> Spans:
     """Return the union of stretches in any order; those without a length are dropped."""
     kept = end > start
-    start, end = start[kept], end[kept]
+    if not kept.all():
+        start, end = start[kept], end[kept]
     if not len(start):
         return Spans(start, end)
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    begins = np.concatenate(([True], start[1:] > reach[:-1]))
-    last = np.concatenate((np.flatnonzero(begins)[1:] - 1, [len(start) - 1]))
-    return Spans(start[begins], reach[last])
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, reach = start[order], end[order]
+        del order
+        np.maximum.accumulate(reach, out=reach)
+    else:
+        reach = np.maximum.accumulate(end)
+    begins = np.flatnonzero(start[1:] > reach[:-1]) + 1
+    if len(begins) == len(start) - 1:
+        return Spans(start, reach)
+    return Spans(start[np.concatenate(([0], begins))], reach[np.concatenate((begins - 1, [len(start) - 1]))])
 
 
 def clipped(spans: Spans, start: int, end: int) -> Spans:
     """Return the part that lies in a window."""
-    return merged(np.maximum(spans.start, start), np.minimum(spans.end, end))
+    first = int(np.searchsorted(spans.end, start, side="right"))
+    last = int(np.searchsorted(spans.start, end, side="left"))
+    if first >= last or end <= start:
+        return Spans(spans.start[:0], spans.end[:0])
+    begins, ends = spans.start[first:last], spans.end[first:last]
+    if begins[0] < start:
+        begins = np.concatenate(([start], begins[1:]))
+    if ends[-1] > end:
+        ends = np.concatenate((ends[:-1], [end]))
+    return Spans(begins, ends)
 
 
 def union(*parts: Spans) -> Spans:
@@ -60,31 +76,27 @@ def union(*parts: Spans) -> Spans:
 
 def intersection(one: Spans, other: Spans) -> Spans:
     """Return what lies in both."""
-    return _segments(one, other, wanted=True)
+    # For each stretch of the one, those of the other that it meets are a run: together hardly more than there are.
+    first = np.searchsorted(other.end, one.start, side="right")
+    count = np.maximum(np.searchsorted(other.start, one.end, side="left") - first, 0)
+    mine = np.repeat(np.arange(len(count)), count)
+    theirs = np.arange(len(mine)) + np.repeat(first - (np.cumsum(count) - count), count)
+    return Spans(
+        np.maximum(one.start[mine], other.start[theirs]),
+        np.minimum(one.end[mine], other.end[theirs]),
+    )
 
 
 def difference(one: Spans, other: Spans) -> Spans:
     """Return what lies in the first and not in the second."""
-    return _segments(one, other, wanted=False)
+    if not len(one.start) or not len(other.start):
+        return one
+    begins = np.concatenate(([min(one.start[0], other.start[0])], other.end))
+    ends = np.concatenate((other.start, [max(one.end[-1], other.end[-1])]))
+    between = ends > begins
+    return intersection(one, Spans(begins[between], ends[between]))
 
 
 def gaps(spans: Spans, start: int, end: int) -> Spans:
     """Return what a window has beside them."""
     return difference(merged(np.array([start]), np.array([end])), spans)
-
-
-def _segments(one: Spans, other: Spans, *, wanted: bool) -> Spans:
-    points = np.unique(np.concatenate((one.start, one.end, other.start, other.end)))
-    if len(points) < 2:
-        return Spans(points[:0], points[:0])
-    begin, end = points[:-1], points[1:]
-    kept = _holds(one, begin) & (_holds(other, begin) == wanted)
-    return merged(begin[kept], end[kept])
-
-
-def _holds(spans: Spans, times: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    if not len(spans.start):
-        return np.zeros(len(times), dtype=np.bool_)
-    place = np.searchsorted(spans.start, times, side="right") - 1
-    held: np.ndarray[tuple[int], np.dtype[np.bool_]] = (place >= 0) & (times < spans.end[np.maximum(place, 0)])
-    return held

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Precision(StrEnum):
@@ -50,13 +51,14 @@ _LATER = (
     (Precision.INTEGER, _any(r"\blong\b", r"\bint\b", r"\bunsigned char\b", r"\bbool\b")),
 )
 _TENSOR_CORE = _any(
-    "s884", "h884", "1688", "16816", "i8816", "hmma", "tensorop", "xmma_gemm", "sm90_xmma", "nvjet", "gmma", "fmha",
+    "s884", "h884", "1688", "16816", "i8816", "hmma", "tensorop_", "xmma_gemm", "sm90_xmma", "nvjet", "gmma", "fmha",
     "flash_fwd", "flash_bwd", "MI16x16", "MI32x32", "xdl", "mfma",
 )  # fmt: skip
 _ELIGIBLE = _any(
     "gemm", "conv", "cudnn.*(dgrad|wgrad|fprop)", "attention", "flash", "fmha", "nvjet", "Cijk_", "scudnn", "winograd",
     "dgrad", "wgrad", "fprop",
 )  # fmt: skip
+_COMMUNICATION = re.compile(r"nccl|rccl|hccl|oneccl|msccl", re.IGNORECASE)
 _NOT_ELIGIBLE = _any("nchwToNhwc", "nhwcToNchw", "computeOffsets", "elementwise", "convert_", "copy")
 _BY_TYPE = (
     ("bfloat16", Precision.BF16),
@@ -67,6 +69,13 @@ _BY_TYPE = (
 )
 
 
+@lru_cache(maxsize=4_096)
+def communicates(name: str) -> bool:
+    """Whether a kernel is of a library for collectives."""
+    return _COMMUNICATION.search(name) is not None
+
+
+@lru_cache(maxsize=16_384)
 def classify(name: str, operand: str = "") -> KernelName:
     """Return what a kernel's name says; ``operand`` is the first floating type of its operator, if that is known."""
     eligible = bool(_ELIGIBLE.search(name)) and not _NOT_ELIGIBLE.search(name)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.columns import Ints, Kind, Trace
+from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.gpu_devices import weighted
 from trainguard.kernels.kernel_names import KernelName, Precision, classify
 from trainguard.kernels.metrics import RankMetrics
 
@@ -15,7 +17,15 @@ _MOVES_BYTES = KernelName(Precision.UNKNOWN, tensor_core=False, eligible=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLine:
-    """All runs of one kernel in the window; times in nanoseconds, ``underfilled_ns`` with under one block per SM."""
+    """All runs of one kernel in the window; see `KernelEntry`.
+
+    Attributes
+    ----------
+    underfilled_ns : int
+        Time of runs with less than one block per multiprocessor.
+    rows : ndarray of int64
+        The GPU's rows.
+    """
 
     name: str
     says: KernelName
@@ -26,7 +36,14 @@ class KernelLine:
     min_ns: int
     max_ns: int
     p99_ns: int
+    std_ns: int
+    launch_calls: int
+    short_count: int
+    operator: str
+    occupancy: float | None
+    blocks_per_sm: float | None
     underfilled_ns: int
+    rows: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +86,67 @@ def kernel_table(metrics: RankMetrics) -> KernelTable:
     chosen = np.flatnonzero(metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION))
     chosen = chosen[np.argsort(trace.gpu.rows.name[chosen], kind="stable")]
     names, first = np.unique(trace.gpu.rows.name[chosen], return_index=True)
-    operands = _operands(trace)
     lines = [
-        _line(trace, trace.names[int(name)], rows, operands)
+        _line(metrics, trace.names[int(name)], rows)
         for name, rows in zip(names, np.split(chosen, first[1:])[: len(names)], strict=True)
     ]
     return KernelTable(sorted(lines, key=lambda line: (-line.total_ns, line.name)))
 
 
-def _operands(trace: Trace) -> dict[int, int]:
-    """Return the number of the first floating input type by operator."""
-    empty = trace.names.index("") if "" in trace.names else -1
-    typed = trace.operators.correlation != empty
-    typed &= trace.operators.operator >= 0
-    return dict(zip(trace.operators.operator[typed].tolist(), trace.operators.correlation[typed].tolist(), strict=True))
-
-
-def _line(trace: Trace, name: str, rows: Ints, operands: dict[int, int]) -> KernelLine:
-    lasted = trace.gpu.rows.end[rows] - trace.gpu.rows.start[rows]
-    communication = bool(trace.gpu.kind[rows[0]] == Kind.COMMUNICATION)
-    says = _MOVES_BYTES if communication else classify(name)
-    if not communication and says.precision is Precision.UNKNOWN:
-        typed = (operands[each] for each in trace.gpu.rows.operator[rows].tolist() if each in operands)
-        says = classify(name, trace.names[number] if (number := next(typed, None)) is not None else "")
+def _line(metrics: RankMetrics, name: str, rows: Ints) -> KernelLine:
+    gpu = metrics.trace.gpu
+    lasted = gpu.rows.end[rows] - gpu.rows.start[rows]
+    total = exact_sum(lasted)
+    communication = bool(gpu.kind[rows[0]] == Kind.COMMUNICATION)
+    occupied = weighted(gpu.occupancy[rows], lasted)
+    blocks = weighted(gpu.blocks_per_sm[rows], lasted)
     return KernelLine(
         name=name,
-        says=says,
+        says=_MOVES_BYTES if communication else _says(metrics, name, rows),
         communication=communication,
         count=len(rows),
-        total_ns=int(lasted.sum()),
-        mean_ns=round(float(lasted.mean())),
+        total_ns=total,
+        mean_ns=round(total / len(rows)),
         min_ns=int(lasted.min()),
         max_ns=int(lasted.max()),
         p99_ns=round(float(np.percentile(lasted, 99))),
-        underfilled_ns=int(lasted[trace.gpu.blocks_per_sm[rows] < 1].sum()),
+        std_ns=round(float(lasted.std())),
+        launch_calls=len(np.unique(_known(metrics.window.launch[rows]))),
+        short_count=_short(metrics, rows, lasted),
+        operator=_operator(metrics, rows, lasted),
+        occupancy=None if occupied is None else round(occupied / 100, 4),
+        blocks_per_sm=None if blocks is None else round(blocks, 4),
+        underfilled_ns=exact_sum(lasted[gpu.blocks_per_sm[rows] < 1]),
+        rows=rows,
     )
+
+
+def _says(metrics: RankMetrics, name: str, rows: Ints) -> KernelName:
+    """Return what the name says, else what the first operator with a floating input does."""
+    says = classify(name)
+    if says.precision is not Precision.UNKNOWN:
+        return says
+    trace = metrics.trace
+    typed = trace.operators.correlation[_known(metrics.operator[rows])]
+    return next((classify(name, text) for each in typed.tolist() if (text := trace.names[each])), says)
+
+
+def _operator(metrics: RankMetrics, rows: Ints, lasted: Ints) -> str:
+    """Return the operator that launched most of the time."""
+    launched = metrics.operator[rows] >= 0
+    if not launched.any():
+        return ""
+    names, place = np.unique(metrics.trace.operators.name[metrics.operator[rows][launched]], return_inverse=True)
+    most = np.bincount(place, weights=lasted[launched]).argmax()
+    return metrics.trace.names[int(names[most])]
+
+
+def _short(metrics: RankMetrics, rows: Ints, lasted: Ints) -> int:
+    launch = metrics.window.launch[rows]
+    calls = metrics.trace.launches
+    called = calls.end[_known(launch)] - calls.start[_known(launch)]
+    return int((lasted[launch >= 0] < called).sum())
+
+
+def _known(places: Ints) -> Ints:
+    return places[places >= 0]

@@ -1,40 +1,49 @@
 """A PyTorch (Kineto) trace, old or new, CUDA or ROCm, to columns: streamed, and as far as it can be read."""
 
 import gc
+import math
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trainguard.errors import KernelTraceError
-from trainguard.kernels.columns import Floats, Gpu, GpuRows, Ints, Kind, Names, RowBuilder, Trace, as_floats, as_ints
-from trainguard.kernels.events import NO_ARGS, Event, number, whole
+from trainguard.kernels.builder import Columns, GpuColumns, Head, TraceBuilder
+from trainguard.kernels.columns import Bools, Collective, Floats, Framework, Gpu, Ints, Kind, Trace
+from trainguard.kernels.events import NO_ARGS, NOTHING, Args, Event
+from trainguard.kernels.inputs import first_float, inputs_text, payload
+from trainguard.kernels.kernel_names import communicates
+from trainguard.kernels.limits import LONGEST_NS
+from trainguard.kernels.memory_names import direction, memcpy_name, memset_name
 from trainguard.kernels.splitter import EventSplitter, Metadata
 from trainguard.kernels.unpacking import text_chunks
+from trainguard.kernels.values import floats, ints, whole
 from trainguard.ports import ByteStream
 
 NS_PER_US = 1_000
-LONGEST_US = 7 * 24 * 3600 * 1e6
-"""A longer event is a broken one: HTA, too, drops it."""
+MOST_GROUP = 200
+"""Characters of a process group's name."""
 
+LONGEST_US = LONGEST_NS / NS_PER_US
 EXACT_US = float(1 << 43)
 """Up to here a double of microseconds still holds each of their thousandths."""
 
 _LATEST_US = float(1 << 53)
 _STEP = "ProfilerStep"
 _LOADER = "enumerate(DataLoader)"
-_COMMUNICATION = re.compile(r"nccl|rccl|hccl|oneccl|msccl", re.IGNORECASE)
 _GPU_KINDS = {"kernel": Kind.COMPUTE, "gpu_memcpy": Kind.MEMCPY, "gpu_memset": Kind.MEMSET}
 _GPU_KINDS |= {"Kernel": Kind.COMPUTE, "Memcpy": Kind.MEMCPY, "Memset": Kind.MEMSET}
 _HOST = {
     "cuda_runtime": "launches",
     "cuda_driver": "launches",
     "Runtime": "launches",
+    "xpu_runtime": "launches",
+    "privateuse1_runtime": "launches",
+    "privateuse1_driver": "launches",
     "user_annotation": "annotations",
     "gpu_user_annotation": "gpu_annotations",
     "cuda_sync": "waits",
@@ -42,7 +51,14 @@ _HOST = {
     "Operator": "operators",
     "overhead": "overhead",
 }
+_CATEGORIES = _HOST | dict.fromkeys(_GPU_KINDS, "gpu")
+_SORTS = sorted(set(_CATEGORIES.values()))
 _GPU_DEVICE_TYPE = 1
+_COUNTED = re.compile(r"GPU (\d{1,9}) Counters")
+"""The process that PyTorch gives the counters of a GPU."""
+
+_MEMORY = ("", "pageable", "pinned", "device", "array", "managed", "device static", "managed static")
+"""Kinds of memory by CUPTI's numbers."""
 
 
 def read_trace(name: str, stream: ByteStream) -> Trace:
@@ -61,14 +77,15 @@ def read_trace(name: str, stream: ByteStream) -> Trace:
         When it is no Chrome trace, or nothing of it can be read.
     """
     tally: Counter[str] = Counter()
-    builder = _TraceBuilder(tally)
+    builder = TraceBuilder(name, tally)
     splitter = EventSplitter(name, tally)
+    sorter = _Sorter(builder, splitter.metadata, tally)
     with _without_collector():
         for events in splitter.batches(text_chunks(name, stream, tally)):
-            builder.add(events)
+            sorter.add(events)
     if not tally["events"] and (tally["truncated_gzip"] or tally["unreadable_events"] or tally["cut_off"]):
         raise KernelTraceError(name, "not one of its events is whole, expected a Chrome trace")
-    return builder.build(name, splitter.metadata)
+    return builder.build(_head(splitter.metadata))
 
 
 @contextmanager
@@ -90,124 +107,185 @@ def nanoseconds(us: Floats) -> Ints:
     return found
 
 
-class _TraceBuilder:
-    def __init__(self, tally: Counter[str]) -> None:
+class _Sorter:
+    """Sorts events into the columns of a trace."""
+
+    def __init__(self, builder: TraceBuilder, metadata: Metadata, tally: Counter[str]) -> None:
+        self._builder = builder
+        self._metadata = metadata
         self._tally = tally
-        self._names = Names()
-        self._rows = {sort: RowBuilder() for sort in {"gpu", *_HOST.values()}}
-        self._kind, self._device, self._size = array("q"), array("q"), array("q")
-        self._blocks, self._occupancy = array("d"), array("d")
-        self._reserved: dict[int, int] = {}
 
     def add(self, events: list[Event]) -> None:
         """Add the wanted ones of a batch."""
         self._tally["events"] += len(events)
-        sorted_in: dict[str, list[Event]] = {}
+        sorted_in: dict[str, list[Event]] = {sort: [] for sort in _SORTS}
+        take = {category: sorted_in[sort].append for category, sort in _CATEGORIES.items()}
         for event in events:
-            category = event.cat
-            if category == "python_function":
-                continue
-            if event.ph == "X" and type(category) is str:
-                sort = "gpu" if category in _GPU_KINDS else _HOST.get(category)
-                if sort is not None:
-                    sorted_in.setdefault(sort, []).append(event)
+            if event.ph == "X":
+                category = event.cat
+                if type(category) is str and category in take:
+                    take[category](event)
+            elif event.ph == "C":
+                self._add_sample(event)
             elif event.name == "[memory]":
                 self._add_reserved(event)
         for sort, found in sorted_in.items():
-            self._add(sort, found)
+            if found:
+                self._add(sort, found)
 
     def _add(self, sort: str, found: list[Event]) -> None:
-        ts, dur = _floats([event.ts for event in found]), _floats([event.dur for event in found])
+        ts, dur = floats([event.ts for event in found]), floats([event.dur for event in found])
         good = (dur >= 0) & (dur <= LONGEST_US) & (np.abs(ts) < _LATEST_US)
-        timed = found if good.all() else [event for event, kept in zip(found, good, strict=True) if kept]
-        self._tally["bad_times"] += len(found) - len(timed)
+        if not good.all():
+            self._tally["bad_times"] += int((~good).sum())
+            found, ts, dur = _chosen(found, good), ts[good], dur[good]
         if sort == "operators":
             # Traces of 2021 have their annotations among the operators.
-            named = [event for event in timed if _is_annotation(event)]
-            if named:
-                self._add_rows("annotations", named)
-                timed = [event for event in timed if not _is_annotation(event)]
-        self._add_rows(sort, timed)
-        if sort == "gpu":
-            self._add_gpu(timed)
+            marked = _annotations_among(found)
+            if marked is not None:
+                self._add_rows("annotations", _chosen(found, marked), ts[marked], dur[marked])
+                found, ts, dur = _chosen(found, ~marked), ts[~marked], dur[~marked]
+        self._add_rows(sort, found, ts, dur)
 
-    def _add_rows(self, sort: str, events: list[Event]) -> None:
+    def _add_rows(self, sort: str, events: list[Event], ts: Floats, dur: Floats) -> None:
         args = [event.args or NO_ARGS for event in events]
-        ts = _floats([event.ts for event in events])
         self._tally["rounded_times"] += int(((ts > EXACT_US) & (ts != np.floor(ts))).sum())
-        starts = nanoseconds(ts)
+        starts, names = nanoseconds(ts), self._builder.names
         lanes = [each.stream for each in args] if sort in ("gpu", "waits") else [event.tid for event in events]
-        self._rows[sort].extend(
-            (
-                starts,
-                starts + nanoseconds(_floats([event.dur for event in events])),
-                self._names.of([event.name for event in events]),
-                self._names.of(lanes),
-                self._names.of([_first_float(each.input_types) for each in args])
-                if sort == "operators"
-                else _ints([each.correlation for each in args]),
-                _ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
-            )
+        columns = Columns(
+            start=starts,
+            end=starts + nanoseconds(dur),
+            name=names.of([_work_name(event) for event in events] if sort == "gpu" else [each.name for each in events]),
+            lane=names.of(lanes),
+            correlation=names.of([_first_float(each) for each in args])
+            if sort == "operators"
+            else ints([each.correlation for each in args]),
+            operator=ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
+            inputs=self._inputs(args) if sort == "operators" else None,
         )
+        if sort == "gpu":
+            more = _gpu_columns(events, args, _gpus(self._metadata.deviceProperties))
+            self._builder.add_gpu(columns, self._with_collectives(more, args))
+        else:
+            self._builder.add(sort, columns)
+        if sort == "operators":
+            self._add_calls(columns.operator, args)
 
-    def _add_gpu(self, events: list[Event]) -> None:
-        args = [event.args or NO_ARGS for event in events]
-        self._kind.extend(_kind(event) for event in events)
-        self._device.extend(whole(each.device) for each in args)
-        self._size.extend(whole(each.bytes) for each in args)
-        self._blocks.extend(number(each.blocks_per_sm) for each in args)
-        self._occupancy.extend(number(each.occupancy) for each in args)
+    def _add_calls(self, operators: Ints, args: list[Args]) -> None:
+        for operator, each in zip(operators.tolist(), args, strict=True):
+            if each.collective is not None:
+                self._builder.call(operator, _collective(each), _payload(each))
+
+    def _inputs(self, args: list[Args]) -> Ints:
+        """Return the numbers of the inputs' texts; -1 where none are recorded."""
+        shaped = [place for place, each in enumerate(args) if each.input_dims is not NOTHING]
+        numbers = np.full(len(args), -1, dtype=np.int64)
+        texts = [_inputs_text(args[place]) for place in shaped]
+        found = self._builder.names.of(texts)
+        found[np.array([not text for text in texts], dtype=np.bool_)] = -1
+        numbers[shaped] = found
+        return numbers
+
+    def _with_collectives(self, columns: GpuColumns, args: list[Args]) -> GpuColumns:
+        communicating = np.flatnonzero(columns.kind == Kind.COMMUNICATION)
+        size, sort = columns.size, np.full(len(args), -1, dtype=np.int64)
+        for place in communicating.tolist():
+            each = args[place]
+            if each.collective is not None:
+                sort[place] = self._builder.collective(_collective(each))
+                size[place] = _payload(each)
+        return replace(columns, size=size, collective=sort)
 
     def _add_reserved(self, event: Event) -> None:
         args = event.args or NO_ARGS
         if whole(args.device_type) == _GPU_DEVICE_TYPE:
-            device = whole(args.device_id)
-            self._reserved[device] = max(self._reserved.get(device, 0), whole(args.reserved))
+            ts = floats([event.ts])
+            at = int(nanoseconds(ts)[0]) if np.abs(ts[0]) < _LATEST_US else 0
+            self._builder.reserve(whole(args.device_id), whole(args.reserved), at)
 
-    def build(self, name: str, metadata: Metadata) -> Trace:
-        """Return the trace."""
-        distributed = metadata.distributedInfo if isinstance(metadata.distributedInfo, dict) else {}
-        rows = {sort: builder.build() for sort, builder in self._rows.items()}
-        gpu = GpuRows(
-            rows=rows.pop("gpu"),
-            kind=as_ints(self._kind),
-            device=as_ints(self._device),
-            size=as_ints(self._size),
-            blocks_per_sm=as_floats(self._blocks),
-            occupancy=as_floats(self._occupancy),
-        )
-        return Trace(
-            name=name,
-            rank=_known(distributed.get("rank")),
-            world_size=_known(distributed.get("world_size")),
-            base_ns=max(whole(metadata.baseTimeNanoseconds), 0),
-            names=self._names.texts(),
-            gpus=_gpus(metadata.deviceProperties),
-            gpu=gpu,
-            reserved=self._reserved,
-            tally={what: count for what, count in sorted(self._tally.items()) if count},
-            **rows,
-        )
+    def _add_sample(self, event: Event) -> None:
+        gpu = _COUNTED.fullmatch(event.pid) if isinstance(event.pid, str) else None
+        if gpu and event.args is not None:
+            value = event.args.value if event.args.counted is None else event.args.counted
+            self._builder.count(int(gpu[1]), str(event.name), floats([value]))
 
 
-def _floats(values: list[Any]) -> Floats:
-    """Return numbers; NaN for what is none."""
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array([number(value) for value in values], dtype=np.float64)
+def _first_float(args: Args) -> str:
+    return "" if args.input_types is NOTHING else first_float(bytes(args.input_types))
 
 
-def _ints(values: list[Any]) -> Ints:
-    """Return whole numbers; -1 for what is none."""
-    try:
-        return np.array(values, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array([whole(value) for value in values], dtype=np.int64)
+def _inputs_text(args: Args) -> str:
+    return inputs_text(bytes(args.input_dims), bytes(args.input_types), bytes(args.input_values))
 
 
-def _is_annotation(event: Event) -> bool:
-    return type(event.name) is str and event.name.startswith((_STEP, _LOADER))
+def _gpu_columns(events: list[Event], args: list[Args], gpus: list[Gpu]) -> GpuColumns:
+    device = ints([each.device for each in args])
+    return GpuColumns(
+        kind=ints([_kind(event) for event in events]),
+        device=device,
+        size=ints([each.bytes for each in args]),
+        blocks_per_sm=floats([_blocks(each, int(at), gpus) for each, at in zip(args, device, strict=True)]),
+        occupancy=floats([each.occupancy for each in args]),
+    )
+
+
+def _collective(args: Args) -> Collective:
+    size = whole(args.group_size)
+    group = [str(each)[:MOST_GROUP] for each in (args.group_description, args.group_name) if each not in (None, "")]
+    return Collective(
+        name=str(args.collective)[:MOST_GROUP],
+        group=" ".join(group),
+        group_size=size if size > 0 else None,
+        dtype=str(args.dtype or "")[:MOST_GROUP],
+    )
+
+
+def _payload(args: Args) -> int:
+    return payload(whole(args.elements_in), whole(args.elements_out), str(args.dtype or ""))
+
+
+def _blocks(args: Args, device: int, gpus: list[Gpu]) -> Any:
+    """Return the blocks per multiprocessor: as written, else from the grid, which is always there."""
+    if args.blocks_per_sm is not None or not isinstance(args.grid, list) or not 0 <= device < len(gpus):
+        return args.blocks_per_sm
+    blocks = [whole(each) for each in args.grid]
+    return math.prod(blocks) / gpus[device].sms if blocks and min(blocks) > 0 and gpus[device].sms else None
+
+
+def _work_name(event: Event) -> Any:
+    """Return what ran; a copy or set of memory with its kinds, which some exporters write beside the name."""
+    args = event.args
+    if args is None or event.name not in ("Memcpy", "Memset"):
+        return event.name
+    if event.name == "Memset":
+        kind = whole(args.memory_kind)
+        return memset_name(_MEMORY[kind] if 0 <= kind < len(_MEMORY) else "")
+    way = args.copy_kind if isinstance(args.copy_kind, str) else direction(whole(args.copy_kind))
+    return memcpy_name(way, *(str(each or "").replace("_", " ") for each in (args.source_kind, args.target_kind)))
+
+
+def _head(metadata: Metadata) -> Head:
+    distributed = metadata.distributedInfo if isinstance(metadata.distributedInfo, dict) else {}
+    backend = distributed.get("backend")
+    return Head(
+        rank=_known(distributed.get("rank")),
+        world_size=_known(distributed.get("world_size")),
+        base_ns=max(whole(metadata.baseTimeNanoseconds), 0),
+        gpus=_gpus(metadata.deviceProperties),
+        framework=Framework.PYTORCH,
+        backend=backend[:MOST_GROUP] if isinstance(backend, str) else "",
+    )
+
+
+def _chosen(events: list[Event], mask: Bools) -> list[Event]:
+    return [event for event, kept in zip(events, mask.tolist(), strict=True) if kept]
+
+
+def _annotations_among(events: list[Event]) -> Bools | None:
+    """Return which operators are annotations; None where there is none."""
+    texts = [event.name if type(event.name) is str else "" for event in events]
+    marked = {text for text in set(texts) if text.startswith((_STEP, _LOADER))}
+    return np.array([text in marked for text in texts], dtype=np.bool_) if marked else None
 
 
 def _kind(event: Event) -> int:
@@ -215,22 +293,7 @@ def _kind(event: Event) -> int:
     if kind is not Kind.COMPUTE:
         return kind
     collective = event.args is not None and event.args.collective is not None
-    return Kind.COMMUNICATION if collective or _communicates(str(event.name)) else Kind.COMPUTE
-
-
-@lru_cache(maxsize=4_096)
-def _communicates(name: str) -> bool:
-    return _COMMUNICATION.search(name) is not None
-
-
-def _first_float(types: Any) -> str:
-    """Return the first floating type among an operator's inputs; empty where there is none."""
-    if not isinstance(types, list):
-        return ""
-    for each in types:
-        if isinstance(each, str) and ("float" in each or "Float" in each or "Half" in each or each == "double"):
-            return each
-    return ""
+    return Kind.COMMUNICATION if collective or communicates(str(event.name)) else Kind.COMPUTE
 
 
 def _known(value: Any) -> int | None:

@@ -1,52 +1,48 @@
 """One rank's metrics: pure functions over the columns of a trace, in whole nanoseconds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Trace
 from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
-from trainguard.kernels.window import Window, find_window
-
-KERNEL_WAIT_NS = 30_000
-"""A gap of less than that between kernels that were already launched is the GPU's own."""
-
-FULL_QUEUE = 1_024
-"""So many launches wait in a stream's queue before the next one blocks the host."""
+from trainguard.kernels.streams import Idle, Stream, streams_of
+from trainguard.kernels.window import Window, find_operators, find_window
 
 SYNC_REACH_NS = 1_000_000
 """So long after a synchronizing call the GPU may still be idle because of it."""
 
 _BLOCKING = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream", "cuMemcpyHtoD", "cuMemcpyDtoH")
-_LOADER = "enumerate(DataLoader)"
+_LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """From a launching call's end, and from its start, to its kernel; which kernels are shorter than their call."""
+    """From launching calls to their kernels.
+
+    Attributes
+    ----------
+    after_call, after_start : ndarray of int64
+        Of each kernel: from the call's end, and from its start, to the kernel's start.
+    short : ndarray of bool
+        Of each kernel: whether it is shorter than its call.
+    short_calls : ndarray of bool
+        Of each call: whether it is longer than all that it launched, which a CUDA graph adds up.
+    """
 
     after_call: Ints
     after_start: Ints
     short: Bools
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
-    """The gaps of each stream by cause, added up over the streams."""
-
-    host_wait: int
-    kernel_wait: int
-    other: int
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.host_wait + self.kernel_wait + self.other
+    short_calls: Bools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMetrics:
-    """What the rules and the document of a rank are made from; every stretch is clipped to the window."""
+    """What the rules and the document of a rank are made from; every stretch is clipped to the window.
+
+    ``operator`` and ``operator_id`` are those that launched a GPU row, as `find_operators` returns them.
+    """
 
     trace: Trace
     window: Window
@@ -56,12 +52,29 @@ class RankMetrics:
     memory: Spans
     busy: Spans
     delays: Delays
-    idle: Idle
+    streams: Sequence[Stream]
+    waiting_calls: Bools
     host_sync: Spans
     sync_idle_ns: int
     loader: Spans
     breakdown: dict[str, Spans]
-    full_queue_ns: int
+    host_busy: Spans
+    operator: Ints
+    operator_id: Ints
+
+    @property
+    def idle(self) -> Idle:
+        """The gaps of each stream by cause, added up over the streams."""
+        return Idle(
+            host_wait=sum(stream.idle.host_wait for stream in self.streams),
+            kernel_wait=sum(stream.idle.kernel_wait for stream in self.streams),
+            other=sum(stream.idle.other for stream in self.streams),
+        )
+
+    @property
+    def full_queue_ns(self) -> int:
+        """Time in which the queue of a stream is full."""
+        return union(*(stream.queue.full(self.window) for stream in self.streams)).total if self.streams else 0
 
     @property
     def overlap_ns(self) -> int:
@@ -83,9 +96,9 @@ class RankMetrics:
         return part_ns / self.window.length if self.window.length else 0.0
 
 
-def rank_metrics(trace: Trace) -> RankMetrics:
-    """Return the metrics of a trace; zeros where it has no rows for them."""
-    window = find_window(trace)
+def rank_metrics(trace: Trace, window: Window | None = None) -> RankMetrics:
+    """Return the metrics of a trace in a window, that of its steps if none is given; zeros without rows for them."""
+    window = find_window(trace) if window is None else window
     rows, kind = trace.gpu.rows, trace.gpu.kind
     in_window = (rows.end > window.start) & (rows.start < window.end)
 
@@ -96,9 +109,13 @@ def rank_metrics(trace: Trace) -> RankMetrics:
     communication = spans(kind == Kind.COMMUNICATION)
     memory = spans(kind >= Kind.MEMCPY)
     busy = union(compute, communication, memory)
-    sync = _host_sync(trace, window)
+    operator, operator_id = find_operators(trace, window.launch)
+    waiting = _waiting_calls(trace, window)
+    sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
     reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
-    loader = _named(trace, _LOADER, window)
+    loader = _named(trace, _LOADERS, window)
+    calls = clipped(merged(trace.launches.start, trace.launches.end), window.start, window.end)
+    operators = clipped(merged(trace.operators.start, trace.operators.end), window.start, window.end)
     return RankMetrics(
         trace=trace,
         window=window,
@@ -108,12 +125,25 @@ def rank_metrics(trace: Trace) -> RankMetrics:
         memory=memory,
         busy=busy,
         delays=_delays(trace, window, in_window),
-        idle=_idle(trace, window, in_window),
+        streams=streams_of(trace, window, in_window),
+        waiting_calls=waiting,
         host_sync=sync,
         sync_idle_ns=difference(reach, busy).total,
         loader=loader,
-        breakdown=_breakdown(trace, window, compute, communication, loader),
-        full_queue_ns=_full_queue(trace, window),
+        breakdown=_breakdown(
+            {
+                "compute": compute,
+                "exposed_communication": communication,
+                "memcpy": spans(kind == Kind.MEMCPY),
+                "memset": spans(kind == Kind.MEMSET),
+                "runtime": calls,
+                "data_loader": loader,
+                "cpu_op": operators,
+            }
+        ),
+        host_busy=union(calls, operators),
+        operator=operator,
+        operator_id=operator_id,
     )
 
 
@@ -121,87 +151,42 @@ def _delays(trace: Trace, window: Window, in_window: Bools) -> Delays:
     rows, launches = trace.gpu.rows, trace.launches
     known = (window.launch >= 0) & in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
     launch = window.launch[known]
+    lasted = rows.end[known] - rows.start[known]
+    took = launches.end[launch] - launches.start[launch]
+    _, first, call = np.unique(launch, return_index=True, return_inverse=True)
     return Delays(
         after_call=np.maximum(rows.start[known] - launches.end[launch], 0),
         after_start=np.maximum(rows.start[known] - launches.start[launch], 0),
-        short=(rows.end[known] - rows.start[known]) < (launches.end[launch] - launches.start[launch]),
+        short=lasted < took,
+        short_calls=np.bincount(call, weights=lasted, minlength=len(first)) < took[first],
     )
 
 
-def _idle(trace: Trace, window: Window, in_window: Bools) -> Idle:
-    """Return the idle time of the streams by cause.
+def _waiting_calls(trace: Trace, window: Window) -> Bools:
+    """Return which calls of the window wait for the GPU: by name, and copies that end before their call does.
 
-    The host was late where the next kernel was launched after the last one had ended. Else a short gap is the GPU's
-    own, and a longer one has another cause, such as a wait for an event of another stream.
+    An asynchronous copy to pageable memory waits like that: it is what ``.item()`` and ``.cpu()`` do.
     """
-    rows = trace.gpu.rows
-    sums = {"host_wait": 0, "kernel_wait": 0, "other": 0}
-    for lane, device in sorted(
-        set(zip(rows.lane[in_window].tolist(), trace.gpu.device[in_window].tolist(), strict=True))
-    ):
-        mine = np.flatnonzero(in_window & (rows.lane == lane) & (trace.gpu.device == device))
-        mine = mine[np.argsort(rows.start[mine], kind="stable")]
-        before = np.maximum.accumulate(rows.end[mine])[:-1]
-        gap = np.maximum(rows.start[mine][1:] - before, 0)
-        launch = window.launch[mine][1:]
-        launched = np.where(launch >= 0, trace.launches.start[launch] if len(trace.launches) else 0, -(1 << 62))
-        late = launched > before
-        short = ~late & (gap < KERNEL_WAIT_NS)
-        sums["host_wait"] += int(gap[late].sum())
-        sums["kernel_wait"] += int(gap[short].sum())
-        sums["other"] += int(gap[~late & ~short].sum())
-    return Idle(**sums)
+    waits = [place for place, name in enumerate(trace.names) if "Synchronize" in name or name in _BLOCKING]
+    calls = trace.launches
+    mask: Bools = np.isin(calls.name, np.array(waits, dtype=np.int64))
+    copies = np.flatnonzero((trace.gpu.kind == Kind.MEMCPY) & (window.launch >= 0))
+    called = window.launch[copies]
+    mask[called[trace.gpu.rows.end[copies] <= calls.end[called]]] = True
+    return mask & (calls.end > window.start) & (calls.start < window.end)
 
 
-def _host_sync(trace: Trace, window: Window) -> Spans:
-    """Return when the host waited for the GPU."""
-    waits = [
-        place for place, name in enumerate(trace.names) if "Synchronize" in name or name in _BLOCKING
-    ]  # fmt: skip
-    mask = np.isin(trace.launches.name, np.array(waits, dtype=np.int64))
-    return clipped(merged(trace.launches.start[mask], trace.launches.end[mask]), window.start, window.end)
-
-
-def _named(trace: Trace, prefix: str, window: Window) -> Spans:
-    names = [place for place, name in enumerate(trace.names) if name.startswith(prefix)]
+def _named(trace: Trace, prefixes: tuple[str, ...], window: Window) -> Spans:
+    names = [place for place, name in enumerate(trace.names) if name.startswith(prefixes)]
     mask = np.isin(trace.annotations.name, np.array(names, dtype=np.int64))
     return clipped(merged(trace.annotations.start[mask], trace.annotations.end[mask]), window.start, window.end)
 
 
-def _breakdown(trace: Trace, window: Window, compute: Spans, communication: Spans, loader: Spans) -> dict[str, Spans]:
+def _breakdown(classes: dict[str, Spans]) -> dict[str, Spans]:
     """Return stretches by class; each moment is in the first class that has it, so that the parts add up."""
-    rows, kind = trace.gpu.rows, trace.gpu.kind
-    classes = {
-        "compute": compute,
-        "exposed_communication": communication,
-        "memcpy": merged(rows.start[kind == Kind.MEMCPY], rows.end[kind == Kind.MEMCPY]),
-        "memset": merged(rows.start[kind == Kind.MEMSET], rows.end[kind == Kind.MEMSET]),
-        "runtime": merged(trace.launches.start, trace.launches.end),
-        "data_loader": loader,
-        "cpu_op": merged(trace.operators.start, trace.operators.end),
-    }
     parts: dict[str, Spans] = {}
     taken = merged(np.empty(0, np.int64), np.empty(0, np.int64))
     for name, spans in classes.items():
-        part = clipped(spans, window.start, window.end)
-        parts[name] = difference(part, taken)
-        taken = union(taken, part)
+        parts[name] = difference(spans, taken)
+        taken = union(taken, spans)
     return parts
-
-
-def _full_queue(trace: Trace, window: Window) -> int:
-    """Return how long a stream's queue was full: what was launched there and has not begun."""
-    rows = trace.gpu.rows
-    known = window.launch >= 0
-    full: list[Spans] = []
-    for lane in np.unique(rows.lane[known]):
-        mine = np.flatnonzero(known & (rows.lane == lane))
-        if len(mine) < FULL_QUEUE:
-            continue
-        times = np.concatenate((trace.launches.start[window.launch[mine]], rows.start[mine]))
-        change = np.concatenate((np.ones(len(mine), np.int64), np.full(len(mine), -1)))
-        order = np.lexsort((change, times))
-        waiting, times = np.cumsum(change[order]), times[order]
-        over = np.flatnonzero(waiting[:-1] >= FULL_QUEUE)
-        full.append(merged(times[over], times[over + 1]))
-    return clipped(union(*full), window.start, window.end).total if full else 0

@@ -3,40 +3,58 @@
 import re
 
 import numpy as np
+from msgspec.structs import replace
 
-from trainguard.kernels.columns import Ints, Kind, Trace
-from trainguard.kernels.document import (
-    AnnotationEntry,
-    Distribution,
-    IdleEntry,
-    KernelEntry,
-    MemoryEntry,
-    Quality,
-    RankProfile,
-    StepEntry,
+from trainguard.kernels.activity import (
+    activity,
+    device_entries,
+    edges_of,
+    idle_entry,
+    launches,
+    shares,
+    streams_entries,
+    synchronization,
+    temporal,
 )
+from trainguard.kernels.annotations import annotations_of
+from trainguard.kernels.collectives import collective_steps_of, collectives_of
+from trainguard.kernels.columns import Ints, Trace
+from trainguard.kernels.critical_path import critical_paths
+from trainguard.kernels.document import CounterEntry, Distribution, KernelEntry, Quality, RankProfile
 from trainguard.kernels.findings.finding import Judged
 from trainguard.kernels.findings.rules import findings_of
 from trainguard.kernels.findings.steps_and_trace import EPOCH_LEAST_NS, damaged, missing
-from trainguard.kernels.intervals import merged
 from trainguard.kernels.kernel_table import KernelTable, kernel_table
-from trainguard.kernels.metrics import RankMetrics, rank_metrics
+from trainguard.kernels.memory_operations import memory_operations
+from trainguard.kernels.metrics import rank_metrics
+from trainguard.kernels.operators import operators_of, peaks_entry
+from trainguard.kernels.step_times import step_times, steps_of
 from trainguard.plain_text import one_line
 
 MOST_KERNELS = 1_000
 MOST_ANNOTATIONS = 200
 MOST_STEPS = 10_000
-BUCKETS = 100
+MOST_STREAMS = 64
+MOST_COLLECTIVES = 200
+MOST_OPERATORS = 200
+MOST_COMPARED, MOST_COMPARED_STEPS = 8, 500
 _RANK = re.compile(r"rank[-_ ]?(\d{1,9})", re.IGNORECASE)
-_NUMBERED = re.compile(r"[#_\- ]?\d+$")
 
 
 def rank_profile(trace: Trace) -> RankProfile:
     """Return the profile of a trace."""
     metrics = rank_metrics(trace)
     judged = Judged(metrics, kernel_table(metrics))
+    return _with_details(_overview(judged), judged)
+
+
+def _overview(judged: Judged) -> RankProfile:
+    """Return the numbers of the window, and what it is judged to be."""
+    trace, metrics, table = judged.trace, judged.metrics, judged.table
     begins = metrics.window.start + trace.base_ns
-    sync, source = _synchronization(metrics)
+    sync, source = synchronization(metrics)
+    edges = edges_of(metrics.window)
+    steps = steps_of(metrics)
     return RankProfile(
         trace=trace.name,
         rank=_rank(trace),
@@ -55,22 +73,69 @@ def rank_profile(trace: Trace) -> RankProfile:
         launch_to_start_ns=_distribution(metrics.delays.after_start),
         synchronization_ns=sync,
         synchronization_source="gpu" if source else "host",
-        idle=IdleEntry(
-            host_wait_ns=metrics.idle.host_wait,
-            kernel_wait_ns=metrics.idle.kernel_wait,
-            other_ns=metrics.idle.other,
-        ),
-        precision={precision.value: total for precision, total in judged.table.by_precision().items()},
-        tensor_core_ns=judged.table.tensor_core_ns,
-        utilization=_utilization(metrics),
-        steps=_steps(metrics)[:MOST_STEPS],
-        kernels=_kernels(judged.table),
-        kernels_left_out=max(len(judged.table.lines) - MOST_KERNELS, 0),
-        memory_operations=_memory(metrics),
-        annotations=_annotations(metrics),
+        idle=idle_entry(metrics.idle),
+        precision={precision.value: total for precision, total in table.by_precision().items()},
+        tensor_core_ns=table.tensor_core_ns,
+        utilization=shares(metrics.busy, edges),
+        steps=steps[:MOST_STEPS],
+        steps_left_out=max(len(steps) - MOST_STEPS, 0),
+        kernels=_kernels(table),
+        kernels_left_out=max(len(table.lines) - MOST_KERNELS, 0),
+        memory_operations=memory_operations(metrics),
+        annotations=[],
         findings=findings_of(judged),
         quality=Quality(missing=missing(judged), damaged=damaged(trace.tally), counts=trace.tally),
+        counters=_counters(trace),
+        step_times=step_times(steps),
+        host_busy_ns=metrics.host_busy.total,
+        host_utilization=shares(metrics.host_busy, edges),
+        framework=trace.framework.value,
     )
+
+
+def _with_details(profile: RankProfile, judged: Judged) -> RankProfile:
+    """Return a profile with its launches, streams, GPUs, annotations, collectives and operators."""
+    metrics, table = judged.metrics, judged.table
+    annotations, collectives = annotations_of(judged.trace, judged.window), collectives_of(metrics)
+    operators, operators_left_out = operators_of(metrics, table, MOST_OPERATORS)
+    rest, parts = table.lines[MOST_KERNELS:], profile.utilization
+    return replace(
+        profile,
+        kernels_left_out_ns=sum(line.total_ns for line in rest),
+        kernels_left_out_count=sum(line.count for line in rest),
+        active_share=round(sum(part > 0 for part in parts) / len(parts), 4) if parts else None,
+        temporal=temporal(metrics),
+        activity=activity(metrics),
+        communication_kernels_ns=sum(line.total_ns for line in table.lines if line.communication),
+        eligible_ns=table.eligible_ns,
+        launches=launches(metrics),
+        devices=device_entries(metrics),
+        streams=streams_entries(metrics, MOST_STREAMS),
+        streams_left_out=max(len(metrics.streams) - MOST_STREAMS, 0),
+        annotations=annotations[:MOST_ANNOTATIONS],
+        annotations_left_out=max(len(annotations) - MOST_ANNOTATIONS, 0),
+        collectives=collectives[:MOST_COLLECTIVES],
+        collectives_left_out=max(len(collectives) - MOST_COLLECTIVES, 0),
+        collective_steps=collective_steps_of(metrics, MOST_COMPARED, MOST_COMPARED_STEPS),
+        operators=operators,
+        operators_left_out=operators_left_out,
+        peaks=peaks_entry(judged.trace.gpus),
+        critical_paths=critical_paths(metrics),
+    )
+
+
+def _counters(trace: Trace) -> list[CounterEntry]:
+    return [
+        CounterEntry(
+            gpu=track.gpu,
+            name=one_line(track.name),
+            samples=track.samples,
+            mean=track.mean,
+            min=track.least,
+            max=track.most,
+        )
+        for track in trace.counters
+    ]
 
 
 def _rank(trace: Trace) -> int | None:
@@ -86,48 +151,6 @@ def _distribution(values: Ints) -> Distribution | None:
     return Distribution(median=round(float(np.median(values))), p90=round(float(np.percentile(values, 90))))
 
 
-def _synchronization(metrics: RankMetrics) -> tuple[int, bool]:
-    """Return the time of synchronization and whether the GPU's side recorded it."""
-    waits = metrics.trace.waits
-    if not len(waits):
-        return metrics.host_sync.total, False
-    window = metrics.window
-    spans = merged(np.maximum(waits.start, window.start), np.minimum(waits.end, window.end))
-    return spans.total, True
-
-
-def _utilization(metrics: RankMetrics) -> list[float]:
-    if metrics.window.length < BUCKETS:
-        return []
-    edges = np.linspace(metrics.window.start, metrics.window.end, BUCKETS + 1).astype(np.int64)
-    busy = metrics.busy.within(edges[:-1], edges[1:])
-    return [round(float(share), 4) for share in busy / np.diff(edges)]
-
-
-def _steps(metrics: RankMetrics) -> list[StepEntry]:
-    steps, window = metrics.window.steps, metrics.window
-    if not len(steps):
-        return []
-    last = np.full(len(steps), np.iinfo(np.int64).min)
-    launched = window.step >= 0
-    np.maximum.at(last, window.step[launched], metrics.trace.gpu.rows.end[launched])
-    before = np.concatenate(([steps.start[0]], np.maximum.accumulate(last)[:-1]))
-    start = np.maximum(steps.start, before)
-    end = np.maximum(np.maximum(steps.end, last), start)
-    parts = {name: spans.within(start, end) for name, spans in metrics.breakdown.items()}
-    parts["other"] = end - start - sum(parts.values())
-    return [
-        StepEntry(
-            number=int(steps.number[place]),
-            start_ns=int(steps.start[place]) - window.start,
-            duration_ns=int(steps.end[place] - steps.start[place]),
-            gpu_duration_ns=int(end[place] - start[place]),
-            breakdown={name: int(values[place]) for name, values in parts.items()},
-        )
-        for place in range(len(steps))
-    ]
-
-
 def _kernels(table: KernelTable) -> list[KernelEntry]:
     return [
         KernelEntry(
@@ -141,44 +164,12 @@ def _kernels(table: KernelTable) -> list[KernelEntry]:
             precision=line.says.precision.value,
             tensor_core=line.says.tensor_core,
             communication=line.communication,
+            std_ns=line.std_ns,
+            launch_calls=line.launch_calls,
+            short_count=line.short_count,
+            operator=line.operator,
+            occupancy=line.occupancy,
+            blocks_per_sm=line.blocks_per_sm,
         )
         for line in table.lines[:MOST_KERNELS]
     ]
-
-
-def _memory(metrics: RankMetrics) -> list[MemoryEntry]:
-    gpu = metrics.trace.gpu
-    chosen = metrics.in_window & (gpu.kind >= Kind.MEMCPY)
-    found = []
-    for name in np.unique(gpu.rows.name[chosen]):
-        mine = chosen & (gpu.rows.name == name)
-        sizes = gpu.size[mine]
-        found.append(
-            MemoryEntry(
-                name=metrics.trace.names[int(name)],
-                count=int(mine.sum()),
-                total_ns=int((gpu.rows.end[mine] - gpu.rows.start[mine]).sum()),
-                bytes=sum(sizes.tolist()) if (sizes >= 0).all() else None,
-            )
-        )
-    return sorted(found, key=lambda each: (-each.total_ns, each.name))
-
-
-def _annotations(metrics: RankMetrics) -> list[AnnotationEntry]:
-    marks = metrics.trace.annotations
-    groups: dict[str, list[int]] = {}
-    for name, lasted in zip(marks.name.tolist(), (marks.end - marks.start).tolist(), strict=True):
-        text = metrics.trace.names[name]
-        groups.setdefault(_NUMBERED.sub("", text) or text, []).append(lasted)
-    found = [
-        AnnotationEntry(
-            name=one_line(name),
-            count=len(each),
-            total_ns=sum(each),
-            min_ns=min(each),
-            median_ns=round(float(np.median(each))),
-            max_ns=max(each),
-        )
-        for name, each in groups.items()
-    ]
-    return sorted(found, key=lambda each: (-each.total_ns, each.name))[:MOST_ANNOTATIONS]

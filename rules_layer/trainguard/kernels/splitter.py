@@ -8,6 +8,7 @@ at once. Only a batch that cannot be decoded is cut into events.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -18,6 +19,9 @@ from trainguard.kernels.events import UNREADABLE, Event, decode_event, decode_ev
 BATCH_BYTES = 2 * 1024 * 1024
 MOST_PENDING_BYTES = 64 * 1024 * 1024
 """More text than that without the start of an event is no trace."""
+
+SAMPLES, SAMPLE_BYTES = 64, 4 * 1024
+STACK = b'"python_function"'
 
 _ARRAY = re.compile(rb'(?:"traceEvents"\s*:\s*|\A\s*)\[')
 _FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]){1,64}")\s*:')
@@ -47,7 +51,8 @@ class EventSplitter:
     name : str
         Named in errors.
     tally : Counter
-        Counts ``unreadable_events``, ``repaired_events``, ``unreadable_metadata`` and ``cut_off``.
+        Counts ``unreadable_events``, ``repaired_events``, ``unreadable_metadata`` and ``cut_off``; and ``stack_bytes``
+        of Python's stacks, estimated from samples of each batch.
 
     Attributes
     ----------
@@ -99,7 +104,8 @@ class EventSplitter:
         array = _ARRAY.search(text)
         if array is None or not _EMPTY.match(text, array.end()):
             shown = text[:40].decode("utf-8", "replace")
-            raise KernelTraceError(self._name, f"it begins with {shown!r}, expected a Chrome trace with traceEvents")
+            expected = "a Chrome trace with traceEvents, an xplane.pb or an SQLite export of Nsight Systems"
+            raise KernelTraceError(self._name, f"it begins with {shown!r}, expected {expected}")
         self._add_metadata(text)
         return None
 
@@ -117,7 +123,23 @@ class EventSplitter:
         before = text[max(0, brace - 64) : brace].rstrip()
         return before.endswith(b",")
 
+    def _weigh(self, text: bytes) -> None:
+        """Estimate from samples how many bytes of a batch are of Python's stacks; a small batch is looked at whole."""
+        if STACK not in text:
+            return
+        small = len(text) <= SAMPLES * SAMPLE_BYTES
+        places = range(0, len(text), len(text) // SAMPLES)
+        seen = stacks = 0
+        for sample in [text] if small else [text[place : place + SAMPLE_BYTES] for place in places]:
+            starts = [match.start(1) for match in self._start.finditer(sample)]
+            for begin, end in pairwise([*starts, len(text)] if small else starts):
+                seen += end - begin
+                stacks += (end - begin) * (STACK in sample[begin:end])
+        if seen:
+            self._tally["stack_bytes"] += len(text) * stacks // seen
+
     def _decoded(self, text: bytes) -> list[Event]:
+        self._weigh(text)
         try:
             return decode_events(text.rstrip(_TRAILING))
         except UNREADABLE:
@@ -139,6 +161,7 @@ class EventSplitter:
         if end:
             yield self._decoded(text[:end])
         last = text[end:]
+        self._weigh(last)
         try:
             if self._plain_array:
                 yield decode_events(last.rstrip(_TRAILING).removesuffix(b"]").rstrip(_TRAILING))

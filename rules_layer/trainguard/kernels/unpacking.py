@@ -1,10 +1,11 @@
-"""A trace's bytes as text, chunk by chunk: plain or gzip, of any size, as far as it can be unpacked."""
+"""A trace's bytes, chunk by chunk: plain or gzip, of any size, as far as it can be unpacked."""
 
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 
 from trainguard.errors import KernelTraceError
+from trainguard.kernels.limits import GROWTH_FROM_BYTES, MOST_GROWTH
 from trainguard.ports import ByteStream
 
 CHUNK_BYTES = 1024 * 1024
@@ -28,7 +29,7 @@ def text_chunks(name: str, stream: ByteStream, tally: Counter[str]) -> Iterator[
     Raises
     ------
     KernelTraceError
-        When a gzip stream is broken before its first byte of text.
+        When a gzip stream is broken before its first byte of text, or grows as no trace does.
     """
     first = stream.read(CHUNK_BYTES)
     chunks = _unzipped(name, first, stream, tally) if first.startswith(_GZIP_MAGIC) else _read(first, stream)
@@ -45,6 +46,7 @@ def _read(first: bytes, stream: ByteStream) -> Iterator[bytes]:
 
 def _unzipped(name: str, packed: bytes, stream: ByteStream, tally: Counter[str]) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    taken, given = 0, 0
     while packed:
         before = unpacker.copy()
         try:
@@ -52,15 +54,21 @@ def _unzipped(name: str, packed: bytes, stream: ByteStream, tally: Counter[str])
         except zlib.error as fault:
             text = _until_broken(before, packed)
             if not text and not tally["text_bytes"]:
-                raise KernelTraceError(name, f"a broken gzip stream ({fault}), expected JSON") from fault
+                raise KernelTraceError(name, f"a broken gzip stream ({fault}), expected a trace") from fault
             tally["broken_gzip"] += 1
             yield text
             return
+        taken += len(packed) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
+        given += len(text)
+        if given > max(GROWTH_FROM_BYTES, MOST_GROWTH * taken):
+            raise KernelTraceError(name, f"a gzip stream that grows over {MOST_GROWTH}-fold, expected a trace")
         if text:
             yield text
         packed = unpacker.unconsumed_tail
         if unpacker.eof:
-            packed = unpacker.unused_data or stream.read(CHUNK_BYTES)
+            packed = unpacker.unused_data
+            if len(packed) < len(_GZIP_MAGIC):
+                packed += stream.read(CHUNK_BYTES)
             if not packed.startswith(_GZIP_MAGIC):
                 return
             unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)

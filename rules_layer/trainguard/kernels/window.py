@@ -67,6 +67,39 @@ def find_window(trace: Trace) -> Window:
     return Window(start=start, end=end, steps=steps, launch=launch, step=step)
 
 
+def inner(trace: Trace, window: Window) -> Window | None:
+    """Return a window without its first and its last step; None with fewer than three steps.
+
+    These two are often cut, slowed down by the start of the profiler, or without launches that came before it.
+    """
+    if len(window.steps) < 3:
+        return None
+    steps = Steps(window.steps.number[1:-1], window.steps.start[1:-1], window.steps.end[1:-1])
+    kept = (window.step > 0) & (window.step < len(window.steps) - 1)
+    step = np.where(kept, window.step - 1, -1)
+    last = trace.gpu.rows.end[step == len(steps) - 1]
+    end = max(int(steps.end[-1]), int(last.max()) if len(last) else 0)
+    return Window(start=int(steps.start[0]), end=end, steps=steps, launch=window.launch, step=step)
+
+
+def find_operators(trace: Trace, launch: Ints) -> tuple[Ints, Ints]:
+    """Return for each GPU row the operator that launched it: its row among the operators, and its external id.
+
+    The GPU row says the id; where it does not, as on AMD, its launching call does. -1 where neither is known.
+    """
+    rows, operators = trace.gpu.rows, trace.operators
+    called = np.where(launch >= 0, _taken(trace.launches.operator, launch), -1)
+    wanted = np.where(rows.operator > 0, rows.operator, called)
+    known = np.flatnonzero(operators.operator >= 0)
+    order = known[np.argsort(operators.operator[known], kind="stable")]
+    ids = operators.operator[order]
+    place = np.searchsorted(ids, wanted, side="left")
+    found = (place < len(ids)) & (wanted >= 0)
+    place = np.minimum(place, max(len(ids) - 1, 0))
+    found &= _taken(ids, place) == wanted
+    return np.where(found, _taken(order, place), -1), wanted
+
+
 def _steps(trace: Trace) -> Steps:
     numbers = {}
     for place, name in enumerate(trace.names):

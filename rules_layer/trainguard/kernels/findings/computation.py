@@ -1,14 +1,16 @@
 """Rules on how kernels compute: tensor cores, precision, filled multiprocessors."""
 
+import re
+
 from trainguard.finding import Severity
-from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent
+from trainguard.kernels.findings.finding import FAMILY, Judged, KernelFinding, percent
 from trainguard.kernels.kernel_names import Precision
-from trainguard.kernels.kernel_table import KernelLine
 
 VOLTA, AMPERE = (7, 0), (8, 0)
 ELIGIBLE_LEAST, CORES_ENOUGH = 0.1, 0.5
 FP32_MOST = 0.5
 UNDERFILLED_MOST = 0.2
+_AMD = re.compile(r"AMD|Instinct|Radeon", re.IGNORECASE)
 
 
 def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
@@ -27,7 +29,7 @@ def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
         value=round(used, 4),
         threshold=CORES_ENOUGH,
         summary=f"{percent(used)} of the time of matrix, convolution and attention kernels is on tensor cores.",
-        evidence=_kernels(rest),
+        evidence=judged.lines(rest),
         gain=judged.gain(min(idle, judged.metrics.compute.total) / 2),
         recommendation="Train in BF16 or FP16 (torch.autocast), allow TF32, make dimensions multiples of 8.",
     )
@@ -49,31 +51,29 @@ def low_precision_unused(judged: Judged) -> KernelFinding | None:
         value=round(share, 4),
         threshold=FP32_MOST,
         summary=f"{percent(share)} of the time of kernels that compute is in FP32.",
-        evidence=_kernels(rest),
+        evidence=judged.lines(rest),
         gain=judged.gain(min(in_fp32, judged.metrics.compute.total) / 2),
         recommendation="Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32.",
     )
 
 
 def sm_underfilled(judged: Judged) -> KernelFinding | None:
-    """Fire where a fifth of the computing time is in kernels with fewer blocks than the GPU has multiprocessors."""
+    """Fire where on an NVIDIA GPU a fifth of the computing time is in kernels with under a block a multiprocessor."""
     table = judged.table
+    if any(_AMD.search(gpu.name) for gpu in judged.trace.gpus):
+        return None
     underfilled = sum(line.underfilled_ns for line in table.compute)
     share = underfilled / table.compute_ns if table.compute_ns else 0.0
     if share < UNDERFILLED_MOST:
         return None
-    lines = sorted(table.compute, key=lambda line: -line.underfilled_ns)[:SHOWN]
+    lines = sorted(table.compute, key=lambda line: -line.underfilled_ns)
     return KernelFinding(
         id=FAMILY + "SmUnderfilled",
         severity=Severity.LOW,
         value=round(share, 4),
         threshold=UNDERFILLED_MOST,
         summary=f"{percent(share)} of the computing time is in kernels with less than one block per multiprocessor.",
-        evidence=[
-            Evidence(what=line.name, duration_ns=line.underfilled_ns, count=line.count)
-            for line in lines
-            if line.underfilled_ns
-        ],
+        evidence=judged.lines(line for line in lines if line.underfilled_ns),
         gain=judged.gain(min(underfilled, judged.metrics.compute.total) / 2),
         recommendation="Give each kernel more work: a larger batch, fused operators.",
     )
@@ -81,7 +81,3 @@ def sm_underfilled(judged: Judged) -> KernelFinding | None:
 
 def _capability(judged: Judged) -> tuple[int, int]:
     return max((gpu.capability for gpu in judged.trace.gpus), default=(0, 0))
-
-
-def _kernels(lines: list[KernelLine]) -> list[Evidence]:
-    return [Evidence(what=line.name, duration_ns=line.total_ns, count=line.count) for line in lines[:SHOWN]]

@@ -1,13 +1,16 @@
 """A finding of a kernel profile: what is wrong, how much, where, what it costs at most, and what to do."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import msgspec
 
 from trainguard.finding import Severity
-from trainguard.kernels.columns import Trace
-from trainguard.kernels.kernel_table import KernelTable
+from trainguard.kernels.columns import Ints, Trace
+from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.kernel_table import KernelLine, KernelTable
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.window import Window
 
@@ -30,7 +33,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     start_ns : int or None
         Where it is one stretch: its start, from the start of the window.
     step : int or None
-        Where it lies in one step: the step's number.
+        The number of the step in which it lies, or in which the longest one of several lies.
+    longest_start_ns, longest_ns : int or None
+        Where it is several runs: the longest one's start, from the start of the window, and its length.
     """
 
     what: str
@@ -38,6 +43,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
     start_ns: int | None = None
     step: int | None = None
+    longest_start_ns: int | None = None
+    longest_ns: int | None = None
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +114,29 @@ class Judged:
     def gain(self, total_ns: float) -> Gain:
         """Return the most that can be won where so much of the window goes away."""
         return Gain(ns_per_step=round(total_ns / self.steps), share=round(self.metrics.share(total_ns), 4))
+
+    def runs(self, what: str, rows: Ints) -> Evidence:
+        """Return GPU rows, at least one, as evidence."""
+        start = self.trace.gpu.rows.start[rows]
+        lasted = self.trace.gpu.rows.end[rows] - start
+        longest = int(lasted.argmax())
+        return Evidence(
+            what=what,
+            duration_ns=exact_sum(lasted),
+            count=len(rows),
+            step=self._launched_in(int(rows[longest])),
+            longest_start_ns=int(start[longest]) - self.window.start,
+            longest_ns=int(lasted[longest]),
+        )
+
+    def _launched_in(self, row: int) -> int | None:
+        """Return the number of the step that launched a GPU row, or else in which the row starts."""
+        step = int(self.window.step[row])
+        return int(self.window.steps.number[step]) if step >= 0 else self.step_at(int(self.trace.gpu.rows.start[row]))
+
+    def lines(self, lines: Iterable[KernelLine]) -> list[Evidence]:
+        """Return the first kernels of a table's lines as evidence."""
+        return [self.runs(line.name, line.rows) for line in islice(lines, SHOWN)]
 
     def stretch(self, what: str, start: int, end: int) -> Evidence:
         """Return a stretch of time as evidence."""

@@ -5,9 +5,13 @@ import numpy as np
 from trainguard.finding import Severity
 from trainguard.kernels.columns import Kind
 from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent, severity
-from trainguard.kernels.intervals import Spans, gaps, intersection
+from trainguard.kernels.findings.host_work import caller_of, work_under
+from trainguard.kernels.intervals import Spans, gaps
 
 BUSY_LEAST, BUSY_ENOUGH = 0.5, 0.7
+PARTS = 30
+"""Of the window; the least busy ones are evidence."""
+
 LONG_GAP_NS, GAP_OF_STEP = 500_000_000, 0.1
 LOADER_MOST, LOADER_HIGH = 0.05, 0.2
 HOST_WAIT_LEAST, DELAY_MOST_NS = 0.5, 10_000
@@ -27,7 +31,7 @@ def gpu_busy_low(judged: Judged) -> KernelFinding | None:
         value=round(busy, 4),
         threshold=BUSY_LEAST if busy < BUSY_LEAST else BUSY_ENOUGH,
         summary=f"The GPU is busy {percent(busy)} of the time.",
-        evidence=_longest_gaps(judged, _gaps(judged)),
+        evidence=_worst_parts(judged),
         gain=judged.gain(idle),
         recommendation="Find what the GPU waits for in the other findings; then try a larger batch.",
     )
@@ -36,14 +40,15 @@ def gpu_busy_low(judged: Judged) -> KernelFinding | None:
 def gpu_gap(judged: Judged) -> KernelFinding | None:
     """Fire where the GPU is idle at a stretch for 500 ms, or for more than a tenth of the median step."""
     steps = judged.window.steps
-    limit = LONG_GAP_NS
-    if len(steps):
-        limit = min(limit, int(GAP_OF_STEP * float(np.median(steps.end - steps.start))))
     found = _gaps(judged)
     lasted = found.end - found.start
-    if not judged.has_gpu or not (lasted > limit).any():
+    over, limit = lasted >= LONG_GAP_NS, float(LONG_GAP_NS)
+    if len(steps):
+        tenth = GAP_OF_STEP * float(np.median(steps.end - steps.start))
+        over, limit = over | (lasted > tenth), min(limit, tenth)
+    if not judged.has_gpu or not over.any():
         return None
-    long = Spans(found.start[lasted > limit], found.end[lasted > limit])
+    long = Spans(found.start[over], found.end[over])
     return KernelFinding(
         id=FAMILY + "GpuGap",
         severity=severity(judged.metrics.share(long.total), 0.1, 0.3),
@@ -83,13 +88,15 @@ def launch_bound(judged: Judged) -> KernelFinding | None:
     if busy >= BUSY_ENOUGH or late < HOST_WAIT_LEAST or not len(delays) or np.median(delays) >= DELAY_MOST_NS:
         return None
     idle = judged.window.length - metrics.busy.total
+    queue = sum(stream.queue.mean(judged.window) for stream in metrics.streams)
     return KernelFinding(
         id=FAMILY + "LaunchBound",
         severity=severity(1 - busy, 1 - BUSY_ENOUGH, 1 - BUSY_LEAST),
         value=round(float(np.median(delays)) / 1e3, 3),
         threshold=DELAY_MOST_NS / 1e3,
         summary=f"The GPU waits for launches: kernels start {np.median(delays) / 1e3:.1f} us after their launch"
-        f" at the median, and {percent(late)} of the streams' idle time is the host's.",
+        f" at the median, {queue:.1f} launches wait on average, and {percent(late)} of the streams' idle time is the"
+        " host's.",
         evidence=_longest_gaps(judged, _gaps(judged)),
         gain=judged.gain(idle * late),
         recommendation="Launch less: CUDA graphs, torch.compile, a fused or foreach optimizer, fewer Python operators.",
@@ -101,18 +108,18 @@ def small_kernel_storm(judged: Judged) -> KernelFinding | None:
     metrics = judged.metrics
     busy = metrics.share(metrics.busy.total)
     kernels = int((metrics.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum()) / judged.steps
-    short = metrics.delays.short
+    short = metrics.delays.short_calls
     share = float(short.mean()) if len(short) else 0.0
     if kernels < STORM_KERNELS or share < STORM_SHORT or busy >= STORM_BUSY:
         return None
-    lines = sorted(judged.table.compute, key=lambda line: -line.count)[:SHOWN]
+    lines = sorted(judged.table.compute, key=lambda line: -line.short_count)
     return KernelFinding(
         id=FAMILY + "SmallKernelStorm",
         severity=Severity.MEDIUM,
         value=round(share, 4),
         threshold=STORM_SHORT,
-        summary=f"{kernels:,.0f} kernels a step, {percent(share)} of them shorter than their launching call.",
-        evidence=[Evidence(what=line.name, duration_ns=line.total_ns, count=line.count) for line in lines],
+        summary=f"{kernels:,.0f} kernels a step; {percent(share)} of the launching calls take longer than their work.",
+        evidence=judged.lines(lines),
         gain=judged.gain(judged.window.length - metrics.busy.total),
         recommendation="Fuse small kernels: torch.compile, foreach optimizers, CUDA graphs, channels_last.",
     )
@@ -131,10 +138,28 @@ def sync_stall(judged: Judged) -> KernelFinding | None:
         threshold=SYNC_MOST,
         summary=f"The host waits {percent(waiting)} of the time for the GPU, which is idle {percent(idle)} of the time"
         " in or within 1 ms after these calls.",
-        evidence=_longest(judged, "synchronizing call", metrics.host_sync),
+        evidence=_waits(judged),
         gain=judged.gain(metrics.sync_idle_ns),
         recommendation="Remove .item(), .cpu() and print of tensors from the step, copy with non_blocking=True.",
     )
+
+
+def _worst_parts(judged: Judged) -> list[Evidence]:
+    """Return the parts of the window in which the GPU is least busy, with what the host does."""
+    parts = np.arange(PARTS + 1, dtype=np.int64)
+    edges = judged.window.start + judged.window.length // PARTS * parts
+    edges[-1] = judged.window.end
+    lasted = np.diff(edges)
+    if not lasted.all():
+        return []
+    shares = judged.metrics.busy.within(edges[:-1], edges[1:]) / lasted
+    evidence = []
+    for place in np.argsort(shares, kind="stable")[:SHOWN].tolist():
+        start, end = int(edges[place]), int(edges[place + 1])
+        host = work_under(judged.trace, start, end)
+        said = f"GPU busy {percent(float(shares[place]))} here" + (f", host mostly in {host}" if host else "")
+        evidence.append(judged.stretch(said, start, end))
+    return evidence
 
 
 def _gaps(judged: Judged) -> Spans:
@@ -142,14 +167,23 @@ def _gaps(judged: Judged) -> Spans:
 
 
 def _longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
-    host = judged.metrics.breakdown
     evidence = []
     for start, end in _ordered(found):
-        one = Spans(np.array([start]), np.array([end]))
-        parts = {name: intersection(one, host[name]).total for name in ("runtime", "data_loader", "cpu_op")}
-        most = max(parts, key=lambda name: parts[name])
-        said = f"GPU idle, host mostly in {most}" if parts[most] else "GPU idle, host in nothing that was recorded"
+        host = work_under(judged.trace, start, end)
+        said = f"GPU idle, host mostly in {host}" if host else "GPU idle, host in nothing that was recorded"
         evidence.append(judged.stretch(said, start, end))
+    return evidence
+
+
+def _waits(judged: Judged) -> list[Evidence]:
+    """Return the longest calls that wait for the GPU, with the operators that made them."""
+    launches, trace = judged.trace.launches, judged.trace
+    waits = np.flatnonzero(judged.metrics.waiting_calls)
+    evidence = []
+    for place in waits[np.argsort((launches.start - launches.end)[waits], kind="stable")][:SHOWN].tolist():
+        caller = caller_of(trace, place)
+        what = trace.names[int(launches.name[place])] + (f" of {caller}" if caller else "")
+        evidence.append(judged.stretch(what, int(launches.start[place]), int(launches.end[place])))
     return evidence
 
 

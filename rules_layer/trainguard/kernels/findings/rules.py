@@ -1,12 +1,12 @@
 """The rules over one rank's kernel profile, and their findings in order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
 from trainguard.finding import Severity
 from trainguard.kernels.findings.computation import low_precision_unused, sm_underfilled, tensor_cores_idle
-from trainguard.kernels.findings.finding import FEW_STEPS, Judged, KernelFinding
+from trainguard.kernels.findings.finding import Judged, KernelFinding
 from trainguard.kernels.findings.gpu_time import (
     gpu_busy_low,
     gpu_gap,
@@ -15,10 +15,16 @@ from trainguard.kernels.findings.gpu_time import (
     small_kernel_storm,
     sync_stall,
 )
+from trainguard.kernels.findings.parallelism import wrong_parallel
 from trainguard.kernels.findings.steps_and_trace import gpu_memory_full, queue_full, step_outlier, trace_quality
 from trainguard.kernels.findings.transfers import exposed_communication, memcpy_bound, pageable_copy
+from trainguard.kernels.kernel_table import kernel_table
+from trainguard.kernels.metrics import rank_metrics
+from trainguard.kernels.window import inner
 
-RULES: Sequence[Callable[[Judged], KernelFinding | None]] = (
+Rule = Callable[[Judged], KernelFinding | None]
+
+RULES: Sequence[Rule] = (
     loader_bound,
     sync_stall,
     launch_bound,
@@ -26,6 +32,7 @@ RULES: Sequence[Callable[[Judged], KernelFinding | None]] = (
     exposed_communication,
     memcpy_bound,
     pageable_copy,
+    wrong_parallel,
     gpu_gap,
     gpu_busy_low,
     tensor_cores_idle,
@@ -38,17 +45,33 @@ RULES: Sequence[Callable[[Judged], KernelFinding | None]] = (
 )
 
 
+STEADY = frozenset(RULES) - {step_outlier, gpu_memory_full, queue_full, trace_quality}
+"""Rules that have to fire without the first and the last step, too; else their confidence is low."""
+
 SMALL_GAIN = 0.01
 """What could win less than that of the window is of low severity, whatever its value."""
 
 
 def findings_of(judged: Judged) -> list[KernelFinding]:
     """Return what fires on a rank: most severe first, then the most that can be won."""
-    found = [finding for rule in RULES if (finding := rule(judged)) is not None]
-    found = [_weighed(finding) for finding in found]
-    if len(judged.window.steps) < FEW_STEPS:
-        found = [_unsure(finding) for finding in found]
+    fired = {rule: finding for rule in RULES if (finding := rule(judged)) is not None}
+    unsure = _unsteady(judged, fired)
+    weighed = {rule: _weighed(finding) for rule, finding in fired.items()}
+    found = [_unsure(finding) if rule in unsure else finding for rule, finding in weighed.items()]
     return sorted(found, key=lambda finding: (-finding.severity.rank, -finding.gain.ns_per_step))
+
+
+def _unsteady(judged: Judged, fired: Iterable[Rule]) -> set[Rule]:
+    """Return the rules that fire because of the first or the last step; all where there are too few steps to know."""
+    window = inner(judged.trace, judged.window)
+    if window is None:
+        return set(fired)
+    doubted = STEADY & set(fired)
+    if not doubted:
+        return set()
+    metrics = rank_metrics(judged.trace, window)
+    within = Judged(metrics, kernel_table(metrics))
+    return {rule for rule in doubted if rule(within) is None}
 
 
 def _weighed(finding: KernelFinding) -> KernelFinding:

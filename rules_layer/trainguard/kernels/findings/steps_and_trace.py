@@ -3,9 +3,10 @@
 import numpy as np
 
 from trainguard.finding import Severity
-from trainguard.kernels.columns import Kind
+from trainguard.kernels.columns import Ints, Kind, Trace
 from trainguard.kernels.findings.finding import FAMILY, FEW_STEPS, SHOWN, Evidence, Judged, KernelFinding, percent
 from trainguard.kernels.intervals import clipped, merged
+from trainguard.kernels.step_parts import step_parts
 
 OUTLIER_STEPS, OUTLIER_SIGMAS, OUTLIER_SHARE = 10, 5, 0.1
 ROBUST_SIGMA = 1.4826
@@ -15,13 +16,17 @@ QUEUE_MOST = 0.05
 EPOCH_LEAST_NS = 10**18
 """An earlier time, in 2001, is no time of the epoch: old traces write the epoch and have no base."""
 
-UNLAUNCHED_MOST, OVERHEAD_MOST = 0.05, 0.05
+UNLAUNCHED_MOST, OVERHEAD_MOST, STACKS_MOST = 0.05, 0.05, 0.5
 DAMAGES = {
     "truncated_gzip": "the file ends within its gzip stream",
     "broken_gzip": "the gzip stream is broken",
     "cut_off": "the text ends within the events",
     "unreadable_events": "events that cannot be read",
+    "unnamed_events": "events without a name",
+    "unreadable_parts": "planes or names that cannot be read",
     "unreadable_metadata": "a head that cannot be read",
+    "refused_tables": "views or virtual tables in the place of tables, refused",
+    "refused_columns": "computed columns, refused",
     "bad_times": "events with a negative, missing or days-long time",
     "rounded_times": "times that are only exact to a quarter of a microsecond",
 }
@@ -39,6 +44,7 @@ def step_outlier(judged: Judged) -> KernelFinding | None:
     slow = np.flatnonzero(lasted > limit)
     if not len(slow):
         return None
+    parts = step_parts(judged.metrics, steps.start, steps.end)
     worst = slow[np.argsort(-lasted[slow], kind="stable")]
     return KernelFinding(
         id=FAMILY + "TraceStepOutlier",
@@ -46,10 +52,19 @@ def step_outlier(judged: Judged) -> KernelFinding | None:
         value=round(int(lasted.max()) / 1e6, 3),
         threshold=round(limit / 1e6, 3),
         summary=f"{len(slow)} of {len(steps)} steps take over {limit / 1e6:,.1f} ms; median {median / 1e6:,.1f}.",
-        evidence=[judged.stretch("slow step", int(steps.start[at]), int(steps.end[at])) for at in worst[:SHOWN]],
+        evidence=[_slow_step(judged, parts, int(at)) for at in worst[:SHOWN]],
         gain=judged.gain(float((lasted[slow] - median).sum())),
         recommendation="Compare these steps with a usual one: checkpoints, logging, loader restarts, other ranks.",
     )
+
+
+def _slow_step(judged: Judged, parts: dict[str, Ints], at: int) -> Evidence:
+    """Return a step with the part that grew most over its median."""
+    steps = judged.window.steps
+    grown = {name: float(values[at] - np.median(values)) for name, values in parts.items()}
+    most = max(grown, key=lambda name: grown[name])
+    what = f"slow step, {most} {grown[most] / 1e6:+,.1f} ms over its median"
+    return judged.stretch(what, int(steps.start[at]), int(steps.end[at]))
 
 
 def gpu_memory_full(judged: Judged) -> KernelFinding | None:
@@ -69,10 +84,20 @@ def gpu_memory_full(judged: Judged) -> KernelFinding | None:
         value=round(shares[worst], 4),
         threshold=MEMORY_FULL,
         summary=f"{percent(shares[worst])} of the memory of GPU {worst} was reserved.",
-        evidence=[Evidence(what=f"GPU {worst}, {trace.reserved[worst]:,} bytes reserved", duration_ns=0)],
+        evidence=[_most_reserved(judged, worst)],
         gain=judged.gain(0),
         recommendation="Leave room before the job runs out of memory: activation checkpointing, a smaller batch.",
     )
+
+
+def _most_reserved(judged: Judged, device: int) -> Evidence:
+    """Return the peak of a GPU's memory with its time, where that is in the window."""
+    at, window = judged.trace.reserved_at.get(device), judged.window
+    inside = at is not None and window.start <= at <= window.end
+    what = f"GPU {device}, {judged.trace.reserved[device]:,} bytes reserved"
+    if at is None or not inside:
+        return Evidence(what=what, duration_ns=0)
+    return judged.stretch(what, at, at)
 
 
 def queue_full(judged: Judged) -> KernelFinding | None:
@@ -126,6 +151,7 @@ def missing(judged: Judged) -> list[str]:
         found.append("no rank")
     if (trace.world_size or 1) > 1 and judged.window.start + trace.base_ns < EPOCH_LEAST_NS:
         found.append("no time base, so ranks cannot be aligned")
+    found += _joined(trace)
     kernels = metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
     unlaunched = float((judged.window.launch[kernels] < 0).mean()) if kernels.any() else 0.0
     if unlaunched > UNLAUNCHED_MOST:
@@ -133,6 +159,21 @@ def missing(judged: Judged) -> list[str]:
     spent = clipped(merged(trace.overhead.start, trace.overhead.end), judged.window.start, judged.window.end)
     if metrics.share(spent.total) > OVERHEAD_MOST:
         found.append(f"the profiler itself takes {percent(metrics.share(spent.total))} of the time")
+    stacks = trace.tally.get("stack_bytes", 0) / max(trace.tally.get("text_bytes", 0), 1)
+    if stacks > STACKS_MOST:
+        found.append(f"{percent(stacks)} of the file are stacks of Python, which nothing here reads")
+    return found
+
+
+def _joined(trace: Trace) -> list[str]:
+    """Return what the trace holds several of, or holds as a whole, each as a phrase."""
+    gpus = len(np.unique(trace.gpu.device))
+    processes, graphs = trace.tally.get("processes"), trace.tally.get("whole_graphs")
+    found = [f"{gpus:,} GPUs, judged as one"] if gpus > 1 else []
+    if processes:
+        found.append(f"{processes:,} processes, judged as one rank")
+    if graphs:
+        found.append(f"no kernels of {graphs:,} runs of CUDA graphs, traced as a whole")
     return found
 
 

@@ -1,0 +1,1 @@
+"""Captures in the stack: which traces belong together, what is kept of each, and what they say together."""

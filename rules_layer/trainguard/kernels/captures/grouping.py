@@ -1,0 +1,129 @@
+"""The traces of a folder to captures: what the ranks of a job recorded in one window of the profiler."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+
+from trainguard.kernels.captures.keys import TraceKey, match_key
+from trainguard.layout import FUTURE_S
+from trainguard.ports import ListedObject
+
+WINDOW_S = 300.0
+"""So long after its first trace a capture's others are written."""
+
+MOST_TRACES = 4_096
+"""Of a capture; those beyond are counted."""
+
+EARLIEST_S = 946_684_800.0
+"""2000: a name's number that is an earlier time is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceObject:
+    """A trace as S3 lists it; ``at`` is when it was written, epoch seconds, as its name says it, else as S3 does."""
+
+    key: str
+    writer: str
+    at: float
+    modified_at: float
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Traces of one window, at least one, in the order in which they were written."""
+
+    folder: str
+    traces: Sequence[TraceObject]
+    left_out: int = 0
+
+    @cached_property
+    def name(self) -> str:
+        """Time of the first trace, and a hash: the same however many ranks come late."""
+        first = self.traces[0]
+        mark = hashlib.sha256(f"{self.folder}\n{first.key}".encode()).hexdigest()[:8]
+        return f"{datetime.fromtimestamp(first.at, UTC):%Y%m%dT%H%M%SZ}-{mark}"
+
+    @cached_property
+    def version(self) -> str:
+        """A hash of what the traces hold: another one when a rank comes late, or a trace is written anew."""
+        held = sorted(f"{each.key}\n{each.etag or f'{each.size} {each.modified_at}'}" for each in self.traces)
+        return hashlib.sha256("\n".join(held).encode()).hexdigest()[:16]
+
+    @property
+    def at(self) -> float:
+        """When its last trace was written, epoch seconds."""
+        return max(each.at for each in self.traces)
+
+    @property
+    def modified_at(self) -> float:
+        """When S3 had its newest trace, epoch seconds."""
+        return max(each.modified_at for each in self.traces)
+
+
+@dataclass
+class _Open:
+    """A capture that is put together."""
+
+    first_at: float
+    traces: list[TraceObject] = field(default_factory=list)
+    writers: set[str] = field(default_factory=set)
+    left_out: int = 0
+
+    def add(self, trace: TraceObject) -> None:
+        self.writers.add(trace.writer)
+        if len(self.traces) < MOST_TRACES:
+            self.traces.append(trace)
+        else:
+            self.left_out += 1
+
+
+def captures_of(folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
+    """Return the captures of a folder, oldest first.
+
+    Traces are taken in the order of their times. Each joins the first capture that began at most 300 s before it, that
+    has none of its writer, and that is later than the writer's last one; where there is none, it begins another.
+
+    Parameters
+    ----------
+    folder : str
+        `TraceKey.folder`; objects that are no traces of it are passed over.
+    listed : iterable of ListedObject
+    """
+    traces = [trace for each in listed if (trace := _trace(folder, each)) is not None]
+    found: list[_Open] = []
+    last: dict[str, int] = {}
+    begin = 0
+    for trace in sorted(traces, key=lambda each: (each.at, each.key)):
+        while begin < len(found) and found[begin].first_at < trace.at - WINDOW_S:
+            begin += 1
+        place = max(begin, last.get(trace.writer, -1) + 1)
+        if place >= len(found):
+            found.append(_Open(trace.at))
+            place = len(found) - 1
+        found[place].add(trace)
+        last[trace.writer] = place
+    return [Capture(folder, each.traces, each.left_out) for each in found]
+
+
+def _trace(folder: str, listed: ListedObject) -> TraceObject | None:
+    key = match_key(listed.key)
+    if key is None or key.folder != folder:
+        return None
+    return TraceObject(
+        key=listed.key,
+        writer=key.writer,
+        at=_written_at(key, listed.last_modified),
+        modified_at=listed.last_modified,
+        size=listed.size,
+        etag=listed.etag,
+    )
+
+
+def _written_at(key: TraceKey, modified_at: float) -> float:
+    """Return the time in a name, where it is one: before the object was there, give or take an hour."""
+    named = key.written_at
+    return named if named is not None and EARLIEST_S <= named <= modified_at + FUTURE_S else modified_at

@@ -1,0 +1,87 @@
+"""From the ranks of a capture to its verdict."""
+
+from collections.abc import Mapping, Sequence
+
+from trainguard.kernels.captures.verdict import Proof, RuleVerdict
+from trainguard.kernels.document import RankProfile
+from trainguard.kernels.findings.finding import FEW_STEPS, KernelFinding
+from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.plain_text import one_line
+
+MOST_RULES = 64
+EVIDENCE = 3
+NAMED = 8
+"""Ranks, files and notes that are named."""
+
+LONGEST_TEXT = 400
+LONGEST_NAME = 120
+
+
+def is_judged(rank: RankProfile) -> bool:
+    """Whether rules can judge a rank: it has work of a GPU in three steps or more."""
+    return rank.busy_ns > 0 and len(rank.steps) + rank.steps_left_out >= FEW_STEPS
+
+
+def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
+    """Return the rules that fire on any rank or across ranks."""
+    found: dict[str, list[tuple[str, KernelFinding]]] = {}
+    for rank in ranks:
+        for finding in rank.findings:
+            found.setdefault(finding.id, []).append((called(rank), finding))
+    for finding in [] if across is None else across.findings:
+        found.setdefault(finding.id, []).append(("", finding))
+    made = [_of_rule(rule, entries) for rule, entries in found.items()]
+    made.sort(key=lambda each: (-each.severity.rank, -each.gain_share, each.rule))
+    return made[:MOST_RULES]
+
+
+def called(rank: RankProfile) -> str:
+    """Return how a rank is called."""
+    return _short(rank.trace.rpartition("/")[2]) if rank.rank is None else f"rank {rank.rank}"
+
+
+def notes_of(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[str]:
+    """Return what traces lack and what could not be compared, the most frequent first."""
+    times: dict[str, int] = {}
+    for rank in ranks:
+        for line in (*rank.quality.damaged, *rank.quality.missing):
+            times[line] = times.get(line, 0) + 1
+    lines = sorted(times, key=lambda line: -times[line])
+    said = [f"{line} ({times[line]} of {len(ranks)} traces)" if len(ranks) > 1 else line for line in lines]
+    return [_text(line) for line in (*([] if across is None else across.notes), *said)][:NAMED]
+
+
+def named_faults(faults: Mapping[str, str]) -> dict[str, str]:
+    """Return the first files that could not be read and why, as a verdict names them."""
+    return {_short(name): _text(faults[name]) for name in sorted(faults)[:NAMED]}
+
+
+def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVerdict:
+    sure = [each for each in entries if each[1].confidence == "normal"]
+    counted = sure or entries
+    _, worst = max(counted, key=lambda each: (each[1].gain.share, each[1].severity.rank))
+    return RuleVerdict(
+        rule=rule,
+        severity=max((each.severity for _, each in counted), key=lambda each: each.rank),
+        summary=_text(worst.summary),
+        value=worst.value,
+        threshold=worst.threshold,
+        gain_ns_per_step=worst.gain.ns_per_step,
+        gain_share=worst.gain.share,
+        recommendation=_text(worst.recommendation),
+        sure=len(sure),
+        unsure=len(entries) - len(sure),
+        ranks=[name for name, _ in counted if name][:NAMED],
+        evidence=[
+            Proof(what=_short(each.what), duration_ns=each.duration_ns, count=each.count, step=each.step)
+            for each in worst.evidence[:EVIDENCE]
+        ],
+    )
+
+
+def _text(text: str) -> str:
+    return one_line(text, LONGEST_TEXT)
+
+
+def _short(text: str) -> str:
+    return one_line(text, LONGEST_NAME)

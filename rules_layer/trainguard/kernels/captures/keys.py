@@ -1,0 +1,97 @@
+"""Which objects of a bucket are a job's kernel traces: by the folder that they lie in, and by how their names end.
+
+Traces lie anywhere below one of five folders of the job. Parts of their path that number a rank or a node, or are a
+time, say who wrote a trace and when, and not to which capture it belongs.
+"""
+
+import re
+from dataclasses import dataclass
+
+from trainguard.layout import JOB_NAME, MAX_KEY_LENGTH, ProfileRoot, root_of
+
+KERNELS = "kernels"
+ALL_RANKS = "all-ranks"
+"""The one unit of the stream: rules judge all ranks of a capture together."""
+
+TRACE_FOLDER = "kernel-traces"
+TRACE_FOLDERS = (TRACE_FOLDER, "tensorboard-output", "trainer-output", "checkpoints", "profiler-output")
+TRACE_ENDINGS = (".pt.trace.json", ".pt.trace.json.gz", ".xplane.pb", ".xplane.pb.gz")
+DATABASE_ENDINGS = (".sqlite", ".sqlite.gz")
+"""Exports of Nsight Systems: any database ends so, and only those in the first folder are taken for traces."""
+
+TRACE_READS = (
+    *(f"*/{folder}/*{ending}*" for folder in TRACE_FOLDERS for ending in (".pt.trace.json", ".xplane.pb")),
+    f"*/{TRACE_FOLDER}/*.sqlite*",
+)
+"""The keys of traces, as IAM writes them: of checkpoints, for example, nothing else."""
+
+EXPECTED_KEYS = (
+    f"<job>/{{{','.join(TRACE_FOLDERS)}}}/…/*.pt.trace.json, *.xplane.pb, or <job>/{TRACE_FOLDER}/…/*.sqlite, "
+    "each with or without .gz"
+)
+"""How the keys of the family look, in words."""
+
+_MARK = "|".join(TRACE_FOLDERS)
+_TRACE = re.compile(
+    rf"(?P<prefix>(?:(?!(?:{_MARK})/)[^/]+/)*)(?!(?:{_MARK})/){JOB_NAME}/(?P<mark>{_MARK})/(?P<name>(?:[^/]+/){{0,12}}[^/]+)"
+)
+_UNIT = re.compile(r"(?:[a-z]+[-_])?(?:rank|worker|node|host|algo|gpu|proc|process|device)[-_=]?\d{1,6}", re.IGNORECASE)
+_RUN = re.compile(r"\d{4}[-_]\d\d[-_]\d\d[-_T]\d\d[-_]\d\d[-_]\d\d")
+"""A run's folder, as JAX and TensorFlow name it."""
+
+_TIMED = re.compile(r"(?P<who>.+)\.(?P<time>\d{13}|\d{16}|\d{19})\.pt\.trace\.json(?:\.gz)?")
+"""How `tensorboard_trace_handler` names files: worker, and time in ms, us or ns of the epoch."""
+
+_NAME = re.compile(r"(?P<who>.+?)(?:\.pt\.trace\.json|\.xplane\.pb|\.sqlite)(?:\.gz)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceKey:
+    """A kernel trace.
+
+    Attributes
+    ----------
+    folder : str
+        Beginning of the key, slash included: the traces of a capture have the same.
+    writer : str
+        What of the rest says who wrote it; a writer has one trace in a capture.
+    written_at : float or None
+        The time in its name, epoch seconds.
+    """
+
+    root: ProfileRoot
+    folder: str
+    writer: str
+    written_at: float | None
+    node: str = ALL_RANKS
+    stream: str = KERNELS
+    named_at: float | None = None
+
+
+def match_key(key: str) -> TraceKey | None:
+    """Read a key of the family; None for any other object."""
+    match = _TRACE.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
+    if match is None or not _is_trace(match["mark"], match["name"]):
+        return None
+    *parts, file = match["name"].split("/")
+    shared = 0
+    while shared < len(parts) and not (_UNIT.fullmatch(parts[shared]) or _RUN.fullmatch(parts[shared])):
+        shared += 1
+    timed = _TIMED.fullmatch(file)
+    plain = timed or _NAME.fullmatch(file)
+    who = file if plain is None else plain["who"]
+    root = root_of(match)
+    return TraceKey(
+        root=root,
+        folder="/".join([f"{root.folder}{match['mark']}", *parts[:shared], ""]),
+        writer="/".join([*(part for part in parts[shared:] if not _RUN.fullmatch(part)), who]),
+        written_at=None if timed is None else _seconds(timed["time"]),
+    )
+
+
+def _is_trace(mark: str, name: str) -> bool:
+    return name.endswith(TRACE_ENDINGS) or (mark == TRACE_FOLDER and name.endswith(DATABASE_ENDINGS))
+
+
+def _seconds(digits: str) -> float:
+    return int(digits) / 10.0 ** (len(digits) - 10)

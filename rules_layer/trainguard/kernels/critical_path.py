@@ -1,0 +1,189 @@
+"""The critical path of a step: what it would have to be shorter in, for the step to be shorter.
+
+The path is walked from the step's end to its start. Work of the GPU follows what held it back: the row before it on its
+stream, where it was launched before that row ended; a row of another stream, where it waited longer than the GPU itself
+takes; else the host, which launched it. The host follows the work of the GPU that it waited for. HolisticTraceAnalysis
+has the same classes; it joins streams by recorded events, which most traces do not have.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.entries import CriticalPathEntry, PathKernel
+from trainguard.kernels.metrics import RankMetrics
+from trainguard.kernels.step_parts import steps_on_gpu
+from trainguard.kernels.streams import KERNEL_WAIT_NS
+
+MOST_ROWS = 100_000
+"""Of the GPU in a step; the path of a step with more is not walked."""
+
+SHOWN = 10
+PARTS = ("compute", "communication", "memory", "gpu_gap", "launch", "host", "data_loading", "synchronization")
+_OF_KIND: dict[int, str] = {
+    Kind.COMPUTE: "compute",
+    Kind.COMMUNICATION: "communication",
+    Kind.MEMCPY: "memory",
+    Kind.MEMSET: "memory",
+}
+_UNKNOWN = -1
+
+
+def critical_paths(metrics: RankMetrics) -> list[CriticalPathEntry]:
+    """Return the paths of a step of median length and of the slowest one; of the window where there are no steps."""
+    window = metrics.window
+    found: list[tuple[int | None, int, int]] = [(None, window.start, window.end)]
+    if len(window.steps):
+        start, end = steps_on_gpu(metrics)
+        order = np.argsort(end - start, kind="stable")
+        chosen = dict.fromkeys((int(order[(len(order) - 1) // 2]), int(order[-1])))
+        found = [(int(window.steps.number[at]), int(start[at]), int(end[at])) for at in chosen]
+    paths = [(number, start, end, _Walk(metrics, start, end)) for number, start, end in found if end > start]
+    return [walk.entry(number) for number, _, _, walk in paths if 0 < len(walk) <= MOST_ROWS]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of the GPU by their ends, as lists; ``before`` is the one before on the stream."""
+
+    name: list[int]
+    start: list[int]
+    end: list[int]
+    kind: list[int]
+    launched: list[int]
+    before: list[int]
+
+
+class _Walk:
+    """Walks from the end of a stretch to its start."""
+
+    def __init__(self, metrics: RankMetrics, low: int, high: int) -> None:
+        rows = metrics.trace.gpu.rows
+        inside = np.flatnonzero((rows.end > low) & (rows.end <= high))
+        self._places = inside[np.argsort(rows.end[inside], kind="stable")]
+        self._metrics, self._low, self._high = metrics, low, high
+        self._parts: Counter[str] = Counter()
+        self._kernels: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        """Return how many rows of the GPU the stretch has."""
+        return len(self._places)
+
+    def entry(self, number: int | None) -> CriticalPathEntry:
+        """Walk, and return the path."""
+        self._walk()
+        names = self._metrics.trace.names
+        return CriticalPathEntry(
+            step=number,
+            total_ns=self._high - self._low,
+            parts={part: self._parts[part] for part in (*PARTS, "unknown") if self._parts[part]},
+            kernels=[PathKernel(name=names[name], total_ns=time) for name, time in self._kernels.most_common(SHOWN)],
+        )
+
+    def _walk(self) -> None:
+        rows, (waits_start, waits_end) = self._rows(), self._waits()
+        at, place = self._high, len(rows.end) - 1
+        on_gpu = rows.end[-1] == self._high
+        for _ in range(2 * len(rows.end) + len(waits_end) + 2):
+            if at <= self._low:
+                return
+            if on_gpu:
+                at = self._add_row(rows, place, at)
+                gate = self._gate(rows, place)
+                if gate != _UNKNOWN:
+                    at = self._add("gpu_gap", rows.end[gate], at)
+                    place = gate
+                else:
+                    launched = rows.launched[place]
+                    at = self._add("launch", at if launched == _UNKNOWN else max(launched, self._low), at)
+                    on_gpu = False
+            else:
+                released, wait = self._released(rows, waits_start, waits_end, at)
+                at = self._add_host(self._low if released == _UNKNOWN else waits_end[wait], at)
+                if released != _UNKNOWN:
+                    at = self._add("synchronization", rows.end[released], at)
+                    place, on_gpu = released, True
+        self._add("unknown", self._low, at)
+
+    def _rows(self) -> _Rows:
+        trace, window = self._metrics.trace, self._metrics.window
+        rows, mine = trace.gpu.rows, self._places
+        launch = window.launch[mine]
+        starts = rows.start[mine]
+        called = trace.launches.start[np.maximum(launch, 0)] if len(trace.launches) else np.zeros_like(launch)
+        return _Rows(
+            name=rows.name[mine].tolist(),
+            start=starts.tolist(),
+            end=rows.end[mine].tolist(),
+            kind=trace.gpu.kind[mine].tolist(),
+            launched=np.where(launch >= 0, np.minimum(called, starts), _UNKNOWN).tolist(),
+            before=_before(rows.lane[mine], trace.gpu.device[mine], starts, rows.end[mine]),
+        )
+
+    def _waits(self) -> tuple[list[int], list[int]]:
+        """Return the calls of the stretch that wait for the GPU, by their ends, of threads that launch kernels."""
+        calls, window = self._metrics.trace.launches, self._metrics.window
+        launch = window.launch[self._places]
+        threads = np.unique(calls.lane[launch[launch >= 0]])
+        mine = self._metrics.waiting_calls & np.isin(calls.lane, threads)
+        mine &= (calls.end > self._low) & (calls.start < self._high)
+        chosen = np.flatnonzero(mine)
+        chosen = chosen[np.argsort(calls.end[chosen], kind="stable")]
+        return calls.start[chosen].tolist(), calls.end[chosen].tolist()
+
+    @staticmethod
+    def _gate(rows: _Rows, place: int) -> int:
+        """Return the row of the GPU that held a row back; -1 where the host did, or nothing is known."""
+        launched, start = rows.launched[place], rows.start[place]
+        before = rows.before[place]
+        other = min(bisect_right(rows.end, start), place) - 1
+        if launched == _UNKNOWN:
+            return other
+        if before >= 0 and rows.end[before] > launched:
+            waited = start - rows.end[before] >= KERNEL_WAIT_NS and other > before
+            return other if waited else before
+        waited = start - launched >= KERNEL_WAIT_NS and other >= 0 and rows.end[other] > launched
+        return other if waited else _UNKNOWN
+
+    @staticmethod
+    def _released(rows: _Rows, starts: Sequence[int], ends: Sequence[int], at: int) -> tuple[int, int]:
+        """Return the row whose end released the last wait before a time, and the wait; -1 where there is none."""
+        for wait in range(bisect_right(ends, at) - 1, -1, -1):
+            row = bisect_right(rows.end, ends[wait]) - 1
+            if row >= 0 and rows.end[row] > starts[wait]:
+                return row, wait
+        return _UNKNOWN, _UNKNOWN
+
+    def _add(self, part: str, start: int, end: int) -> int:
+        start = max(start, self._low)
+        if end > start:
+            self._parts[part] += end - start
+        return min(start, end)
+
+    def _add_row(self, rows: _Rows, place: int, end: int) -> int:
+        start = max(rows.start[place], self._low)
+        self._kernels[rows.name[place]] += max(end - start, 0)
+        return self._add(_OF_KIND[rows.kind[place]], start, end)
+
+    def _add_host(self, start: int, end: int) -> int:
+        start, loader = max(start, self._low), self._metrics.loader
+        loading = int(loader.within(np.array([start]), np.array([end]))[0]) if len(loader.start) and end > start else 0
+        self._parts["data_loading"] += loading
+        self._parts["host"] += max(end - start, 0) - loading
+        return min(start, end)
+
+
+def _before(lane: Ints, device: Ints, start: Ints, end: Ints) -> list[int]:
+    """Return for each row the last one of its stream that ended before it starts; -1 where there is none."""
+    found = np.full(len(start), _UNKNOWN, dtype=np.int64)
+    order = np.lexsort((lane, device))  # stable: within a stream by the ends
+    changes = np.flatnonzero(np.diff(lane[order]) | np.diff(device[order])) + 1
+    for mine in np.split(order, changes):
+        place = np.searchsorted(end[mine], start[mine], side="right") - 1
+        place = np.minimum(place, np.arange(len(mine)) - 1)
+        found[mine] = np.where(place >= 0, mine[np.maximum(place, 0)], _UNKNOWN)
+    return found.tolist()

@@ -1,0 +1,252 @@
+"""Parts of ``kernels.json`` that describe the GPU, its streams, its collectives and its operators."""
+
+from typing import Literal
+
+import msgspec
+
+
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """How often durations lie in bins of equal width.
+
+    Attributes
+    ----------
+    edges_ns : list of int
+        One more than there are bins, rising; the last bin holds its upper edge, too.
+    counts : list of int
+        Durations per bin.
+    """
+
+    edges_ns: list[int]
+    counts: list[int]
+
+
+class Durations(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations of one sort, in nanoseconds, and their histogram (bins by Freedman and Diaconis, 50 at most)."""
+
+    count: int
+    total_ns: int
+    mean_ns: int
+    min_ns: int
+    median_ns: int
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
+    histogram: Histogram
+
+
+class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU that the trace shows work of.
+
+    Attributes
+    ----------
+    name : str
+        Empty where the trace does not describe it.
+    busy_ns, kernel_ns : int
+        Union of all its work; of its kernels alone.
+    utilization, kernel_utilization : list of float
+        The same as shares of equal parts of the window.
+    sm_efficiency : float or None
+        Time of kernels, each weighted with its blocks per multiprocessor up to 1, by the window.
+    occupancy : float or None
+        Estimated share of the warps that fit, weighted with time.
+    """
+
+    device: int
+    name: str
+    busy_ns: int
+    kernel_ns: int
+    utilization: list[float]
+    kernel_utilization: list[float]
+    sm_efficiency: float | None
+    occupancy: float | None
+
+
+class ActivityEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums of durations, those at once counted each: kernels, copies and settings of memory, synchronization."""
+
+    kernel_ns: int
+    memory_ns: int
+    synchronization_ns: int
+
+
+class TemporalEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPU's span, from its first start to its last end in the window, in parts that add up."""
+
+    span_ns: int
+    idle_ns: int
+    compute_ns: int
+    non_compute_ns: int
+
+
+class LaunchEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """How kernels are launched.
+
+    Attributes
+    ----------
+    kernels : int
+        Runs of kernels in the window.
+    calls : int
+        Calls that launched them.
+    unlaunched : int
+        Runs without a recorded call.
+    short_kernels : int
+        Runs that are shorter than their launching call.
+    slow_calls, slow_starts : int
+        Runs whose call takes over 50 us; that start over 100 us after their call ends.
+    """
+
+    kernels: int
+    calls: int
+    unlaunched: int
+    short_kernels: int
+    slow_calls: int
+    slow_starts: int
+
+
+class CollectiveEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs of one collective on one group; a run that waits for a late rank is longer and looks slower.
+
+    Attributes
+    ----------
+    name : str
+        As the trace says it, such as ``allreduce``; the kernel's name where it does not.
+    group : str
+        Name or description of the process group; empty where unknown.
+    group_size : int or None
+        Ranks in the group.
+    dtype : str
+        Type of an element; empty where unknown.
+    overlap_ns, exposed_ns : int
+        Time with, and without, computation at the same time. Runs at once count each.
+    sized_count : int
+        Runs whose size is recorded; the next three fields rest on these alone.
+    bytes : int or None
+        Sum of the runs' sizes: of a run, the larger one of input and output.
+    algorithm_gb_per_s : float or None
+        Bytes by time, in 10^9 bytes a second.
+    bus_gb_per_s : float or None
+        What the links carry for it: times 2(n-1)/n for all-reduce, (n-1)/n for gather, scatter and all-to-all, 1 for
+        broadcast, reduce and point to point; None where the group's size is unknown.
+    """
+
+    name: str
+    group: str
+    group_size: int | None
+    dtype: str
+    count: int
+    total_ns: int
+    min_ns: int
+    median_ns: int
+    max_ns: int
+    overlap_ns: int
+    exposed_ns: int
+    sized_count: int
+    bytes: int | None
+    algorithm_gb_per_s: float | None
+    bus_gb_per_s: float | None
+
+
+class CollectiveStepsEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One collective on one group, step by step: what ranks are compared by.
+
+    Attributes
+    ----------
+    name, group, dtype : str
+        As in `CollectiveEntry`.
+    group_size : int or None
+        Ranks in the group.
+    steps : list of int
+        Numbers of the steps that launched it.
+    counts : list of int
+        Its runs in each of them.
+    total_ns : list of int
+        The time of these runs, added up.
+    bytes : list of int
+        Their sizes, added up; -1 where the trace does not say that of each run.
+    """
+
+    name: str
+    group: str
+    group_size: int | None
+    dtype: str
+    steps: list[int]
+    counts: list[int]
+    total_ns: list[int]
+    bytes: list[int] = []
+
+
+class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """All calls of an operator with the same input shapes, and the kernels that they launched.
+
+    Attributes
+    ----------
+    shapes : str
+        The inputs' dimensions as JSON; empty where the trace does not record them.
+    kernel_ns : int
+        Sum of its kernels.
+    precision : str
+        In which most of that time is.
+    flops, bytes : int or None
+        Of all calls: arithmetic from the shapes (a multiplication and an addition are two), and the least that has to
+        move to and from memory. None where no formula fits the operator.
+    tflops, gb_per_s : float or None
+        Achieved: by ``kernel_ns``.
+    roofline_share : float or None
+        Achieved by what the GPU could do at this intensity, from 0 to about 1; None where its peaks are unknown.
+    bound : {"compute", "memory", None}
+        Which side of the roofline's knee it is on.
+    """
+
+    name: str
+    shapes: str
+    count: int
+    kernel_ns: int
+    precision: str
+    flops: int | None
+    bytes: int | None
+    tflops: float | None
+    gb_per_s: float | None
+    roofline_share: float | None
+    bound: Literal["compute", "memory"] | None
+
+
+class PathKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel or an operation on memory, and its time on a critical path."""
+
+    name: str
+    total_ns: int
+
+
+class CriticalPathEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step waits for from its start to its end, one thing after the other.
+
+    Attributes
+    ----------
+    step : int or None
+        Its number; None of a window without steps.
+    total_ns : int
+        Its length with its work on the GPU.
+    parts : dict of str to int
+        ``compute``, ``communication``, ``memory``: work of the GPU; ``gpu_gap``: between two rows of the GPU that were
+        both launched; ``launch``: from a call to its kernel; ``host``: the host works; ``data_loading``;
+        ``synchronization``: from the end of the GPU's work to that of the call that waited for it. They add up.
+    kernels : list of PathKernel
+        Those with most time on the path, the first ten.
+    """
+
+    step: int | None
+    total_ns: int
+    parts: dict[str, int]
+    kernels: list[PathKernel]
+
+
+class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What a GPU can do at most, dense, as its data sheet says: TFLOP/s by precision, and 10^9 bytes a second.
+
+    ``as_of`` is the date of the table, ``YYYY-MM-DD``.
+    """
+
+    gpu: str
+    tflops: dict[str, float]
+    memory_gb_per_s: float
+    as_of: str

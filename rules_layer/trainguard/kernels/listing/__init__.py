@@ -1,0 +1,1 @@
+"""Which kernel profiles a place holds: judged ones, and traces that nothing has judged."""

@@ -1,0 +1,34 @@
+"""Copies and sets of memory by one name, whatever the profiler calls them: as PyTorch's does."""
+
+_DIRECTIONS = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+    11: "UVM HtoD",
+    12: "UVM DtoH",
+    13: "UVM DtoD",
+}
+"""By the number of the kind of a copy: CUPTI's, and behind them those that Nsight Systems adds."""
+
+
+def direction(kind: int) -> str:
+    """Return the direction of a copy of a kind."""
+    return _DIRECTIONS.get(kind, "")
+
+
+def memcpy_name(way: str, source: str, target: str) -> str:
+    """Return the name of a copy: ``Memcpy HtoD (Pageable -> Device)``, without what is not known."""
+    ends = f" ({source.title()} -> {target.title()})" if source and target else ""
+    return f"Memcpy {way}{ends}" if way else f"Memcpy{ends}"
+
+
+def memset_name(target: str) -> str:
+    """Return the name of a set: ``Memset (Device)``."""
+    return f"Memset ({target.title()})" if target else "Memset"

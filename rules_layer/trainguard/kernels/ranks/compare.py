@@ -1,0 +1,138 @@
+"""Two profiles beside each other: the step, explained by its parts, and kernels and operators that changed."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from trainguard.kernels.document import KernelProfiles, RankProfile
+from trainguard.kernels.ranks.entries import Change, ChangedEntry, Comparison, RankComparison, StepChange
+
+SAME_SHARE = 0.01
+"""Of a step: what changes by less is the same."""
+
+MOST_ENTRIES = 200
+
+
+def compared(before: KernelProfiles, after: KernelProfiles) -> Comparison:
+    """Return what changed from one profile to the other, rank by rank.
+
+    Ranks of one number are compared. Where each profile has one trace, these are, whatever their ranks.
+    """
+    pairs, notes = _pairs(before.ranks, after.ranks)
+    return Comparison(before=before.source, ranks=[_compared(*pair) for pair in pairs], notes=notes)
+
+
+def _pairs(
+    before: Sequence[RankProfile], after: Sequence[RankProfile]
+) -> tuple[list[tuple[RankProfile, RankProfile]], list[str]]:
+    if len(before) == 1 and len(after) == 1:
+        return [(before[0], after[0])], []
+    old, new = (_by_rank(ranks) for ranks in (before, after))
+    notes = []
+    for which, mine, others in (("this", new, old), ("the other", old, new)):
+        alone = sorted(mine.keys() - others.keys())
+        if alone:
+            notes.append(f"Only {which} profile has rank {', '.join(map(str, alone[:10]))}{'…' if alone[10:] else ''}.")
+    unnamed = sum(rank.rank is None for rank in (*before, *after))
+    if unnamed:
+        notes.append(f"{unnamed} traces say no rank, and are not compared.")
+    return [(old[rank], new[rank]) for rank in sorted(old.keys() & new.keys())], notes
+
+
+def _by_rank(ranks: Iterable[RankProfile]) -> dict[int, RankProfile]:
+    """Return the first trace of each rank."""
+    found: dict[int, RankProfile] = {}
+    for rank in ranks:
+        if rank.rank is not None:
+            found.setdefault(rank.rank, rank)
+    return found
+
+
+class _Amount(NamedTuple):
+    """Time and runs of a mean step."""
+
+    ns: float
+    runs: float
+
+
+_NONE = _Amount(0.0, 0.0)
+
+
+def _compared(before: RankProfile, after: RankProfile) -> RankComparison:
+    by_step = bool(before.steps and after.steps)
+    per: Literal["step", "window"] = "step" if by_step else "window"
+    old_steps, new_steps = (len(rank.steps) if by_step else 1 for rank in (before, after))
+    step = _step(before, after) if by_step else None
+    least = SAME_SHARE * (step.before_ns if step is not None else before.window_ns)
+    kernels = _changed(_kernels(before, old_steps), _kernels(after, new_steps), least)
+    operators = _changed(_operators(before, old_steps), _operators(after, new_steps), least)
+    return RankComparison(
+        before_trace=before.trace,
+        after_trace=after.trace,
+        rank=after.rank,
+        per=per,
+        step=step,
+        kernels=kernels[:MOST_ENTRIES],
+        operators=operators[:MOST_ENTRIES],
+        kernels_left_out=len(kernels[MOST_ENTRIES:]),
+        kernels_left_out_ns=sum(each.delta_ns for each in kernels[MOST_ENTRIES:]),
+        operators_left_out=len(operators[MOST_ENTRIES:]),
+    )
+
+
+def _step(before: RankProfile, after: RankProfile) -> StepChange:
+    """Return how the mean step changed; what rounding leaves over is in ``other``."""
+    old, new = (_mean_step(rank) for rank in (before, after))
+    parts = {name: round(new[1].get(name, 0.0) - old[1].get(name, 0.0)) for name in sorted({*old[1], *new[1]})}
+    old_ns, new_ns = round(old[0]), round(new[0])
+    parts["other"] = parts.get("other", 0) + new_ns - old_ns - sum(parts.values())
+    return StepChange(before_ns=old_ns, after_ns=new_ns, parts=parts)
+
+
+def _mean_step(rank: RankProfile) -> tuple[float, Mapping[str, float]]:
+    totals: defaultdict[str, int] = defaultdict(int)
+    for step in rank.steps:
+        for name, part in step.breakdown.items():
+            totals[name] += part
+    count = len(rank.steps)
+    return sum(step.gpu_duration_ns for step in rank.steps) / count, {
+        name: each / count for name, each in totals.items()
+    }
+
+
+def _kernels(rank: RankProfile, steps: int) -> dict[tuple[str, str], _Amount]:
+    return {(kernel.name, ""): _Amount(kernel.total_ns / steps, kernel.count / steps) for kernel in rank.kernels}
+
+
+def _operators(rank: RankProfile, steps: int) -> dict[tuple[str, str], _Amount]:
+    return {(each.name, each.shapes): _Amount(each.kernel_ns / steps, each.count / steps) for each in rank.operators}
+
+
+def _changed(
+    before: Mapping[tuple[str, str], _Amount], after: Mapping[tuple[str, str], _Amount], least: float
+) -> list[ChangedEntry]:
+    found = []
+    for name, shapes in {**before, **after}:
+        old, new = before.get((name, shapes), _NONE), after.get((name, shapes), _NONE)
+        found.append(
+            ChangedEntry(
+                name=name,
+                shapes=shapes,
+                change=_change(old, new, least),
+                before_ns=round(old.ns),
+                after_ns=round(new.ns),
+                before_runs=round(old.runs, 3),
+                after_runs=round(new.runs, 3),
+            )
+        )
+    return sorted(found, key=lambda each: (-abs(each.delta_ns), each.name, each.shapes))
+
+
+def _change(old: _Amount, new: _Amount, least: float) -> Change:
+    if not old.runs:
+        return "came"
+    if not new.runs:
+        return "gone"
+    if abs(new.ns - old.ns) < least:
+        return "same"
+    return "slower" if new.ns > old.ns else "faster"

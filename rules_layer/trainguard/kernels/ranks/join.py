@@ -1,0 +1,189 @@
+"""The ranks of a job beside each other: who waits, who comes last, and what fires across them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trainguard.finding import Severity
+from trainguard.kernels.columns import Ints
+from trainguard.kernels.document import RankProfile
+from trainguard.kernels.findings.finding import FAMILY, FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, percent
+from trainguard.kernels.ranks.alike import likes_of
+from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.ranks.transfers import transfers_of
+from trainguard.kernels.ranks.waiting import Waiting, compared, widest
+
+LATE_STEPS, LATE_SHARE, LATE_HIGH = 0.5, 0.05, 0.2
+"""Of the steps in which one rank comes last, and of a step that it comes later by."""
+
+SLOW_COMPUTE, SLOW_HIGH = 1.1, 1.5
+"""Times the median of like ranks."""
+
+MOST_MISSING = 100
+MOST_WAITS = 50
+LATE_RANK = FAMILY + "LateRank"
+
+
+def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:
+    """Return the ranks beside each other; None of fewer than two.
+
+    Parameters
+    ----------
+    ranks : sequence of RankProfile
+        Each of one trace. A rank that several traces are of is compared by its first.
+    """
+    if len(ranks) < 2:
+        return None
+    likes = likes_of(ranks)
+    collectives = [compared(ranks, group) for group in _groups(likes) if len(group) > 1]
+    waiting = _widest_of(ranks, collectives)
+    world = max((rank.world_size for rank in ranks if rank.world_size is not None), default=None)
+    known = {rank.rank for rank in ranks if rank.rank is not None}
+    missing = [rank for rank in range(world or 0) if rank not in known] if known else []
+    waits = {} if waiting is None else _waits(waiting)
+    lines = [_line(rank, like, waits.get(at)) for at, (rank, like) in enumerate(zip(ranks, likes, strict=True))]
+    late = None if waiting is None else _late(ranks, lines, waiting)
+    findings = [] if late is None else [late[1]]
+    findings += [found for place, found in _slow(lines) if late is None or place != late[0]]
+    return AcrossRanks(
+        world_size=world,
+        missing=missing[:MOST_MISSING],
+        missing_count=len(missing),
+        collective="" if waiting is None else waiting.name,
+        compared_steps=0 if waiting is None else len(waiting.steps),
+        steps=[] if waiting is None else waiting.steps[:MOST_WAITS],
+        transfers=transfers_of(each for group in collectives for each in group),
+        lines=lines,
+        findings=sorted(findings, key=lambda each: (-each.severity.rank, -each.gain.ns_per_step)),
+        notes=_notes(ranks, likes, waiting, len(missing)),
+    )
+
+
+def _groups(likes: Sequence[int]) -> list[list[int]]:
+    """Return the places of the ranks of each group of like ones."""
+    return [[place for place, like in enumerate(likes) if like == number] for number in sorted(set(likes))]
+
+
+def _widest_of(ranks: Sequence[RankProfile], found: Sequence[Sequence[Waiting]]) -> Waiting | None:
+    """Return the collective whose time differs most, over groups of like ranks."""
+    chosen = [each for group in found if (each := widest(ranks, group)) is not None]
+    return max(chosen, key=lambda each: float(each.total_ns.std(axis=0).mean()), default=None)
+
+
+def _waits(waiting: Waiting) -> dict[int, tuple[Ints, int]]:
+    """Return by the rank's place how long it waits in each step, and in how many it comes last."""
+    waits, last = waiting.wait_ns, np.bincount(waiting.last, minlength=len(waiting.ranks))
+    return {place: (waits[at], int(last[at])) for at, place in enumerate(waiting.ranks)}
+
+
+def _line(rank: RankProfile, like: int, waits: tuple[Ints, int] | None) -> RankLine:
+    count = len(rank.steps) + rank.steps_left_out
+    steps = max(count, 1)
+    step_ns = sum(step.gpu_duration_ns for step in rank.steps) / len(rank.steps) if rank.steps else rank.window_ns
+    return RankLine(
+        rank=rank.rank,
+        trace=rank.trace,
+        like=like,
+        steps=count,
+        step_ns=round(step_ns),
+        compute_ns=round(rank.compute_ns / steps),
+        communication_ns=round(rank.communication_ns / steps),
+        exposed_communication_ns=round(rank.exposed_communication_ns / steps),
+        wait_ns=None if waits is None else round(float(waits[0].mean())),
+        last_steps=0 if waits is None else waits[1],
+        waits_ns=[] if waits is None else waits[0][:MOST_WAITS].tolist(),
+    )
+
+
+def _late(
+    ranks: Sequence[RankProfile], lines: Sequence[RankLine], waiting: Waiting
+) -> tuple[int, KernelFinding] | None:
+    """Return the rank that comes last into a collective in half of the steps, by a twentieth of a step or more."""
+    times = np.bincount(waiting.last, minlength=len(waiting.ranks))
+    mine = int(times.argmax())
+    place, steps = waiting.ranks[mine], len(waiting.steps)
+    late = waiting.lateness_ns[waiting.last == mine]
+    step_ns = float(np.median([lines[each].step_ns for each in waiting.ranks]))
+    lateness = float(late.mean()) if len(late) else 0.0
+    share = lateness / step_ns if step_ns else 0.0
+    if times[mine] < LATE_STEPS * steps or share < LATE_SHARE:
+        return None
+    others = [lines[each] for each in waiting.ranks if each != place]
+    slower = lines[place].compute_ns / max(float(np.median([each.compute_ns for each in others])), 1.0)
+    cause = (
+        f"It computes {slower:.2f} times as long as the others"
+        if slower >= SLOW_COMPUTE
+        else "It computes as long as the others, so something else holds it up: its data, its host, a checkpoint"
+    )
+    worst = np.argsort(-waiting.lateness_ns, kind="stable")[:SHOWN]
+    name = _named(ranks[place])
+    return place, KernelFinding(
+        id=LATE_RANK,
+        severity=_capped(Severity.HIGH if share >= LATE_HIGH else Severity.MEDIUM, steps),
+        value=round(share, 4),
+        threshold=LATE_SHARE,
+        summary=f"{name} comes last into {waiting.name} in {int(times[mine])} of {steps} steps,"
+        f" {percent(share)} of a step later than the middle one of {len(waiting.ranks)} ranks. {cause}.",
+        evidence=[
+            Evidence(
+                what=f"{_named(ranks[waiting.ranks[int(waiting.last[at])]])} comes last into {waiting.name}",
+                duration_ns=int(waiting.lateness_ns[at]),
+                step=waiting.steps[int(at)],
+            )
+            for at in worst.tolist()
+        ],
+        gain=Gain(ns_per_step=round(lateness * len(late) / steps), share=round(share * len(late) / steps, 4)),
+        recommendation="Balance the data and the layers between the ranks, and look at this rank's node: clocks, "
+        "temperature, its data loader, other programs.",
+        confidence="normal" if steps >= FEW_STEPS else "low",
+    )
+
+
+def _slow(lines: Sequence[RankLine]) -> list[tuple[int, KernelFinding]]:
+    """Return the ranks that compute a tenth longer than the median of the other ranks that are like them."""
+    found = []
+    for place, line in enumerate(lines):
+        others = [each.compute_ns for at, each in enumerate(lines) if at != place and each.like == line.like]
+        median = float(np.median(others)) if others else 0.0
+        if not median or line.compute_ns < SLOW_COMPUTE * median:
+            continue
+        ratio, more = line.compute_ns / median, line.compute_ns - median
+        share = more / line.step_ns if line.step_ns else 0.0
+        finding = KernelFinding(
+            id=FAMILY + "SlowRank",
+            severity=_capped(Severity.HIGH if ratio >= SLOW_HIGH else Severity.MEDIUM, line.steps),
+            value=round(ratio, 3),
+            threshold=SLOW_COMPUTE,
+            summary=f"{_named(line)} computes {ratio:.2f} times as long as the median of {len(others)} like ranks.",
+            evidence=[Evidence(what=f"{_named(line)}, computation of a step", duration_ns=line.compute_ns)],
+            gain=Gain(ns_per_step=round(more), share=round(share, 4)),
+            recommendation="Balance the work between the ranks, and look at this rank's GPU: clocks, temperature, "
+            "other programs on it.",
+            confidence="normal" if line.steps >= FEW_STEPS else "low",
+        )
+        found.append((place, finding))
+    return found
+
+
+def _notes(ranks: Sequence[RankProfile], likes: Sequence[int], waiting: Waiting | None, missing: int) -> list[str]:
+    notes = []
+    if missing:
+        notes.append(f"{missing:,} ranks have no trace: one of them may be the slow one.")
+    if any(rank.rank is None for rank in ranks):
+        notes.append("A trace says no rank: it is compared, and nobody knows as which.")
+    if len({rank.rank for rank in ranks if rank.rank is not None}) < sum(rank.rank is not None for rank in ranks):
+        notes.append("Several traces are of one rank: each is compared by itself.")
+    if len(set(likes)) > 1:
+        notes.append(f"The ranks run {len(set(likes))} different sets of kernels; only ranks of one set are compared.")
+    if waiting is None:
+        notes.append("No collective ran equally often in the same steps of several ranks: nobody knows who waits.")
+    return notes
+
+
+def _named(rank: RankProfile | RankLine) -> str:
+    return rank.trace if rank.rank is None else f"Rank {rank.rank}"
+
+
+def _capped(severity: Severity, steps: int) -> Severity:
+    """Return a severity; of too few steps medium at most."""
+    return severity if steps >= FEW_STEPS else min(severity, Severity.MEDIUM, key=lambda each: each.rank)

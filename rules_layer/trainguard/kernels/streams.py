@@ -1,0 +1,128 @@
+"""The streams of a rank's GPUs: when each is busy, why it is idle between, and how long its queue of launches is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.kernels.columns import Bools, Ints, Trace
+from trainguard.kernels.intervals import Spans, clipped, merged
+from trainguard.kernels.window import Window
+
+KERNEL_WAIT_NS = 30_000
+"""A gap of less than that between kernels that were already launched is the GPU's own."""
+
+FULL_QUEUE = 1_024
+"""So many launches wait in a stream's queue before the next one blocks the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """Gaps by cause, in nanoseconds."""
+
+    host_wait: int
+    kernel_wait: int
+    other: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.host_wait + self.kernel_wait + self.other
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How many launches wait in a stream's queue.
+
+    Attributes
+    ----------
+    time, length : ndarray of int64
+        From each time on, so many; times rise.
+    """
+
+    time: Ints
+    length: Ints
+
+    def full(self, window: Window) -> Spans:
+        """Return when the queue is full."""
+        over = np.flatnonzero(self.length[:-1] >= FULL_QUEUE)
+        return clipped(merged(self.time[over], self.time[over + 1]), window.start, window.end)
+
+    def mean(self, window: Window) -> float:
+        """Return the mean over the window's time; 0 without time."""
+        if not len(self.time) or not window.length:
+            return 0.0
+        edges = np.clip(self.time, window.start, window.end)
+        return float((self.length[:-1] * np.diff(edges)).sum()) / window.length
+
+    def most(self, edges: Ints) -> Ints:
+        """Return the longest queue between each edge and the next."""
+        first = np.maximum(np.searchsorted(self.time, edges[:-1], side="right") - 1, 0)
+        last = np.searchsorted(self.time, edges[1:], side="left")
+        return np.array(
+            [self.length[one:other].max() if one < other else 0 for one, other in zip(first, last, strict=True)],
+            dtype=np.int64,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A stream of a GPU: its number of rows in the window, and what they give."""
+
+    device: int
+    name: str
+    count: int
+    busy: Spans
+    idle: Idle
+    queue: Queue
+
+
+def streams_of(trace: Trace, window: Window, in_window: Bools) -> list[Stream]:
+    """Return the streams with work in the window, the busiest first."""
+    rows = trace.gpu.rows
+    order = np.lexsort((rows.start, rows.lane, trace.gpu.device))
+    found = []
+    changes = np.flatnonzero(np.diff(rows.lane[order]) | np.diff(trace.gpu.device[order])) + 1
+    for mine in np.split(order, changes):
+        inside = mine[in_window[mine]]
+        if len(inside):
+            found.append(
+                Stream(
+                    device=int(trace.gpu.device[mine[0]]),
+                    name=trace.names[int(rows.lane[mine[0]])],
+                    count=len(inside),
+                    busy=clipped(merged(rows.start[inside], rows.end[inside]), window.start, window.end),
+                    idle=_idle(trace, window, inside),
+                    queue=_queue(trace, window, mine),
+                )
+            )
+    return sorted(found, key=lambda each: (-each.busy.total, each.device, each.name))
+
+
+def _idle(trace: Trace, window: Window, mine: Ints) -> Idle:
+    """Return the gaps between a stream's rows, which are in order of their start, by cause.
+
+    The host was late where the next row was launched after the last one had ended. Else a short gap is the GPU's own,
+    and a longer one has another cause, such as a wait for an event of another stream.
+    """
+    rows, launches = trace.gpu.rows, trace.launches
+    before = np.maximum.accumulate(rows.end[mine])[:-1]
+    gap = np.maximum(rows.start[mine][1:] - before, 0)
+    launch = window.launch[mine][1:]
+    launched = np.where(launch >= 0, launches.start[launch] if len(launches) else 0, -(1 << 62))
+    late = launched > before
+    short = ~late & (gap < KERNEL_WAIT_NS)
+    return Idle(
+        host_wait=int(gap[late].sum()),
+        kernel_wait=int(gap[short].sum()),
+        other=int(gap[~late & ~short].sum()),
+    )
+
+
+def _queue(trace: Trace, window: Window, mine: Ints) -> Queue:
+    """Return a stream's queue: a call enters it when it starts, and leaves with the first row that it launched."""
+    known = mine[window.launch[mine] >= 0]
+    calls, first = np.unique(window.launch[known], return_index=True)  # rows are in order of their start
+    times = np.concatenate((trace.launches.start[calls], trace.gpu.rows.start[known][first]))
+    change = np.concatenate((np.ones(len(calls), np.int64), np.full(len(calls), -1)))
+    order = np.lexsort((change, times))
+    return Queue(times[order], np.cumsum(change[order]))

@@ -1,0 +1,223 @@
+"""A trace to its timeline."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trainguard.kernels.columns import Floats, Ints, Trace
+from trainguard.kernels.timeline.choice import chosen_rows
+from trainguard.kernels.timeline.rows import AllRows, LaneKey, RowTable, Sort
+from trainguard.kernels.window import Window, find_window
+
+MOST_ROWS = 100_000
+MOST_LANES = 64
+LEAST_ROWS = 4 * MOST_LANES
+DEEPEST = 24
+"""Rows inside of rows on a thread: those below so many levels are left out."""
+
+OVERLAP_NS = 1_000
+"""Rows of traces in whole microseconds overlap by up to that without running at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """What of the trace is not in its timeline, or not row by row.
+
+    Attributes
+    ----------
+    outside : int
+        Rows before or after the window.
+    lanes, lane_rows : int
+        Streams and threads with the least time, and their rows.
+    joined, joins : int
+        Rows of the trace that share a rectangle with others, and these rectangles.
+    deep : int
+        Rows below the deepest level.
+    """
+
+    outside: int
+    lanes: int
+    lane_rows: int
+    joined: int
+    joins: int
+    deep: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The bounded timeline of a trace.
+
+    Attributes
+    ----------
+    trace : str
+        The file's name.
+    start_unix_ns : int
+        The window's start since the epoch; less than a real one where the trace's clock has another origin.
+    lead_ns : int
+        So long before the window the timeline begins: with the first launch of what runs in it.
+    window_ns : int
+    lanes : list of LaneKey
+        GPUs' streams first, then threads.
+    rows : RowTable
+        By lane, then by start; times from the window's start. ``lane`` is an index into ``lanes``.
+    level : ndarray of int64
+        How many rows of its lane each is inside of, or runs beside.
+    launch : ndarray of int64
+        For a row of a GPU, the row of its launch; -1 where it is not there.
+    size : ndarray of int64
+        Bytes that were copied or set; -1 where the trace does not say it.
+    names : list of str
+        The trace's names.
+    detail : list of tuple of int
+        Stretches from the window's start in which each row of the trace is a row.
+    """
+
+    trace: str
+    start_unix_ns: int
+    lead_ns: int
+    window_ns: int
+    lanes: list[LaneKey]
+    rows: RowTable
+    level: Ints
+    launch: Ints
+    size: Ints
+    names: list[str]
+    detail: list[tuple[int, int]]
+    left_out: LeftOut
+
+
+def timeline_of(trace: Trace, most: int = MOST_ROWS) -> Timeline:
+    """Return the timeline of a trace: at most ``most`` rows, or 256 where that is more, on at most 64 lanes."""
+    window = find_window(trace)
+    found = AllRows(trace)
+    lead = _lead(trace, window)
+    first = window.start - lead
+    stats = _stats(found, first, window.end)
+    kept = _busiest(stats, found.lanes)
+    kept.sort(key=lambda lane: _place_of(found.lanes[lane]))
+    new = np.full(len(found.lanes), -1, dtype=np.int64)
+    new[kept] = np.arange(len(kept))
+
+    def chunks() -> Iterator[RowTable]:
+        for rows in found.chunks():
+            moved = new[rows.lane]
+            yield replace(rows, lane=moved).where((rows.end >= first) & (rows.start <= window.end) & (moved >= 0))
+
+    drawn = int(stats.rows[kept].sum())
+    chosen = chosen_rows(chunks, drawn, len(kept), window, max(most, LEAST_ROWS))
+    table = chosen.rows.where(np.lexsort((-chosen.rows.end, chosen.rows.start, chosen.rows.lane)))
+    level = levels(table)
+    shown = level < DEEPEST
+    deep = int(table.count[~shown].sum())
+    table, level = table.where(shown), level[shown]
+    several = table.count > 1
+    inside = int(stats.rows.sum())
+    return Timeline(
+        trace=trace.name,
+        start_unix_ns=window.start + trace.base_ns,
+        lead_ns=lead,
+        window_ns=window.length,
+        lanes=[found.lanes[lane] for lane in kept],
+        rows=replace(table, start=table.start - window.start, end=table.end - window.start),
+        level=level,
+        launch=_launches(table, window),
+        size=_sizes(table, trace),
+        names=trace.names,
+        detail=[(start - window.start, end - window.start) for start, end in chosen.detail],
+        left_out=LeftOut(
+            outside=len(found) - inside,
+            lanes=int((stats.rows > 0).sum()) - len(kept),
+            lane_rows=inside - drawn,
+            joined=int(table.count[several].sum()),
+            joins=int(several.sum()),
+            deep=deep,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stats:
+    """Of each lane: how many rows it has in sight, and how long they are together."""
+
+    rows: Ints
+    time: Floats
+
+
+def _stats(found: AllRows, first: int, last: int) -> _Stats:
+    number = np.zeros(len(found.lanes), dtype=np.int64)
+    time = np.zeros(len(found.lanes), dtype=np.float64)
+    for rows in found.chunks():
+        inside = rows.where((rows.end >= first) & (rows.start <= last))
+        number += np.bincount(inside.lane, minlength=len(number))
+        time += np.bincount(inside.lane, weights=inside.end - inside.start, minlength=len(number))
+    return _Stats(number, time)
+
+
+def _busiest(stats: _Stats, lanes: list[LaneKey]) -> list[int]:
+    """Return the lanes to draw: of the GPUs' and of the host's each at most half, by time."""
+    kept: list[int] = []
+    for side in ("gpu", "host"):
+        used = [lane for lane, key in enumerate(lanes) if key.side == side and stats.rows[lane]]
+        kept += sorted(used, key=lambda lane: -stats.time[lane])[: MOST_LANES // 2]
+    return kept
+
+
+def _lead(trace: Trace, window: Window) -> int:
+    """Return how long before the window the launches of its GPU work begin; at most as long as the window is."""
+    rows = trace.gpu.rows
+    launches = window.launch[(rows.end > window.start) & (rows.start < window.end) & (window.launch >= 0)]
+    if not len(launches):
+        return 0
+    first = int(trace.launches.start[launches].min())
+    return min(max(window.start - first, 0), window.length)
+
+
+def levels(rows: RowTable) -> Ints:
+    """Return the level of each row, at most `DEEPEST`: the first one where the row before has ended."""
+    found = np.empty(len(rows), dtype=np.int64)
+    ends: list[int] = []
+    last = -1
+    columns = zip(rows.lane.tolist(), rows.start.tolist(), rows.end.tolist(), strict=True)
+    for place, (lane, start, end) in enumerate(columns):
+        if lane != last:
+            last, ends = lane, []
+        level = 0
+        for level, before in enumerate(ends):  # noqa: B007 -- where the loop ends is the level
+            if before <= start or (before <= start + OVERLAP_NS and before <= end):
+                break
+        else:
+            level = len(ends)
+            if level < DEEPEST:
+                ends.append(end)
+        if level < DEEPEST:
+            ends[level] = end
+        found[place] = level
+    return found
+
+
+def _place_of(key: LaneKey) -> tuple[bool, int, int, int, str]:
+    """Return the place of a lane: GPUs by number, streams by number, what a stream did before its waits."""
+    number = int(key.name) if key.name.isascii() and key.name.isdigit() else 1 << 62
+    return (key.side == "host", key.device, number, ("work", "annotations", "waits").index(key.holds), key.name)
+
+
+def _launches(rows: RowTable, window: Window) -> Ints:
+    """Return the place of each GPU row's launch among the rows."""
+    found = np.full(len(rows), -1, dtype=np.int64)
+    on_gpu = np.flatnonzero((rows.sort <= Sort.MEMSET) & (rows.source >= 0))
+    calls = np.flatnonzero((rows.sort == Sort.LAUNCH) & (rows.source >= 0))
+    if len(calls):
+        place = np.full(int(rows.source[calls].max()) + 2, -1, dtype=np.int64)
+        place[rows.source[calls]] = calls
+        launch = window.launch[rows.source[on_gpu]]
+        known = (launch >= 0) & (launch < len(place))
+        found[on_gpu[known]] = place[launch[known]]
+    return found
+
+
+def _sizes(rows: RowTable, trace: Trace) -> Ints:
+    found = np.full(len(rows), -1, dtype=np.int64)
+    copies = np.flatnonzero((rows.sort >= Sort.MEMCPY) & (rows.sort <= Sort.MEMSET) & (rows.source >= 0))
+    found[copies] = trace.gpu.size[rows.source[copies]]
+    return found

@@ -1,0 +1,140 @@
+"""Which rows a bounded timeline holds one by one, and how it joins the others."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.kernels.columns import Bools, Ints
+from trainguard.kernels.timeline.cells import Cells
+from trainguard.kernels.timeline.rows import RowTable, Sort, together
+from trainguard.kernels.window import Window
+
+PARTS = 20
+"""A window without steps is cut into so many stretches."""
+
+FOR_DETAIL = 0.7
+"""The part of the rows that stretches in full detail may take."""
+
+Chunks = Callable[[], Iterator[RowTable]]
+Stretch = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The rows of a timeline, and the stretches (start, end) in which it holds every row; all of them: one stretch."""
+
+    rows: RowTable
+    detail: list[Stretch]
+
+
+def chosen_rows(chunks: Chunks, number: int, lanes: int, window: Window, most: int) -> Chosen:
+    """Return at most ``most`` rows.
+
+    Where there are more, some stretches are kept row by row: the slowest step, one of median length, then others from
+    the first on. Launches of the GPU rows in them are kept wherever they lie. Elsewhere, rows that begin on one lane
+    in one cell of time become one row, except those that are longer than the cell.
+
+    Parameters
+    ----------
+    chunks : function
+        Yields the rows that may be drawn, each time it is called; what ran on the GPU before launches.
+    number : int
+        How many they are.
+    lanes : int
+    window : Window
+    most : int
+        At least four times the number of lanes.
+    """
+    if number <= most:
+        return Chosen(together([*chunks(), RowTable.none()]), [(window.start, window.end)])
+    detail = _detail(chunks, window, int(FOR_DETAIL * most))
+    kept, long, cells = _parted(chunks, window, detail, lanes)
+    room = most - sum(len(each) for each in kept)
+    return Chosen(together([*kept, *_fitting(long, cells, room)]), detail)
+
+
+def _detail(chunks: Chunks, window: Window, most: int) -> list[Stretch]:
+    """Return the stretches that are kept in full, in order of time: as many as have ``most`` rows with launches."""
+    starts, ends = _stretches(window)
+    cost = np.zeros(len(starts), dtype=np.int64)
+    for rows in chunks():
+        cost += np.bincount(_place(starts, rows), weights=1.0 + _on_gpu(rows), minlength=len(starts)).astype(np.int64)
+    order = _order(ends - starts)
+    taken = []
+    for each in order:
+        if cost[each] <= most:
+            taken.append(each)
+            most -= int(cost[each])
+    if taken:
+        return sorted((int(starts[each]), int(ends[each])) for each in taken)
+    times = np.concatenate([rows.start[_place(starts, rows) == order[0]] for rows in chunks()])
+    end = int(np.partition(times, most // 2)[most // 2])
+    return [(int(starts[order[0]]), end)] if end > starts[order[0]] else []
+
+
+def _place(starts: Ints, rows: RowTable) -> Ints:
+    """Return the stretch in which each row begins; what begins before the first is in it."""
+    return np.maximum(np.searchsorted(starts, rows.start, side="right") - 1, 0)
+
+
+def _on_gpu(rows: RowTable) -> Bools:
+    return (rows.sort <= Sort.MEMSET) & (rows.source >= 0)
+
+
+def _stretches(window: Window) -> tuple[Ints, Ints]:
+    if len(window.steps):
+        starts = window.steps.start
+        return starts, np.append(starts[1:], max(window.end, int(starts[-1])))
+    edges = np.linspace(window.start, window.end, PARTS + 1).astype(np.int64)
+    return edges[:-1], edges[1:]
+
+
+def _order(lengths: Ints) -> list[int]:
+    """Return the slowest stretch, the one of median length, then the others in order of time."""
+    by_length = np.argsort(lengths, kind="stable")
+    first = [int(by_length[-1]), int(by_length[len(by_length) // 2])]
+    return list(dict.fromkeys([*first, *range(len(lengths))]))
+
+
+def _parted(
+    chunks: Chunks, window: Window, detail: list[Stretch], lanes: int
+) -> tuple[list[RowTable], list[RowTable], Cells]:
+    """Return the rows that are kept, those that are long, and the others by cells."""
+    starts, ends = (np.array([each[side] for each in detail], dtype=np.int64) for side in (0, 1))
+    wanted = np.zeros(int(window.launch.max(initial=-1)) + 1, dtype=np.bool_)
+    cells = Cells(lanes, window.start, window.length)
+    kept, long = [], []
+    for rows in chunks():
+        mask = _inside(starts, ends, rows.start)
+        on_gpu = mask & _on_gpu(rows)
+        launch = window.launch[rows.source[on_gpu]]
+        wanted[launch[launch >= 0]] = True
+        calls = np.flatnonzero((rows.sort == Sort.LAUNCH) & (rows.source < len(wanted)))
+        mask[calls] |= wanted[rows.source[calls]]
+        kept.append(rows.where(mask))
+        is_long = ~mask & (rows.end - rows.start > cells.width)
+        long.append(rows.where(is_long))
+        cells.add(rows.where(~mask & ~is_long))
+    return kept, long, cells
+
+
+def _inside(starts: Ints, ends: Ints, times: Ints) -> Bools:
+    if not len(starts):
+        return np.zeros(len(times), dtype=np.bool_)
+    place = np.searchsorted(starts, times, side="right") - 1
+    return (place >= 0) & (times < ends[np.maximum(place, 0)])
+
+
+def _fitting(long: list[RowTable], cells: Cells, most: int) -> list[RowTable]:
+    """Return at most ``most`` rows for all of these: cells grow until they are few enough."""
+    rest = together([*long, RowTable.none()])
+    while len(rest) + len(cells) > most and cells.cells > 1:
+        cells.double()
+        is_long = rest.end - rest.start > cells.width
+        cells.add(rest.where(~is_long))
+        rest = rest.where(is_long)
+    if len(rest) + len(cells) > most:
+        cells.add(rest)
+        rest = RowTable.none()
+    return [rest, cells.table()]

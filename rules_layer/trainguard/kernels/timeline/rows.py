@@ -1,0 +1,181 @@
+"""What a timeline draws: rows of every sort in one table, each on the lane of its stream or thread."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
+
+UNKNOWN_DEVICE = -1
+
+
+class Sort(IntEnum):
+    """What a row is; the first four are those of `Kind`."""
+
+    COMPUTE = Kind.COMPUTE
+    COMMUNICATION = Kind.COMMUNICATION
+    MEMCPY = Kind.MEMCPY
+    MEMSET = Kind.MEMSET
+    WAIT = 4
+    GPU_ANNOTATION = 5
+    ANNOTATION = 6
+    OPERATOR = 7
+    LAUNCH = 8
+    OVERHEAD = 9
+
+
+LAST_OF_GPU = Sort.GPU_ANNOTATION
+
+
+@dataclass(frozen=True, slots=True)
+class LaneKey:
+    """Which lane it is.
+
+    Attributes
+    ----------
+    side : {"gpu", "host"}
+    device : int
+        The GPU; -1 on the host, and where the trace does not say it.
+    holds : {"work", "waits", "annotations"}
+        What of a stream it holds; threads hold all in one lane.
+    name : str
+        The stream's or thread's name.
+    """
+
+    side: Literal["gpu", "host"]
+    device: int
+    holds: Literal["work", "waits", "annotations"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTable:
+    """Rows of a timeline; every array has their length.
+
+    Attributes
+    ----------
+    start, end : ndarray of int64
+        Nanoseconds of the trace's clock.
+    name : ndarray of int64
+        Index into `Trace.names`; -1 where a row joins several.
+    sort : ndarray of int64
+        `Sort`.
+    lane : ndarray of int64
+        Index into the lanes.
+    source : ndarray of int64
+        Row of ``Trace.gpu`` or ``Trace.launches``, by sort; -1 for other sorts, and where a row joins several.
+    count : ndarray of int64
+        How many rows of the trace it is: over 1 where it joins several.
+    """
+
+    start: Ints
+    end: Ints
+    name: Ints
+    sort: Ints
+    lane: Ints
+    source: Ints
+    count: Ints
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.start)
+
+    @classmethod
+    def none(cls) -> "RowTable":
+        """Return a table without rows."""
+        return cls(**dict.fromkeys(_FIELDS, np.empty(0, dtype=np.int64)))
+
+    def where(self, mask: Bools | Ints) -> "RowTable":
+        """Return the rows of a mask, or at places."""
+        return RowTable(**{field: getattr(self, field)[mask] for field in _FIELDS})
+
+
+_FIELDS = ("start", "end", "name", "sort", "lane", "source", "count")
+
+
+def together(tables: list[RowTable]) -> RowTable:
+    """Return the rows of all tables."""
+    return RowTable(**{field: np.concatenate([getattr(each, field) for each in tables]) for field in _FIELDS})
+
+
+CHUNK = 1 << 17
+"""Rows that are looked at together, so that the timeline of a large trace takes little memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows of one sort and the lane of each by its number; what runs on the GPU has its sorts row by row."""
+
+    rows: Rows
+    lane: npt.NDArray[np.int32]
+    sort: Sort
+    kinds: Ints | None = None
+
+    def chunk(self, begin: int) -> RowTable:
+        """Return the rows from a place on, at most `CHUNK`."""
+        part = slice(begin, begin + CHUNK)
+        start = self.rows.start[part]
+        has_source = self.sort in (Sort.COMPUTE, Sort.LAUNCH)
+        return RowTable(
+            start=start,
+            end=self.rows.end[part],
+            name=self.rows.name[part],
+            sort=np.full(len(start), self.sort, dtype=np.int64) if self.kinds is None else self.kinds[part],
+            lane=self.lane[part].astype(np.int64),
+            source=np.arange(begin, begin + len(start)) if has_source else np.full(len(start), -1, dtype=np.int64),
+            count=np.ones(len(start), dtype=np.int64),
+        )
+
+
+class AllRows:
+    """Every row that a timeline may draw, and their lanes; what ran on the GPU comes before its launches.
+
+    Attributes
+    ----------
+    lanes : list of LaneKey
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        numbers: dict[LaneKey, int] = {}
+        gpu = trace.gpu
+        devices = np.unique(gpu.device).tolist()
+        device = devices[0] if len(devices) == 1 else UNKNOWN_DEVICE
+        lane = np.empty(len(gpu), dtype=np.int32)
+        for each in devices:
+            mine = gpu.device == each
+            lane[mine] = _lanes(trace, gpu.rows.lane[mine], LaneKey("gpu", each, "work", ""), numbers)
+        self._sources = [Source(gpu.rows, lane, Sort.COMPUTE, gpu.kind)]
+        host = LaneKey("host", UNKNOWN_DEVICE, "work", "")
+        for rows, sort, key in (
+            (trace.waits, Sort.WAIT, LaneKey("gpu", device, "waits", "")),
+            (trace.gpu_annotations, Sort.GPU_ANNOTATION, LaneKey("gpu", device, "annotations", "")),
+            (trace.annotations, Sort.ANNOTATION, host),
+            (trace.operators, Sort.OPERATOR, host),
+            (trace.launches, Sort.LAUNCH, host),
+            (trace.overhead, Sort.OVERHEAD, host),
+        ):
+            self._sources.append(Source(rows, _lanes(trace, rows.lane, key, numbers), sort))
+        self.lanes = list(numbers)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return sum(len(each.rows) for each in self._sources)
+
+    def chunks(self) -> Iterator[RowTable]:
+        """Yield all rows, some at a time."""
+        for each in self._sources:
+            for begin in range(0, len(each.rows), CHUNK):
+                yield each.chunk(begin)
+
+
+def _lanes(trace: Trace, names: Ints, key: LaneKey, numbers: dict[LaneKey, int]) -> npt.NDArray[np.int32]:
+    """Return the lane of each row, and add new ones: ``key`` with the stream's or thread's name."""
+    number = np.zeros(len(trace.names), dtype=np.int32)
+    for name in np.flatnonzero(np.bincount(names, minlength=1)).tolist() if len(names) else []:
+        found = LaneKey(key.side, key.device, key.holds, trace.names[name])
+        number[name] = numbers.setdefault(found, len(numbers))
+    return number[names]

@@ -1,0 +1,1 @@
+"""Profiles of XLA, as TensorFlow and JAX write them: ``*.xplane.pb``."""

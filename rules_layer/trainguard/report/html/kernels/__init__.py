@@ -1,0 +1,1 @@
+"""``kernels.html``: the page of kernel profiles."""

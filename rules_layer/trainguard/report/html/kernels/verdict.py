@@ -1,0 +1,73 @@
+"""What stands first on the page: how it goes in a sentence, and the numbers to be seen first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.finding import Severity
+from trainguard.kernels.document import KernelProfiles, RankProfile
+from trainguard.kernels.findings.finding import FAMILY
+from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.report.html.kernels.findings import ShownFinding
+from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.numbers import share
+from trainguard.report.html.overview import KeyFigure
+
+_TONES = ((Severity.HIGH.rank, "bad", "Needs attention"), (Severity.MEDIUM.rank, "warn", "Could be faster"))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A word in a tone, and a sentence."""
+
+    tone: str
+    word: str
+    sentence: str
+
+
+def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> Verdict:
+    """Return the verdict: which findings are the severest, and where the most can be won."""
+    ranks = document.ranks
+    if not any(rank.busy_ns for rank in ranks):
+        return Verdict("idle", "Not judged", "No work of a GPU is in the trace, so no rule on GPUs could be judged.")
+    window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
+    where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {plural(len(ranks), 'rank')} are"
+    sentences = [f"{where} busy {share(busy / window)} of the time."]
+    judged = [each for each in findings if each.rule != TRACE_QUALITY.removeprefix(FAMILY)]
+    if not judged:
+        return Verdict("ok", "Healthy", f"{sentences[0]} No rule fired.")
+    severest = max(each.rank for each in judged)
+    if severest >= Severity.MEDIUM.rank:
+        having = [each for each in judged if each.rank == severest]
+        sentences.append(f"Of {having[0].severity.word} severity: {', '.join(each.rule for each in having)}.")
+    gains = [each for each in judged if each.gain is not None]
+    if gains:
+        sentences.append(f"The most can be won at {gains[0].rule}: {gains[0].gain}.")
+    tone, word = next(((tone, word) for least, tone, word in _TONES if severest >= least), ("ok", "Healthy"))
+    return Verdict(tone, word, " ".join(sentences))
+
+
+def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
+    """Return the numbers to be seen first; of several ranks the median."""
+    steps = [step.gpu_duration_ns for rank in ranks for step in rank.steps]
+    several = f"median of {plural(len(ranks), 'rank')}" if len(ranks) > 1 else ""
+    shown = [
+        ("GPU busy", [_part(rank, rank.busy_ns) for rank in ranks], "of the window"),
+        ("Computes", [_part(rank, rank.compute_ns) for rank in ranks], "of the window"),
+        (
+            "Exposed communication",
+            [_part(rank, rank.exposed_communication_ns) for rank in ranks],
+            "without computation",
+        ),
+    ]
+    step = KeyFigure("Median step", nanos(float(np.median(steps))), plural(len(steps), "step")) if steps else None
+    made = [KeyFigure(title, share(float(np.median(parts))), several or note) for title, parts, note in shown]
+    delays = [rank.launch_delay_ns.median for rank in ranks if rank.launch_delay_ns is not None]
+    if delays:
+        made.append(KeyFigure("Launch delay", nanos(float(np.median(delays))), several or "median, after the call"))
+    return [*([step] if step else []), *made]
+
+
+def _part(rank: RankProfile, part_ns: int) -> float:
+    return part_ns / rank.window_ns if rank.window_ns else 0.0
