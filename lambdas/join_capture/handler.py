@@ -1,0 +1,36 @@
+"""Joins the ranks of a capture: writes its verdict and its page, and has the evaluator take in the verdict."""
+
+import os
+import time
+from typing import Any
+
+import msgspec
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.environment import JoinCaptureEnvironment, load_environment
+from trainguard.adapters.report_wiring import profile_objects
+from trainguard.adapters.sqs_tasks import SqsTaskQueue
+from trainguard.report.captures.join import CaptureJoiner
+from trainguard.report.captures.notice import notify_evaluator
+from trainguard.report.captures.plan import CaptureCall
+
+logger = Logger()
+environment = load_environment(JoinCaptureEnvironment, os.environ, function="join_capture")
+tasks = SqsTaskQueue(client=Clients().sqs, queue_url=environment.task_queue_url)
+joiner = CaptureJoiner(objects=profile_objects())
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer with what was judged; a page that could not be made fails the step after all else is done."""
+    del context
+    call = msgspec.convert(event, CaptureCall)
+    joined = joiner.join(call, now=time.time())
+    notify_evaluator(tasks, call, now=time.time())
+    verdict = joined.verdict
+    logger.info("capture joined", extra={"job": call.job, "capture": call.capture, "traces": verdict.traces})
+    if joined.page_fault is not None:
+        raise joined.page_fault
+    return {"traces": verdict.traces, "unread": verdict.unread, "fired": [each.rule for each in verdict.rules]}

@@ -1,0 +1,24 @@
+"""Plans the digests of a capture of kernel traces: which traces it has, and which of them were not read yet."""
+
+from typing import Any
+
+import msgspec
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.adapters.report_wiring import profile_objects
+from trainguard.report.captures.plan import CaptureCall, CapturePlanner
+
+logger = Logger()
+planner = CapturePlanner(objects=profile_objects())
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer with how many traces are to be digested, where their list lies, and the items where those are few."""
+    del context
+    call = msgspec.convert(event, CaptureCall)
+    planned = planner.plan(call)
+    logger.info("capture planned", extra={"job": call.job, "capture": call.capture, "items": planned.count})
+    answer: dict[str, Any] = msgspec.to_builtins(planned)
+    return answer

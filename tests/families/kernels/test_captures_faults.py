@@ -1,0 +1,199 @@
+"""What must not go wrong: repeats, late ranks, damaged traces, functions that die, executions that fail."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.captures import FIRST, HELD_UP, Live, capture
+from tests.support.small_job import BUCKET, Upload
+from trainguard.families.kernels.session import AGAIN_S, MOST_ATTEMPTS, MOST_BACKLOG
+from trainguard.kernels.captures.verdict import CaptureVerdict, decode_verdict
+from trainguard.records import JobStatus, Status
+
+SETTLED = FIRST + 900.0
+
+
+def verdict_of(live: Live) -> CaptureVerdict:
+    """Return the newest verdict as it lies in S3."""
+    key = max(name for name in live.names() if name.endswith("verdict.json"))
+    found = f"small-job/rule-output/TrainGuardReport/{key}"
+    return decode_verdict(found, live.world.objects.get(BUCKET, found, 100_000))
+
+
+def test_given_repeated_messages_when_a_capture_is_judged_then_each_trace_is_read_once_and_one_fire_starts() -> None:
+    live = Live()
+    live.write(capture(delay_us=HELD_UP), times=3)
+    live.until(SETTLED + 1_800.0)
+    assert len(live.machine.digested) == 4
+    assert len(live.machine.ran) == 1
+    assert live.fires().count("kernels/LateRank") == 1
+
+
+def test_given_messages_that_were_lost_but_one_when_judged_then_the_listing_has_all_ranks() -> None:
+    live = Live()
+    traces = capture(delay_us=HELD_UP)
+    live.write(traces[:1])
+    live.write(traces[1:], announced=False)
+    live.until(SETTLED)
+    assert verdict_of(live).traces == 4
+
+
+def test_given_a_rank_that_comes_late_when_judged_again_then_only_its_trace_is_read_and_the_verdict_has_it() -> None:
+    live = Live()
+    *first, last = capture(delay_us=HELD_UP)
+    live.write(first)
+    live.until(SETTLED)
+    assert verdict_of(live).traces == 3
+    digested = len(live.machine.digested)
+    live.write([Upload(live.net.now, last.key, last.body)])
+    live.until(live.net.now + 900.0)
+    assert verdict_of(live).traces == 4
+    assert live.machine.digested[digested:] == [last.key.rpartition("/")[2]]
+    assert len({name.split("/")[1] for name in live.names() if name.endswith("verdict.json")}) == 1
+    assert live.fires().count("kernels/LateRank") == 1
+
+
+def test_given_a_damaged_trace_among_good_ones_when_judged_then_it_is_named_and_the_others_are_joined() -> None:
+    live = Live()
+    traces = capture(delay_us=HELD_UP)
+    traces[3] = Upload(traces[3].at, traces[3].key, b"\x00\x01 not a trace")
+    live.write(traces)
+    live.until(SETTLED)
+    verdict = verdict_of(live)
+    assert (verdict.traces, verdict.unread, verdict.judged) == (4, 1, 3)
+    assert list(verdict.unread_why) == [traces[3].key.rpartition("/")[2]]
+    row = live.rows()["LateRank"]
+    assert row.status is Status.FIRED
+    assert "1 bad_traces" in row.finding.reason
+    assert live.record.counters["bad_traces"] == 1
+
+
+def test_given_a_function_that_dies_at_every_attempt_when_joined_then_its_trace_is_named() -> None:
+    live = Live()
+    traces = capture(delay_us=HELD_UP)
+    live.machine.dies.add(traces[0].key)
+    live.write(traces)
+    live.until(SETTLED)
+    assert list(verdict_of(live).unread_why.values()) == ["its digest failed at every attempt"]
+    assert live.rows()["LateRank"].status is Status.FIRED
+
+
+def test_given_a_capture_of_nothing_but_damage_when_judged_then_no_rule_fires_and_rows_say_why() -> None:
+    live = Live()
+    live.write([Upload(each.at, each.key, b"{") for each in capture()])
+    live.until(SETTLED)
+    row = live.rows()["GpuBusyLow"]
+    assert row.status is Status.WARMING_UP
+    assert "None of 4 traces" in row.finding.reason
+    assert live.fires() == []
+
+
+@pytest.mark.parametrize("step", ["plan", "join"])
+def test_given_an_execution_that_fails_when_it_must_have_ended_then_another_is_asked_for_and_the_rest_goes_on(
+    step: str,
+) -> None:
+    live = Live()
+    live.machine.failing.add(step)
+    live.write(capture(delay_us=HELD_UP))
+    live.until(SETTLED)
+    assert live.rows()["LateRank"].status is Status.WAITING_FOR_DATA
+    live.machine.failing.clear()
+    live.until(SETTLED + AGAIN_S + 900.0)
+    assert len(live.machine.ran) == 2
+    assert live.rows()["LateRank"].status is Status.FIRED
+    assert live.record.pending == {}
+
+
+def test_given_executions_that_always_fail_when_three_were_asked_for_then_the_capture_is_given_up_and_counted() -> None:
+    live = Live()
+    live.machine.failing.add("join")
+    live.write(capture())
+    live.until(SETTLED + MOST_ATTEMPTS * (AGAIN_S + 600.0) + 900.0)
+    assert len(live.machine.ran) == MOST_ATTEMPTS
+    assert live.record.counters["captures_given_up"] == 1
+    assert live.record.pending == {}
+
+
+def test_given_a_join_that_runs_twice_when_its_verdict_is_read_then_nothing_changes() -> None:
+    live = Live()
+    live.write(capture(delay_us=HELD_UP))
+    live.until(SETTLED)
+    before, fires = live.record.state, live.fires()
+    key = max(name for name in live.names() if name.endswith("verdict.json"))
+    live.until(live.net.now + 1_200.0)
+    assert (live.record.state, live.fires()) == (before, fires)
+    assert key in live.names()
+
+
+@pytest.mark.parametrize("calls", range(1, 16))
+def test_given_an_evaluator_that_dies_half_way_when_it_is_repeated_then_one_execution_and_one_fire_start(
+    calls: int,
+) -> None:
+    live = Live()
+    live.write(capture(delay_us=HELD_UP))
+    live.until(FIRST + 300.0)
+    live.net.doomed = [calls] * 6
+    live.until(SETTLED + 2_400.0)
+    assert live.net.crashes
+    assert len(live.machine.ran) == 1
+    assert live.fires().count("kernels/LateRank") == 1
+
+
+def test_given_a_newer_capture_without_the_fault_when_judged_then_the_finding_is_over_and_people_are_told() -> None:
+    live = Live()
+    live.write(capture(delay_us=HELD_UP))
+    live.until(SETTLED)
+    live.write(capture(at=live.net.now))
+    live.until(live.net.now + 1_200.0)
+    row = live.rows()["LateRank"]
+    assert row.status is Status.OK
+    assert row.times_fired == 1
+    assert ("cleared", "kernels/LateRank") in live.alerts()
+
+
+def test_given_a_newer_capture_of_two_steps_when_judged_then_the_finding_stands() -> None:
+    live = Live()
+    live.write(capture(delay_us=HELD_UP))
+    live.until(SETTLED)
+    live.write(capture(at=live.net.now, steps=2))
+    live.until(live.net.now + 1_200.0)
+    assert live.rows()["LateRank"].status is Status.FIRED
+    assert ("cleared", "kernels/LateRank") not in live.alerts()
+
+
+def test_given_a_first_capture_of_two_steps_when_judged_then_nobody_is_alerted() -> None:
+    live = Live()
+    live.write(capture(delay_us=HELD_UP, steps=2))
+    live.until(SETTLED)
+    assert live.fires() == []
+    assert live.rows()["LateRank"].status is Status.WARMING_UP
+
+
+def test_given_captures_that_pile_up_when_judged_then_one_execution_runs_at_a_time_and_old_ones_are_passed_over() -> (
+    None
+):
+    live = Live()
+    for place in range(MOST_BACKLOG + 2):
+        live.write(capture(at=FIRST + 400.0 * place)[:2], announced=place == 0)
+    live.net.now = FIRST + 400.0 * (MOST_BACKLOG + 2)
+    running: list[int] = []
+    live.until(live.net.now + 1_800.0, lambda: running.append(len(live.world.captures.started) - len(live.machine.ran)))
+    assert max(running) <= 1
+    assert live.record.counters["captures_passed_over"] == 2
+    assert len(live.machine.ran) == MOST_BACKLOG
+    assert live.record.pending == {}
+
+
+def test_given_a_job_that_ends_right_after_its_capture_when_closed_then_it_is_judged_without_settling() -> None:
+    live = Live()
+    live.write(capture(delay_us=HELD_UP))
+    live.until(FIRST + 60.0)
+    described = live.world.training_jobs.describe("small-job")
+    assert described is not None
+    live.world.training_jobs.set(replace(described, status=JobStatus.COMPLETED))
+    end = Upload(live.net.now, "small-job/profiler-output/framework/training_job_end.ts", b"")
+    live.write([end])
+    live.until(live.net.now + 400.0)
+    assert live.rows()["LateRank"].status is Status.FIRED
+    assert "kernels/LateRank" in live.fires()
+    assert len(live.world.reports.started) >= 2

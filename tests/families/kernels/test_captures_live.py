@@ -1,0 +1,34 @@
+"""Traces of a job to rows, alerts and pages, through the engine, the machine's steps and the in-memory world."""
+
+from tests.support.captures import FIRST, HELD_UP, Live, capture
+from trainguard.engine.streams.state_items import items_of
+from trainguard.records import Status
+from trainguard.report.build import build_report
+from trainguard.report.html.render import render_report
+
+
+def test_given_even_ranks_when_a_capture_is_judged_then_rows_say_ok_and_nobody_is_alerted() -> None:
+    live = Live()
+    live.write(capture())
+    live.until(FIRST + 900.0)
+    rows = live.rows()
+    assert rows["LateRank"].status is Status.OK
+    assert live.fires() == []
+
+
+def test_given_a_late_rank_when_its_capture_is_judged_then_the_rule_fires_once_and_the_files_are_there() -> None:
+    live = Live()
+    live.write(capture(delay_us=HELD_UP))
+    live.until(FIRST + 1_800.0)
+    row = live.rows()["LateRank"]
+    assert row.status is Status.FIRED
+    assert "Rank 2 comes last" in row.finding.reason
+    assert sorted(live.fires()) == ["kernels/ExposedCommunication", "kernels/GpuGap", "kernels/LateRank"]
+    assert len(live.machine.ran) == 1
+    assert {"kernels.html", "kernels.json"} <= set(live.names())
+    report = build_report(live.net.job(), items_of(live.net.job(), live.world.nodes), now=live.net.now).report
+    assert report.kernels is not None
+    assert {"kernels/LateRank"} <= {each.rule for each in report.kernels.findings}
+    page = render_report(report)
+    assert 'href="kernels.html"' in page
+    assert "Rank 2 comes last" in page

@@ -1,0 +1,139 @@
+"""Which keys are kernel traces, and which of them belong to one capture."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainguard.kernels.captures.grouping import MOST_TRACES, WINDOW_S, Capture, captures_of
+from trainguard.kernels.captures.keys import match_key
+from trainguard.ports import ListedObject
+
+FOLDER = "runs/job-1/kernel-traces/"
+AT = 1_795_248_000.0
+
+
+def listed(*named: tuple[str, float], late_s: float = 0.0) -> list[ListedObject]:
+    """Return traces by writer and time, uploaded ``late_s`` after they were written."""
+    return [
+        ListedObject(f"{FOLDER}{who}.{round(at * 1_000)}.pt.trace.json.gz", at + late_s, 10, f"{who}{at}")
+        for who, at in named
+    ]
+
+
+def grouped(objects: list[ListedObject]) -> list[list[str]]:
+    """Return the writers of each capture."""
+    return [[trace.writer for trace in each.traces] for each in captures_of(FOLDER, objects)]
+
+
+@pytest.mark.parametrize(
+    ("key", "folder", "writer", "written_at"),
+    [
+        (f"{FOLDER}n_1.1795248000123.pt.trace.json", FOLDER, "n_1", 1_795_248_000.123),
+        (f"{FOLDER}n_1.1795248000123456789.pt.trace.json.gz", FOLDER, "n_1", 1_795_248_000.123456789),
+        (
+            f"{FOLDER}run-a/rank3/n_1.1795248000123456.pt.trace.json",
+            f"{FOLDER}run-a/",
+            "rank3/n_1",
+            1_795_248_000.123456,
+        ),
+        (f"{FOLDER}n_1.pt.trace.json", FOLDER, "n_1", None),
+        (f"{FOLDER}report.algo-1.sqlite", FOLDER, "report.algo-1", None),
+        (
+            "job-1/tensorboard-output/plugins/profile/2026_11_23_08_24_23/host-1.xplane.pb",
+            "job-1/tensorboard-output/plugins/profile/",
+            "host-1",
+            None,
+        ),
+        ("job-1/tensorboard-output/algo-2/x.xplane.pb.gz", "job-1/tensorboard-output/", "algo-2/x", None),
+    ],
+    ids=["ms", "ns, gzip", "us, a folder a rank", "no time", "database", "XLA", "a folder a node"],
+)
+def test_given_a_traces_key_when_read_then_it_says_folder_writer_and_time(
+    key: str, folder: str, writer: str, written_at: float | None
+) -> None:
+    found = match_key(key)
+    assert found is not None
+    assert (found.folder, found.writer, found.written_at) == (folder, writer, written_at)
+    assert key.startswith(found.folder)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "job-1/kernel-traces/kernels.json",
+        "job-1/tensorboard-output/db.sqlite",
+        "job-1/output/n_1.1795248000123.pt.trace.json",
+        "kernel-traces/n_1.pt.trace.json",
+        "job-1/kernel-traces/" + "a/" * 13 + "x.pt.trace.json",
+        "job-1/kernel-traces/" + "x" * 1_100 + ".pt.trace.json",
+    ],
+    ids=["document", "another database", "another folder", "no job", "too deep", "too long"],
+)
+def test_given_another_key_when_read_then_it_is_no_trace(key: str) -> None:
+    assert match_key(key) is None
+
+
+def test_given_windows_of_four_ranks_when_grouped_then_each_window_is_a_capture() -> None:
+    windows = [(f"n_{rank}", AT + 60.0 * window + rank) for window in range(3) for rank in range(4)]
+    assert grouped(listed(*windows)) == [["n_0", "n_1", "n_2", "n_3"]] * 3
+
+
+def test_given_a_writer_that_lags_behind_the_next_window_when_grouped_then_it_is_in_its_own_window() -> None:
+    skewed = [("n_0", AT), ("n_0", AT + 10.0), ("n_1", AT + 12.0), ("n_0", AT + 20.0), ("n_1", AT + 22.0)]
+    assert grouped(listed(*skewed)) == [["n_0", "n_1"], ["n_0", "n_1"], ["n_0"]]
+
+
+@pytest.mark.parametrize(("later", "captures"), [(WINDOW_S, 1), (WINDOW_S + 0.001, 2)], ids=["on it", "beyond"])
+def test_given_a_trace_at_the_windows_end_when_grouped_then_300_s_still_belong(later: float, captures: int) -> None:
+    assert len(captures_of(FOLDER, listed(("n_0", AT), ("n_1", AT + later)))) == captures
+
+
+def test_given_traces_that_were_copied_later_when_grouped_then_the_time_in_the_name_counts() -> None:
+    copied = [("n_0", AT), ("n_1", AT + 1.0), ("n_0", AT + 900.0), ("n_1", AT + 901.0)]
+    assert len(captures_of(FOLDER, listed(*copied, late_s=86_400.0))) == 2
+
+
+def test_given_a_time_in_a_name_that_lies_ahead_when_grouped_then_s3s_time_counts() -> None:
+    (capture,) = captures_of(FOLDER, [ListedObject(f"{FOLDER}n_0.9999999999999.pt.trace.json", AT, 1)])
+    assert capture.at == AT
+
+
+def test_given_a_late_rank_when_grouped_again_then_the_name_stays_and_the_version_changes() -> None:
+    before, after = (captures_of(FOLDER, listed(*[(f"n_{rank}", AT + rank) for rank in range(n)])) for n in (3, 4))
+    assert before[0].name == after[0].name
+    assert before[0].version != after[0].version
+
+
+def test_given_a_trace_that_was_written_anew_when_grouped_then_the_version_changes() -> None:
+    (first,) = captures_of(FOLDER, [ListedObject(f"{FOLDER}n.pt.trace.json", AT, 1, "a")])
+    (again,) = captures_of(FOLDER, [ListedObject(f"{FOLDER}n.pt.trace.json", AT, 1, "b")])
+    assert first.version != again.version
+
+
+def test_given_more_traces_than_a_capture_takes_when_grouped_then_the_others_are_counted() -> None:
+    many = listed(*[(f"n_{rank}", AT) for rank in range(MOST_TRACES + 5)])
+    (capture,) = captures_of(FOLDER, many)
+    assert (len(capture.traces), capture.left_out) == (MOST_TRACES, 5)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.floats(0.0, 3_000.0, allow_nan=False)), min_size=1, max_size=40),
+    st.randoms(use_true_random=False),
+)
+def test_given_traces_in_any_order_when_grouped_then_captures_are_the_same_and_hold_each_writer_once(
+    written: list[tuple[int, float]], chance: object
+) -> None:
+    objects = listed(*dict.fromkeys((f"n_{who}", AT + round(at, 3)) for who, at in written))
+    shuffled = list(objects)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    found = captures_of(FOLDER, objects)
+    assert [identity(each) for each in found] == [identity(each) for each in captures_of(FOLDER, shuffled)]
+    assert sum(len(each.traces) for each in found) == len({each.key for each in objects})
+    for each in found:
+        assert len({trace.writer for trace in each.traces}) == len(each.traces)
+        times = [trace.at for trace in each.traces]
+        assert max(times) - min(times) <= WINDOW_S
+
+
+def identity(capture: Capture) -> tuple[str, str]:
+    return capture.name, capture.version
