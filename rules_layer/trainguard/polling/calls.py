@@ -1,0 +1,28 @@
+"""Events that ask for a poll: a tick's, with a job's name, and that of an object which was written."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+
+class _Call(msgspec.Struct):
+    job: Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
+    at: float | None = None
+
+
+def poll_of(event: object, *, now: float) -> tuple[str, float]:
+    """Return the job of a tick's event, and the time at which it stands; by hand, it may leave out its time.
+
+    Raises msgspec.ValidationError, which names the field, for an event of another shape.
+    """
+    call = msgspec.convert(event, _Call)
+    return call.job, now if call.at is None else call.at
+
+
+def written_object(event: Any) -> tuple[str, str] | None:
+    """Return bucket and key of the object that an event of S3 names; None for any other event."""
+    detail = event.get("detail") if isinstance(event, dict) else None
+    if not isinstance(detail, dict):
+        return None
+    bucket, key = ((detail.get(part) or {}).get(name) for part, name in (("bucket", "name"), ("object", "key")))
+    return (bucket, key) if isinstance(bucket, str) and isinstance(key, str) else None

@@ -1,0 +1,1 @@
+"""Scalars in the lines that a training prints."""

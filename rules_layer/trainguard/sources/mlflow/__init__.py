@@ -1,0 +1,1 @@
+"""Runs of MLflow, from each of its stores."""

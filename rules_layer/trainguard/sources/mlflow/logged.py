@@ -1,0 +1,151 @@
+"""What was logged to a run of MLflow, from any of its stores, as a `SourceRun`.
+
+Names of system metrics are those of ``mlflow.enable_system_metrics_logging``; a node's name stands before the metric.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trainguard.sources.run import ONLY_NODE, Outcome, ScalarsOfStep, SeriesName, SourceRun
+from trainguard.sources.snapshots import SnapshotCollector
+
+TOOL = "MLflow"
+MOST_VALUES = 5_000_000
+"""Values of one run that are read."""
+
+TOO_MANY_VALUES = f"values beyond the first {MOST_VALUES:,} of a run"
+NO_VALUE = "a value without a number, a time or a step"
+
+_SYSTEM = re.compile(r"system/(?:(?P<node>.+)/)?(?P<metric>[^/]+)", re.DOTALL)
+_OF_GPU = re.compile(r"gpu_(\d{1,2})_(\w+)")
+_NOBODY = "unknown"
+_MEGA = 1e6
+_MS = 1_000.0
+_GPU: dict[str, tuple[str, str, float]] = {
+    "utilization_percentage": ("GPUUtilization", "", 1.0),
+    "memory_usage_megabytes": ("", "MemoryUsedBytes", _MEGA),
+    "power_usage_watts": ("", "PowerWatts", 1.0),
+}
+"""By MLflow's name: the dimension, or the rest of the name, of a series (docs/formats.md), and a factor."""
+
+_HOST = {"system_memory_usage_percentage": SeriesName("memory", "MemoryUsedPercent")}
+_COUNTERS = {
+    "network_receive_megabytes": SeriesName("network", "ReceiveBytesPerSecond", "Algorithm"),
+    "network_transmit_megabytes": SeriesName("network", "TransmitBytesPerSecond", "Algorithm"),
+}
+_OUTCOMES = {"FINISHED": Outcome.COMPLETED, "FAILED": Outcome.FAILED, "KILLED": Outcome.FAILED}
+_LARGEST_STEP = 2**53
+
+
+class Logged(NamedTuple):
+    """A value as it was logged: ``at_ms`` in milliseconds since the epoch."""
+
+    key: str
+    value: float
+    at_ms: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What MLflow says of a run; times in milliseconds since the epoch, ``status`` in its words."""
+
+    identity: str
+    name: str
+    status: str
+    started_ms: int | None
+    ended_ms: int | None
+    link: str | None = None
+    user: str = ""
+
+
+def logged(key: object, value: object, at_ms: object, step: object) -> Logged | None:
+    """Return a value of a store; None where a part of it is none.
+
+    Databases have the largest float for an infinity, and JSON has words for what is no number.
+    """
+    if isinstance(value, str):
+        value = _WORDS.get(value)
+    if not isinstance(key, str) or isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not isinstance(at_ms, int) or not isinstance(step, int) or not 0 <= step <= _LARGEST_STEP:
+        return None
+    number = float(value)
+    return Logged(key, math.copysign(math.inf, number) if abs(number) >= sys.float_info.max else number, at_ms, step)
+
+
+def run_of(info: RunInfo, values: Iterable[Logged | None]) -> SourceRun:
+    """Return the run; a value that is None is counted, and those beyond the first five million are."""
+    run = SourceRun(info.name or info.identity, TOOL, link=info.link, owners=_owners(info.user))
+    system, scalars = SnapshotCollector(), _Scalars()
+    by_moment: dict[tuple[str, float], dict[SeriesName, float]] = {}
+    for number, each in enumerate(values):
+        if number >= MOST_VALUES:
+            run.refuse(TOO_MANY_VALUES)
+            break
+        if each is None:
+            run.refuse(NO_VALUE)
+        elif (match := _SYSTEM.fullmatch(each.key)) is None:
+            scalars.add(each)
+        elif math.isfinite(each.value):
+            node, at = match["node"] or "", each.at_ms / _MS
+            found = _measured(system, node, match["metric"], at, each.value)
+            if found is not None:
+                by_moment.setdefault((node, at), {})[found[0]] = found[1]
+    for (node, at), measured in by_moment.items():
+        system.add(node, at, measured)
+    run.snapshots = system.snapshots(ONLY_NODE)
+    run.scalars = scalars.rows()
+    run.started_at = None if info.started_ms is None else info.started_ms / _MS
+    run.ended_at = None if info.ended_ms is None else info.ended_ms / _MS
+    run.outcome = _OUTCOMES.get(info.status)
+    return run
+
+
+def _owners(user: str) -> dict[str, str]:
+    """Return who started a run; MLflow calls somebody whom it does not know by a word."""
+    return {} if user in {"", _NOBODY} else {"user": user}
+
+
+def _measured(
+    system: SnapshotCollector, node: str, metric: str, at: float, value: float
+) -> tuple[SeriesName, float] | None:
+    if match := _OF_GPU.fullmatch(metric):
+        if match[2] not in _GPU:
+            return None
+        dimension, rest, factor = _GPU[match[2]]
+        gpu = f"gpu{int(match[1])}"
+        return SeriesName("gpu", gpu if dimension else f"{gpu}.{rest}", dimension), value * factor
+    if metric in _COUNTERS:
+        rate = system.rate(node, _COUNTERS[metric], at, value * _MEGA)
+        return None if rate is None else (_COUNTERS[metric], rate)
+    return (_HOST[metric], value) if metric in _HOST else None
+
+
+class _Scalars:
+    """The scalars of a run by step."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[Logged]] = {}
+
+    def add(self, value: Logged) -> None:
+        self._values.setdefault(value.key, []).append(value)
+
+    def rows(self) -> list[ScalarsOfStep]:
+        """Return the rows in order of time; a name without steps of its own is numbered in the order of its times."""
+        steps: dict[int, tuple[float, dict[str, float]]] = {}
+        for key, values in self._values.items():
+            values.sort(key=lambda each: (each.at_ms, each.step))
+            numbered = len(values) > 1 and all(each.step == values[0].step for each in values)
+            for number, each in enumerate(values):
+                _, row = steps.setdefault(number if numbered else each.step, (each.at_ms / _MS, {}))
+                row[key] = each.value
+        rows = [ScalarsOfStep(step, at, row) for step, (at, row) in steps.items()]
+        return sorted(rows, key=lambda row: (row.at, row.step))
+
+
+_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -1,0 +1,96 @@
+"""A run of MLflow by its REST interface: a tracking server, or a managed one."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainguard.errors import ProfileSourceError
+from trainguard.sources.json_api import JsonApi
+from trainguard.sources.mlflow.logged import MOST_VALUES, Logged, RunInfo, logged, run_of
+from trainguard.sources.run import SourceRun
+
+_PAGE = 25_000
+_MOST_KEYS = 10_000
+_USER = "mlflow.user"
+
+
+def read_server_run(api: JsonApi, server: str, identity: str) -> SourceRun:
+    """Read a run.
+
+    Parameters
+    ----------
+    api : JsonApi
+    server : str
+        Where people see it, ``https://host``; empty where no page shows it.
+    identity : str
+        The run's.
+
+    Raises
+    ------
+    ProfileSourceError
+        When there is no such run, or an answer is none of MLflow.
+    PortUnavailableError
+        When the server does not answer.
+    """
+    said = _mapping(api.get("runs/get", {"run_id": identity}), "run", server)
+    info = _mapping(said, "info", server)
+    metrics = _mapping(said, "data", server, otherwise={}).get("metrics", [])
+    keys = sorted({each["key"] for each in metrics if isinstance(each, dict) and isinstance(each.get("key"), str)})
+    experiment = info.get("experiment_id")
+    link = f"{server}/#/experiments/{experiment}/runs/{identity}" if server and str(experiment).isalnum() else None
+    described = RunInfo(
+        identity=identity,
+        name=str(info.get("run_name") or ""),
+        status=str(info.get("status")),
+        started_ms=_whole(info.get("start_time")),
+        ended_ms=_whole(info.get("end_time")),
+        link=link,
+        user=_user(info, said.get("data")),
+    )
+    return run_of(described, _values(api, server, identity, keys[:_MOST_KEYS]))
+
+
+def _user(info: Mapping[str, Any], data: Any) -> str:
+    """Return who started a run: a tag says so, and in older versions the run itself."""
+    tags = data.get("tags") if isinstance(data, dict) else None
+    tags = tags if isinstance(tags, list) else []
+    tagged = [each for each in tags if isinstance(each, dict) and each.get("key") == _USER]
+    found = tagged[0].get("value") if tagged else info.get("user_id")
+    return found if isinstance(found, str) else ""
+
+
+def _values(api: JsonApi, server: str, identity: str, keys: list[str]) -> Iterator[Logged | None]:
+    left = MOST_VALUES
+    for key in keys:
+        token = ""
+        while left >= 0:
+            query = {"run_id": identity, "metric_key": key, "max_results": str(_PAGE)}
+            answer = api.get("metrics/get-history", {**query, "page_token": token} if token else query)
+            if not isinstance(answer, dict):
+                raise ProfileSourceError(server, f"the history of {key!r} is no object, expected an answer of MLflow")
+            found = answer.get("metrics", [])
+            left -= len(found)
+            yield from (_value(each) for each in found)
+            before, token = token, answer.get("next_page_token") or ""
+            if not token or not found or token == before:
+                break
+
+
+def _value(entry: Any) -> Logged | None:
+    if not isinstance(entry, dict):
+        return None
+    at_ms, step = _whole(entry.get("timestamp")), _whole(entry.get("step", 0))
+    return logged(entry.get("key"), entry.get("value", 0.0), at_ms, step)
+
+
+def _mapping(answer: Any, name: str, server: str, otherwise: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    found = answer.get(name, otherwise) if isinstance(answer, dict) else None
+    if not isinstance(found, dict):
+        raise ProfileSourceError(server, f"an answer has no {name}, expected one of MLflow")
+    return found
+
+
+def _whole(value: Any) -> int | None:
+    """Return a whole number; some versions write it as a text."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

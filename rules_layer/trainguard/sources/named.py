@@ -1,0 +1,107 @@
+"""What the setting ``source`` of a job names: a kind of service, which one of these, and the job's data in it.
+
+``prometheus https://host:9090 namespace=ml pod=~train-.* step=15``, ``mlflow https://host run=ID``,
+``logs /aws/batch/job stream=train/default/``. The service may be left out where a deployment reads one of the kind.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["prometheus", "mlflow", "logs"]
+
+EXPECTED = (
+    "prometheus with labels such as pod=train-0, mlflow with run=ID, or logs; the service's address may follow "
+    "the first word"
+)
+LONGEST = 1_024
+SHORTEST_STEP_S, DEFAULT_STEP_S, LONGEST_STEP_S = 1.0, 15.0, 60.0
+
+_KINDS: tuple[Kind, ...] = ("prometheus", "mlflow", "logs")
+_WORD = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})(?P<operator>=~|!~|!=|=)(?P<value>[^\x00-\x1f]{1,512})")
+_SERVER = re.compile(r"(https?://|arn:aws[a-z-]*:|/)[^\s\"'<>\\{}|^`]{1,512}")
+_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_STEP = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)s?")
+_STREAM = re.compile(r"[^:*\x00-\x1f]{1,512}")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSource:
+    """Where a job's data are to be read.
+
+    Attributes
+    ----------
+    kind : {"prometheus", "mlflow", "logs"}
+    server : str
+        URL or ARN of the service, or name of the log group; empty for the only one.
+    matchers : str
+        Label matchers of PromQL, of a Prometheus.
+    step_s : float
+        Distance of its samples, seconds.
+    run : str
+        Of MLflow.
+    stream : str
+        How the names of log streams begin; empty for those of the job of this name.
+    """
+
+    kind: Kind
+    server: str = ""
+    matchers: str = ""
+    step_s: float = DEFAULT_STEP_S
+    run: str = ""
+    stream: str = ""
+
+    @property
+    def gives_all(self) -> bool:
+        """Whether each answer holds the whole history."""
+        return self.kind == "mlflow"
+
+
+def named_source(text: str) -> NamedSource | None:
+    """Read the setting; None where it names no source."""
+    kind, *rest = text.split() or [""]
+    found = next((each for each in _KINDS if each == kind), None)
+    if found is None or len(text) > LONGEST:
+        return None
+    server = rest.pop(0) if rest and _SERVER.fullmatch(rest[0]) else ""
+    if server and (found == "logs") != server.startswith("/"):
+        return None
+    words = [_WORD.fullmatch(word) for word in rest]
+    read = [(word["name"], word["operator"], word["value"]) for word in words if word is not None]
+    if len(read) < len(words):
+        return None
+    return _READERS[found](server, read)
+
+
+def _prometheus(server: str, words: list[tuple[str, str, str]]) -> NamedSource | None:
+    step_s = DEFAULT_STEP_S
+    matchers = []
+    for name, operator, value in words:
+        if name == "step":
+            match = _STEP.fullmatch(value)
+            if match is None or operator != "=":
+                return None
+            step_s = float(match[1])
+        else:
+            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+            matchers.append(f'{name}{operator}"{quoted}"')
+    if not matchers or not SHORTEST_STEP_S <= step_s <= LONGEST_STEP_S:
+        return None
+    return NamedSource("prometheus", server, matchers=",".join(matchers), step_s=step_s)
+
+
+def _mlflow(server: str, words: list[tuple[str, str, str]]) -> NamedSource | None:
+    if len(words) != 1 or words[0][:2] != ("run", "=") or not _RUN.fullmatch(words[0][2]):
+        return None
+    return NamedSource("mlflow", server, run=words[0][2])
+
+
+def _logs(server: str, words: list[tuple[str, str, str]]) -> NamedSource | None:
+    if not words:
+        return NamedSource("logs", server)
+    if len(words) != 1 or words[0][:2] != ("stream", "=") or not _STREAM.fullmatch(words[0][2]):
+        return None
+    return NamedSource("logs", server, stream=words[0][2])
+
+
+_READERS = {"prometheus": _prometheus, "mlflow": _mlflow, "logs": _logs}

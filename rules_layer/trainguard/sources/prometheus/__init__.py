@@ -1,0 +1,1 @@
+"""Metrics of a cluster, asked for by range queries of PromQL."""

@@ -1,0 +1,158 @@
+"""A table of samples in CSV as a `SourceRun`."""
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from trainguard.errors import TelemetryFormatError
+from trainguard.sources.run import ONLY_NODE, ScalarsOfStep, SeriesName, SourceRun
+from trainguard.sources.snapshots import SnapshotCollector
+from trainguard.sources.table.mapping import DEVICE, Mapping, series_name
+
+TOOL = "A table"
+MOST_LINES = 20_000_000
+NO_TIME = "a line without a time"
+NO_DEVICE = "a line without the number of its GPU"
+NO_NUMBER = "a cell that is no number"
+NO_SHARE = "a utilization below 0 % or above 100 %"
+TOO_MANY = f"lines beyond the first {MOST_LINES:,}"
+_NUMBER = re.compile(
+    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|[-+]?inf(?:inity)?)\s*[%A-Za-z°]{0,8}", re.IGNORECASE
+)
+_PERCENT = frozenset({"GPUUtilization", "GPUMemoryUtilization", "CPUUtilization", "I/OWaitPercentage"})
+_ABSENT = frozenset({"", "n/a", "[n/a]", "[not supported]", "na", "null", "none", "-"})
+_MOST_DEVICES = 64
+_MS = 1_000.0
+_ALL = 100.0
+
+
+def columns_of(line: str) -> list[str]:
+    """Return the names of columns in the first line of a table."""
+    return [cell.strip() for cell in next(csv.reader([line]), [])]
+
+
+def read_table(name: str, lines: Iterable[str], mapping: Mapping, title: str) -> SourceRun:
+    """Read a table.
+
+    Parameters
+    ----------
+    name : str
+        The file's, for errors.
+    lines : iterable of str
+        The first has the names of columns.
+    mapping : Mapping
+    title : str
+        What the job is called where the mapping does not say.
+
+    Raises
+    ------
+    TelemetryFormatError
+        When a column of the mapping is missing, or the lines are no table.
+    """
+    reader = csv.reader(lines)
+    try:
+        columns = [cell.strip() for cell in next(reader, [])]
+        return _Table(name, columns, mapping, title).read(reader)
+    except csv.Error as fault:
+        raise TelemetryFormatError(name, f"{fault}, expected a table in CSV") from fault
+
+
+class _Table:
+    def __init__(self, name: str, columns: Sequence[str], mapping: Mapping, title: str) -> None:
+        self.run = SourceRun(mapping.name or title, TOOL)
+        self._places = {column: place for place, column in reversed(list(enumerate(columns)))}
+        self._mapping = mapping
+        measured = mapping.measured(name)
+        self._measured = {self._places[column]: about for column, about in measured.items() if column in self._places}
+        self._scalars = {self._places[column]: to for column, to in mapping.scalars.items() if column in self._places}
+        wanted = [
+            each for each in (mapping.time.column, mapping.node, mapping.device, mapping.step) if each is not None
+        ]
+        missing = [column for column in wanted if column not in self._places]
+        if missing or not (self._measured or self._scalars):
+            what = missing[0] if missing else next(iter((*measured, *mapping.scalars)), "series")
+            raise TelemetryFormatError(name, f"has no column {what!r}, only {', '.join(columns[:20])!r:.200}")
+
+    def read(self, lines: Iterable[Sequence[str]]) -> SourceRun:
+        run, collected = self.run, SnapshotCollector()
+        for number, cells in enumerate(lines):
+            if number >= MOST_LINES:
+                run.refuse(TOO_MANY)
+                break
+            if not cells:
+                continue
+            at = self._time(cells)
+            if at is None:
+                run.refuse(NO_TIME)
+                continue
+            values = self._values(cells)
+            if values:
+                collected.add(self._cell(cells, self._mapping.node), at, values)
+            self._take_scalars(cells, at, number)
+        run.snapshots = collected.snapshots(ONLY_NODE)
+        return run
+
+    def _values(self, cells: Sequence[str]) -> dict[SeriesName, float]:
+        values = {}
+        device = self._device(cells)
+        for place, (unit, rest, factor) in self._measured.items():
+            value = self._number(cells, place)
+            if unit == DEVICE:
+                if device is None:
+                    continue
+                unit = f"gpu{device}"  # noqa: PLW2901  # The star stands for it.
+            if value is None or not math.isfinite(value):
+                continue
+            if rest in _PERCENT and not 0.0 <= value * factor <= _ALL:
+                self.run.refuse(NO_SHARE)
+            else:
+                values[series_name(unit, rest)] = value * factor
+        return values
+
+    def _take_scalars(self, cells: Sequence[str], at: float, number: int) -> None:
+        found = {to: value for place, to in self._scalars.items() if (value := self._number(cells, place)) is not None}
+        if not found:
+            return
+        step = float(number) if self._mapping.step is None else self._number(cells, self._places[self._mapping.step])
+        if step is not None and 0 <= step <= 2**53:
+            self.run.scalars.append(ScalarsOfStep(int(step), at, found))
+
+    def _device(self, cells: Sequence[str]) -> int | None:
+        if self._mapping.device is None:
+            return None
+        text = self._cell(cells, self._mapping.device).removeprefix("gpu")
+        if text.isdecimal() and int(text) < _MOST_DEVICES:
+            return int(text)
+        self.run.refuse(NO_DEVICE)
+        return None
+
+    def _time(self, cells: Sequence[str]) -> float | None:
+        text = self._cell(cells, self._mapping.time.column)
+        if self._mapping.time.unit == "text":
+            try:
+                at = datetime.fromisoformat(text.replace("/", "-"))
+            except ValueError:
+                return None
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        try:
+            number = float(text)
+        except ValueError:
+            return None
+        seconds = number / _MS if self._mapping.time.unit == "ms" else number
+        return seconds if math.isfinite(seconds) else None
+
+    def _number(self, cells: Sequence[str], place: int) -> float | None:
+        """Return the number of a cell, with or without a unit behind it; None of one that says that there is none."""
+        text = cells[place].strip() if place < len(cells) else ""
+        match = _NUMBER.fullmatch(text)
+        if match is not None:
+            return float(match["number"])
+        if text.lower() not in _ABSENT:
+            self.run.refuse(NO_NUMBER)
+        return None
+
+    def _cell(self, cells: Sequence[str], column: str | None) -> str:
+        place = len(cells) if column is None else self._places[column]
+        return cells[place].strip() if place < len(cells) else ""

@@ -1,0 +1,1 @@
+"""Run files of Weights & Biases, ``run-<id>.wandb``."""

@@ -1,0 +1,73 @@
+"""The setting ``source``: what it may name, and that it reaches a job's item."""
+
+import pytest
+
+from trainguard.settings.resolve import resolve
+from trainguard.settings.tags import tag_source
+from trainguard.sources.named import LONGEST, NamedSource, named_source
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            "prometheus pod=bert-0 namespace=ml",
+            NamedSource("prometheus", matchers='pod="bert-0",namespace="ml"'),
+        ),
+        (
+            "prometheus https://prom:9090/a pod=~bert-.* node!=gone step=30s",
+            NamedSource("prometheus", "https://prom:9090/a", matchers='pod=~"bert-.*",node!="gone"', step_s=30.0),
+        ),
+        ('prometheus pod=a"b\\c', NamedSource("prometheus", matchers='pod="a\\"b\\\\c"')),
+        ("mlflow run=0a1b", NamedSource("mlflow", run="0a1b")),
+        (
+            "mlflow arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/a run=0a1b",
+            NamedSource("mlflow", "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/a", run="0a1b"),
+        ),
+        ("logs", NamedSource("logs")),
+        ("logs /aws/batch/job stream=train/default/", NamedSource("logs", "/aws/batch/job", stream="train/default/")),
+    ],
+)
+def test_given_a_source_when_read_then_its_parts_are_known(text: str, named: NamedSource) -> None:
+    assert named_source(text) == named
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "prometheus",
+        "prometheus https://prom",
+        "prometheus pod",
+        "prometheus pod=a step=0.5",
+        "prometheus pod=a step=61",
+        "prometheus pod=a step=~15",
+        "prometheus /aws/batch/job pod=a",
+        "prometheus pod=a} or vector(1){",
+        "prometheus 1=a",
+        "mlflow",
+        "mlflow run=a/b",
+        "mlflow run=~a",
+        "mlflow run=a run=b",
+        "logs https://host",
+        "logs group=a",
+        "logs stream=a:*",
+        "graphite host=a",
+        "prometheus pod=" + "a" * LONGEST,
+    ],
+)
+def test_given_no_source_when_read_then_it_is_none(text: str) -> None:
+    assert named_source(text) is None
+
+
+def test_given_a_tag_when_resolved_then_the_jobs_policy_names_the_source() -> None:
+    resolved = resolve("bert", [tag_source({"trainguard:source": " prometheus  pod=bert-0 "})], asked=True)
+    assert (resolved.policy.source, resolved.faults) == ("prometheus pod=bert-0", ())
+    assert resolved.sources["source"] == "tag trainguard:source"
+
+
+def test_given_a_tag_that_names_none_when_resolved_then_it_is_a_fault_and_nothing_is_polled() -> None:
+    resolved = resolve("bert", [tag_source({"trainguard:source": "prometheus"})], asked=True)
+    assert resolved.policy.source == ""
+    (fault,) = resolved.faults
+    assert (fault.setting, fault.value) == ("source", "prometheus")

@@ -1,0 +1,99 @@
+"""Scalars in lines of logs, as common trainers print them."""
+
+import math
+
+import pytest
+
+from trainguard.sources.logs.scalar_lines import (
+    MOST_NAMES,
+    NO_NUMBER,
+    TOO_MANY_NAMES,
+    LogLine,
+    ScalarLines,
+    definitions_of,
+)
+from trainguard.sources.run import ScalarsOfStep
+
+AT = 1_800_000_000.0
+
+
+def rows(*texts: str, reader: ScalarLines | None = None) -> list[tuple[int, dict[str, float]]]:
+    read = (reader or ScalarLines()).read([LogLine(AT + number, text) for number, text in enumerate(texts)])
+    return [(row.step, dict(row.values)) for row in read]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "{'loss': 0.5231, 'grad_norm': 1.25, 'learning_rate': 5e-05, 'epoch': 0.15}",
+            (0, {"loss": 0.5231, "grad_norm": 1.25, "learning_rate": 5e-05}),
+        ),
+        ("{'eval_loss': 0.4, 'eval_accuracy': 0.91}", (0, {"eval_loss": 0.4, "eval_accuracy": 0.91})),
+        (
+            "32/32 [====] - 1s 3ms/step - loss: 0.3012 - accuracy: 0.8812 - val_loss: 0.4 - val_accuracy: 0.85",
+            (0, {"loss": 0.3012, "accuracy": 0.8812, "val_loss": 0.4, "val_accuracy": 0.85}),
+        ),
+        ("[12]#011train-rmse:0.125#011validation-rmse:0.25", (12, {"train-rmse": 0.125, "validation-rmse": 0.25})),
+        ("[2026-11-23:08:15:27] [7]\ttrain-logloss:0.5", (7, {"train-logloss": 0.5})),
+        ("step 120 | loss 2.345 | lr 0.0003", (120, {"loss": 2.345, "lr": 0.0003})),
+        ("iter 1500/10000: train_loss=1.5e-1", (1500, {"train_loss": 0.15})),
+        ("Iteration: 40, loss: nan", (40, {"loss": math.nan})),
+        ("global_step=7 loss=inf", (7, {"loss": math.inf})),
+        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.310609", (0, {"Loss": 2.310609})),
+        ("#quality_metric: host=algo-1, epoch=0, train loss <loss>=6.5", (0, {})),
+    ],
+)
+def test_given_a_line_of_a_trainer_when_read_then_its_scalars_have_their_step(
+    line: str, expected: tuple[int, dict[str, float]]
+) -> None:
+    found = rows(line)
+    assert repr(found) == repr([expected] if expected[1] else [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "Using loss function cross_entropy",
+        "early stopping after 3 rounds without loss improvement",
+        "downloading model-loss-0.5.bin",
+        "gloss: 5",
+        "lossless: 3",
+        "error: no such file",
+        "Traceback (most recent call last): error 404",
+    ],
+)
+def test_given_a_line_without_a_scalar_when_read_then_there_is_none(line: str) -> None:
+    found = rows(line)
+    assert not found or "404" in line
+
+
+def test_given_scalars_without_a_step_when_read_then_each_name_is_counted_over_polls() -> None:
+    first = ScalarLines()
+    assert rows("loss: 1.0", "loss: 0.9, accuracy: 0.5", reader=first) == [
+        (0, {"loss": 1.0}),
+        (0, {"accuracy": 0.5}),
+        (1, {"loss": 0.9}),
+    ]
+    assert rows("loss: 0.8", reader=ScalarLines(counted=first.counted)) == [(2, {"loss": 0.8})]
+
+
+def test_given_the_jobs_own_definitions_when_a_line_has_one_then_no_other_scalar_of_it_is_read() -> None:
+    definitions, faults = definitions_of([("train:error", r"Train_error=(.*?);"), ("val", "("), ("none", "abc")])
+    assert [each.name for each in definitions] == ["train:error"]
+    assert len(faults) == 2
+    reader = ScalarLines(definitions)
+    assert rows("loss: 0.3 Train_error=0.138318; Valid_error=0.3", reader=reader) == [(0, {"train:error": 0.138318})]
+    assert rows("Train_error=many;", reader=reader) == []
+    assert rows("step 3 loss: 0.5", reader=reader) == [(3, {"loss": 0.5})]
+    assert reader.bad == {NO_NUMBER: 1}
+
+
+def test_given_a_hostile_log_when_read_then_it_takes_no_time_and_its_names_are_bounded() -> None:
+    reader = ScalarLines()
+    assert rows("a_" * 500_000 + "loss", "loss" * 200_000, "0" * 900_000, " " * 900_000, reader=reader) == []
+    found = reader.read([LogLine(AT, f"n{number}_loss: 1") for number in range(2 * MOST_NAMES)])
+    assert len({name for row in found for name in row.values}) == MOST_NAMES
+    assert reader.bad == {TOO_MANY_NAMES: MOST_NAMES}
+    assert isinstance(found[0], ScalarsOfStep)

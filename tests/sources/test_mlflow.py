@@ -1,0 +1,231 @@
+"""Runs of MLflow from its three stores; the inputs were made by MLflow 3.17 itself."""
+
+import json
+import lzma
+import math
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.json_service import json_service
+from trainguard.cli.main import app
+from trainguard.errors import ProfileSourceError
+from trainguard.local.recordings import recording_at
+from trainguard.local.services import service_run
+from trainguard.sources.mlflow.database import database_runs, is_database, read_database_run
+from trainguard.sources.mlflow.folder import is_run_folder, read_run_folder
+from trainguard.sources.mlflow.logged import NO_VALUE, Logged, RunInfo, logged, run_of
+from trainguard.sources.run import Outcome, SeriesName, SourceRun
+
+DATA = Path(__file__).parents[1] / "data" / "mlflow"
+AT = 1_800_000_000.0
+GPU = SeriesName("gpu", "gpu0", "GPUUtilization")
+RECEIVED = SeriesName("network", "ReceiveBytesPerSecond", "Algorithm")
+INFO = RunInfo("a1", "a run", "FINISHED", 1_800_000_000_000, None)
+
+
+def unpacked(name: str) -> bytes:
+    return lzma.decompress((DATA / name).read_bytes())
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    file = tmp_path / "mlflow.db"
+    file.write_bytes(unpacked("mlflow.db.xz"))
+    return file
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    run = tmp_path / "mlruns" / "1" / "diverged"
+    for name, text in json.loads(unpacked("run-folder.json.xz")).items():
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(text)
+    return run
+
+
+def of_server(path: str, query: Mapping[str, str]) -> tuple[int, Any]:
+    """Answer as MLflow's server has answered."""
+    replies = json.loads(unpacked("replies.json.xz"))
+    if path == "/api/2.0/mlflow/runs/get":
+        known = query["run_id"] == replies["runs/get"]["run"]["info"]["run_id"]
+        return (200, replies["runs/get"]) if known else (404, {"message": f"Run with id={query['run_id']} not found"})
+    pages = replies[query["metric_key"]]
+    tokens = ["", *(page.get("next_page_token", "") for page in pages)]
+    return 200, pages[tokens.index(query.get("page_token", ""))]
+
+
+def by_title(database: Path, title: str) -> SourceRun:
+    (info,) = (each for each in database_runs(database) if each.name == title)
+    return read_database_run(database, info.identity)
+
+
+@pytest.fixture(params=["database", "folder", "server"])
+def diverged(request: pytest.FixtureRequest) -> Iterator[SourceRun]:
+    """The same run as each store has it."""
+    if request.param == "database":
+        yield by_title(request.getfixturevalue("database"), "diverged")
+    elif request.param == "folder":
+        yield read_run_folder(request.getfixturevalue("folder"))
+    else:
+        identity = json.loads(unpacked("replies.json.xz"))["runs/get"]["run"]["info"]["run_id"]
+        with json_service(of_server) as (url, _):
+            yield service_run(f"mlflow+{url}#{identity}", {}).read()
+
+
+def test_given_a_run_when_read_from_any_store_then_it_is_the_same(diverged: SourceRun) -> None:
+    assert (diverged.name, diverged.outcome, diverged.bad) == ("diverged", Outcome.FAILED, {})
+    assert (diverged.started_at, diverged.ended_at, diverged.interval_s) == (AT, AT + 1_600.0, 10.0)
+    assert diverged.owners == {}
+    [snapshots] = diverged.snapshots.values()
+    assert [each.values[GPU] for each in snapshots[:4]] == [95.0, 96.0, 97.0, 95.0]
+    assert RECEIVED not in snapshots[0].values
+    assert [each.values[RECEIVED] for each in snapshots[1:]] == pytest.approx([500_000.0] * (len(snapshots) - 1))
+    assert [row.step for row in diverged.scalars] == [10 * number for number in range(40)]
+    losses = [row.values["train_loss"] for row in diverged.scalars]
+    assert losses[:2] == [2.0, 1.0]
+    assert [math.isnan(each) for each in losses] == [number > 30 for number in range(40)]
+    assert diverged.scalars[35].values["val_loss"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("tags", "user"),
+    [
+        ([{"key": "mlflow.user", "value": "ann"}], "ann"),
+        ([{"key": "other", "value": "x"}], "bob"),
+        ([7, {"key": "mlflow.user", "value": 7}], ""),
+        ("x", "bob"),
+    ],
+)
+def test_given_a_server_when_read_then_the_run_is_its_users(tags: object, user: str) -> None:
+    info = {"run_id": "a1", "experiment_id": "1", "status": "RUNNING", "user_id": "bob"}
+    with json_service(lambda *_: (200, {"run": {"info": info, "data": {"tags": tags}}})) as (url, _):
+        run = service_run(f"mlflow+{url}#a1", {}).read()
+    assert run.owners == ({"user": user} if user else {})
+
+
+def test_given_a_node_in_a_name_when_read_then_it_is_a_node_of_its_own() -> None:
+    values = [
+        Logged(f"system/{node}gpu_3_{what}", number, 1_800_000_000_000, 0)
+        for node in ("worker-1/", "")
+        for what, number in (("utilization_percentage", 40.0), ("memory_usage_megabytes", 2.0), ("new_metric", 1.0))
+    ]
+    run = run_of(INFO, values)
+    expected = {SeriesName("gpu", "gpu3", "GPUUtilization"): 40.0, SeriesName("gpu", "gpu3.MemoryUsedBytes"): 2e6}
+    assert {node: each[0].values for node, each in run.snapshots.items()} == {"worker-1": expected, "node-1": expected}
+
+
+def test_given_values_without_steps_when_read_then_their_times_number_them() -> None:
+    run = run_of(INFO, [Logged("loss", 3.0 - number, 1_000 * number, 0) for number in (2, 0, 1)])
+    assert [(row.step, row.values["loss"]) for row in run.scalars] == [(0, 3.0), (1, 2.0), (2, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [(0, 7), (1, "many"), (1, True), (1, None), (2, 1.5), (3, -1), (3, "1"), (3, 2**60)]
+)
+def test_given_a_value_that_is_none_when_read_then_it_is_counted_and_the_others_stay(part: int, value: object) -> None:
+    whole: list[object] = ["loss", 1.0, 1_000, 4]
+    broken = [*whole[:part], value, *whole[part + 1 :]]
+    run = run_of(INFO, [logged(*broken), logged(*whole)])
+    assert (len(run.scalars), run.bad) == (1, {NO_VALUE: 1})
+
+
+def test_given_a_database_when_runs_are_named_then_one_is_found_by_identity_or_name(database: Path) -> None:
+    identity = next(each.identity for each in database_runs(database) if each.name == "starved")
+    found = [recording_at(f"{database}#{name}") for name in ("starved", identity)]
+    assert [each is not None and each.run for each in found] == [identity, identity]
+    with pytest.raises(ProfileSourceError, match=r"holds 2 runs .*, expected one: for example .*mlflow\.db#"):
+        recording_at(str(database))
+    with pytest.raises(ProfileSourceError, match=r"has no run 'other'; it has .* starved"):
+        recording_at(f"{database}#other")
+
+
+def _foreign(file: Path) -> None:
+    with sqlite3.connect(file) as made:
+        made.execute("CREATE TABLE runs (a)")
+
+
+def _views(file: Path) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS key FROM n"
+    with sqlite3.connect(file) as made:
+        made.execute("CREATE TABLE runs (a)")
+        made.execute(f"CREATE VIEW metrics AS {endless}")
+
+
+@pytest.mark.parametrize(
+    "write", [_foreign, _views, lambda file: file.write_bytes(b"SQLite format 3\0" + b"\xff" * 900)]
+)
+def test_given_a_foreign_or_hostile_database_when_looked_at_then_it_is_no_store(
+    write: Callable[[Path], None], tmp_path: Path
+) -> None:
+    file = tmp_path / "other.db"
+    write(file)
+    assert not is_database(file)
+    with pytest.raises(ProfileSourceError):
+        read_database_run(file, "a")
+
+
+def test_given_a_damaged_database_when_read_then_the_error_names_it(database: Path) -> None:
+    body = bytearray(database.read_bytes())
+    body[20_000:] = b"\xa5" * (len(body) - 20_000)
+    database.write_bytes(body)
+    with pytest.raises(ProfileSourceError, match=r"mlflow\.db"):
+        by_title(database, "diverged")
+
+
+def test_given_a_damaged_line_of_a_folder_when_read_then_it_is_counted(folder: Path) -> None:
+    assert is_run_folder(folder)
+    with (folder / "metrics" / "train_loss").open("a") as file:
+        file.write("1800000000000 nothing 4\n1800000\n")
+    assert read_run_folder(folder).bad == {NO_VALUE: 2}
+
+
+def test_given_runs_when_the_commands_read_them_then_they_are_judged(
+    database: Path, folder: Path, tmp_path: Path
+) -> None:
+    page = CliRunner().invoke(app, ["report", str(tmp_path), "--fleet", "--json", "--out", str(tmp_path / "page")])
+    jobs = {each["place"]: each["fired"] for each in json.loads(page.stdout)["jobs"]}
+    assert len(jobs) == 3
+    assert jobs["mlruns/1/diverged"] == ["training/ExplodingTensor", "training/TrainingDiverged"]
+    one = CliRunner().invoke(app, ["report", f"{database}#starved", "--json", "--out", str(tmp_path / "one")])
+    assert json.loads(one.stdout)["fired"] == ["LowGPUUtilization"]
+    assert "MLflow recorded the system metrics, a sample each 10.0 s." in json.loads(one.stdout)["notes"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"MLFLOW_TRACKING_TOKEN": "t0k"}, "Bearer t0k"),
+        ({"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": "pw"}, "Basic bWU6cHc="),
+        ({}, None),
+    ],
+)
+def test_given_credentials_when_a_server_is_asked_then_it_gets_them(
+    environment: dict[str, str], expected: str | None
+) -> None:
+    with json_service(of_server) as (url, requests), pytest.raises(ProfileSourceError, match=r"id=nope not found"):
+        service_run(f"mlflow+{url}/#/experiments/1/runs/nope", environment).read()
+    assert [each.headers.get("Authorization") for each in requests] == [expected]
+
+
+def test_given_a_page_that_leads_to_itself_when_read_then_it_ends() -> None:
+    value = {"key": "loss", "value": 1.0, "timestamp": 1_000, "step": 0}
+    run = {"run": {"info": {"status": "RUNNING"}, "data": {"metrics": [{"key": "loss"}]}}}
+
+    def answer(path: str, query: Mapping[str, str]) -> tuple[int, Any]:
+        del query
+        return 200, run if path.endswith("runs/get") else {"metrics": [value], "next_page_token": "again"}
+
+    with json_service(answer) as (url, requests):
+        assert service_run(f"mlflow+{url}#a", {}).read().outcome is None
+    assert len(requests) == 3
+
+
+@pytest.mark.parametrize("answer", [[], {"run": 3}, {"run": {"info": None}}, b"<html>", {"error": "x"}])
+def test_given_an_answer_of_something_else_when_read_then_the_error_names_the_server(answer: Any) -> None:
+    with json_service(lambda _path, _query: (200, answer)) as (url, _), pytest.raises(ProfileSourceError, match=url):
+        service_run(f"mlflow+{url}#a", {}).read()

@@ -1,0 +1,180 @@
+"""Metrics of a cluster by PromQL, against a stub of the query API that evaluates what is asked for over known data."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.cluster import AT, Cluster
+from tests.support.json_service import Asked, json_service
+from trainguard.adapters import http_json
+from trainguard.cli.main import app
+from trainguard.errors import PortUnavailableError, ProfileSourceError
+from trainguard.local.services import service_run
+from trainguard.sources.prometheus.job import NO_DEVICE, NO_VALUE, OF_A_PART
+from trainguard.sources.prometheus.range_query import MOST_POINTS
+from trainguard.sources.run import SeriesName, SourceRun
+
+BLANK = 2_147_483_632.0
+
+
+@contextmanager
+def served(cluster: Cluster) -> Iterator[tuple[str, list[Asked]]]:
+    with json_service(cluster.answer) as (url, requests):
+        yield f"prometheus+{url}", requests
+
+
+def read(cluster: Cluster, matchers: str = "", *, minutes: float = 30.0, step: float = 15.0) -> SourceRun:
+    with served(cluster) as (place, _):
+        return service_run(f"{place}?start={AT}&end={AT + 60 * minutes}&step={step}#{matchers}", {}).read()
+
+
+def test_given_a_cluster_when_a_job_is_read_then_its_nodes_have_their_series() -> None:
+    cluster = Cluster()
+    cluster.node("ip-10-0-0-1", 35.0)
+    cluster.node("ip-10-0-0-2", lambda at: 90.0 if at < AT + 600 else 10.0)
+    run = read(cluster)
+    assert {node: len(found) for node, found in run.snapshots.items()} == {"ip-10-0-0-1": 121, "ip-10-0-0-2": 121}
+    assert run.snapshots["ip-10-0-0-1"][0].values == {
+        SeriesName("gpu", "gpu0", "GPUUtilization"): 35.0,
+        SeriesName("gpu", "gpu1", "GPUUtilization"): 35.0,
+        SeriesName("gpu", "gpu0.MemoryUsedBytes"): 2.0**30,
+        SeriesName("gpu", "gpu1.MemoryUsedBytes"): 2.0**30,
+        SeriesName("cpu", "cpu0", "CPUUtilization"): 95.0,
+        SeriesName("cpu", "cpu1", "CPUUtilization"): 95.0,
+        SeriesName("cpu", "cpu0", "I/OWaitPercentage"): 1.0,
+        SeriesName("cpu", "cpu1", "I/OWaitPercentage"): 1.0,
+        SeriesName("memory", "MemoryUsedPercent"): 40.0,
+    }
+    second = [each.values[SeriesName("gpu", "gpu0", "GPUUtilization")] for each in run.snapshots["ip-10-0-0-2"]]
+    assert second == [90.0] * 40 + [10.0] * 81
+    assert run.bad == {}
+
+
+def test_given_matchers_when_a_job_is_read_then_other_jobs_and_their_nodes_are_left_out() -> None:
+    cluster = Cluster()
+    cluster.node("a", 35.0)
+    cluster.node("b", 35.0)
+    cluster.series = [
+        (name, {**labels, "pod": "gpt-0"} if labels.get("Hostname") == "b" and "pod" in labels else labels, value)
+        for name, labels, value in cluster.series
+    ]
+    assert list(read(cluster, 'pod=~"bert-.*"').snapshots) == ["a"]
+
+
+def test_given_hosts_known_by_their_ports_when_a_job_is_read_then_cores_and_gpus_are_of_one_node() -> None:
+    cluster = Cluster()
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", instance="10.0.0.1:9400")
+    cluster.add("node_cpu_seconds_total", 7.0, cpu="0", mode="idle", instance="10.0.0.1:9100")
+    cluster.add("node_cpu_seconds_total", 9.0, cpu="0", mode="idle", instance="10.0.001:9100")
+    assert {node: len(found[0].values) for node, found in read(cluster).snapshots.items()} == {"10.0.0.1": 2}
+
+
+def test_given_values_that_stand_for_none_when_read_then_they_are_absent_and_counted() -> None:
+    cluster = Cluster()
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", lambda at: BLANK if at < AT + 60 else 50.0, gpu="0", Hostname="a")
+    cluster.add("DCGM_FI_DEV_POWER_USAGE", 140_737_488_355_328.0, gpu="0", Hostname="a")
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", Hostname="a", GPU_I_ID="3")
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="eth0", Hostname="a")
+    run = read(cluster, minutes=2.0)
+    assert [each.values for each in run.snapshots["a"]] == [{SeriesName("gpu", "gpu0", "GPUUtilization"): 50.0}] * 5
+    assert run.bad == {NO_VALUE: 4 + 9, OF_A_PART: 1, NO_DEVICE: 1}
+
+
+def test_given_neuron_cores_when_read_then_their_ratio_is_a_percentage() -> None:
+    cluster = Cluster()
+    cluster.add("neuroncore_utilization_ratio", 0.25, neuroncore="3", instance_id="i-0a")
+    [snapshots] = read(cluster).snapshots.values()
+    assert snapshots[0].values == {SeriesName("gpu", "gpu3", "GPUUtilization"): 25.0}
+
+
+def test_given_sm_activity_of_dcgm_when_read_then_its_ratio_is_a_percentage_under_the_collectors_name() -> None:
+    cluster = Cluster()
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 98.0, gpu="1", Hostname="a")
+    cluster.add("DCGM_FI_PROF_SM_ACTIVE", 0.05, gpu="1", Hostname="a")
+    assert read(cluster).snapshots["a"][0].values[SeriesName("gpu", "gpu1.SMActivityPercent")] == 5.0
+
+
+def test_given_a_long_time_when_read_then_it_is_asked_for_in_parts_without_gap_or_overlap() -> None:
+    cluster = Cluster()
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", Hostname="a")
+    points = 2 * MOST_POINTS + 500
+    run = read(cluster, minutes=(points - 1) / 60.0, step=1.0)
+    assert [each.at for each in run.snapshots["a"]] == [AT + number for number in range(points)]
+
+
+def test_given_a_hostile_name_of_a_node_when_its_cores_are_asked_for_then_it_stays_a_text() -> None:
+    name = 'a"} or vector(1) #\\'
+    cluster = Cluster()
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", Hostname=name)
+    cluster.add("node_cpu_seconds_total", 7.0, cpu="0", mode="idle", Hostname=name)
+    [snapshots] = read(cluster).snapshots.values()
+    assert SeriesName("cpu", "cpu0", "CPUUtilization") in snapshots[0].values
+
+
+def test_given_a_job_of_a_cluster_when_reported_then_it_is_judged(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.node("ip-10-0-0-1", 3.0)
+    with served(cluster) as (place, _):
+        asked = f'{place}?start=2027-01-15T08:00:00Z&end=2027-01-15T09:00:00Z&name=bert#pod=~"bert.*"'
+        result = CliRunner().invoke(app, ["report", asked, "--json", "--out", str(tmp_path)])
+    said = json.loads(result.stdout)
+    assert (said["job"], said["fired"]) == ("bert", ["LowGPUUtilization"])
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("", "start is ''"),
+        ("?start=1&end=0", "expected up to 92 days"),
+        ("?start=yesterday", "start is 'yesterday'"),
+        ("?start=1&end=9&step=0", "at least 1 second"),
+        ("?start=1&end=9&step=nan", "at least 1 second"),
+        ("?start=1&end=9&begin=4", "has an option 'begin'"),
+    ],
+)
+def test_given_a_place_that_says_too_little_when_opened_then_the_error_says_what_is_expected(
+    rest: str, said: str
+) -> None:
+    with pytest.raises(ProfileSourceError, match=said):
+        service_run(f"prometheus+http://prom:9090{rest}", {})
+
+
+@pytest.mark.parametrize("server", ["file:///etc/passwd", "ftp://host", "prom:9090"])
+def test_given_a_place_that_is_no_web_address_when_opened_then_it_is_refused(server: str) -> None:
+    with pytest.raises(ProfileSourceError, match="expected http"):
+        service_run(f"prometheus+{server}?start=1&end=9", {})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"status": "error", "error": "parse error"},
+        {"status": "success", "data": {"result": 3}},
+        {"status": "success", "data": {"result": [{"metric": {}, "values": [[1]]}]}},
+        {"status": "success", "data": {"result": [{"metric": {}}]}},
+        [],
+        b"<html>",
+    ],
+)
+def test_given_an_answer_of_something_else_when_read_then_the_error_names_the_service(answer: Any) -> None:
+    with json_service(lambda _path, _query: (200, answer)) as (url, _):
+        run = service_run(f"prometheus+{url}?start=1&end=9", {})
+        with pytest.raises(ProfileSourceError, match=url):
+            run.read()
+
+
+@pytest.mark.parametrize(("status", "times"), [(503, 3), (429, 3), (400, 1), (302, 1)])
+def test_given_a_service_that_refuses_when_read_then_only_an_overloaded_one_is_asked_again(
+    status: int, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_json, "PAUSE_S", 0.0)
+    with json_service(lambda _path, _query: (status, {"error": "no"})) as (url, requests):
+        run = service_run(f"prometheus+{url}?start=1&end=9", {"PROMETHEUS_TOKEN": "t0k"})
+        with pytest.raises((ProfileSourceError, PortUnavailableError), match=str(status)):
+            run.read()
+    assert [each.headers["Authorization"] for each in requests] == ["Bearer t0k"] * times
