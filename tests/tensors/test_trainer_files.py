@@ -152,6 +152,12 @@ def test_files_of_scalars_by_their_names() -> None:
         "checkpoint-500/trainer_state.json": "trainer_state",
         "metrics.csv": "csv",
         "out/training_log.csv": "csv",
+        "training.log": "csv",
+        "yolo/results.csv": "csv",
+        "PROGRESS.csv": "csv",
+        "run_01.scalars.csv": "csv",
+        "container.log": None,
+        "test_results.csv": None,
         "data.csv": None,
         "debug-output/events/000000000000/000000000000_worker_0.tfevents": None,
     }
@@ -253,6 +259,18 @@ class TestDamage:
     def test_a_file_that_is_no_table_of_metrics(self, body: bytes, reason: str) -> None:
         with pytest.raises(TelemetryFormatError, match=reason):
             read_metrics_csv("metrics.csv", body)
+
+    @pytest.mark.parametrize(
+        ("header", "step"),
+        [("Epoch,Loss", 7), (" iteration , loss", 7), ("epoch,loss,Global_Step", 9), ("_step,loss", 7)],
+    )
+    def test_steps_are_counted_by_the_column_that_says_most(self, header: str, step: int) -> None:
+        table = read_metrics_csv("progress.csv", f"{header}\n7,0.5,9\n".encode())
+        assert [(row.step, list(row.values.values())) for row in table.rows] == [(step, [0.5])]
+
+    def test_a_log_of_another_kind_holds_nothing(self) -> None:
+        assert read_metrics_csv("train.log", b"2026-01-01 INFO started, epoch 1\nloss=3\n").rows == []
+        assert read_metrics_csv("train.log", b"epoch,loss\n0,3\n").rows[0].values == {"loss": 3.0}
 
     def test_entries_without_a_step_are_counted(self) -> None:
         entries = [{"loss": 1.0}, 5, {"step": True, "loss": 1}, {"step": -1, "loss": 1}, {"step": 3, "loss": 10**400}]

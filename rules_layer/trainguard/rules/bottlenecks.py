@@ -78,12 +78,14 @@ P = TypeVar("P", bound=BottleneckParameters)
 class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     """Fires when too large a share of the snapshots has low GPUs beside a core at its limit.
 
-    ``peak_key`` names the measure of the cores in the details, ``metric`` in a sentence.
+    ``peak_key`` names the measure of the cores in the details, ``metric`` in a sentence. A running job is judged on
+    more points than ``least_judged_s``, where no ``patience_s`` is set.
     """
 
     state_type = BottleneckState
     peak_key: ClassVar[str]
     metric: ClassVar[str]
+    least_judged_s: ClassVar[float] = MIN_JUDGED_S
 
     @abstractmethod
     def cores(self, snapshots: Snapshots) -> Cores:
@@ -157,7 +159,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         slow = [count for count in kept.minutes if self.is_slow(count, parameters)]
         points, minutes = _points(kept), _minutes(kept, slow)
         details = output.details_of(kept, points, minutes, self.peak_key) if view.detailed else None
-        patience = _needed(view, parameters)
+        patience = _needed(view, parameters, self.least_judged_s)
         if not (kept.judged or state.open_idle.judged) and view.kept_total > (0 if view.closed else patience):
             return never_collected(self.metric, view)
         if kept.judged <= patience:
@@ -260,9 +262,9 @@ def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str,
     return tuple(gpu for gpu in active if state.unused.get(gpu, 0) * view.interval_s < UNUSED_S)
 
 
-def _needed(view: NodeView, parameters: BottleneckParameters) -> int:
-    """Return ``patience_s`` in points, or ``patience``, which is at least 10 minutes while the job runs."""
+def _needed(view: NodeView, parameters: BottleneckParameters, least_s: float) -> int:
+    """Return ``patience_s`` in points, or ``patience``, which is at least ``least_s`` while the job runs."""
     patience = parameters.patience_points(view.interval_s)
     if parameters.patience_s is not None or view.closed:
         return patience
-    return max(patience, points_in(MIN_JUDGED_S, view.interval_s))
+    return max(patience, points_in(least_s, view.interval_s))

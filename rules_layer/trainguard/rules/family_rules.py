@@ -7,21 +7,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+from trainguard.rules.kernels.names import NAMES as KERNELS
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.names import NAMES as TRAINING
+from trainguard.rules.training.names import SETTINGS as TRAINING_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyRules:
-    """A family's rules: their names, and the module that has them as ``PARAMETERS_TYPES`` and ``SPECS``, by name."""
+    """A family's rules: their names, and the module that has them as ``PARAMETERS_TYPES`` and ``SPECS``, by name.
+
+    ``settings`` are names of groups of settings that are no rule's, which the module has as ``SETTINGS_TYPES``.
+    """
 
     names: tuple[str, ...]
     module: str
+    settings: tuple[str, ...] = ()
 
     def parameters_types(self) -> Mapping[str, type[RuleParameters]]:
-        """Import the family's rules, and return their parameter classes by name."""
-        types: Mapping[str, type[RuleParameters]] = import_module(self.module).PARAMETERS_TYPES
+        """Import the family's rules, and return the parameter classes of rules and groups of settings by name."""
+        module = import_module(self.module)
+        types: Mapping[str, type[RuleParameters]] = {**module.PARAMETERS_TYPES, **module.SETTINGS_TYPES}
         return types
 
     def specs(self) -> Mapping[str, RuleSpec]:
@@ -30,7 +37,10 @@ class FamilyRules:
         return specs
 
 
-OTHER_FAMILIES: tuple[FamilyRules, ...] = (FamilyRules(TRAINING, "trainguard.rules.training.registry"),)
+OTHER_FAMILIES: tuple[FamilyRules, ...] = (
+    FamilyRules(TRAINING, "trainguard.rules.training.registry", TRAINING_SETTINGS),
+    FamilyRules(KERNELS, "trainguard.rules.kernels.registry"),
+)
 
 
 def bare(rule: str) -> str:

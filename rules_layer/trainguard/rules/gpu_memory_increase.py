@@ -4,7 +4,8 @@ Source: AWS documentation of GPUMemoryIncrease (the mean of a window is compared
 fires when it has grown by more than increase). What is added: a window is compared with the highest level of all that
 lie two windows back or more, so that the return from an evaluation is no increase, the windows' floors are tested for a
 trend over the whole job and for a rise late in a long one, and every increase must show at full load too: the metric
-is the memory controller's activity, which follows the GPU's load.
+is the memory controller's activity, which follows the GPU's load. Where memory in use is collected, that is judged in
+its place: only a leak counts.
 """
 
 import math
@@ -26,6 +27,8 @@ from trainguard.rules.memory_growth import (
 )
 from trainguard.rules.memory_output import MemoryDetails
 from trainguard.rules.memory_rise import TENTHS
+from trainguard.rules.memory_use import fold_use
+from trainguard.rules.memory_use_output import IN_USE, judge_use
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import (
     MAX_WINDOW_POINTS,
@@ -74,10 +77,10 @@ SPEC = RuleSpec(
     looks_at="each GPU's memory",
     fires_when="it jumps, or rises steadily, as a leak does",
     condition=(
-        "a GPU's memory activity rises by more than {increase} percentage points to a new level, or steadily up to "
-        "now, and its load does not explain it"
+        "a GPU's memory in use leaks by more than {increase} percentage points; or, where only memory activity is "
+        "known, that rises by more to a new level, or steadily up to now, and its load does not explain it"
     ),
-    measures=(Measure("increase of GPU memory", "percentage points"),),
+    measures=(Measure("increase of GPU memory", "percentage points"), IN_USE),
     at_patience=True,
     parameters={
         "increase": ParameterHelp("percentage points", "a larger rise fires"),
@@ -111,6 +114,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
     def observe(self, state: MemoryState, minute: NodeMinute, parameters: GPUMemoryIncreaseParameters) -> None:
         """Fold in the windows that this minute completed."""
         view = minute.view
+        fold_use(state.in_use, minute)
         _note_samples(state, minute)
         window = self.window_points(parameters, view.interval_s)
         patience = parameters.patience_points(view.interval_s)
@@ -127,6 +131,8 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
 
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
         """Say FIRED while the newest window is part of a jump, or the floors rise."""
+        if state.in_use:
+            return judge_use(state.in_use, view, parameters.increase)
         window = self.window_points(parameters, view.interval_s)
         increases = increases_of(state, parameters.increase, window * view.interval_s)
         if not increases:

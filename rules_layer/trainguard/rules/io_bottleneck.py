@@ -26,6 +26,9 @@ from trainguard.telemetry.snapshots import Snapshots
 WAITING_NODE = 15.0
 """Percent of their time that all cores wait for I/O on average, from which on they are held up."""
 
+FIRST_PASS_S = 900.0
+"""A running job is judged on more points than these: its first pass over the data fills caches, and is slow once."""
+
 
 class IOBottleneckParameters(BottleneckParameters, frozen=True, kw_only=True):
     """``io_threshold`` is in percent of a core's time."""
@@ -74,6 +77,7 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
     parameters_type = IOBottleneckParameters
     peak_key: ClassVar[str] = "io_wait_max"
     metric: ClassVar[str] = "I/O wait"
+    least_judged_s: ClassVar[float] = FIRST_PASS_S
 
     def cores(self, snapshots: Snapshots) -> Cores:
         """Return the I/O wait of the core that waits most, of all cores on average, and that of the first again."""

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from trainguard.rules.details import Details
+from trainguard.rules.low_gpu_activity import Hollow
 from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, Look
 from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
 from trainguard.rules.quantiles import counted_boxes
@@ -19,6 +20,7 @@ Kind = Literal["under", "fluctuating"]
 
 QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%")
 PAUSED = Measure("time in regular pauses", "%")
+SM_P95 = Measure("95th percentile of SM activity", "%")
 FINDINGS: Mapping[Look, str] = {"unused": "never used", "silent": "idle", "quiet": "nearly idle"}
 
 LEFT_OUT_SHARE = 0.2
@@ -157,6 +159,26 @@ def advice_on(worst: Usage, view: NodeView) -> str:
     )
 
 
+def hollow_sentence(hollow: Sequence[Hollow], view: NodeView, threshold: float) -> str:
+    """Say that GPUs look busy and use little of themselves."""
+    worst = hollow[0]
+    more = f"; {len(hollow)} GPUs of {view.node} do so" if len(hollow) > 1 else ""
+    return (
+        f"{worst.gpu} on {view.node} looks {show_percent(worst.busy)} busy, but 95 % of its last "
+        f"{counted(worst.minutes, 'minute')} of work have an SM activity of at most {show_percent(worst.p95)} "
+        f"(threshold {show_percent(threshold)}){more}"
+    )
+
+
+def hollow_advice(worst: Hollow, view: NodeView) -> str:
+    """Say what to do about a GPU whose kernels leave most of it unused."""
+    return (
+        f"Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or share {worst.gpu} on {view.node}: "
+        f"its kernels leave {show_percent(100.0 - worst.p95)} of its multiprocessors unused; a kernel profile "
+        "names them."
+    )
+
+
 def idle_sentence(idleness: Idleness, view: NodeView) -> str:
     """Say for how long no GPU of a node works."""
     idle = show_duration(idleness.seconds)
@@ -188,6 +210,8 @@ def clause_of(result: RuleResult, _: int) -> str:
     # What is over is retold by its sentence, without its measure.
     if result.idle_node is not None and f"{FINDINGS['quiet']}: " in result.reason:
         return f"the GPUs of {node} were nearly idle"
+    if result.measure == SM_P95:
+        return f"the GPUs of {node} looked busy and used little of themselves"
     if result.measure == PAUSED:
         return f"the GPUs of {node} paused too often, or for too long"
     if result.idle_node == "never used":

@@ -14,6 +14,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import low_gpu_output as output
 from trainguard.rules.chance import poisson_quantile
+from trainguard.rules.low_gpu_activity import BusyMinutes, Hollow, activity_note, fold_activity, hollow_gpus
 from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, idleness_of
 from trainguard.rules.low_gpu_output import QUIET_MEAN, Kind, LowGpuDetails, Usage
 from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
@@ -48,6 +49,7 @@ class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
 
     threshold_p95: Percent = 70.0
     threshold_p5: Percent = 10.0
+    threshold_sm: Percent = 20.0
     window: WindowPoints | None = None
     window_s: Positive | None = None
     patience: NonNegativeInt | None = None
@@ -67,12 +69,14 @@ SPEC = RuleSpec(
     condition=(
         "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
         "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a node "
-        "are idle, or nearly so on average, for 20 min; or they pause regularly for too long"
+        "are idle, or nearly so on average, for 20 min; or they pause regularly for too long; or a GPU looks busy "
+        "while its SM activity stays below {threshold_sm} %"
     ),
-    measures=(P95, P5, IDLE_TIME, QUIET_MEAN, output.PAUSED),
+    measures=(P95, P5, IDLE_TIME, QUIET_MEAN, output.PAUSED, output.SM_P95),
     parameters={
         "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
         "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
+        "threshold_sm": ParameterHelp("%", "a busy GPU whose SM activity stays below it is under-utilised, too"),
         **WINDOW_HELP,
         **PATIENCE_HELP,
     },
@@ -123,13 +127,15 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
 
     ``judged`` counts the kept points that were added at evaluations which judged some GPU, ``low`` those of them at
     which a GPU was of some kind. ``wasted`` is what each GPU lost at those, in points: all that it left undone
-    where it had too little to do, and what its dips cost where it fluctuated.
+    where it had too little to do, and what its dips cost where it fluctuated. ``activity`` is of the GPUs whose SM
+    activity is collected.
     """
 
     streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
     judged: int = 0
     low: int = 0
     wasted: dict[str, float] = msgspec.field(default_factory=dict)
+    activity: dict[str, BusyMinutes] = msgspec.field(default_factory=dict)
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
@@ -144,6 +150,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
     ) -> None:
         """Evaluate every GPU once: a streak goes on while the kind stays the same, and ends at any other answer."""
         view = minute.view
+        fold_activity(state.activity, minute, parameters.threshold_sm, parameters.threshold_p95)
         streaks = {}
         usages = self._usages(view, parameters)
         window = self.window_points(parameters, view.interval_s)
@@ -207,6 +214,11 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             usages.append(Usage(view.gpu_names[index], points[index], judged, p95, p5, kind))
         return usages
 
+    def _lasting_s(self, parameters: LowGPUUtilizationParameters, view: NodeView) -> float:
+        """Return for how many seconds a busy GPU must be hollow: the window, and while it moves on by twice that."""
+        window_s = self.window_points(parameters, view.interval_s) * view.interval_s
+        return window_s + self.lasting_points(parameters, view.interval_s) * view.interval_s
+
     def _judge_streaks(
         self,
         state: LowGPUUtilizationState,
@@ -229,6 +241,9 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         breaks = regular_breaks(view)
         if not fired and breaks is not None and breaks.go_on and breaks.share >= COSTLY_SHARE:
             return _judge_breaks(view, breaks, details)
+        hollow = [] if fired else hollow_gpus(state.activity, self._lasting_s(parameters, view))
+        if hollow:
+            return _judge_hollow(view, hollow, parameters.threshold_sm, details)
         low = [usage for usage in judged if usage.kind is not None]
         worst = min(fired or lasted or low or judged, key=lambda usage: (usage.p95, usage.p5))
         thresholds = parameters.threshold_p95, parameters.threshold_p5
@@ -244,7 +259,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         onsets = [state.streaks[usage.gpu].onset for usage in fired]
         return RuleResult(
             Status.FIRED if fired else Status.OK,
-            f"{sentence}.{output.pauses_of(view)}",
+            f"{sentence}.{output.pauses_of(view)}{activity_note(state.activity, worst.gpu)}",
             measured=worst.p5 if fluctuating else worst.p95,
             threshold=parameters.threshold_p5 if fluctuating else parameters.threshold_p95,
             measure=P5 if fluctuating else P95,
@@ -322,6 +337,28 @@ def _judge_breaks(view: NodeView, breaks: RegularBreaks, details: LowGpuDetails 
         wasted_share=breaks.of_paid,
         onset=breaks.since,
         gpus=view.gpu_names,
+        details=details or {},
+    )
+
+
+def _judge_hollow(view: NodeView, hollow: list[Hollow], threshold: float, details: LowGpuDetails | None) -> RuleResult:
+    """Say that GPUs look busy and use little of themselves."""
+    worst = hollow[0]
+    lost_s = 60.0 * sum(each.lost_min for each in hollow) / max(int(np.count_nonzero(view.ever_active)), 1)
+    seen = 0.0 if view.watermark_s is None else view.watermark_s - min(each.since for each in hollow)
+    return RuleResult(
+        Status.FIRED,
+        f"{output.hollow_sentence(hollow, view, threshold)}.",
+        measured=worst.p95,
+        threshold=threshold,
+        measure=output.SM_P95,
+        worst=worst.gpu,
+        data_points=view.kept_total,
+        advice=output.hollow_advice(worst, view),
+        affected_share=share_of_paid(view, seen),
+        wasted_share=share_of_paid(view, lost_s),
+        onset=min(each.since for each in hollow),
+        gpus=tuple(each.gpu for each in hollow),
         details=details or {},
     )
 

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from trainguard.rules.memory_rise import TENTHS, Rise
+from trainguard.rules.memory_use import UseLevels
 from trainguard.rules.trend import mann_kendall_z, theil_sen_slope
 
 Kind = Literal["jump", "trend", "late", "rise"]
@@ -196,7 +197,7 @@ class MemoryState(msgspec.Struct, array_like=True):
 
     ``begin`` is the kept point at which the next window begins, once ``windows`` were judged; ``violated`` of them
     showed an increase of some GPU. ``strongest`` is the strongest jump of all, ``jumped_at`` since when the level of
-    the newest has held, epoch seconds.
+    the newest has held, epoch seconds. ``in_use`` is memory in use, where it is collected: then that alone is judged.
     """
 
     begin: int = 0
@@ -205,6 +206,7 @@ class MemoryState(msgspec.Struct, array_like=True):
     gpus: dict[str, MemoryGrowth] = msgspec.field(default_factory=dict)
     strongest: Jump | None = None
     jumped_at: float | None = None
+    in_use: dict[str, UseLevels] = msgspec.field(default_factory=dict)
 
     def note_jumps(self, increases: list["Increase"], at: float) -> None:
         """Remember what jumped in the newest window, which began ``at`` epoch seconds."""

@@ -38,9 +38,10 @@ class GpuMemory(msgspec.Struct, frozen=True):
 
 
 class MemoryDetails(SeriesDetails, frozen=True):
-    """A node's GPUs."""
+    """A node's GPUs; ``in_use`` says that floors are of memory in use, and not of its activity."""
 
     series: dict[str, GpuMemory]
+    in_use: bool = False
 
 
 def details_of(increases: Sequence[Increase], view: NodeView, window: int, window_s: float) -> MemoryDetails:
@@ -146,4 +147,6 @@ def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
     node, slash, gpu = (result.worst or "").partition("/")
     place = f"{gpu} on {node}" if slash else node or "a GPU"
+    if " leaks memory: " in result.reason:
+        return f"{place} leaked memory"
     return f"the memory activity of {place} rose"

@@ -30,10 +30,14 @@ PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {
     PROFILER_REPORT: ReportParameters,
 }
 _OTHERS = tuple(other_families_rules())
+_GROUPS = tuple(name for family in OTHER_FAMILIES for name in family.settings)
 _CANONICAL = {
     **{spelled.lower(): name for name in _OTHERS for spelled in (name, bare(name))},
     **{name.lower(): name for name in PARAMETERS_TYPES},
 }
+_GIVEN_FOR = {**{spelled.lower(): name for name in _GROUPS for spelled in (name, bare(name))}, **_CANONICAL}
+"""Whose parameters settings are: rules', or those of a group that is no rule."""
+
 _INVOKED = {name.lower(): name for name in PARAMETERS_TYPES}
 _UNPREFIXED = frozenset(field.name for field in msgspec.structs.fields(ReportParameters))
 _NAMES = ", ".join((*PARAMETERS_TYPES, *map(bare, _OTHERS)))
@@ -61,7 +65,7 @@ def parameter_faults(settings: Mapping[str, str]) -> list[RuleConfigError]:
     named = {rule for _, rule, _ in map(_rule_of, settings)}
     types = dict(PARAMETERS_TYPES)
     for family in OTHER_FAMILIES:
-        if named.intersection(family.names):
+        if named.intersection({*family.names, *family.settings}):
             types |= {rule: kind for rule, kind in family.parameters_types().items() if rule in named}
     _, found = _resolve(settings, "documented", types)
     return [fault for faults in found.values() for fault in faults]
@@ -106,7 +110,7 @@ def read_parameter_file(name: str, body: bytes, *, others: Collection[str] = ())
         expected = '{"Rule": {"parameter": value}} or {"Rule_parameter": value}'
         raise ParameterFileError(name, f"it holds {type(document).__name__}, expected an object such as {expected}")
     settings: dict[str, str] = {}
-    known = {*_CANONICAL, *(other.lower() for other in others)}
+    known = {*_GIVEN_FOR, *(other.lower() for other in others)}
     for key, value in document.items():
         if isinstance(value, dict):
             if key.lower() not in known:
@@ -148,7 +152,7 @@ def _rule_of(setting: str) -> tuple[str, str | None, str]:
     if setting.lower() in _UNPREFIXED:
         return PROFILER_REPORT, PROFILER_REPORT, setting.lower()
     written, _, parameter = setting.partition("_")
-    return written, _CANONICAL.get(written.lower()), parameter.lower()
+    return written, _GIVEN_FOR.get(written.lower()), parameter.lower()
 
 
 def _resolve(
@@ -174,7 +178,7 @@ def _resolve(
 
 
 def _by_rule(settings: Mapping[str, str]) -> tuple[dict[str, Given], dict[str, list[RuleConfigError]]]:
-    given: dict[str, Given] = {rule: {} for rule in (*PARAMETERS_TYPES, *_OTHERS)}
+    given: dict[str, Given] = {rule: {} for rule in (*PARAMETERS_TYPES, *_OTHERS, *_GROUPS)}
     faults: dict[str, list[RuleConfigError]] = {name: [fault] for name, fault in EXTENSION.faults.items()}
     unloaded = {name.lower() for name in faults}
     for setting in sorted(settings):

@@ -1,4 +1,4 @@
-"""ProfilerReport: the twelfth rule, which runs the eleven others and takes their parameters.
+"""ProfilerReport: the rule that runs all others and takes their parameters.
 
 Source: AWS documentation of ProfilerReport (it invokes all rules and aggregates their findings in one report). It
 judges nothing of its own: its row says what the report says, and it alerts nobody, because the rules' own fires do.
@@ -11,7 +11,7 @@ from trainguard.rules.spec import RuleSpec
 
 SPEC = RuleSpec(
     name="ProfilerReport",
-    looks_at="the other eleven",
+    looks_at="the others",
     fires_when="one of them has fired",
     condition="one of the other rules fires",
     measures=(Measure("rules that have fired"),),

@@ -9,7 +9,9 @@ from trainguard.rules.dataloader import Dataloader
 from trainguard.rules.default_spec import spec_of_rule, spec_of_unknown
 from trainguard.rules.extension import installed
 from trainguard.rules.family_rules import bare, spec_of_other
+from trainguard.rules.gpu_health import GPUHealth
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
+from trainguard.rules.hung_job import HungJob, HungJobOverNodes
 from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
@@ -22,18 +24,27 @@ from trainguard.rules.profiler_report import SPEC as PROFILER_REPORT_SPEC
 from trainguard.rules.protocol import AnyFrameworkRule, AnyJobRule, AnySystemRule
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.step_outlier import StepOutlier
+from trainguard.rules.straggler import Straggler
 
 _SYSTEM: tuple[AnySystemRule, ...] = (
     CPUBottleneck(),
     IOBottleneck(),
     LowGPUUtilization(),
     GPUMemoryIncrease(),
+    GPUHealth(),
     BatchSize(),
     LoadBalancing(),
+    HungJob(),
     OverallSystemUsage(),
 )
 _FRAMEWORK: tuple[AnyFrameworkRule, ...] = (StepOutlier(), OverallFrameworkMetrics())
-_JOB: tuple[AnyJobRule, ...] = (MaxInitializationTime(), LoadBalancingAcrossNodes(), Dataloader())
+_JOB: tuple[AnyJobRule, ...] = (
+    MaxInitializationTime(),
+    LoadBalancingAcrossNodes(),
+    Dataloader(),
+    HungJobOverNodes(),
+    Straggler(),
+)
 OWN_NAMES: tuple[str, ...] = tuple(dict.fromkeys(rule.name for rule in (*_SYSTEM, *_FRAMEWORK, *_JOB)))
 """Names of TrainGuard's own rules."""
 

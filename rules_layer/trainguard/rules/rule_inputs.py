@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
 
@@ -116,6 +117,8 @@ class NodeMinute:
         The node after this minute.
     started_anew : bool
         Whether what was shown as work before this minute turned out to be start-up.
+    devices : DeviceSamples
+        Further series of the node and its devices in this minute's object; empty of a managed profile, but for disks.
     """
 
     snapshots: Snapshots
@@ -124,6 +127,7 @@ class NodeMinute:
     fresh: int
     view: NodeView
     started_anew: bool = False
+    devices: DeviceSamples = NO_DEVICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +163,11 @@ class NodeFacts:
     framework : FrameworkView or None
     collected : mapping of str to msgspec.Struct
         What the joined rules have collected from the framework events, by rule; and the node's state of each rule that
-        is completed by one over the job.
+        is completed by one over the job and collects nothing.
+    watched : mapping of str to msgspec.Struct
+        The node's state of each rule over its system metrics that is completed by one over the job.
+    waiting : int
+        Framework objects that are known and not applied yet.
     """
 
     node: str
@@ -167,6 +175,8 @@ class NodeFacts:
     cores: int = 0
     framework: FrameworkView | None = None
     collected: Mapping[str, msgspec.Struct] = field(default_factory=dict)
+    watched: Mapping[str, msgspec.Struct] = field(default_factory=dict)
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ class RuleResult:
     first evaluation at which it held. ``until`` is when it was over, epoch seconds, of a rule whose finding stands
     although its condition is past. ``gpus`` are the GPUs on which it holds.
 
+    ``score``, 0 to 100, is how much the finding matters, of a rule that knows it; None leaves it to what was lost.
+
     ``time_left_s``, of a risk that has cost nothing yet, is in how many seconds it comes true if it goes on as it did;
     None where nobody can say.
     """
@@ -64,6 +66,7 @@ class RuleResult:
     until: float | None = None
     gpus: tuple[str, ...] = ()
     time_left_s: float | None = None
+    score: float | None = None
     details: Details | Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -1,70 +1,41 @@
-"""The protobuf messages of event files: the fields that TrainGuard reads, with the numbers that TensorFlow gave them.
+"""The protobuf messages of event files: the fields that TrainGuard reads, with TensorFlow's numbers."""
 
-The classes are made from descriptors when this module is imported. Texts are bytes: whoever reads one says how.
-"""
+from typing import Any
 
-from typing import Any, cast
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
+from google.protobuf import message
 
 from trainguard.errors import TelemetryFormatError
+from trainguard.message_classes import BOOL, BYTES, DOUBLE, FLOAT, INT32, INT64, MESSAGE, MessageTable, message_classes
 
-_DOUBLE, _FLOAT, _INT64, _INT32, _BOOL, _MESSAGE, _BYTES = 1, 2, 3, 5, 8, 11, 12
-_OPTIONAL, _REPEATED = 1, 3
-_PACKAGE = "trainguard.events"
-
-_MESSAGES: dict[str, list[tuple[str, int, int, str]]] = {
-    "Event": [("wall_time", 1, _DOUBLE, ""), ("step", 2, _INT64, ""), ("summary", 5, _MESSAGE, "Summary")],
-    "Summary": [("value", 1, _MESSAGE, "Value*")],
+_MESSAGES: MessageTable = {
+    "Event": [("wall_time", 1, DOUBLE, ""), ("step", 2, INT64, ""), ("summary", 5, MESSAGE, "Summary")],
+    "Summary": [("value", 1, MESSAGE, "Value*")],
     "Value": [
-        ("tag", 1, _BYTES, ""),
-        ("simple_value", 2, _FLOAT, ""),
-        ("tensor", 8, _MESSAGE, "TensorProto"),
-        ("metadata", 9, _MESSAGE, "SummaryMetadata"),
+        ("tag", 1, BYTES, ""),
+        ("simple_value", 2, FLOAT, ""),
+        ("tensor", 8, MESSAGE, "TensorProto"),
+        ("metadata", 9, MESSAGE, "SummaryMetadata"),
     ],
-    "SummaryMetadata": [("plugin_data", 1, _MESSAGE, "PluginData*")],
-    "PluginData": [("plugin_name", 1, _BYTES, ""), ("content", 2, _BYTES, "")],
+    "SummaryMetadata": [("plugin_data", 1, MESSAGE, "PluginData*")],
+    "PluginData": [("plugin_name", 1, BYTES, ""), ("content", 2, BYTES, "")],
     "TensorProto": [
-        ("dtype", 1, _INT32, ""),
-        ("tensor_shape", 2, _MESSAGE, "TensorShapeProto"),
-        ("tensor_content", 4, _BYTES, ""),
-        ("float_val", 5, _FLOAT, "*"),
-        ("double_val", 6, _DOUBLE, "*"),
-        ("int_val", 7, _INT32, "*"),
-        ("string_val", 8, _BYTES, "*"),
-        ("int64_val", 10, _INT64, "*"),
-        ("bool_val", 11, _BOOL, "*"),
+        ("dtype", 1, INT32, ""),
+        ("tensor_shape", 2, MESSAGE, "TensorShapeProto"),
+        ("tensor_content", 4, BYTES, ""),
+        ("float_val", 5, FLOAT, "*"),
+        ("double_val", 6, DOUBLE, "*"),
+        ("int_val", 7, INT32, "*"),
+        ("string_val", 8, BYTES, "*"),
+        ("int64_val", 10, INT64, "*"),
+        ("bool_val", 11, BOOL, "*"),
     ],
-    "TensorShapeProto": [("dim", 2, _MESSAGE, "Dim*")],
-    "Dim": [("size", 1, _INT64, ""), ("name", 2, _BYTES, "")],
+    "TensorShapeProto": [("dim", 2, MESSAGE, "Dim*")],
+    "Dim": [("size", 1, INT64, ""), ("name", 2, BYTES, "")],
 }
-"""By message: name, number, type, and the message or a star for what is repeated."""
 
-
-def _file() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(name="trainguard/events.proto", package=_PACKAGE, syntax="proto2")
-    for name, fields in _MESSAGES.items():
-        described = file.message_type.add(name=name)
-        for field, number, kind, target in fields:
-            label = _REPEATED if target.endswith("*") else _OPTIONAL
-            added = described.field.add(name=field, number=number, type=cast("Any", kind), label=cast("Any", label))
-            if target.rstrip("*"):
-                added.type_name = f".{_PACKAGE}.{target.rstrip('*')}"
-            if label == _REPEATED and kind not in {_BYTES, _MESSAGE}:
-                added.options.packed = True
-    return file
-
-
-_POOL = descriptor_pool.DescriptorPool()
-_POOL.Add(_file())
-
-
-def _class(name: str) -> Any:
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-
-Event: Any = _class("Event")
-TensorShape: Any = _class("TensorShapeProto")
+_CLASSES = message_classes("trainguard.events", _MESSAGES)
+Event: Any = _CLASSES["Event"]
+TensorShape: Any = _CLASSES["TensorShapeProto"]
 
 
 def parse_event(file: str, payload: bytes) -> Any:

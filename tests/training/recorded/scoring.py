@@ -32,13 +32,17 @@ class Recorded:
 
     def steps(self, source: Source) -> Iterator[ScalarStep]:
         """Iterate over steps as a file of scalars makes them."""
-        series = self.series[source]
-        for place in range(max(len(values) for values in series.values())):
-            row = {name: float(values[place]) for name, values in series.items() if place < len(values)}
-            for mode in (Mode.TRAIN, Mode.EVAL):
-                of_mode = {name: value for name, value in row.items() if NAMES.mode(name) is mode}
-                if of_mode:
-                    yield ScalarStep(ScalarRow(place, mode, 1_000.0 + place, of_mode), NAMES)
+        return steps_of(self.series[source])
+
+
+def steps_of(series: Mapping[str, Sequence[float | str]]) -> Iterator[ScalarStep]:
+    """Iterate over the steps of a file of scalars: of training and of validation, where both have values."""
+    for place in range(max(len(values) for values in series.values())):
+        row = {name: float(values[place]) for name, values in series.items() if place < len(values)}
+        for mode in (Mode.TRAIN, Mode.EVAL):
+            of_mode = {name: value for name, value in row.items() if NAMES.mode(name) is mode}
+            if of_mode:
+                yield ScalarStep(ScalarRow(place, mode, 1_000.0 + place, of_mode), NAMES)
 
 
 @cache
@@ -55,13 +59,13 @@ def recorded() -> tuple[Recorded, ...]:
 @cache
 def findings(run: int, source: Source) -> Mapping[str, Sequence[int]]:
     """Return the steps at which each rule fired, by its bare name, of those that did; ``run`` is a place."""
-    found: dict[str, Sequence[int]] = {}
-    steps = list(recorded()[run].steps(source))
-    for rule in TRUSTED_RULES:
-        state, _ = judged(rule, steps)
-        if state.fired:
-            found[rule.parameters_type.rule_name] = list(state.steps)
-    return found
+    return {rule: state.steps for rule, (state, _) in fired(list(recorded()[run].steps(source))).items()}
+
+
+def fired(steps: Sequence[ScalarStep]) -> Mapping[str, tuple[Any, Any]]:
+    """Return states and judgements, by their bare names, of the trusted rules that fire on a run that has ended."""
+    answers = {rule.parameters_type.rule_name: judged(rule, steps) for rule in TRUSTED_RULES}
+    return {name: answer for name, answer in answers.items() if answer[0].fired}
 
 
 def judged(rule: AnyStepRule, steps: Sequence[ScalarStep]) -> tuple[Any, Any]:

@@ -68,6 +68,21 @@ def test_given_points_about_patience_when_judged_then_a_verdict_takes_more_than_
     assert result.results[999].patience == "1000/1000"
 
 
+@pytest.mark.parametrize("interval_s", [0.5, 5.0, 60.0])
+def test_given_a_slow_first_pass_when_the_job_runs_then_it_fires_only_after_15_minutes(interval_s: float) -> None:
+    first_pass = [(0.55, WAITING, READING), (0.45, BUSY, 1.0)]
+    if interval_s == 60.0:
+        first_pass = [(1.0, WAITING, READING)]
+    soon_over = node(*first_pass * 12, (60.0, BUSY, 1.0), interval_s=interval_s)
+    goes_on = node(*first_pass * 40, interval_s=interval_s)
+
+    assert judge(soon_over, closed=False).first_fire is None
+    fired_at = judge(goes_on, closed=False).first_fire
+    assert fired_at is not None
+    assert fired_at == pytest.approx(15.0, abs=2.0 if interval_s < 60.0 else 6.0)
+    assert judge(node(*first_pass * 25, interval_s=interval_s)).last.status is Status.FIRED
+
+
 def test_given_a_download_before_training_and_an_upload_after_it_when_judged_then_they_are_left_out() -> None:
     result = judge(node((15.5, 0.0, READING), (10.0, BUSY, 1.0), (15.0, 0.0, READING)))
 

@@ -155,8 +155,12 @@ def test_given_a_rule_without_parameters_named_when_resolved_then_the_empty_name
     assert faults["StepOutlier"].field == "StepOutlier"
 
 
+ADDED = {"GPUHealth", "HungJob", "Straggler"}
+"""Rules over what the collector writes, which the managed service does not have."""
+
+
 def test_given_the_registry_when_read_then_every_rule_of_the_managed_service_stands_under_its_name() -> None:
-    assert sorted(RULE_NAMES) == [
+    assert sorted(set(RULE_NAMES) - ADDED) == [
         "BatchSize",
         "CPUBottleneck",
         "Dataloader",

@@ -79,6 +79,11 @@ class ProfilerStreams(FamilyStreams):
         return None if first_us is None else first_us / MICROSECONDS
 
     @cached_property
+    def _waiting(self) -> Mapping[str, int]:
+        """How many framework objects of a node are known and not applied yet."""
+        return {key.node: len(each.pending) for key, each in self.records.items() if key.stream == "framework"}
+
+    @cached_property
     def interruptions(self) -> tuple[tuple[float, float], ...]:
         """Times in which no node had samples, epoch seconds."""
         return interruptions((stream.state.kept, stream.state.watermark_s) for stream in self.system.values())
@@ -158,7 +163,9 @@ class ProfilerStreams(FamilyStreams):
 
     def _node_facts(self, node: str, plan: RulePlan, *, closed: bool) -> tuple[NodeFacts, dict[str, str]]:
         system, framework = self.system.get(node), self.framework.get(node)
-        collected, failed = {}, {}
+        collected: dict[str, msgspec.Struct] = {}
+        watched: dict[str, msgspec.Struct] = {}
+        failed: dict[str, str] = {}
         for rule in joined_rules(plan):
             if framework is None:
                 break
@@ -168,7 +175,7 @@ class ProfilerStreams(FamilyStreams):
                 failed[rule.name] = f"{node}: {fault}"
         for name in compared_rules(plan):
             try:
-                collected.update({} if system is None else {name: system.state_of(name)})
+                watched.update({} if system is None else {name: system.state_of(name)})
             except RuleFailedError as fault:
                 failed[name] = f"{node}: {fault}"
         facts = NodeFacts(
@@ -176,7 +183,9 @@ class ProfilerStreams(FamilyStreams):
             system=None if system is None else system.view(closed=closed),
             cores=0 if system is None else system.state.cores,
             framework=None if framework is None else framework.view(closed=closed),
-            collected=collected,
+            collected={**watched, **collected},
+            watched=watched,
+            waiting=self._waiting.get(node, 0),
         )
         return facts, failed
 
@@ -184,10 +193,11 @@ class ProfilerStreams(FamilyStreams):
         """Count one violation an episode: how often a tick looks at a job is no property of the job.
 
         What is found on one node alone is known as far as that node's watermark, and what is found in framework events
-        as far as theirs.
+        alone as far as theirs.
         """
         node = (verdict.result.worst or JOB_NODE).partition("/")[0]
         joined = any(rule.name == verdict.rule for rule in joined_rules(plan))
+        joined &= verdict.rule not in compared_rules(plan)
         read = (self.framework,) if joined else (self.system, self.framework)
         named = [of_kind[node].state.watermark_s for of_kind in read if node in of_kind]
         furthest = self.framework_through if joined else self.watermark_s

@@ -27,6 +27,7 @@ from trainguard.telemetry.assemble import (
     extend_gpu_names,
     of_gpus,
 )
+from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
 
@@ -77,7 +78,7 @@ class SystemStream:
         snapshots, state.open_snapshot = assemble(
             samples, state.open_snapshot, gpu_names=tuple(state.gpu_names), interval_s=self._snapshot_interval_s
         )
-        return self._fold(snapshots, closed=False)
+        return self._fold(snapshots, samples.devices, closed=False)
 
     def _last_gpu_sample_at(self) -> float | None:
         last = self.state.open_snapshot
@@ -101,7 +102,7 @@ class SystemStream:
             self.state.gpu_names = list(gpu_names)
             self._kept = SampleWindow(self.state.kept, len(gpu_names))
 
-    def _fold(self, snapshots: Snapshots, *, closed: bool) -> list[Fire]:
+    def _fold(self, snapshots: Snapshots, devices: DeviceSamples, *, closed: bool) -> list[Fire]:
         self._kept.note_gaps(snapshots.times, since=self.state.watermark_s, interval_s=self._snapshot_interval_s)
         active, started = self._kept.extend(snapshots, capacity=self._capacity(), interval_s=self.interval_s)
         if closed:
@@ -119,6 +120,7 @@ class SystemStream:
             fresh=self._kept.fresh,
             view=view,
             started_anew=self._kept.started_anew,
+            devices=devices,
         )
         fires = self._rules.run(
             lambda rule, rule_state, parameters: rule.observe(rule_state, shown(rule, minute), parameters),
@@ -134,7 +136,7 @@ class SystemStream:
         """Complete the snapshot that is open, and judge as a stream that has ended."""
         rest = [] if self.state.open_snapshot is None else [self.state.open_snapshot]
         self.state.open_snapshot = None
-        return self._fold(complete(rest, tuple(self.state.gpu_names)), closed=True)
+        return self._fold(complete(rest, tuple(self.state.gpu_names)), NO_DEVICES, closed=True)
 
     def finished(self) -> "SystemStream":
         """Return a copy to finish: the stored state goes on if a late object arrives after the end."""

@@ -25,7 +25,7 @@ from trainguard.job_policy import ALL
 from trainguard.ports import ProfileObjects
 from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.rules.family_rules import bare
-from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES, AnyStepRule
+from trainguard.rules.training.registry import SETTINGS_TYPES, TRAINING_RULES, TRUSTED_RULES, AnyStepRule
 from trainguard.tensors.debug.index_file import MAX_INDEX_BYTES
 from trainguard.tensors.debug.keys import ALL_WORKERS
 
@@ -49,7 +49,14 @@ class TrainingFamily(Family):
     # An index file is written after its event file, and stands for it.
     events = ObjectEvents(
         wildcards=("*/debug-output/index/*.json", "*/events.out.tfevents.*"),
-        ends=("_collections.json", "/debug-output/training_job_end.ts", "/trainer_state.json", "/metrics.csv"),
+        ends=(
+            "_collections.json",
+            "/debug-output/training_job_end.ts",
+            "/trainer_state.json",
+            "/metrics.csv",
+            "log.csv",
+            "history.csv",
+        ),
     )
     object_cap_bytes = MAX_INDEX_BYTES
     # Of checkpoints the trainers' logs alone: the rest are weights of models, which are nobody's to read.
@@ -61,6 +68,7 @@ class TrainingFamily(Family):
         "*/checkpoints/*metrics.csv",
         "*/checkpoints/*tfevents*",
     )
+    settings_types = SETTINGS_TYPES
     report = "trainguard.report.training.coverage:REPORT_PARTS"
 
     def __init__(self, rules: Sequence[AnyStepRule] = TRAINING_RULES, defaults: Sequence[str] = DEFAULT_NAMES) -> None:

@@ -14,13 +14,13 @@ from trainguard.engine.streams.session import NEWEST, SILENT_S, Announced, Appli
 from trainguard.engine.verdicts.verdict import Fire
 from trainguard.errors import TelemetryFormatError
 from trainguard.families.training.keys import ScalarKey
+from trainguard.families.training.naming import scalar_names
 from trainguard.families.training.scalar_files import ListedFile, Piece, ScalarFiles, lowest_first
 from trainguard.families.training.scalar_stream import MODE_PLACES, FileState, ScalarState
 from trainguard.families.training.stream import StepStream
 from trainguard.families.training.watched_step import WatchedStep, believed
 from trainguard.records import NodeRecord
 from trainguard.state.codec import decode_state
-from trainguard.tensors.scalars.names import ScalarNames
 from trainguard.tensors.scalars.rows import MOST_SOURCES, ScalarRow, in_order
 from trainguard.tensors.scalars.step import ScalarStep
 
@@ -40,7 +40,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         state = state_of(record)
         super().__init__(record, source, StepStream(record.key.node, state, plan))
         self._files = ScalarFiles(source)
-        self._names = ScalarNames()
+        self._names = scalar_names(plan)
         self._woken = False
         self._listed: dict[str, ListedFile] = {}
         self._silent: set[str] = set()

@@ -113,8 +113,10 @@ def _of_reductions(state: StepState, step: StepView, tensor: str, only_nan: bool
         if product is None or not math.isfinite(product):
             not_saved(state, step, tensor)
             return None
-    nan = any(math.isnan(value) for value in saved)
-    infinite = any(math.isinf(value) for value in saved) and not only_nan
+    if all(map(math.isfinite, saved)):
+        return Reading(tensor, 0.0, 0.0, False, 0.0)
+    nan = any(map(math.isnan, saved))
+    infinite = any(map(math.isinf, saved)) and not only_nan
     kind = NAN if nan else INFINITE if infinite else None
     return Reading(tensor, math.nan if kind else 0.0, 0.0, kind is not None, 0.0, kind)
 

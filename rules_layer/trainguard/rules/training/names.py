@@ -32,4 +32,7 @@ _TRUSTED_RULES = (
     "GradientNormDrift",
     "RanksOutOfSync",
 )
+SETTINGS: tuple[str, ...] = (f"{FAMILY}/ScalarNames",)
+"""Groups of settings that are no rule's."""
+
 NAMES: tuple[str, ...] = tuple(f"{FAMILY}/{rule}" for rule in (*_TENSOR_RULES, *_TRUSTED_RULES))

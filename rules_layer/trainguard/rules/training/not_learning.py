@@ -3,7 +3,7 @@
 A run that goes on may only start slowly, so that one is judged late and only while nothing improves at all
 (``live_rows``). A run that has ended is judged as a whole, from ``min_rows`` recorded values on.
 
-Four conditions, each scale-free:
+Seven conditions, each scale-free:
 
 * The loss stands. Between its first values and the last quarter of the run it fell by less than ``min_fall``, or by
   less than its noise, and Mann and Kendall's test finds no fall (5 % on two sides); or it fell by less than a fifth of
@@ -16,48 +16,46 @@ Four conditions, each scale-free:
   tenth, it has to be above 0.8 too: then the loss fell from a bad start to chance. A score that never changes at all is
   at chance where the loss, cross entropy or squared error, is within 5 % of that of the frequency of one of two
   classes.
+* The loss is at chance: it came to ln k, of k up to ten, in the first quarter of the run, and stands there.
 * The score of validation is at chance although training goes on, between 0.8 and 1.2 at the lowest loss that validation
   had: what is learned does not hold for other data. Labels that do not belong to their inputs look like this.
+* The loss of validation is never better than at its start, nor than that of training at its start, although training
+  learns: inputs of validation are prepared in another way.
 * A score is the same number at every step, at least ten, to the last digit, and no score gains: the model gives one
   answer to all, whatever the loss does. 0 does not count: it is the accuracy of a regression, which says nothing.
+* The loss is halved and a low score of training does not gain by it: what is minimised is not what is wanted.
 
 The numbers were chosen on one half of 30 pairs of programs and 17 healthy ones (``tests/training/recorded``), and
-measured on the other half.
+measured on the other half; ``tests/verdicts/training`` measures them on other programs and on real runs.
 """
 
-import math
-from statistics import fmean
 from typing import ClassVar
 
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.learned_nothing import (
+    LEVEL,
+    STANDS,
+    UNSEEN,
+    VALIDATION,
+    Found,
+    Limits,
+    at_chance,
+    loss_at_chance,
+    loss_without_score,
+    score_stuck,
+    stands,
+    validation_at_chance,
+    validation_never_better,
+)
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
-from trainguard.rules.training.series import Series, level, noise, smoothed
+from trainguard.rules.training.progress import NO_TREND, fall, tail
+from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
 from trainguard.rules.training.trend import z_score
 from trainguard.tensors.step_view import Mode, StepView
-
-STANDS, CHANCE, VALIDATION, STUCK = "stands", "chance", "validation", "stuck"
-NO_TREND = 1.96
-CLEAR_TREND = 5.0
-"""A share of ``min_fall``: with a fall below the fifth of it, a trend does not matter."""
-NOISE, MOST_NOISE = 2.0, 0.2
-"""Without a trend a fall within two standard deviations of the values is none, up to a fifth of the first loss."""
-SURE, MISSED_FALL = 1.64, 0.15
-"""A straight fall that is larger would have been seen, at 95 %: by ``min_fall`` where the loss is the only witness, by
-so much where a score stands too. The standard error of the change along a line through k values is their deviation
-times the root of 12 / k."""
-TAIL = 0.25
-GOOD_SCORE, HIGH_SCORE = 0.8, 0.9
-"""A score as high is not that of a run that learned nothing; one that never changes has to be higher still."""
-CHANCE_BELOW = 0.65
-AT_CHANCE = 1.2
-NEAR_CHANCE = 0.8
-NEAR_GUESS = 0.05
-LEARNED = 0.1
 
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
@@ -69,6 +67,10 @@ class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
     live_rows: PositiveInt = 500
     min_fall: NonNegative = 0.05
     min_gain: NonNegative = 0.05
+
+    def limits(self) -> Limits:
+        """Return what the conditions need."""
+        return Limits(self.min_rows, self.min_fall, self.min_gain)
 
 
 SPEC = RuleSpec(
@@ -82,7 +84,7 @@ SPEC = RuleSpec(
         "loss falls by less than {min_fall} of its first value without a trend and the score gains less than "
         "{min_gain}, or the score stays at chance"
     ),
-    measures=(Measure("share of its first value by which the loss fell"), Measure("score")),
+    measures=(Measure("share of its first value by which the loss fell"), Measure("score"), Measure("loss")),
     counts=STEPS,
     parameters={
         "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
@@ -114,10 +116,13 @@ class NotLearning(StepRule[NotLearningParameters, SeriesState]):
         series = state.run.loss(main)[0][1]
         if series.count < parameters.live_rows or series.filling != series.size:
             return None
-        found = _stands(state.run, main, parameters) or _at_chance(state.run, main, parameters)
-        if found is not None and _improves(state.run, main):
-            found = None
-        return found or _learns(state.run, main)
+        limits = parameters.limits()
+        found = stands(state.run, main, limits) or at_chance(state.run, main, limits)
+        return (
+            _check(state.run, found)
+            if found is not None and not _improves(state.run, main)
+            else _learns(state.run, main)
+        )
 
     def at_end(self, state: SeriesState, parameters: NotLearningParameters) -> Check | None:
         """Judge the whole run."""
@@ -128,17 +133,26 @@ class NotLearning(StepRule[NotLearningParameters, SeriesState]):
         longest = max(each.count for _, each in (*run.loss(main), *run.score(main)))
         if longest < parameters.min_rows:
             return None
-        found = _stands(run, main, parameters) or _at_chance(run, main, parameters)
-        return found or _validation_at_chance(run, parameters) or _stuck(run, parameters) or _learns(run, main)
+        limits = parameters.limits()
+        found = (
+            stands(run, main, limits)
+            or at_chance(run, main, limits)
+            or loss_at_chance(run, limits)
+            or validation_at_chance(run, limits)
+            or validation_never_better(run, limits)
+            or score_stuck(run, limits)
+            or loss_without_score(run, limits)
+        )
+        return _check(run, found) if found is not None else _learns(run, main)
 
     def measure(self, check: Check) -> Measure:
         """Say whether a loss or a score was measured."""
-        return SPEC.measures[0] if check.kind == STANDS else SPEC.measures[1]
+        return SPEC.measures[{STANDS: 0, LEVEL: 2, UNSEEN: 2}.get(check.kind or STANDS, 1)]
 
     def advice(self, check: Check, parameters: NotLearningParameters) -> str:
         """Say what to look at, by what was found."""
         del parameters
-        if check.kind == VALIDATION:
+        if check.kind in (VALIDATION, UNSEEN):
             return (
                 "Check that inputs and labels belong together, in training and in validation: that both are shuffled "
                 "alike, and that both are prepared in the same way."
@@ -148,108 +162,6 @@ class NotLearning(StepRule[NotLearningParameters, SeriesState]):
             "model's parameters and that they get gradients, the last activation and the loss function, the scale of "
             "the inputs, and a learning rate ten times higher and lower."
         )
-
-
-def _stands(run: RunSeries, mode: Mode, parameters: NotLearningParameters) -> Check | None:
-    """Return a check that fires where all losses of a mode stand, and no score has risen or is high."""
-    losses = run.loss(mode)
-    has_score = bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
-    if not losses or not all(_loss_stands(name, each, mode, parameters, has_score=has_score) for name, each in losses):
-        return None
-    for where in (Mode.TRAIN, Mode.EVAL):
-        for _, score in run.score(where):
-            high = HIGH_SCORE if score.least == score.most else GOOD_SCORE
-            if gain(score) >= parameters.min_gain or _tail(score) / unit(score) >= high:
-                return None
-    name, loss = losses[0]
-    fallen = fall(loss)
-    reason = (
-        f"{name} stands: from {loss.means[0]:.6g} at the start (step {loss.begins}) to {_tail(loss):.6g} in the last "
-        f"quarter (until step {loss.steps[-1]}), {_moved(fallen)}{_score_words(run, mode)}"
-    )
-    return _check(run, loss, name, reason, fallen, parameters.min_fall, STANDS)
-
-
-def _loss_stands(name: str, loss: Series, mode: Mode, parameters: NotLearningParameters, *, has_score: bool) -> bool:
-    if loss.count < parameters.min_rows or loss.least < 0.0 < loss.most or MOVING.search(name):
-        return False
-    start, fallen = abs(loss.means[0]), fall(loss)
-    if fallen < parameters.min_fall / CLEAR_TREND and fallen >= 0.0:
-        return True
-    least = max(parameters.min_fall * start, min(NOISE * noise(loss.means), MOST_NOISE * start))
-    if fallen * start < -least:
-        return mode is Mode.TRAIN and loss.means[0] - min(smoothed(loss.means)) < parameters.min_fall * start
-    missed = SURE * noise(loss.means) * math.sqrt(12.0 / len(loss.means))
-    sure = fallen * start + missed < (MISSED_FALL if has_score else parameters.min_fall) * start
-    return sure and fallen * start < least and z_score(loss.whole) > -NO_TREND
-
-
-def _at_chance(run: RunSeries, mode: Mode, parameters: NotLearningParameters) -> Check | None:
-    for score_name, score in run.score(mode):
-        for _, loss in run.loss(mode)[:1]:
-            if min(score.count, loss.count) < parameters.min_rows or gain(score) >= parameters.min_gain:
-                continue
-            share, left = _tail(score) / unit(score), _tail(loss)
-            guessed = _guesses(share, left) if fall(loss) < LEARNED else _guesses_exactly(share, left)
-            if guessed or (score.least == score.most and _says_one_thing(share, left)):
-                reason = (
-                    f"{score_name} stays at the level of chance: {score.means[0]:.4g} at the start (step "
-                    f"{score.begins}), {_tail(score):.4g} in the last quarter (until step {score.steps[-1]}), with a "
-                    f"loss of {left:.4g} there"
-                )
-                return _check(run, score, score_name, reason, _tail(score), None, CHANCE)
-    return None
-
-
-def _validation_at_chance(run: RunSeries, parameters: NotLearningParameters) -> Check | None:
-    if not run.loss(Mode.TRAIN):
-        return None
-    for name, score in run.score(Mode.EVAL):
-        for _, loss in run.loss(Mode.EVAL)[:1]:
-            share, lowest = fmean(score.means) / unit(score), min(smoothed(loss.means))
-            if min(score.count, loss.count) < parameters.min_rows or not _guesses_exactly(share, lowest):
-                continue
-            if gain(score) < parameters.min_gain:
-                reason = (
-                    f"{name} stays at the level of chance: {score.means[0]:.4g} at the start (step {score.begins}), "
-                    f"{_tail(score):.4g} in the last quarter (until step {score.steps[-1]}); the loss of validation "
-                    f"was never below {lowest:.4g}"
-                )
-                return _check(run, score, name, reason, _tail(score), None, VALIDATION)
-    return None
-
-
-def _stuck(run: RunSeries, parameters: NotLearningParameters) -> Check | None:
-    scores = [(mode, *each) for mode in (Mode.TRAIN, Mode.EVAL) for each in run.score(mode)]
-    if not scores or any(gain(score) >= parameters.min_gain for _, _, score in scores):
-        return None
-    for mode, name, score in scores:
-        highest = HIGH_SCORE if mode is Mode.TRAIN else CHANCE_BELOW
-        is_constant = score.least == score.most and score.count >= 2 * parameters.min_rows
-        if is_constant and 0.0 < score.least / unit(score) < highest:
-            reason = (
-                f"{name} is {score.least:.4g} at each of {score.count:,} steps, from step {score.begins} to "
-                f"{score.steps[-1]}, whatever the loss does"
-            )
-            return _check(run, score, name, reason, score.least, None, STUCK)
-    return None
-
-
-def _guesses(share: float, loss: float) -> bool:
-    """Whether a share of right answers is no better than its cross entropy says of a guess, or worse."""
-    return 0.0 <= share < CHANCE_BELOW and share * math.exp(min(loss, 50.0)) <= AT_CHANCE
-
-
-def _guesses_exactly(share: float, loss: float) -> bool:
-    return _guesses(share, loss) and share * math.exp(loss) >= NEAR_CHANCE
-
-
-def _says_one_thing(share: float, loss: float) -> bool:
-    """Whether a share and a loss are those of who gives every sample the frequency of one of two classes."""
-    if not 0.5 <= share < HIGH_SCORE:
-        return False
-    entropy = -share * math.log(share) - (1.0 - share) * math.log(1.0 - share)
-    return any(abs(loss / guess - 1.0) <= NEAR_GUESS for guess in (entropy, share * (1.0 - share)))
 
 
 def _improves(run: RunSeries, mode: Mode) -> bool:
@@ -263,56 +175,21 @@ def _learns(run: RunSeries, mode: Mode) -> Check | None:
     if not series.means:
         return None
     reason = (
-        f"{name} was {series.means[0]:.6g} at the start (step {series.begins}) and is {_tail(series):.6g} in the last "
+        f"{name} was {series.means[0]:.6g} at the start (step {series.begins}) and is {tail(series):.6g} in the last "
         f"quarter (until step {series.steps[-1]}): neither it nor a score says that nothing is learned"
     )
-    return _check(run, series, name, reason, fall(series), None, None)
+    return _check(run, Found(STANDS, name, series, reason, fall(series)), fires=False)
 
 
-def _check(
-    run: RunSeries, series: Series, name: str, reason: str, value: float, threshold: float | None, kind: str | None
-) -> Check:
+def _check(run: RunSeries, found: Found, *, fires: bool = True) -> Check:
+    step = found.series.steps[-1]
     return Check(
-        step=series.steps[-1],
+        step=step,
         at=run.at,
-        fires=kind is not None,
-        reason=f"Step {series.steps[-1]}: {reason}.",
-        tensor=name,
-        value=value,
-        threshold=threshold,
-        kind=kind or STANDS,
+        fires=fires,
+        reason=f"Step {step}: {found.reason}.",
+        tensor=found.name,
+        value=found.value,
+        threshold=found.threshold,
+        kind=found.kind,
     )
-
-
-def _tail(series: Series) -> float:
-    return level(series.means, TAIL, end=True)
-
-
-def fall(loss: Series) -> float:
-    """Return by which share of its size at the start a loss fell until the last quarter; below 0 for a rise."""
-    start = loss.means[0]
-    return (start - _tail(loss)) / abs(start) if start else 0.0
-
-
-def unit(score: Series) -> float:
-    """Return the range of a score: 100 of one in per cent, else 1."""
-    return 100.0 if score.most > 1.5 else 1.0
-
-
-def gain(score: Series) -> float:
-    """Return by which share of its range a score rose above its start at most, but for single values."""
-    best = max(smoothed(score.means))
-    tail = fmean(score.means[-max(1, len(score.means) // 4) :])
-    return (max(best if z_score(score.whole) > NO_TREND else tail, tail) - score.means[0]) / unit(score)
-
-
-def _moved(fallen: float) -> str:
-    return f"{'a fall' if fallen >= 0.0 else 'a rise'} of {100.0 * abs(fallen):.3g} %"
-
-
-def _score_words(run: RunSeries, mode: Mode) -> str:
-    scores = run.score(mode)
-    if not scores:
-        return ""
-    name, score = scores[0]
-    return f"; {name} was {score.means[0]:.4g} and is {_tail(score):.4g}"

@@ -19,8 +19,8 @@ from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.folds import scalar
-from trainguard.rules.training.not_learning import unit
 from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.progress import NO_TREND, unit
 from trainguard.rules.training.readings import used
 from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
 from trainguard.rules.training.series import Series, level, smoothed
@@ -30,7 +30,6 @@ from trainguard.tensors.step_view import Mode, StepView
 
 LEARNING_RATE = "learning_rate"
 MOST = 0.9
-NO_TREND = 1.96
 GAINED = 0.05
 LEAST_FALL = 0.05
 

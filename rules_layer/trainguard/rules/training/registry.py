@@ -16,6 +16,7 @@ from trainguard.rules.training.feature_importance_overweight import FeatureImpor
 from trainguard.rules.training.gradient_norm_drift import GradientNormDrift
 from trainguard.rules.training.loss_not_decreasing import LossNotDecreasing
 from trainguard.rules.training.loss_spike import LossSpike
+from trainguard.rules.training.names import SETTINGS
 from trainguard.rules.training.nlp_sequence_ratio import NLPSequenceRatio
 from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.overfit import Overfit
@@ -24,6 +25,7 @@ from trainguard.rules.training.plateau import Plateau
 from trainguard.rules.training.poor_weight_initialization import PoorWeightInitialization
 from trainguard.rules.training.ranks_out_of_sync import RanksOutOfSync
 from trainguard.rules.training.saturated_activation import SaturatedActivation
+from trainguard.rules.training.scalar_patterns import ScalarNamesParameters
 from trainguard.rules.training.similar_across_runs import SimilarAcrossRuns
 from trainguard.rules.training.stalled_training import StalledTrainingRule
 from trainguard.rules.training.step_rule import StepRule
@@ -74,6 +76,8 @@ TRUSTED_RULES: tuple[AnyStepRule, ...] = (
 TRAINING_RULES: tuple[AnyStepRule, ...] = (*TENSOR_RULES, *TRUSTED_RULES)
 
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in TRAINING_RULES}
+
+SETTINGS_TYPES: Mapping[str, type[RuleParameters]] = dict.fromkeys(SETTINGS, ScalarNamesParameters)
 
 SPECS: Mapping[str, RuleSpec] = {rule.name: rule.spec for rule in TRAINING_RULES}
 

@@ -53,8 +53,8 @@ class RunSeries(msgspec.Struct):
         return _counting(self.losses.get(mode, {}))
 
     def score(self, mode: Mode) -> list[tuple[str, Series]]:
-        """Return the scores of a mode."""
-        return list(self.scores.get(mode, {}).items())
+        """Return the scores of a mode that were ever finite."""
+        return [(name, each) for name, each in self.scores.get(mode, {}).items() if each.means]
 
 
 class SeriesState(StepState, kw_only=True):

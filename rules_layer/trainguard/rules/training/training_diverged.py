@@ -2,10 +2,12 @@
 
 A loss that is not finite fires at once, in training and in validation, and clears with the next finite one of its name.
 
-A rise is judged on the losses of training. Two are a divergence, if all values of the last fifth of the run lie above:
+The rest is judged on losses and scores of training. It is a divergence if all values of the last fifth of the run say:
 
 * The fall is lost: the loss had fallen by a fifth or more, and more than ``lost`` of that is gone.
-* The loss blows up: it is ``blow_up`` times its size at the start.
+* The loss blows up: it is ``blow_up`` times its size at the start, or 1,000 times its very first value.
+* The loss falls without bound: below 0, it is ten times as large as it ever was in the first half.
+* The score is lost: it is ``score_lost`` of its range below its best level, and the loss rose.
 
 The last fifth has at least 50 values in a run that goes on and three in one that has ended, so that a restart of the
 learning rate, or one bad batch, has the time to recover. A score that is as good as before says that there is no
@@ -16,8 +18,6 @@ The numbers were chosen on one half of the recorded programs (``tests/training/r
 """
 
 import math
-from collections.abc import Sequence
-from statistics import fmean
 from typing import ClassVar
 
 import msgspec
@@ -27,20 +27,13 @@ from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
-from trainguard.rules.training.series import Series, level, noise, smoothed
+from trainguard.rules.training.risen import ENDED_TAIL, SCORE_LOST, UNBOUNDED, Limits, rise, runaway, score_lost
+from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
 from trainguard.tensors.step_view import Mode, StepView
 
-NOT_FINITE, LOST, BLOWN_UP = "not finite", "lost", "blown up"
-TAIL = 0.2
-REAL_FALL = 0.2
-"""A fall of less than a fifth of the start is too small to be lost."""
-CLEAR_NOISE = 4.0
-SAME_SCORE = 0.05
+NOT_FINITE = "not finite"
 LIVE_TAIL = 50
-ENDED_TAIL = 3
-FEWEST_BLOCKS = 5
 
 
 class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
@@ -50,7 +43,12 @@ class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
 
     lost: NonNegative = 0.5
     blow_up: NonNegative = 3.0
+    score_lost: NonNegative = 0.2
     live_rows: PositiveInt = 250
+
+    def limits(self) -> Limits:
+        """Return what the conditions over a run need."""
+        return Limits(self.lost, self.blow_up, self.score_lost)
 
 
 class Broken(msgspec.Struct, array_like=True):
@@ -77,11 +75,12 @@ SPEC = RuleSpec(
         "a loss is not finite; or over the last fifth of the run it lies above its lowest level by more than {lost} of "
         "its fall, or at {blow_up} times its size at the start"
     ),
-    measures=(Measure("loss"), Measure("values in a row that are not finite")),
+    measures=(Measure("loss"), Measure("values in a row that are not finite"), Measure("score")),
     counts=STEPS,
     parameters={
         "lost": ParameterHelp("", "a larger share of the fall that is gone again is a divergence"),
         "blow_up": ParameterHelp("", "a loss of so many times its size at the start is a divergence"),
+        "score_lost": ParameterHelp("", "a score that fell by a larger share of its range below its best is lost"),
         "live_rows": ParameterHelp("values", "as many recorded losses are needed to judge a rise while a run goes on"),
         **RANGE_HELP,
     },
@@ -113,7 +112,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         if any(mode is Mode.TRAIN for mode, _, _ in losses):
             main = state.run.loss(Mode.TRAIN)[0][1]
             if main.count >= parameters.live_rows and main.filling == main.size:
-                return _rise(state.run, parameters, LIVE_TAIL) or _calm(state.run, step.step)
+                return _judged(state.run, parameters, LIVE_TAIL) or _calm(state.run, step.step)
         if state.latest is not None and state.latest.fires and state.latest.kind != NOT_FINITE:
             return None
         return _calm(state.run, step.step)
@@ -124,13 +123,13 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             return None
         return (
             _not_finite(state, state.latest.step, state.latest.at)
-            or _rise(state.run, parameters, ENDED_TAIL)
+            or _judged(state.run, parameters, ENDED_TAIL)
             or _calm(state.run, state.latest.step)
         )
 
     def measure(self, check: Check) -> Measure:
         """Say whether a loss was measured, or how often it was none."""
-        return SPEC.measures[1] if check.kind == NOT_FINITE else SPEC.measures[0]
+        return SPEC.measures[{NOT_FINITE: 1, SCORE_LOST: 2}.get(check.kind or "", 0)]
 
     def advice(self, check: Check, parameters: TrainingDivergedParameters) -> str:
         """Say what to do, by what was found."""
@@ -140,6 +139,11 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
                 "Stop and go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and "
                 "targets to about 1, lower the learning rate, clip gradients, and look for NaN in the data, a division "
                 "by zero or the logarithm of zero."
+            )
+        if check.kind == UNBOUNDED:
+            return (
+                "A loss with a minimum does not do that. Check its sign, that targets lie in the range that the loss "
+                "expects, and that what it gets are chances or logits, as it expects."
             )
         return (
             "Go back to a checkpoint before the rise. Lower the learning rate or its peak after a restart, lengthen "
@@ -176,71 +180,23 @@ def _not_finite(state: TrainingDivergedState, step: int, at: float) -> Check | N
     )
 
 
-def _rise(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
-    """Return a check that fires where all losses of training have risen for good."""
-    losses = run.loss(Mode.TRAIN)
-    found = [_risen(loss, name, parameters, fewest) for name, loss in losses]
-    rises = [each for each in found if each is not None]
-    if not losses or len(rises) < len(losses) or _score_holds(run):
+def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
+    """Return a check that fires where the run has got worse for good."""
+    limits = parameters.limits()
+    found = rise(run, limits, fewest) or runaway(run, fewest) or score_lost(run, limits, fewest)
+    if found is None:
         return None
-    (name, loss), (kind, lowest, threshold) = losses[0], rises[0]
-    tail = level(loss.means, TAIL, end=True)
-    place = loss.means.index(min(loss.means))
-    reason = (
-        f"Step {loss.steps[-1]}: {name} was {loss.means[0]:.6g} at the start (step {loss.begins}) and {lowest:.6g} at "
-        f"its lowest (step {loss.steps[place]}); after step {loss.steps[-_tail(loss) - 1]} it was never below "
-        f"{min(loss.means[-_tail(loss) :]):.6g}, with a mean of {tail:.6g}, above the threshold {threshold:.6g}."
-    )
+    step = found.series.steps[-1]
     return Check(
-        step=loss.steps[-1],
+        step=step,
         at=run.at,
         fires=True,
-        reason=reason,
-        tensor=name,
-        value=tail,
-        threshold=threshold,
-        kind=kind,
+        reason=f"Step {step}: {found.reason}.",
+        tensor=found.name,
+        value=found.value,
+        threshold=found.threshold,
+        kind=found.kind,
     )
-
-
-def _risen(
-    loss: Series, name: str, parameters: TrainingDivergedParameters, fewest: int
-) -> tuple[str, float, float] | None:
-    """Return how a loss has risen, its lowest level and the threshold; None where it has not."""
-    count = _tail(loss)
-    if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest or MOVING.search(name):
-        return None
-    start, before, tail = loss.means[0], smoothed(loss.means[:-count]), loss.means[-count:]
-    lowest, clear = _lowest(before, count), CLEAR_NOISE * noise(before)
-    blown_up = start + max((parameters.blow_up - 1.0) * abs(start), clear)
-    if min(tail) > blown_up:
-        return BLOWN_UP, lowest, blown_up
-    fallen = start - lowest
-    lost = lowest + max(parameters.lost * fallen, clear)
-    if fallen >= REAL_FALL * abs(start) and fallen > clear and min(tail) > lost:
-        return LOST, lowest, lost
-    return None
-
-
-def _lowest(values: Sequence[float], count: int) -> float:
-    """Return the lowest mean of as many values in a row as the tail has: like is compared with like."""
-    count = min(count, len(values))
-    return min(fmean(values[place : place + count]) for place in range(len(values) - count + 1))
-
-
-def _tail(loss: Series) -> int:
-    return max(math.ceil(TAIL * len(loss.means)), 1 if loss.size > 1 else ENDED_TAIL)
-
-
-def _score_holds(run: RunSeries) -> bool:
-    """Whether a score of training is still about as good as it ever was, and better than at the start."""
-    for _, score in run.score(Mode.TRAIN):
-        values = smoothed(score.means)
-        reach = max(values) - min(values)
-        tail = level(values, TAIL, end=True)
-        if reach > 0.0 and tail >= max(values) - max(SAME_SCORE * reach, noise(values)) and tail > values[0]:
-            return True
-    return False
 
 
 def _calm(run: RunSeries, step: int) -> Check | None:

@@ -86,13 +86,14 @@ def _alike(table: Bytes, layout: Layout) -> Iterator[NDArray[np.int64]]:
     borders = np.concatenate([[0], np.flatnonzero(np.diff(hashes[order])) + 1, [len(order)]])
     for border in np.flatnonzero(np.diff(borders) >= FEWEST_ROWS).tolist():
         group = order[borders[border] : borders[border + 1]]
-        yield group[(words[group] == words[group[0]]).all(axis=1)]
+        same = words[group] == words[group[0]]
+        yield group if same.all() else group[same.all(axis=1)]
 
 
 def hashes_of(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return a hash of each row, uint64[R]: rows that are equal have the same."""
     factors = np.random.default_rng(0).integers(1, 2**63, words.shape[1], np.uint64) | np.uint64(1)
-    hashes: NDArray[np.uint64] = (words * factors).sum(axis=1, dtype=np.uint64)
+    hashes: NDArray[np.uint64] = np.einsum("rw,w->r", words, factors)
     return hashes
 
 

@@ -9,7 +9,14 @@ SourceKind = Literal["events", "trainer_state", "csv"]
 _KINDS: tuple[tuple[SourceKind, re.Pattern[str]], ...] = (
     ("events", re.compile(r"(?P<folder>(?:[^/]+/)*)[^/]*tfevents[^/]*")),
     ("trainer_state", re.compile(r"(?P<folder>(?:[^/]+/)*)trainer_state\.json")),
-    ("csv", re.compile(r"(?P<folder>(?:[^/]+/)*)[^/]*(?:metrics|log|history|training)[^/]*\.csv", re.IGNORECASE)),
+    (
+        "csv",
+        re.compile(
+            r"(?P<folder>(?:[^/]+/)*)(?:[^/]*(?:metrics|log|history|training|scalars|progress)[^/]*\.csv|results\.csv|"
+            r"(?:train|training|history|metrics)\.log)",
+            re.IGNORECASE,
+        ),
+    ),
 )
 _DEBUG_OUTPUT = "debug-output"
 

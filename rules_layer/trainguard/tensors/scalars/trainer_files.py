@@ -16,6 +16,9 @@ from trainguard.tensors.scalars.rows import LARGEST_STEP, MOST_SCALARS
 MAX_FILE_BYTES = 32 * 1024 * 1024
 MOST_ROWS = 1_000_000
 _STEP, _EPOCH = "step", "epoch"
+_POSITIONS = ("step", "_step", "global_step", "iteration", "iter", "time/total_timesteps", "epoch")
+"""Names of columns that count steps, in the order of choice; capitals do not matter."""
+_PLAIN_LOG = ".log"
 _SUMMARY_OF_A_RUN = "train_runtime"
 _DELIMITERS = ",;\t"
 
@@ -69,14 +72,15 @@ def read_trainer_state(name: str, body: bytes) -> TrainerFile:
 
 
 def read_metrics_csv(name: str, body: bytes) -> TrainerFile:
-    """Read a table with a line a step: a column ``step``, or ``epoch``, and one for each scalar.
+    """Read a table with a line a step: a column ``step``, ``epoch`` or another position, and one for each scalar.
 
-    Empty cells and texts are passed over. A last line without its end is still being written.
+    Empty cells and texts are passed over. A last line without its end is still being written. A ``.log`` whose first
+    line names no position is a log of another kind: it holds nothing.
 
     Raises
     ------
     TelemetryFormatError
-        When the file is larger than 32 MiB, no text, or its first line names neither ``step`` nor ``epoch``.
+        When the file is larger than 32 MiB, no text, or its first line names no position.
     """
     _check_size(name, body)
     lines = _lines(name, body)
@@ -84,12 +88,20 @@ def read_metrics_csv(name: str, body: bytes) -> TrainerFile:
     reader = csv.reader(lines, delimiter=delimiter)
     try:
         header = [cell.strip() for cell in next(reader, [])]
-        column = header.index(_STEP) if _STEP in header else header.index(_EPOCH)
-        return _table(header, column, reader)
-    except ValueError as fault:
-        raise TelemetryFormatError(name, f"columns {header[:20]}, expected one called step or epoch") from fault
+        column = _position(header)
+        if column is not None:
+            return _table(header, column, reader)
     except csv.Error as fault:
         raise TelemetryFormatError(name, f"{fault}, expected a table of numbers") from fault
+    if name.lower().endswith(_PLAIN_LOG):
+        return TrainerFile()
+    raise TelemetryFormatError(name, f"columns {header[:20]}, expected one called step or epoch")
+
+
+def _position(header: list[str]) -> int | None:
+    """Return the column that counts steps; None without one."""
+    lower = [cell.lower() for cell in header]
+    return next((lower.index(name) for name in _POSITIONS if name in lower), None)
 
 
 def _table(header: list[str], column: int, lines: Iterator[list[str]]) -> TrainerFile:
@@ -103,7 +115,7 @@ def _table(header: list[str], column: int, lines: Iterator[list[str]]) -> Traine
         values = {
             name: value
             for name, cell in zip(header, cells, strict=False)
-            if name not in {_STEP, _EPOCH, ""} and (value := _parsed(cell)) is not None
+            if name.lower() not in {*_POSITIONS, ""} and (value := _parsed(cell)) is not None
         }
         _take(read, _parsed(cells[column]) if column < len(cells) else None, values)
     return read

@@ -14,7 +14,9 @@ from trainguard.rules.parameters import (
     resolve_parameters,
 )
 from trainguard.rules.training.exploding_tensor import ExplodingTensor, ExplodingTensorParameters
+from trainguard.rules.training.scalar_patterns import ScalarNamesParameters
 from trainguard.rules.training.vanishing_gradient import VanishingGradientParameters
+from trainguard.tensors.scalars.names import PATTERNS
 
 
 def test_given_texts_when_read_then_lists_are_split_and_trimmed_and_words_are_in_any_case() -> None:
@@ -153,5 +155,14 @@ def test_given_one_parameter_twice_when_the_values_differ_then_it_is_a_fault_of_
 
 def test_given_the_families_when_their_rules_are_named_then_the_classes_are_of_the_same_names() -> None:
     for family in OTHER_FAMILIES:
-        assert tuple(family.parameters_types()) == family.names
+        assert tuple(family.parameters_types()) == (*family.names, *family.settings)
         assert len({bare(rule) for rule in family.names}) == len(family.names)
+
+
+def test_given_the_meanings_of_names_when_listed_then_there_is_a_setting_for_each() -> None:
+    given = {f"ScalarNames_{meaning}": "x" for meaning in PATTERNS}
+    parameters = parameters_of("training/ScalarNames", ScalarNamesParameters, given)
+    assert isinstance(parameters, ScalarNamesParameters)
+    assert parameters.replaced() == dict.fromkeys(PATTERNS, "x")
+    assert not parameter_faults(given)
+    assert [fault.field for fault in parameter_faults({"ScalarNames_losses": "("})] == ["ScalarNames_losses"]

@@ -1,0 +1,127 @@
+"""GPUHealth: GPUs with faults of hardware, that are throttled, or that have vanished.
+
+Sources: NVIDIA, "XID Errors" (which codes are of hardware), and NVML's documentation of clock event reasons, ECC
+counters and remapped rows. A lower clock counts only where a harmful reason is set and the GPU is busy, and it is held
+against its peers: a power limit lowers the clocks of every healthy GPU under full load. A PCIe link is held against the
+others and its own past, because slots with half of the lanes are usual in the cloud.
+"""
+
+from typing import ClassVar
+
+from trainguard.records import Status
+from trainguard.rules import gpu_health_output as output
+from trainguard.rules.gpu_faults import KEPT_MINUTES, HealthState
+from trainguard.rules.gpu_health_output import HealthDetails
+from trainguard.rules.paid_time import share_of_paid
+from trainguard.rules.parameter_help import ParameterHelp
+from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.spec import SYSTEM, RuleSpec
+from trainguard.rules.units import counted
+
+CLEAR_AFTER_S = 1_800.0
+NOT_COLLECTED = (
+    "has no series of GPU health, such as clocks, ECC and XID errors: trainguard-collector writes them, the managed "
+    "profiler does not."
+)
+
+
+class GPUHealthParameters(RuleParameters, frozen=True, kw_only=True):
+    """``clock_loss`` in percent, ``loaded_minutes`` of the newest ten minutes in which the GPU is busy."""
+
+    clock_loss: Percent = 10.0
+    loaded_minutes: PositiveInt = 5
+
+
+SPEC = RuleSpec(
+    name="GPUHealth",
+    title="GPU health",
+    looks_at="each GPU's errors, clocks and links",
+    fires_when="a GPU has vanished, has a fault of hardware, or is throttled under load",
+    condition=(
+        "a GPU has vanished, reported an XID of hardware or an uncorrectable ECC error, lost lanes of its PCIe link, "
+        "or ran {clock_loss} % or more below its clock, throttled, in {loaded_minutes} of its newest minutes under load"
+    ),
+    measures=(Measure("clock lost to throttling", "%"),),
+    parameters={
+        "clock_loss": ParameterHelp("% of the clock", "a throttled GPU that loses as much counts"),
+        "loaded_minutes": ParameterHelp(
+            f"minutes, at most {KEPT_MINUTES}", "in so many minutes under load it must be seen"
+        ),
+    },
+    inputs=SYSTEM,
+    clause=output.clause_of,
+    details=HealthDetails,
+    section="trainguard.report.html.sections.collected:health",
+)
+
+
+class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
+    """Fires for a GPU that has vanished, has a fault of hardware, or is throttled under load."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = GPUHealthParameters
+    state_type = HealthState
+
+    def clear_after_s(self, parameters: GPUHealthParameters, interval_s: float) -> float:
+        """30 min: a GPU that is throttled again soon after has one fault, and not two."""
+        del parameters, interval_s
+        return CLEAR_AFTER_S
+
+    def window_points(self, parameters: GPUHealthParameters, interval_s: float) -> int:
+        """Ask for no kept points: minutes are enough."""
+        del parameters, interval_s
+        return 0
+
+    def observe(self, state: HealthState, minute: NodeMinute, parameters: GPUHealthParameters) -> None:
+        """Fold in the minute's errors, clocks and links."""
+        del parameters
+        state.fold(minute)
+
+    def judge(self, state: HealthState, view: NodeView, parameters: GPUHealthParameters) -> RuleResult:
+        """Say FIRED while a GPU has a problem; the gravest one gives the reason."""
+        if view.watermark_s is None:
+            return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
+        if not state.gpus:
+            if not view.gpu_names:
+                return RuleResult(Status.NOT_APPLICABLE, f"{view.node} has no GPU.")
+            return RuleResult(Status.NOT_APPLICABLE, f"{view.node} {NOT_COLLECTED}", details=output.NO_DETAILS)
+        needed = min(parameters.loaded_minutes, KEPT_MINUTES)
+        problems = output.problems_of(
+            state, view.node, view.watermark_s, clock_loss=parameters.clock_loss, minutes=needed
+        )
+        details = output.details_of(state, problems) if view.detailed else output.NO_DETAILS
+        if not problems:
+            gpus = counted(len(state.gpus), "GPU")
+            reason = f"{gpus} of {view.node} reported no fault in {counted(state.minutes, 'minute')}."
+            return RuleResult(
+                Status.OK,
+                f"{reason}{output.remarks_on(state, view.node)}",
+                data_points=state.minutes,
+                details=details,
+            )
+        worst = problems[0]
+        others = sorted({each.gpu for each in problems} - {worst.gpu}, key=lambda gpu: (len(gpu), gpu))
+        more = f"; {counted(len(others), 'other GPU')} of the node, {', '.join(others)}, too" if others else ""
+        lost = max((each.lost_min for each in problems if each.lost_min is not None), default=None)
+        return RuleResult(
+            Status.FIRED,
+            f"{worst.sentence}{more}.",
+            measured=worst.measured,
+            threshold=None if worst.measured is None else parameters.clock_loss,
+            worst=worst.gpu,
+            data_points=state.minutes,
+            advice=worst.advice,
+            affected_share=min(max(view.watermark_s - worst.since, 0.0) / _watched_s(view), 1.0),
+            wasted_share=None if lost is None else share_of_paid(view, 60.0 * lost),
+            onset=worst.since,
+            gpus=tuple(dict.fromkeys(each.gpu for each in problems)),
+            time_left_s=0.0 if worst.fails_now else None,
+            details=details,
+        )
+
+
+def _watched_s(view: NodeView) -> float:
+    """Return for how long the node was watched, seconds."""
+    return max((view.watermark_s or 0.0) - (view.first_sample_at or 0.0), view.interval_s)

@@ -1,0 +1,314 @@
+"""Straggler: a rank, or a node, whose own work in a step takes longer than its peers' for long.
+
+In synchronous training all ranks have steps of the same length, because they wait for each other: what tells the one
+that is waited for is its step without waiting.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from trainguard.records import Status
+from trainguard.rules.details import Details
+from trainguard.rules.parameter_help import ParameterHelp
+from trainguard.rules.protocol import JoinedRule, Positive, RuleParameters
+from trainguard.rules.rank_pace import BLOCK_US, BLOCKS, PaceState, ProcessPace
+from trainguard.rules.rule_inputs import JobView
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.spec import FRAMEWORK, RuleSpec
+from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.units import counted, show_duration, show_percent, show_step
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.snapshots import BoolArray, FloatArray
+
+CLEAR_AFTER_S = 1_800.0
+LEAST_STEPS = 20
+"""A block of five minutes with fewer steps of a process says too little."""
+
+COSTLY_SHARE = 0.1
+"""What a rank takes longer must be this share of the step: else nobody waits for it for long."""
+
+WAITS_SHARE = 0.5
+"""A rank is slow by its data where this share of what it takes longer is waiting for data."""
+
+NAMED, MOST_SHOWN = 4, 256
+
+
+class StragglerParameters(RuleParameters, frozen=True, kw_only=True):
+    """``slower`` in percent of the peers' own work, ``lasting_s`` in seconds, at most an hour."""
+
+    slower: Positive = 25.0
+    lasting_s: Positive = 900.0
+
+
+class RankPace(msgspec.Struct, frozen=True):
+    """A process: own work in a step over the newest blocks, and its peers', microseconds; steps in the job."""
+
+    own_us: float
+    peers_us: float
+    step_us: float
+    steps: int
+    is_slow: bool
+
+
+class StragglerDetails(Details, frozen=True):
+    """The job's processes by name."""
+
+    processes: dict[str, RankPace]
+
+
+SPEC = RuleSpec(
+    name="Straggler",
+    title="Stragglers",
+    looks_at="the own work of each rank's steps",
+    fires_when="a rank or a node is slower than its peers for long",
+    condition=(
+        "a rank's own work in a step, forward pass, wait for data and optimizer, takes {slower} % longer than its "
+        "peers' for {lasting_s} s, and a tenth of the step longer"
+    ),
+    measures=(Measure("own work above that of the peers", "%"),),
+    parameters={
+        "slower": ParameterHelp("% of the peers' own work", "a rank that takes so much longer is slow"),
+        "lasting_s": ParameterHelp("seconds, at most an hour", "a rank that is slow for as long fires"),
+    },
+    inputs=FRAMEWORK,
+    explains=(LOW_GPUS,),
+    clause="a rank was slower than its peers, which waited for it",
+    details=StragglerDetails,
+    section="trainguard.report.html.sections.collected:stragglers",
+)
+
+
+class Straggler(JoinedRule[StragglerParameters, PaceState]):
+    """Fires for a rank or a node whose own work is slower than its peers' for long."""
+
+    spec: ClassVar[RuleSpec] = SPEC
+    parameters_type = StragglerParameters
+    state_type = PaceState
+
+    def clear_after_s(self, parameters: StragglerParameters, interval_s: float) -> float:
+        """30 min: a block is five minutes."""
+        del parameters, interval_s
+        return CLEAR_AFTER_S
+
+    def observe(self, state: PaceState, events: FrameworkEvents, parameters: StragglerParameters) -> None:
+        """Add the steps of one object."""
+        del parameters
+        state.fold(events)
+
+    def judge(self, view: JobView, parameters: StragglerParameters) -> RuleResult:
+        """Compare the own work of all ranks, block by block."""
+        ranks = _ranks(view)
+        if not view.framework_seen and not view.framework_expected:
+            return RuleResult(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
+        if len(ranks) < 2:
+            why = "the steps of fewer than two ranks have forward passes: there are no peers to compare."
+            return RuleResult(Status.NOT_APPLICABLE, why, details=StragglerDetails({}))
+        needed = min(max(-(-round(parameters.lasting_s * 1e6) // BLOCK_US), 1), BLOCKS)
+        blocks = _common_blocks(ranks)[-needed:]
+        if len(blocks) < needed:
+            known = f"{len(blocks)} of the {needed} blocks of 5 min"
+            reason = f"{counted(len(ranks), 'rank')} have {known} that a verdict takes."
+            return RuleResult(Status.WARMING_UP, reason, patience=f"{len(blocks)}/{needed}")
+        compared = _Table.of(ranks, blocks).compared(parameters.slower)
+        shown = sorted(compared, key=lambda each: -each.excess)[:MOST_SHOWN] if view.detailed else []
+        details = StragglerDetails({each.name: each.shown(ranks[each.name]) for each in shown})
+        slow = sorted((each for each in compared if each.is_slow), key=lambda each: -each.excess)
+        worst = slow[0] if slow else max(compared, key=lambda each: each.excess)
+        lost_s = _lost_s(slow, ranks)
+        paid_s = _paid_s(view)
+        return RuleResult(
+            Status.FIRED if slow else Status.OK,
+            _sentence(worst, slow, ranks, needed, parameters.slower),
+            measured=100.0 * worst.excess,
+            threshold=parameters.slower,
+            worst=_place(worst.name, ranks),
+            data_points=sum(each.pace.whole.steps for each in ranks.values()),
+            advice=_advice(worst, slow, ranks) if slow else None,
+            wasted_share=min(lost_s / paid_s, 1.0) if slow and paid_s > 0.0 else None,
+            onset=_onset(worst.name, ranks, parameters.slower) if slow else None,
+            details=details,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """A process and the node that it runs on."""
+
+    node: str
+    pace: ProcessPace
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A process against its peers: own work, theirs, and a step, microseconds; ``excess`` is a share of theirs."""
+
+    name: str
+    own_us: float
+    peers_us: float
+    step_us: float
+    by_waits: bool
+    is_slow: bool
+
+    @property
+    def excess(self) -> float:
+        return self.own_us / self.peers_us - 1.0 if self.peers_us > 0.0 else 0.0
+
+    def shown(self, rank: _Rank) -> RankPace:
+        return RankPace(self.own_us, self.peers_us, self.step_us, rank.pace.whole.steps, self.is_slow)
+
+
+def _ranks(view: JobView) -> dict[str, _Rank]:
+    found = {}
+    for node, facts in view.nodes.items():
+        state = facts.collected.get(SPEC.name)
+        if isinstance(state, PaceState):
+            found.update({name: _Rank(node, pace) for name, pace in state.processes.items()})
+    return dict(sorted(found.items()))
+
+
+def _common_blocks(ranks: dict[str, _Rank]) -> list[int]:
+    """Return the blocks in which every process has steps enough, without the newest, which may go on."""
+    newest = max(max(rank.pace.blocks) for rank in ranks.values())
+    known = [
+        {block for block, pace in rank.pace.blocks.items() if pace.steps >= LEAST_STEPS} for rank in ranks.values()
+    ]
+    return sorted(set.intersection(*known) - {newest})
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """R processes in B blocks: steps, and in a step own work, waits and all time in microseconds, float64[R, B]."""
+
+    names: list[str]
+    steps: FloatArray
+    own: FloatArray
+    waits: FloatArray
+    totals: FloatArray
+
+    @classmethod
+    def of(cls, ranks: dict[str, _Rank], blocks: list[int]) -> "_Table":
+        paces = [[rank.pace.blocks[block] for block in blocks] for rank in ranks.values()]
+        sums = np.array([[(each.steps, each.own_us, each.wait_us, each.total_us) for each in row] for row in paces])
+        steps = sums[:, :, 0].astype(np.float64)
+        return cls(list(ranks), steps, *(sums[:, :, column] / steps for column in (1, 2, 3)))
+
+    def is_slow(self, slower: float) -> BoolArray:
+        """Tell which process is slow in which block: bool[R, B]."""
+        others = np.stack([median_of_others(column) for column in self.own.T], axis=1)
+        excess = self.own - others
+        slow: BoolArray = (excess > slower / 100.0 * others) & (excess >= COSTLY_SHARE * self.totals)
+        return slow
+
+    def compared(self, slower: float) -> list[_Compared]:
+        """Compare each process with its peers over all blocks: it is slow where it is so in each of them."""
+        own, waits, totals = (
+            (each * self.steps).sum(axis=1) / self.steps.sum(axis=1) for each in (self.own, self.waits, self.totals)
+        )
+        peers, peers_wait = median_of_others(own), median_of_others(waits)
+        by_waits = np.asarray(waits - peers_wait >= WAITS_SHARE * (own - peers), dtype=np.bool_)
+        slow = np.asarray(self.is_slow(slower).all(axis=1))
+        return [
+            _Compared(
+                name,
+                float(own[place]),
+                float(peers[place]),
+                float(totals[place]),
+                by_waits=bool(by_waits[place]),
+                is_slow=bool(slow[place]),
+            )
+            for place, name in enumerate(self.names)
+        ]
+
+
+def median_of_others(values: FloatArray) -> FloatArray:
+    """Return, for each of N > 1 values, the median of all others: float64[N]."""
+    order = np.sort(values)
+    place = np.searchsorted(order, values, side="left")
+    count = values.size - 1
+
+    def kept(index: int) -> FloatArray:
+        """Return what stands at an index once each value is taken out."""
+        found: FloatArray = np.where(place <= index, order[index + 1], order[index])
+        return found
+
+    middle: FloatArray = (kept((count - 1) // 2) + kept(count // 2)) / 2.0
+    return middle
+
+
+def _lost_s(slow: list[_Compared], ranks: dict[str, _Rank]) -> float:
+    """Return for how long the others waited for the slowest process over the whole job, seconds."""
+    names = list(ranks)
+    whole = [ranks[name].pace.whole for name in names]
+    own = np.array([pace.own_us / pace.steps for pace in whole])
+    steps = np.array([pace.steps for pace in whole])
+    lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
+    return max((float(lost[names.index(each.name)]) for each in slow), default=0.0)
+
+
+def _onset(name: str, ranks: dict[str, _Rank], slower: float) -> float | None:
+    """Return when the newest run of slow blocks began, epoch seconds."""
+    blocks = _common_blocks(ranks)
+    table = _Table.of(ranks, blocks)
+    slow = table.is_slow(slower)[table.names.index(name)].tolist()
+    begun = None
+    for block, is_slow in zip(reversed(blocks), reversed(slow), strict=True):
+        if not is_slow:
+            break
+        begun = block * BLOCK_US / 1e6
+    return begun
+
+
+def _paid_s(view: JobView) -> float:
+    marks = [facts.framework.watermark_s for facts in view.nodes.values() if facts.framework is not None]
+    through = max((mark for mark in (*marks, view.system_through) if mark is not None), default=None)
+    return 0.0 if through is None or view.started_at is None else through - view.started_at
+
+
+def _place(name: str, ranks: dict[str, _Rank]) -> str:
+    node = ranks[name].node
+    return f"{node}/{name.removeprefix(f'{node}-')}"
+
+
+def _slow_node(slow: list[_Compared], ranks: dict[str, _Rank]) -> str | None:
+    """Return the node whose ranks are slow, all of them and no others; None where it is single ranks."""
+    nodes = {ranks[each.name].node for each in slow}
+    if len(nodes) != 1 or len(slow) < 2:
+        return None
+    node = nodes.pop()
+    return node if len(slow) == sum(rank.node == node for rank in ranks.values()) < len(ranks) else None
+
+
+def _sentence(worst: _Compared, slow: list[_Compared], ranks: dict[str, _Rank], blocks: int, slower: float) -> str:
+    span = show_duration(blocks * BLOCK_US / 1e6)
+    own, peers = show_step(worst.own_us), show_step(worst.peers_us)
+    if not slow:
+        return (
+            f"no rank of {len(ranks)} is slower than its peers: over {span} {worst.name} has most work of its own in a "
+            f"step, {own}, of which the peers have {peers}."
+        )
+    node = _slow_node(slow, ranks)
+    who = f"every rank of {node} is slow, most of all {worst.name}" if node else f"{worst.name} is slow"
+    more = "" if node or len(slow) < 2 else f"; slow are {', '.join(each.name for each in slow[:NAMED])}"
+    why = ", most of it in waits for data" if worst.by_waits else ""
+    return (
+        f"{who}: over {span} its own work in a step takes {own}, {show_percent(100.0 * worst.excess)} longer than its "
+        f"peers' {peers} (threshold {show_percent(slower)}){why}; {counted(len(ranks) - len(slow), 'rank')} wait "
+        f"for it in each step of {show_step(worst.step_us)}{more}."
+    )
+
+
+def _advice(worst: _Compared, slow: list[_Compared], ranks: dict[str, _Rank]) -> str:
+    node = _slow_node(slow, ranks)
+    place = node or f"{worst.name} on {ranks[worst.name].node}"
+    if worst.by_waits:
+        return (
+            f"Give {place} as much data loading as the others: compare the sizes of the ranks' shards, its loader "
+            "workers, cores and storage."
+        )
+    return (
+        f"Look at clocks, temperature and power of the GPU of {place}, and at other processes there; compare the sizes "
+        "of the ranks' batches. Replace the node if its GPUs stay slow with the same work."
+    )

@@ -1,0 +1,231 @@
+"""The conditions of NotLearning: each returns what shows that a run learned nothing, or None."""
+
+import math
+from collections.abc import Iterator
+from statistics import fmean
+from typing import NamedTuple
+
+from trainguard.rules.training.guessing import (
+    CHANCE_BELOW,
+    classes_guessed,
+    guesses,
+    guesses_exactly,
+    says_one_thing,
+)
+from trainguard.rules.training.progress import NO_TREND, fall, gain, tail, unit
+from trainguard.rules.training.run_series import MOVING, RunSeries
+from trainguard.rules.training.series import Series, noise, smoothed
+from trainguard.rules.training.trend import z_score
+from trainguard.tensors.step_view import Mode
+
+STANDS, CHANCE, VALIDATION, STUCK, LEVEL, UNSEEN = "stands", "chance", "validation", "stuck", "level", "unseen"
+CLEAR_TREND = 5.0
+"""A share of ``min_fall``: with a fall below the fifth of it, a trend does not matter."""
+NOISE, MOST_NOISE = 2.0, 0.2
+"""Without a trend a fall within two standard deviations of the values is none, up to a fifth of the first loss."""
+SURE, MISSED_FALL = 1.64, 0.15
+"""A straight fall that is larger would have been seen, at 95 %: by ``min_fall`` where the loss is the only witness, by
+so much where a score stands too. The standard error of the change along a line through k values is their deviation
+times the root of 12 / k."""
+GOOD_SCORE, HIGH_SCORE = 0.8, 0.9
+"""A score as high is not that of a run that learned nothing; one that never changes has to be higher still."""
+LEARNED = 0.1
+HALVED, LOW_SHARE = 0.5, 0.05
+"""A score below a twentieth that stays while the loss is halved is the accuracy of a regression, which says nothing."""
+EARLY, FEWEST_SINCE = 0.25, 10
+CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
+
+
+class Limits(NamedTuple):
+    """The parameters of NotLearning that its conditions need."""
+
+    min_rows: int
+    min_fall: float
+    min_gain: float
+
+
+class Found(NamedTuple):
+    """What shows that nothing was learned: of which series, in words, with the value and its threshold."""
+
+    kind: str
+    name: str
+    series: Series
+    reason: str
+    value: float
+    threshold: float | None = None
+
+
+def stands(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
+    """Find that all losses of a mode stand, and no score has risen or is high."""
+    losses = run.loss(mode)
+    has_score = bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
+    if not losses or not all(_loss_stands(name, each, mode, limits, has_score=has_score) for name, each in losses):
+        return None
+    for _, _, score in _scores(run):
+        high = HIGH_SCORE if score.least == score.most else GOOD_SCORE
+        if gain(score) >= limits.min_gain or tail(score) / unit(score) >= high:
+            return None
+    name, loss = losses[0]
+    fallen = fall(loss)
+    reason = (
+        f"{name} stands: from {loss.means[0]:.6g} at the start (step {loss.begins}) to {tail(loss):.6g} in the last "
+        f"quarter (until step {loss.steps[-1]}), {_moved(fallen)}{_score_words(run, mode)}"
+    )
+    return Found(STANDS, name, loss, reason, fallen, limits.min_fall)
+
+
+def _loss_stands(name: str, loss: Series, mode: Mode, limits: Limits, *, has_score: bool) -> bool:
+    if loss.count < limits.min_rows or loss.least < 0.0 < loss.most or MOVING.search(name):
+        return False
+    start, fallen = abs(loss.means[0]), fall(loss)
+    if fallen < limits.min_fall / CLEAR_TREND and fallen >= 0.0:
+        return True
+    least = max(limits.min_fall * start, min(NOISE * noise(loss.means), MOST_NOISE * start))
+    if fallen * start < -least:
+        return mode is Mode.TRAIN and loss.means[0] - min(smoothed(loss.means)) < limits.min_fall * start
+    missed = SURE * noise(loss.means) * math.sqrt(12.0 / len(loss.means))
+    sure = fallen * start + missed < (MISSED_FALL if has_score else limits.min_fall) * start
+    return sure and fallen * start < least and z_score(loss.whole) > -NO_TREND
+
+
+def at_chance(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
+    """Find that a score is no better than its loss says of a guess, and never gained."""
+    for score_name, score in run.score(mode):
+        for _, loss in run.loss(mode)[:1]:
+            if min(score.count, loss.count) < limits.min_rows or gain(score) >= limits.min_gain:
+                continue
+            share, left = tail(score) / unit(score), tail(loss)
+            guessed = guesses(share, left) if fall(loss) < LEARNED else guesses_exactly(share, left)
+            one_thing = score.least == score.most and share < HIGH_SCORE and says_one_thing(share, left)
+            if guessed or one_thing:
+                reason = (
+                    f"{score_name} stays at the level of chance: {score.means[0]:.4g} at the start (step "
+                    f"{score.begins}), {tail(score):.4g} in the last quarter (until step {score.steps[-1]}), with a "
+                    f"loss of {left:.4g} there"
+                )
+                return Found(CHANCE, score_name, score, reason, tail(score))
+    return None
+
+
+def loss_at_chance(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that the loss has stood at ln k, as of a guess among k classes, and no score is better than 1 / k."""
+    for name, loss in run.loss(Mode.TRAIN)[:1]:
+        since = loss.means[math.ceil(EARLY * len(loss.means)) :]
+        if len(since) < FEWEST_SINCE or loss.least <= 0.0 or MOVING.search(name):
+            continue
+        level = fmean(since)
+        classes = classes_guessed(level)
+        if classes is None or abs(z_score(since)) >= NO_TREND or noise(since) > limits.min_fall * level:
+            continue
+        if any(not guesses(tail(score) / unit(score), level) for _, _, score in _scores(run)):
+            continue
+        reason = (
+            f"{name} came from {loss.means[0]:.6g} (step {loss.begins}) and has stood at {level:.5g} since step "
+            f"{loss.steps[len(loss.means) - len(since)]}: ln {classes} = {math.log(classes):.5g} is the cross entropy "
+            f"of a guess among {classes} classes"
+        )
+        return Found(LEVEL, name, loss, reason, level, math.log(classes))
+    return None
+
+
+def validation_at_chance(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that the score of validation is that of a guess at its lowest loss, while training goes on."""
+    if not run.loss(Mode.TRAIN):
+        return None
+    for name, score in run.score(Mode.EVAL):
+        for _, loss in run.loss(Mode.EVAL)[:1]:
+            if min(score.count, loss.count) < limits.min_rows:
+                continue
+            share, lowest = fmean(score.means) / unit(score), min(smoothed(loss.means))
+            if guesses_exactly(share, lowest) and gain(score) < limits.min_gain:
+                reason = (
+                    f"{name} stays at the level of chance: {score.means[0]:.4g} at the start (step {score.begins}), "
+                    f"{tail(score):.4g} in the last quarter (until step {score.steps[-1]}); the loss of validation "
+                    f"was never below {lowest:.4g}"
+                )
+                return Found(VALIDATION, name, score, reason, tail(score))
+    return None
+
+
+def validation_never_better(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that training learns, and validation is never better than it, and than training, began."""
+    for name, loss in run.loss(Mode.EVAL)[:1]:
+        for train_name, train in run.loss(Mode.TRAIN)[:1]:
+            if min(loss.count, train.count) < limits.min_rows or min(loss.least, train.least) < 0.0:
+                continue
+            if MOVING.search(name) or MOVING.search(train_name) or fall(train) < CLEAR_FALL:
+                continue
+            if any(gain(score) >= limits.min_gain for _, score in run.score(Mode.EVAL)):
+                continue
+            lowest = min(smoothed(loss.means))
+            untrained = WORSE_THAN_UNTRAINED * train.means[0]
+            if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or (lowest <= untrained and not _score_fell(run)):
+                continue
+            reason = (
+                f"{train_name} fell from {train.means[0]:.4g} to {tail(train):.4g}, and {name} was never below "
+                f"{lowest:.4g}: it began at {loss.means[0]:.4g} (step {loss.begins}) and is {tail(loss):.4g} in the "
+                f"last quarter (until step {loss.steps[-1]})"
+            )
+            return Found(UNSEEN, name, loss, reason, lowest, untrained)
+    return None
+
+
+def _score_fell(run: RunSeries) -> bool:
+    """Whether a score of validation is clearly lower than at its start."""
+    return any((score.means[0] - tail(score)) / unit(score) >= SCORE_FELL for _, score in run.score(Mode.EVAL))
+
+
+def score_stuck(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that a score is the same number at each step, and no score gains."""
+    if any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
+        return None
+    for mode, name, score in _scores(run):
+        share = score.least / unit(score)
+        highest = HIGH_SCORE if mode is Mode.TRAIN else CHANCE_BELOW
+        is_constant = score.least == score.most and score.count >= 2 * limits.min_rows
+        if is_constant and 0.0 < share < highest and not (share < LOW_SHARE and _halved(run)):
+            reason = (
+                f"{name} is {score.least:.4g} at each of {score.count:,} steps, from step {score.begins} to "
+                f"{score.steps[-1]}, whatever the loss does"
+            )
+            return Found(STUCK, name, score, reason, score.least)
+    return None
+
+
+def loss_without_score(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that the loss is halved, and a score of training that is low does not gain."""
+    if not _halved(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
+        return None
+    train_name, train = run.loss(Mode.TRAIN)[0]
+    for name, score in run.score(Mode.TRAIN):
+        share = tail(score) / unit(score)
+        if score.count >= 2 * limits.min_rows and LOW_SHARE <= share < CHANCE_BELOW:
+            reason = (
+                f"{train_name} fell from {train.means[0]:.4g} (step {train.begins}) to {tail(train):.4g} in the last "
+                f"quarter, and {name} did not gain by it: {score.means[0]:.4g} at the start, {tail(score):.4g} in the "
+                f"last quarter (until step {score.steps[-1]})"
+            )
+            return Found(STUCK, name, score, reason, tail(score))
+    return None
+
+
+def _scores(run: RunSeries) -> Iterator[tuple[Mode, str, Series]]:
+    for mode in (Mode.TRAIN, Mode.EVAL):
+        for name, score in run.score(mode):
+            yield mode, name, score
+
+
+def _halved(run: RunSeries) -> bool:
+    return any(each.means and fall(each) >= HALVED for _, each in run.loss(Mode.TRAIN)[:1])
+
+
+def _moved(fallen: float) -> str:
+    return f"{'a fall' if fallen >= 0.0 else 'a rise'} of {100.0 * abs(fallen):.3g} %"
+
+
+def _score_words(run: RunSeries, mode: Mode) -> str:
+    scores = run.score(mode)
+    if not scores:
+        return ""
+    name, score = scores[0]
+    return f"; {name} was {score.means[0]:.4g} and is {tail(score):.4g}"

@@ -1,0 +1,210 @@
+"""GPUHealth on its thresholds: what is a fault of a GPU, and what every healthy one shows."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.device_minutes import DevicesAt, Readings, Rows, replay_devices
+from tests.unit.rules.node_replay import Replay, series
+from trainguard.records import Status
+from trainguard.rules.gpu_health import GPUHealth, GPUHealthParameters
+from trainguard.rules.rule_result import RuleResult
+
+HEAT, BRAKE, CAP, IDLE = 0x20, 0x80, 0x4, 0x1
+GPUS = ("gpu0", "gpu1", "gpu2", "gpu3")
+
+
+def readings(**changed: Mapping[str, Any]) -> Readings:
+    """Return what a healthy node of four GPUs reports in a minute, with some GPUs' values changed."""
+    healthy = {
+        "SMClockMHz": 1_500.0,
+        "SMClockMaximumMHz": 1_980.0,
+        "ThrottleReasons": CAP,
+        "PCIeLinkWidth": 16.0,
+        "PCIeLinkWidthMaximum": 16.0,
+        "ECCUncorrectedErrors": 0.0,
+        "RemappedRowsFailed": 0.0,
+        "XID": 0.0,
+        "Lost": 0.0,
+    }
+    found: dict[str, dict[str, Any]] = {metric: dict.fromkeys(GPUS, value) for metric, value in healthy.items()}
+    for metric, values in changed.items():
+        found.setdefault(metric, {}).update(values)
+    return found
+
+
+def judge(
+    at: DevicesAt | Callable[[int], Readings], *, minutes: int = 20, busy: float = 95.0, **parameters: Any
+) -> Replay:
+    node = Rows([[busy] * 4] * minutes).series()
+    return replay_devices(GPUHealth(), GPUHealthParameters(**parameters), node, at)
+
+
+def last(at: DevicesAt, **given: Any) -> RuleResult:
+    return judge(at, **given).last
+
+
+def from_minute(begin: int, **changed: Mapping[str, Any]) -> DevicesAt:
+    return lambda minute: readings(**changed) if minute >= begin else readings()
+
+
+def test_given_a_healthy_node_at_its_power_limit_when_judged_then_it_is_ok() -> None:
+    said = last(lambda _: readings())
+    assert (said.status, said.reason) == (Status.OK, "4 GPUs of algo-1 reported no fault in 20 minutes.")
+
+
+def test_given_a_managed_profile_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
+    said = last(lambda _: {})
+    assert said.status is Status.NOT_APPLICABLE
+    assert "trainguard-collector writes them" in said.reason
+
+
+def test_given_a_node_without_gpus_when_judged_then_the_rule_does_not_apply() -> None:
+    node = series(np.empty((24, 0)), interval_s=5.0)
+    said = replay_devices(GPUHealth(), GPUHealthParameters(), node, lambda _: {}).last
+    assert (said.status, said.reason) == (Status.NOT_APPLICABLE, "algo-1 has no GPU.")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence", "advice"),
+    [
+        ({"Lost": {"gpu2": 1.0}}, "gpu2 on algo-1 is lost", "Replace algo-1"),
+        ({"XID": {"gpu2": 79.0}}, "gpu2 on algo-1 reported XID 79, the GPU has fallen off the bus", "Replace algo-1"),
+        ({"XID": {"gpu2": 94.0}}, "reported XID 94, a contained uncorrectable ECC error", "Restart the job"),
+        ({"ECCUncorrectedErrors": {"gpu2": 3.0}}, "had 3 uncorrectable ECC errors during the job", "Restart the job"),
+        ({"RemappedRowsFailed": {"gpu2": 1.0}}, "could not remap a faulty memory row", "Replace algo-1"),
+    ],
+    ids=["lost", "xid-79", "xid-94", "ecc", "rows"],
+)
+def test_given_a_fault_of_hardware_when_judged_then_it_fires_at_once_and_names_the_gpu(
+    changed: dict[str, Mapping[str, Any]], sentence: str, advice: str
+) -> None:
+    said = judge(from_minute(12, **changed))
+    assert said.statuses[11:13] == (Status.OK, Status.FIRED)
+    assert sentence in said.last.reason
+    assert advice in (said.last.advice or "")
+    assert (said.last.worst, said.last.gpus) == ("gpu2", ("gpu2",))
+    assert said.last.onset == pytest.approx(said.results[12].onset)
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 999])
+def test_given_an_xid_of_a_program_when_judged_then_it_is_said_and_nothing_fires(code: int) -> None:
+    said = last(from_minute(12, XID={"gpu1": float(code)}))
+    assert said.status is Status.OK
+    assert f"XID {code}" in said.reason
+
+
+def test_given_an_xid_that_another_follows_when_judged_then_both_are_known() -> None:
+    def at(minute: int) -> Readings:
+        newest = 0.0 if minute < 5 else 79.0 if minute == 5 else 45.0
+        return readings(XID={"gpu1": newest})
+
+    assert "XID 79" in last(at).reason
+
+
+def test_given_counted_xids_when_judged_then_one_that_was_never_the_newest_is_found_and_counted() -> None:
+    def at(minute: int) -> Readings:
+        counts = {} if minute < 5 else {"XIDCount74": {"gpu1": float(minute - 4)}, "XIDCount45": {"gpu1": 9.0}}
+        return readings(XID={"gpu1": 45.0 if minute >= 5 else 0.0}, **counts)
+
+    assert "XID 74, an NVLink error, 15 times" in last(at).reason
+
+
+def test_given_errors_from_before_the_job_when_judged_then_they_are_none_of_the_job() -> None:
+    assert last(lambda _: readings(ECCUncorrectedErrors={"gpu2": 7.0})).status is Status.OK
+
+
+def test_given_a_collector_that_began_anew_when_judged_then_earlier_xids_are_over() -> None:
+    said = judge(lambda minute: readings(XID={"gpu2": 79.0 if 5 <= minute < 9 else 0.0}))
+    assert (said.statuses[8], said.statuses[9]) == (Status.FIRED, Status.OK)
+
+
+def test_given_a_gpu_without_samples_when_others_have_some_then_it_has_vanished_in_the_third_minute() -> None:
+    def at(minute: int) -> Readings:
+        full = readings()
+        if minute < 10:
+            return full
+        return {metric: {gpu: values[gpu] for gpu in GPUS[:3]} for metric, values in full.items()}
+
+    rows = [[95.0] * 4] * 10 + [[95.0, 95.0, 95.0, float("nan")]] * 5
+    said = replay_devices(GPUHealth(), GPUHealthParameters(), Rows(rows).series(), at)
+    assert said.statuses[11:13] == (Status.OK, Status.FIRED)
+    assert "gpu3 on algo-1 has vanished" in said.last.reason
+    assert said.last.time_left_s == 0.0
+
+
+def test_given_a_collector_that_lacks_some_series_of_a_gpu_when_it_is_used_then_it_has_not_vanished() -> None:
+    def at(minute: int) -> Readings:
+        full = readings()
+        return full if minute < 10 else {metric: {"gpu0": values["gpu0"]} for metric, values in full.items()}
+
+    assert last(at).status is Status.OK
+
+
+def throttled(clock: float, reasons: int) -> dict[str, Mapping[str, Any]]:
+    return {"SMClockMHz": {"gpu1": clock}, "ThrottleReasons": {"gpu1": float(reasons)}}
+
+
+@pytest.mark.parametrize(
+    ("clock", "status"), [(1_350.0, Status.FIRED), (1_351.0, Status.OK)], ids=["at-10-percent", "just-above"]
+)
+def test_given_a_hot_gpu_when_its_clock_is_below_its_peers_by_the_threshold_then_it_fires(
+    clock: float, status: Status
+) -> None:
+    said = last(from_minute(10, **throttled(clock, HEAT)))
+    assert said.status is status
+    if status is Status.FIRED:
+        assert said.measured == pytest.approx(10.0)
+        assert "throttled by heat: its clock under load is 1,350 MHz, 10 % lower than without" in said.reason
+        assert "cooling" in (said.advice or "")
+
+
+def test_given_a_hot_gpu_when_four_minutes_show_it_then_nothing_fires_before_the_fifth() -> None:
+    said = judge(from_minute(10, **throttled(900.0, BRAKE)))
+    assert said.statuses[13:15] == (Status.OK, Status.FIRED)
+    assert "a slowdown that its hardware demands" in said.last.reason
+
+
+def test_given_a_hot_gpu_that_keeps_its_clock_when_judged_then_it_is_ok() -> None:
+    assert last(from_minute(10, **throttled(1_500.0, HEAT))).status is Status.OK
+
+
+def test_given_a_hot_idle_gpu_when_judged_then_its_low_clock_is_no_fault() -> None:
+    assert last(lambda _: readings(**throttled(300.0, HEAT | IDLE)), busy=20.0).status is Status.OK
+
+
+def test_given_all_gpus_slowed_by_heat_when_judged_then_their_own_clock_before_is_the_measure() -> None:
+    hot = {"SMClockMHz": dict.fromkeys(GPUS, 1_200.0), "ThrottleReasons": dict.fromkeys(GPUS, float(HEAT | CAP))}
+    said = last(from_minute(10, **hot))
+    assert said.status is Status.FIRED
+    assert said.measured == pytest.approx(20.0)
+    assert said.wasted_share == pytest.approx(0.1, abs=0.01)
+    assert said.gpus == GPUS
+
+
+def test_given_a_gpu_with_a_lower_power_limit_than_its_peers_when_judged_then_it_fires() -> None:
+    said = last(lambda _: readings(**throttled(1_200.0, CAP)))
+    assert said.status is Status.FIRED
+    assert "throttled by its power limit" in said.reason
+    assert last(lambda _: readings(**throttled(1_290.0, CAP))).status is Status.OK
+
+
+def test_given_slots_with_half_of_the_lanes_when_judged_then_that_is_no_fault() -> None:
+    half = dict.fromkeys(GPUS, 8.0)
+    assert last(lambda _: readings(PCIeLinkWidth=half)).status is Status.OK
+
+
+@pytest.mark.parametrize("begin", [0, 10], ids=["always", "since-minute-10"])
+def test_given_a_link_narrower_than_the_others_when_judged_then_it_fires(begin: int) -> None:
+    said = last(from_minute(begin, PCIeLinkWidth={"gpu3": 4.0}))
+    assert said.status is Status.FIRED
+    assert "the PCIe link of gpu3 on algo-1 has 4 lanes under load" in said.reason
+
+
+def test_given_several_problems_when_judged_then_the_gravest_leads_and_the_others_are_named() -> None:
+    said = last(from_minute(5, XID={"gpu3": 79.0}, PCIeLinkWidth={"gpu1": 1.0}))
+    assert said.worst == "gpu3"
+    assert said.gpus == ("gpu3", "gpu1")
+    assert "1 other GPU of the node, gpu1, too" in said.reason

@@ -1,0 +1,197 @@
+"""HungJob on its thresholds: what hangs, what only pauses, and which ranks are behind."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
+from tests.unit.rules.node_replay import JOB_START, NodeSeries
+from trainguard.records import Status
+from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
+from trainguard.rules.hung_steps import Progress, ProgressState
+from trainguard.rules.hung_watch import WatchState
+from trainguard.rules.rule_inputs import JobView, NodeFacts
+from trainguard.rules.rule_result import RuleResult
+
+WORK_W, HUNG_W, IDLE_W = 400.0, 110.0, 70.0
+HANG = 20
+Minute = tuple[Sequence[float], Sequence[float]]
+"""Utilization, and power in watts, of each GPU."""
+
+WORKS: Minute = ((95.0, 95.0), (WORK_W, WORK_W))
+HANGS: Minute = ((100.0, 100.0), (HUNG_W, HUNG_W))
+IDLES: Minute = ((0.0, 0.0), (IDLE_W, IDLE_W))
+ONE_IDLE: Minute = ((100.0, 0.0), (HUNG_W, IDLE_W))
+
+
+def watch(
+    minutes: Sequence[Minute],
+    *,
+    memory: float | None = None,
+    cores: Callable[[int], float] = lambda _: 10.0,
+    written: Callable[[int], float] = lambda _: 1e5,
+    **parameters: Any,
+) -> WatchState:
+    """Return what is remembered of a node's minutes; memory is busy at work alone, unless it is given."""
+    node = Rows([utilization for utilization, _ in minutes]).series()
+    number = (np.arange(len(node.gpu)) // 12).tolist()
+    moves = np.array([[40.0 if watts > 300.0 else memory or 0.0 for watts in minutes[at][1]] for at in number])
+    cpu = np.array([cores(at) for at in number])
+    node = NodeSeries(node.gpu, cpu, moves, node.io_wait_max, node.interval_s)
+
+    def readings(minute: int) -> Readings:
+        _, power = minutes[minute]
+        return {
+            "PowerWatts": {f"gpu{gpu}": [watts] * 12 for gpu, watts in enumerate(power)},
+            "WriteThroughputInBytesPerSecond": {"": written(minute)},
+        }
+
+    found = replay_devices(HungJob(), HungJobParameters(**parameters), node, readings).state
+    assert isinstance(found, WatchState)
+    return found
+
+
+def over(
+    *states: WatchState, steps: dict[str, tuple[float, int]] | None = None, waiting: int = 0, **parameters: Any
+) -> RuleResult:
+    """Judge a job of several nodes; steps are, by process, the minute in which the newest ended, and its number."""
+    progress = {
+        name: Progress(round((JOB_START + 60.0 * minute) * 1e6), str(number), number)
+        for name, (minute, number) in (steps or {}).items()
+    }
+    nodes = {}
+    for number, state in enumerate(states, 1):
+        node = f"algo-{number}"
+        own = {name: each for name, each in progress.items() if name.startswith(f"{node}-")}
+        nodes[node] = NodeFacts(
+            node, collected={"HungJob": ProgressState(own)}, watched={"HungJob": state}, waiting=waiting
+        )
+    view = JobView(JOB_START, states[0].at, None, bool(steps), bool(steps), closed=False, nodes=nodes)
+    return HungJobOverNodes().judge(view, HungJobParameters(**parameters))
+
+
+def standing(minutes: int, look: Minute = HANGS, **given: Any) -> WatchState:
+    return watch([WORKS] * HANG + [look] * minutes, **given)
+
+
+STEPS = {"algo-1-rank0": (HANG - 0.1, 500), "algo-1-rank1": (HANG - 0.1, 500)}
+
+
+def test_given_a_job_that_works_when_judged_then_it_is_ok() -> None:
+    said = over(watch([WORKS] * 30), steps=STEPS)
+    assert (said.status, said.reason) == (Status.OK, "GPUs of 1 node work.")
+
+
+@pytest.mark.parametrize(("minutes", "status"), [(2, Status.OK), (3, Status.FIRED)])
+def test_given_a_hung_collective_when_steps_have_stopped_then_it_fires_after_two_and_a_half_minutes(
+    minutes: int, status: Status
+) -> None:
+    said = over(standing(minutes), steps=STEPS)
+    assert said.status is status
+    if status is Status.FIRED:
+        assert "steps have stopped: for " in said.reason
+        assert "2 GPUs have looked busy at 110 W each, of 400 W at work" in said.reason
+        assert said.onset == pytest.approx(JOB_START + 60.0 * HANG, abs=10.0)
+        assert said.time_left_s == 0.0
+        assert said.gpus == ("algo-1/gpu0", "algo-1/gpu1")
+
+
+@pytest.mark.parametrize(("minutes", "status"), [(7, Status.OK), (8, Status.FIRED)])
+def test_given_a_hung_collective_when_there_are_no_steps_then_it_fires_after_seven_and_a_half_minutes(
+    minutes: int, status: Status
+) -> None:
+    assert over(standing(minutes)).status is status
+
+
+def test_given_gpus_that_look_hung_when_steps_go_on_then_nothing_fires() -> None:
+    going_on = {"algo-1-rank0": (HANG + 8.0, 700)}
+    assert over(standing(9), steps=going_on).status is Status.OK
+
+
+@pytest.mark.parametrize(("watts", "status"), [(200.0, Status.FIRED), (201.0, Status.OK)])
+def test_given_busy_gpus_when_their_power_is_half_of_that_at_work_then_that_is_the_limit(
+    watts: float, status: Status
+) -> None:
+    assert over(standing(5, ((100.0, 100.0), (watts, watts))), steps=STEPS).status is status
+
+
+@pytest.mark.parametrize(("memory", "status"), [(5.0, Status.FIRED), (6.0, Status.OK)])
+def test_given_busy_gpus_at_low_power_when_they_move_memory_then_they_work(memory: float, status: Status) -> None:
+    assert over(standing(5, memory=memory), steps=STEPS).status is status
+
+
+def test_given_one_gpu_at_work_when_the_others_wait_then_the_job_does_not_hang() -> None:
+    assert over(standing(9), watch([WORKS] * 29), steps=STEPS).status is Status.OK
+
+
+def test_given_an_idle_gpu_for_which_the_others_wait_when_judged_then_it_is_named_first() -> None:
+    said = over(standing(4, ONE_IDLE), steps=STEPS)
+    assert said.status is Status.FIRED
+    assert said.worst == "algo-1/gpu1"
+    assert "algo-1/gpu1 is idle" in said.reason
+    assert (said.advice or "").startswith("Look at algo-1/gpu1 first")
+
+
+def test_given_ranks_that_are_behind_when_judged_then_they_are_named_first() -> None:
+    steps = {"algo-1-rank0": (19.9, 500), "algo-1-rank1": (19.8, 499), "algo-1-rank2": (19.9, 500)}
+    said = over(standing(4), steps=steps)
+    assert "; behind in steps: algo-1-rank1." in said.reason
+    assert said.worst == "algo-1-rank1"
+
+
+def test_given_objects_that_wait_when_judged_then_no_rank_is_called_behind() -> None:
+    steps = {"algo-1-rank0": (19.9, 500), "algo-1-rank1": (18.9, 400)}
+    assert "behind" not in over(standing(4), steps=steps, waiting=1).reason
+
+
+def test_given_a_node_that_writes_no_more_when_the_others_wait_then_it_is_named() -> None:
+    said = over(standing(6), watch([WORKS] * HANG), steps=STEPS)
+    assert said.status is Status.FIRED
+    assert "no samples any more from algo-2" in said.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"written": lambda minute: 2e8 if minute >= HANG else 1e5}, "a checkpoint is written"),
+        ({"cores": lambda minute: 95.0 if minute >= HANG else 10.0}, "the host computes"),
+    ],
+    ids=["checkpoint", "host"],
+)
+def test_given_idle_gpus_when_the_host_is_at_work_then_nothing_fires(given: dict[str, Any], why: str) -> None:
+    assert over(standing(12, IDLES, **given), steps=STEPS).status is Status.OK, why
+
+
+def test_given_idle_gpus_and_hosts_when_steps_have_stopped_then_it_fires() -> None:
+    said = over(standing(4, IDLES), steps=STEPS)
+    assert said.status is Status.FIRED
+    assert "no GPU has worked, and the hosts neither compute, read, write nor send" in said.reason
+
+
+def test_given_a_job_that_paused_before_when_it_pauses_again_then_twice_as_long_is_waited_for() -> None:
+    calm = [WORKS] * 10 + [IDLES] * 2 + [WORKS] * 8
+    assert over(watch(calm + [IDLES] * 4), steps=STEPS).status is Status.OK
+    assert over(watch(calm + [IDLES] * 6), steps=STEPS).status is Status.FIRED
+
+
+def test_given_a_saving_that_ends_in_a_hang_when_judged_then_the_time_counts_from_its_end() -> None:
+    def written(minute: int) -> float:
+        return 2e8 if HANG <= minute < HANG + 4 else 1e5
+
+    assert over(standing(6, IDLES, written=written), steps=STEPS).status is Status.OK
+    assert over(standing(7, IDLES, written=written), steps=STEPS).status is Status.FIRED
+
+
+def test_given_no_power_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
+    node = Rows([[95.0]] * 10).series()
+    said = replay_devices(HungJob(), HungJobParameters(), node, lambda _: {})
+    assert said.last.status is Status.NOT_APPLICABLE
+    assert "no power of the GPUs was collected" in said.last.reason
+    whole = over(said.state)
+    assert (whole.status, whole.reason) == (Status.WAITING_FOR_DATA, "no system metrics yet.")
+
+
+def test_given_a_job_that_hangs_before_it_worked_for_five_minutes_when_judged_then_it_is_not_known_yet() -> None:
+    assert over(watch([WORKS] * 3 + [HANGS])).status is Status.WARMING_UP

@@ -1,0 +1,71 @@
+"""LowGPUUtilization with SM activity: a GPU that looks busy and uses little of itself is under-utilised."""
+
+import pytest
+
+from tests.unit.rules.device_minutes import DevicesAt, Rows, replay_devices
+from tests.unit.rules.node_replay import JOB_START, Replay
+from trainguard.records import Status
+from trainguard.rules.low_gpu_activity import MOST_MINUTES
+from trainguard.rules.low_gpu_output import SM_P95
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+
+
+def judge(activity: DevicesAt, *, busy: float = 98.0, minutes: int = 40, threshold_sm: float = 20.0) -> Replay:
+    node = Rows([[busy, busy]] * minutes).series(interval_s=5.0)
+    return replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(threshold_sm=threshold_sm), node, activity)
+
+
+def steady(first: float, second: float = 85.0) -> DevicesAt:
+    return lambda _: {"SMActivityPercent": {"gpu0": [first] * 6, "gpu1": [second] * 6}}
+
+
+@pytest.mark.parametrize(("activity", "status"), [(19.9, Status.FIRED), (20.0, Status.OK)])
+def test_given_a_busy_gpu_when_its_sm_activity_stays_below_the_threshold_then_it_fires(
+    activity: float, status: Status
+) -> None:
+    said = judge(steady(activity)).last
+    assert said.status is status
+
+
+def test_given_a_busy_gpu_at_5_percent_when_judged_then_it_says_so_and_what_it_costs() -> None:
+    said = judge(steady(5.0)).last
+    assert said.reason.startswith("gpu0 on algo-1 looks 98 % busy, but 95 % of its last ")
+    assert "have an SM activity of at most 5 % (threshold 20 %)" in said.reason
+    assert (said.measure, said.measured, said.worst, said.gpus) == (SM_P95, 5.0, "gpu0", ("gpu0",))
+    assert said.wasted_share == pytest.approx(0.5 * (1.0 - 5.0 / 80.0), abs=0.03)
+    assert said.onset == pytest.approx(JOB_START + 60.0, abs=61.0)
+    assert "batch size" in (said.advice or "")
+
+
+def test_given_a_busy_gpu_when_it_is_hollow_for_less_than_three_windows_then_nothing_fires_yet() -> None:
+    said = judge(lambda minute: steady(5.0 if minute >= 20 else 80.0)(minute))
+    fired = [minute for minute, status in enumerate(said.statuses) if status is Status.FIRED]
+    assert fired[0] == 20 + 13 - 1
+
+
+def test_given_one_minute_of_work_at_full_activity_when_judged_then_the_time_counts_anew() -> None:
+    said = judge(lambda minute: steady(80.0 if minute == 30 else 5.0)(minute))
+    assert said.statuses[29] is Status.FIRED
+    assert said.last.status is Status.OK
+
+
+def test_given_no_sm_activity_when_judged_then_nothing_is_said_of_it() -> None:
+    said = judge(lambda _: {}).last
+    assert said.status is Status.OK
+    assert "SM activity" not in said.reason
+
+
+def test_given_gpus_that_are_low_by_utilization_when_judged_then_that_is_said_with_their_sm_activity() -> None:
+    said = judge(steady(9.0, 9.0), busy=30.0).last
+    assert said.status is Status.FIRED
+    assert "95 % of the last" in said.reason
+    assert said.reason.endswith("SM activity of gpu0 was 9 % on average.")
+
+
+def test_given_a_threshold_of_nothing_when_judged_then_sm_activity_never_fires() -> None:
+    assert judge(steady(0.5), threshold_sm=0.0).last.status is Status.OK
+
+
+def test_given_a_long_job_when_judged_then_a_bounded_number_of_minutes_is_remembered() -> None:
+    state = judge(steady(50.0), minutes=MOST_MINUTES + 10).state
+    assert {len(held.activity) for held in state.activity.values()} == {MOST_MINUTES}
