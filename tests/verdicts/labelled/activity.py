@@ -71,11 +71,12 @@ def _base_s(job: Job) -> float:
     return min(2.5, job.interval_s)
 
 
-def _pieces(job: Job, node: int) -> list[tuple[int, Piece]]:
+def pieces_of(job: Job, node: int) -> list[tuple[int, Piece]]:
+    """Return the pieces of a node with their numbers."""
     return [(number, piece) for number, piece in enumerate(job.pieces) if not piece.nodes or node in piece.nodes]
 
 
-def _within(at_s: Floats, begin: float, end: float) -> slice:
+def within(at_s: Floats, begin: float, end: float) -> slice:
     """Return the part of rising times that lies in a stretch."""
     return slice(int(np.searchsorted(at_s, begin)), int(np.searchsorted(at_s, end)))
 
@@ -89,9 +90,9 @@ def _gpus(job: Job, node: int, at_s: Floats) -> tuple[Floats, Floats]:
     memory = np.zeros_like(busy)
     rng = _random(job, node, 2)
     offsets = 1.2 * rng.standard_normal(count)
-    for number, piece in _pieces(job, node):
+    for number, piece in pieces_of(job, node):
         for turn, (begin, end) in enumerate(piece.spans(job.minutes)):
-            part = _within(fine, begin, end)
+            part = within(fine, begin, end)
             works = computing(
                 fine[part],
                 wait=piece.load.wait,
@@ -103,12 +104,12 @@ def _gpus(job: Job, node: int, at_s: Floats) -> tuple[Floats, Floats]:
                 busy[part, gpu] = np.where(works, level, piece.load.idle * rng.exponential(1.0, works.size))
                 memory[part, gpu] = piece.load.memory * busy[part, gpu]
     for begin, end in slow_spans(job):
-        part = _within(fine, begin, end)
+        part = within(fine, begin, end)
         busy[part] = np.minimum(busy[part], 2.0)
         memory[part] = np.minimum(memory[part], 1.0)
     for growth in job.growth:
         if not growth.nodes or node in growth.nodes:
-            memory[:, list(growth.gpus or range(count))] += _grown(growth, fine)[:, None]
+            memory[:, list(growth.gpus or range(count))] += grown(growth, fine)[:, None]
     over_s = job.interval_s if job.averaging else min(job.interval_s, LATEST_READING_S)
     read = np.clip(np.round(trailing_means(busy, base_s, at_s, over_s)), 0.0, 100.0)
     filled = trailing_means(memory, base_s, at_s, over_s)
@@ -130,8 +131,11 @@ def _level(load: Load, at_s: Floats, offset: float, base_s: float, rng: Generato
     return np.clip(level, 0.0, 100.0)
 
 
-def _grown(growth: Growth, at_s: Floats) -> Floats:
+def grown(growth: Growth, at_s: Floats) -> Floats:
+    """Return what was added at so many seconds since the job's start."""
     into = np.clip((at_s / 60.0 - growth.start_min) / (growth.end_min - growth.start_min), 0.0, 1.0)
+    if growth.shape == "sawtooth":
+        into = (into * growth.stairs) % 1.0
     if growth.shape == "stairs":
         into = np.floor(into * growth.stairs) / growth.stairs
     if growth.shape == "plateau":
@@ -148,11 +152,11 @@ def _host(job: Job, node: int, at_s: Floats) -> tuple[Floats, Floats, Floats, Fl
     received, read = np.zeros(at_s.size), np.zeros(at_s.size)
     mix = np.exp(0.25 * rng.standard_normal(count))
     places = _places(rng.permutation(count), job.machine.gpus)
-    for _, piece in _pieces(job, node):
+    for _, piece in pieces_of(job, node):
         if piece.gpus:
             continue
         for begin, end in piece.spans(job.minutes):
-            part = _within(at_s, begin, end)
+            part = within(at_s, begin, end)
             cores[part], io_wait[part] = _core_loads(piece.load, at_s[part], mix, places, job.interval_s, rng)
             traffic = np.exp(0.3 * drifting(at_s[part], 20.0, rng))
             received[part], read[part] = piece.load.received * traffic, piece.load.read * traffic

@@ -32,6 +32,9 @@ class Load:
         Shares of the cores that are full all the time, and that wait for a disk ``io_wait`` percent of their time.
     received, read : float
         Bytes a second from the network and from disks.
+    effort, activity : float
+        Share, 0 to 1, of the power at work that a GPU draws while it computes, and its SM activity then, percent; only
+        jobs whose series are ``collected`` show them.
     """
 
     busy: float = 93.0
@@ -49,6 +52,8 @@ class Load:
     io_wait: float = 75.0
     received: float = 3e5
     read: float = 8e6
+    effort: float = 1.0
+    activity: float = 86.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +89,13 @@ class Growth:
     """What is added to GPUs' memory counter: ``points`` in all, from ``start_min`` to ``end_min``.
 
     ``line`` adds them evenly, ``stairs`` in ``stairs`` equal jumps, ``plateau`` ever more slowly, so that nothing is
-    added over the last two thirds of the stretch.
+    added over the last two thirds of the stretch. ``sawtooth`` adds them ``stairs`` times and gives them back.
     """
 
     points: float
     start_min: float
     end_min: float
-    shape: Literal["line", "stairs", "plateau"] = "line"
+    shape: Literal["line", "stairs", "plateau", "sawtooth"] = "line"
     stairs: int = 1
     nodes: tuple[int, ...] = ()
     gpus: tuple[int, ...] = ()
@@ -101,7 +106,10 @@ class Steps:
     """Framework events: training steps of ``step_s`` with ``gap_s`` between them, from ``first_min`` on.
 
     Every ``slow_every``-th step takes ``slow_s`` while the GPUs wait. With ``workers`` each step begins with a fetch of
-    ``fetch_s`` from as many data loader processes.
+    ``fetch_s`` from as many data loader processes. There are none after ``last_min``.
+
+    With ``ranks`` each GPU has a process of its own, as the collector's recorder writes them, and a forward pass of
+    ``forward_s`` in each step; ``slow_ranks`` take so much longer for it (rank from 0, factor, since minute).
     """
 
     first_min: float = 2.0
@@ -111,6 +119,49 @@ class Steps:
     slow_s: float = 0.0
     workers: int = 0
     fetch_s: float = 0.01
+    last_min: float | None = None
+    ranks: bool = False
+    forward_s: float = 0.2
+    slow_ranks: tuple[tuple[int, float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A series of a GPU that has another value from ``start_min`` to ``end_min`` than a healthy one's.
+
+    None for a value is no reading at all. ``gpus`` and ``nodes`` limit it, as in a piece.
+    """
+
+    name: str
+    value: float | None
+    start_min: float = 0.0
+    end_min: float | None = None
+    nodes: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What trainguard-collector measures beside the managed series.
+
+    Attributes
+    ----------
+    idle_w, work_w : float
+        Power of an idle GPU, and of one that computes with full effort, watts.
+    total_gb, used_gb : float
+        Memory of a GPU, and what of it is in use from the training's start on, gigabytes.
+    held : tuple of Growth
+        What is added to it; points are gigabytes.
+    readings : tuple of Reading
+        What is not as on a healthy GPU.
+    """
+
+    idle_w: float = 70.0
+    work_w: float = 420.0
+    total_gb: float = 80.0
+    used_gb: float = 48.0
+    held: tuple[Growth, ...] = ()
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +183,8 @@ class Job:
     """A labelled job; without ``faults`` it is healthy.
 
     ``averaging`` counters show the mean since the last sample, others what a GPU did just now. ``late_nodes`` are nodes
-    that begin to write so many minutes after the job's start. A job with ``every_interval`` is also sampled at each of
-    the profiler's intervals.
+    that begin to write so many minutes after the job's start. ``collected`` is what is measured beside the managed
+    series, None of a managed profile. A job with ``every_interval`` is also sampled at all of the profiler's intervals.
     """
 
     name: str
@@ -148,6 +199,7 @@ class Job:
     steps: Steps | None = None
     averaging: bool = False
     late_nodes: tuple[tuple[int, float], ...] = ()
+    collected: Collected | None = None
     flaws: Flaws = field(default_factory=Flaws)
     faults: tuple[Fault, ...] = ()
     every_interval: bool = False

@@ -6,13 +6,6 @@ FOUND = 1.0
 HEALTHY_FIRES = 0.02
 """Largest share of healthy jobs on which a rule fires."""
 
-HELD_HEALTHY_FIRES = 2
-"""The goal is not reached: so many healthy jobs have a fire, and no more may.
-
-A cache that fills by 20 points within minutes, long after the start, looks like a jump of memory; a first pass over the
-data of 12 minutes, in which the GPUs wait 45 % of the time, like slow storage.
-"""
-
 PLANTED_FIRST = 0.95
 """Least share of jobs with a fault in which the planted cause stands first."""
 

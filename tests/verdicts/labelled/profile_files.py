@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.verdicts.labelled.activity import NodeCounters, node_counters
+from tests.verdicts.labelled.collected import further_series
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.noise import Generator
 from tests.verdicts.labelled.timeline_files import write_timelines
@@ -63,6 +64,7 @@ def _write_system(job: Job, node: int, profile: Path) -> None:
     for begin in range(0, clock.size, CHUNK):
         part = slice(begin, begin + CHUNK)
         _append_lines(clock[part], {name: (text, rows[part]) for name, (text, rows) in groups.items()}, minutes)
+    _append_further(job, node, counters, clock, minutes)
     for minute, lines in minutes.items():
         file = profile / "system" / "incremental" / hour_of(minute) / f"{minute}.algo-{node}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +83,17 @@ def _append_lines(clock: np.ndarray, groups: dict[str, Lines], minutes: dict[int
             read_at = instant + _GROUP_DELAYS_S[name]
             lines = minutes.setdefault(int(read_at // 60) * 60, [])
             lines.append((text % tuple(rows[name][index])).replace("@", f"{read_at:.6f}"))
+
+
+def _append_further(
+    job: Job, node: int, counters: NodeCounters, clock: np.ndarray, minutes: dict[int, list[str]]
+) -> None:
+    """Add the further series, each after all that was read of the minute before it."""
+    for name, rows, values in further_series(job, node, counters):
+        text = _text("gpu", [(name, "")], f"algo-{node}")
+        for read_at, value in zip(clock[rows].tolist(), values.tolist(), strict=True):
+            lines = minutes.setdefault(int(read_at // 60) * 60, [])
+            lines.append((text % value).replace("@", f"{read_at:.6f}"))
 
 
 def _groups(counters: NodeCounters, node: str, rng: Generator) -> dict[str, Lines]:

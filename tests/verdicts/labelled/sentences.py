@@ -40,7 +40,7 @@ def sentence_checks(job: Job, fault: Fault, finding: Finding, report: Reported, 
     ago_s = 60.0 * (job.minutes - end_min)
     for said_s in _times(_AGO, finding.reason):
         yield Check("ago", _shown(ago_s), _shown(said_s), abs(said_s - ago_s) <= within_s + _LASTED_WITHIN * ago_s)
-    if fault.fails_in_h is not None:
+    if fault.kind == "leak" and fault.fails_in_h is not None:
         yield from _leak(job, 3_600.0 * fault.fails_in_h, text)
 
 

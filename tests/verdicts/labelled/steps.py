@@ -29,7 +29,8 @@ def training_steps(job: Job) -> Iterator[Step]:
     while True:
         slow = plan.slow_every > 0 and number % plan.slow_every == plan.slow_every - 1
         duration = (plan.slow_s if slow else plan.step_s) * float(np.exp(0.04 * rng.standard_normal()))
-        if at + duration > 60.0 * job.minutes - 5.0:
+        last_s = 60.0 * (job.minutes if plan.last_min is None else plan.last_min)
+        if at + duration > min(60.0 * job.minutes - 5.0, last_s):
             return
         yield Step(number, at, duration, slow)
         at += duration + plan.gap_s + (plan.fetch_s if plan.workers else 0.0)

@@ -51,6 +51,10 @@ def test_every_job_has_a_name_of_its_own_and_every_kind_of_fault_is_planted() ->
     assert {fault.kind for job in JOBS for fault in job.faults} == set(KINDS)
 
 
+ENDING = {"leak", "memory leak", "hung collective", "lost GPU"}
+"""Faults that end a job, so that their labels say when."""
+
+
 @pytest.mark.parametrize("job", SINGLE, ids=lambda job: job.name)
 def test_faults_lie_within_the_job_and_the_gravest_is_first(job: Job) -> None:
     for fault in job.faults:
@@ -59,15 +63,15 @@ def test_faults_lie_within_the_job_and_the_gravest_is_first(job: Job) -> None:
         assert 0 <= fault.wasted[0] <= fault.wasted[1] <= job.paid_min
         assert all(1 <= node <= job.nodes for node in fault.nodes)
         assert all(0 <= gpu < job.machine.gpus for gpu in fault.gpus)
-        assert (fault.fails_in_h is not None) == (fault.kind == "leak")
+        assert fault.fails_in_h is None if fault.kind not in ENDING else fault.fails_in_h is not None
     assert job.faults[0].wasted[1] == max(fault.wasted[1] for fault in job.faults)
 
 
 @pytest.mark.parametrize("job", SINGLE, ids=lambda job: job.name)
 def test_what_a_label_calls_wasted_is_what_the_gpus_left_undone(job: Job) -> None:
     for fault in job.faults:
-        if fault.kind == "leak":
-            continue
+        if fault.kind == "leak" or job.collected is not None:
+            continue  # GPUs that wait in a kernel look busy: what is lost with them is no matter of utilization
         unused = _unused_min(replace(job, flaws=Flaws()), fault)
         assert 0.87 * fault.wasted[0] - 1.0 <= unused <= 1.13 * fault.wasted[1] + 3.0
 
@@ -75,7 +79,7 @@ def test_what_a_label_calls_wasted_is_what_the_gpus_left_undone(job: Job) -> Non
 def test_a_leak_fails_when_its_label_says() -> None:
     for job in JOBS:
         for fault in job.faults:
-            if fault.fails_in_h is None:
+            if fault.kind != "leak" or fault.fails_in_h is None:
                 continue
             gpu = fault.gpus[0] if fault.gpus else 0
             counters = node_counters(job, 1)

@@ -20,8 +20,8 @@ def test_every_planted_fault_is_found(figures: Figures) -> None:
     assert figures.found("medium").share >= goals.FOUND, table(figures)
 
 
-def test_no_more_healthy_jobs_than_before_have_a_fire(figures: Figures) -> None:
-    assert figures.healthy_fires.count <= goals.HELD_HEALTHY_FIRES, table(figures)
+def test_hardly_a_healthy_job_has_a_fire(figures: Figures) -> None:
+    assert figures.healthy_fires.share <= goals.HEALTHY_FIRES, table(figures)
 
 
 def test_the_planted_cause_stands_first(figures: Figures) -> None:

@@ -15,6 +15,9 @@ MEMORY = "GPUMemoryIncrease"
 STEPS = "StepOutlier"
 INIT = "MaxInitializationTime"
 LOADER = "Dataloader"
+HUNG = "HungJob"
+HEALTH = "GPUHealth"
+STRAGGLER = "Straggler"
 
 _IDLE_CLAIMS = r"stopped working|never used|\bhangs?\b|every GPU .* has been idle"
 _BIGGER_BATCH = r"(raise|larger|increase|bigger)[^.;]*\bbatch"
@@ -149,6 +152,50 @@ KINDS = {
         symptoms=(LOW,),
         remedy=r"step|checkpoint|evaluation|logging|slow|wait",
         misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|more cores",
+    ),
+    "hung collective": _kind(
+        HUNG,
+        symptoms=(LOW, BALANCE, HEALTH),
+        remedy=r"stop|restart",
+        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
+        untrue=r"never used",
+    ),
+    "broken GPU": _kind(
+        HEALTH,
+        symptoms=(HUNG, LOW, BALANCE),
+        remedy=r"replace|restart",
+        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
+        untrue=r"never used",
+    ),
+    "lost GPU": _kind(
+        HEALTH,
+        symptoms=(HUNG, LOW, BALANCE),
+        remedy=r"replace|restart",
+        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
+        untrue=r"never used",
+    ),
+    "throttled GPU": _kind(
+        HEALTH,
+        symptoms=(STRAGGLER, BALANCE),
+        remedy=r"cooling|power|replace",
+        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
+    ),
+    "hollow GPUs": _kind(
+        LOW,
+        BATCH,
+        remedy=r"batch|kernels|share",
+        misadvice=f"{_MORE_CORES}|faster (disk|volume|storage)",
+    ),
+    "straggler": _kind(
+        STRAGGLER,
+        symptoms=(BALANCE, LOW),
+        remedy=r"clocks|replace|batches|shards",
+        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}",
+    ),
+    "memory leak": _kind(
+        MEMORY,
+        remedy=r"memory|kept|leak",
+        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|prefetch",
     ),
     "heavy checkpoints": _kind(
         LOW,

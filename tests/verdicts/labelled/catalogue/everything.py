@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.verdicts.labelled.catalogue import (
     balance,
     batch,
+    collector,
     flawed,
     idle,
     intervals,
@@ -31,6 +32,7 @@ JOBS: tuple[Job, ...] = (
     *flawed.JOBS,
     *intervals.JOBS,
     *unseen.JOBS,
+    *collector.JOBS,
 )
 
 
