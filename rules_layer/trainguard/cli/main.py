@@ -22,6 +22,7 @@ from trainguard.cli.commands.replay.command import replay
 from trainguard.cli.commands.report.command import report
 from trainguard.cli.commands.status.command import status
 from trainguard.cli.commands.stops.command import stops
+from trainguard.cli.commands.verdict.command import verdict
 from trainguard.cli.help_examples import list_examples
 
 _OWN_FAULT = 70
@@ -66,6 +67,7 @@ app.command()(analyze)
 app.command()(doctor)
 app.command()(jobs)
 app.command()(status)
+app.command()(verdict)
 app.command()(explain)
 app.command("open")(open_report)
 app.add_typer(params)

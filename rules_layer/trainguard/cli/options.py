@@ -4,6 +4,7 @@ What means the same to every command is a type of its parameter, such as ``AsJso
 words is a function of those words, such as ``job_option``.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,9 +60,22 @@ def job_option(meaning: str) -> Any:
     return typer.Option("--job", metavar="JOB", help=meaning, show_default=False)
 
 
+def status_option(meaning: str, *, metavar: str | None = None) -> Any:
+    """Return ``--status``, by which jobs or profiles are chosen; ``meaning`` is its help."""
+    return typer.Option("--status", metavar=metavar, help=meaning, case_sensitive=False, show_default=False)
+
+
 def out_option(meaning: str, *, metavar: str = "DIR") -> Any:
     """Return ``--out``, where a command writes; ``meaning`` is its help."""
     return typer.Option("--out", metavar=metavar, help=meaning, show_default=False)
+
+
+def refuse(mode: str, options: Mapping[str, object]) -> None:
+    """Refuse those options that are given: what would be left aside in silence was meant to have an effect."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        verb = "has" if len(given) == 1 else "have"
+        raise typer.BadParameter(f"{', '.join(given)} {verb} no meaning with {mode}")
 
 
 def defaults_option(meaning: str) -> Any:

@@ -12,6 +12,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Bill
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.annotations import marks, unmarked
+from trainguard.report.captures.build import kernel_report
 from trainguard.report.coverage import coverage
 from trainguard.report.document import FindingEntry, Report, Scope, Spending
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job
@@ -103,6 +104,7 @@ def build_report(
         coverage=coverage(judged),
         not_collected=not_collected(judged, scope, missing),
         rules=rule_entries(judged),
+        kernels=kernel_report(judged),
         timelines=_timelines(judged, findings, digests, missing) if digests else None,
     )
     return BuiltReport(report, managed_files(judged.verdicts, judged.plan), first_fires(judged))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from trainguard.finding import EpisodeEntry
+from trainguard.report.captures.document import KernelReport
 from trainguard.report.training.document import TrainingReport
 from trainguard.timeline.series import Timelines
 
@@ -59,7 +60,8 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     ``affected_share`` (of the worst node's judged time) and ``wasted_share`` (of the paid time of all nodes) are from 0
     to 1. ``explained_by`` names the rule whose finding is the cause of this one, ``explained_share`` (0 to 1) is the
     part of its loss for which some rule names a cause. ``episodes`` are the newest times at
-    which its condition held, oldest first; ``earlier_episodes`` counts those before them.
+    which its condition held, oldest first; ``earlier_episodes`` counts those before them. Each names 512 nodes and GPUs
+    at most; ``names_left_out`` counts those beyond.
     """
 
     rule: str
@@ -78,6 +80,7 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     explained_share: float = 0.0
     episodes: list[EpisodeEntry] = msgspec.field(default_factory=list)
     earlier_episodes: int = 0
+    names_left_out: int = 0
 
 
 class Spending(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +130,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
         What was collected, in a sentence.
     data_missing : list of str
         What was not, a sentence each: nodes that never wrote, gaps, lines that could not be used.
+    run_links : dict of str to str
+        The pages of the job's run by tool: ``MLflow``, ``Weights & Biases``, or ``run`` for one that its owner names.
     """
 
     name: str
@@ -146,6 +151,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     data_covered: str = ""
     data_missing: list[str] = msgspec.field(default_factory=list)
     gpus_of_type: int | None = None
+    run_links: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class NodeCoverage(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +196,8 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
     sentence for this case: the advice of a rule that has fired, or what to know of one that has not. ``unit`` is that
     of ``measured`` and ``threshold``; a plain number has none. ``times_fired`` counts episodes, the last of which began
     at ``fired_at``. ``details`` are the rule's own numbers, by node where it judges nodes; the rule's page says what
-    they mean.
+    they mean. Of a job with many nodes they are those of the worst, and ``nodes_left_out`` counts the others, which are
+    in ``profiler-reports/<rule>.json``.
     """
 
     rule: str
@@ -209,6 +216,7 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Parameter]
     changed: list[str]
     details: dict[str, Any]
+    nodes_left_out: int = 0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +234,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         The findings in one sentence, and how many rules judged.
     rules : list of RuleEntry
         Fired ones first, the gravest on top.
+    kernels : KernelReport or None
+        What the newest capture of kernel traces shows; None before one was judged.
     training : TrainingReport or None
         What the job's tensors and scalars show; None of a job without them, and in scope ``state``.
     timelines : Timelines or None
@@ -246,5 +256,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     coverage: list[NodeCoverage]
     not_collected: list[NotCollected]
     rules: list[RuleEntry]
+    kernels: KernelReport | None = None
     training: TrainingReport | None = None
     timelines: Timelines | None = None

@@ -1,10 +1,15 @@
 """A finding as the report has it: its fields stand among those of its place among the others."""
 
+from msgspec.structs import replace
+
 from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.finding import finding_fields
+from trainguard.finding import EpisodeEntry, finding_fields
 from trainguard.pricing.cost import Cost
 from trainguard.report.causes import wasted_share
 from trainguard.report.document import FindingEntry, Money
+
+MOST_NAMES = 512
+"""Of the nodes, and of the GPUs, of an episode: one that goes on has all of a job's."""
 
 
 def finding_entry(ranked: RankedFinding, all_nodes: int) -> FindingEntry:
@@ -12,6 +17,8 @@ def finding_entry(ranked: RankedFinding, all_nodes: int) -> FindingEntry:
     affected, of = ranked.nodes
     of_finding = finding_fields(ranked.finding)
     said = {name: value for name, value in of_finding.items() if name in FindingEntry.__struct_fields__}
+    episodes: list[EpisodeEntry] = said["episodes"]
+    said["episodes"] = [replace(each, nodes=each.nodes[:MOST_NAMES], gpus=each.gpus[:MOST_NAMES]) for each in episodes]
     said["cost"] = None if ranked.loss is None else _money(ranked.loss)
     return FindingEntry(
         **said,
@@ -25,6 +32,7 @@ def finding_entry(ranked: RankedFinding, all_nodes: int) -> FindingEntry:
         explained_by=ranked.explained_by,
         explained_share=round(ranked.explained_share, 4),
         earlier_episodes=ranked.earlier_episodes,
+        names_left_out=sum(max(len(names) - MOST_NAMES, 0) for each in episodes for names in (each.nodes, each.gpus)),
     )
 
 

@@ -3,7 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+import msgspec
 
 from trainguard.canary_name import is_canary
 from trainguard.engine.jobs.replay_names import replayed_job
@@ -25,7 +27,11 @@ from trainguard.report.fleet_document import (
     Unjudged,
 )
 from trainguard.report.fleet_facts import JobFacts, has_fired
+from trainguard.report.fleet_kernels import kernels_of_jobs
+from trainguard.report.fleet_owners import owner_notes, owners_by_kind, shown_owners
+from trainguard.report.fleet_sums import began_in, hours_of, money_of, wasted_share_of, with_findings
 from trainguard.rules.registry import RULE_NAMES
+from trainguard.run_links import plain_links
 from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
@@ -34,6 +40,7 @@ HEAT_ROWS = 100
 UNJUDGED_SHOWN = 100
 STOPS_SHOWN = 100
 _TEXT_SHOWN = 600
+_NAMED = 20
 OVER = "over"
 _STOPPED_BEGINS, _STOPPED_ENDS = "Training job stopped: ", ("; training job stopped", "training job stopped: yes")
 
@@ -72,6 +79,7 @@ def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[StoredRow
     unjudged = [each for each in facts if not each.judged]
     prices = packaged_prices() if fleet.prices is None else fleet.prices
     totals = _totals(facts, len(stops), prices.currency)
+    owners = owners_by_kind(facts)
     return FleetReport(
         generated_at=iso_time(now),
         since=None if fleet.since is None else iso_time(fleet.since),
@@ -79,15 +87,45 @@ def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[StoredRow
         region=fleet.region,
         totals=totals,
         jobs=[_job(each) for each in shown],
-        rest=FleetRest(jobs=len(rest), with_findings=_with_findings(rest), lost=_money(each.lost for each in rest)),
+        rest=FleetRest(jobs=len(rest), with_findings=with_findings(rest), lost=money_of(each.lost for each in rest)),
         rules=_rules(facts),
         heat=_heat(ranked),
         weeks=_weeks(facts),
         instance_types=_instance_types(facts),
+        owners=shown_owners(owners),
         unjudged=[_unjudged(each) for each in unjudged[:UNJUDGED_SHOWN]],
         stops=stops[:STOPS_SHOWN],
-        notes=_notes(totals, rest=len(rest), unjudged=len(unjudged), prices=prices),
+        kernel_profiles=kernels_of_jobs(facts),
+        notes=[
+            *_notes(totals, rest=len(rest), unjudged=len(unjudged), prices=prices),
+            *owner_notes(owners, prices.currency),
+        ],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """Where a job of this machine lies, below the fleet's folder, and where the tool that recorded it shows it.
+
+    ``unread`` counts what could not be read of it.
+    """
+
+    place: str
+    link: str | None = None
+    unread: int = 0
+
+
+def with_places(report: FleetReport, folder: str, places: Mapping[str, JobPlace]) -> FleetReport:
+    """Return the report as that of a folder; ``places`` are by the names of the jobs."""
+    jobs = [
+        msgspec.structs.replace(each, place=places[each.job].place, link=places[each.job].link) for each in report.jobs
+    ]
+    damaged = [name for name, each in places.items() if each.unread]
+    notes = report.notes
+    if damaged:
+        more = f" and {len(damaged) - _NAMED:,} more" if len(damaged) > _NAMED else ""
+        notes = [*notes, f"Not read in full, so no finding is no all-clear: {', '.join(damaged[:_NAMED])}{more}."]
+    return msgspec.structs.replace(report, folder=folder, jobs=jobs, notes=notes)
 
 
 def stop_was_made(action: str | None) -> bool:
@@ -111,37 +149,16 @@ def _totals(facts: Sequence[JobFacts], stops: int, currency: str) -> FleetTotals
         jobs=len(facts),
         active=sum(each.job.active for each in facts),
         judged=sum(each.judged for each in facts),
-        with_findings=_with_findings(facts),
+        with_findings=with_findings(facts),
         fires=sum(row.times_fired for each in facts for row in each.fired),
         stops=stops,
-        instance_hours=_hours(facts),
-        wasted_share=_wasted_share(facts),
-        spent=_money(each.spent for each in facts),
-        lost=_money(each.lost for each in facts),
+        instance_hours=hours_of(facts),
+        wasted_share=wasted_share_of(facts),
+        spent=money_of(each.spent for each in facts),
+        lost=money_of(each.lost for each in facts),
         currency=currency,
         unpriced=sum(each.spent is None for each in facts),
     )
-
-
-def _with_findings(facts: Sequence[JobFacts]) -> int:
-    return sum(bool(each.fired) for each in facts)
-
-
-def _hours(facts: Sequence[JobFacts]) -> float:
-    return round(sum(each.hours or 0.0 for each in facts), 2)
-
-
-def _wasted_share(facts: Sequence[JobFacts]) -> float | None:
-    """Return the share of the instance hours that was wasted, over the jobs of which both are known."""
-    known = [(each.wasted_hours, each.hours) for each in facts if each.wasted_hours is not None]
-    hours = sum(all_hours or 0.0 for _, all_hours in known)
-    return round(sum(wasted or 0.0 for wasted, _ in known) / hours, 4) if hours else None
-
-
-def _money(amounts: Iterable[float | None]) -> float | None:
-    """Add up what is known; None when nothing is."""
-    known = [amount for amount in amounts if amount is not None]
-    return round(sum(known), 2) if known else None
 
 
 def _rounded(amount: float | None) -> float | None:
@@ -167,6 +184,7 @@ def _job(facts: JobFacts) -> FleetJob:
         summary="" if report is None else _shortened(report.finding.reason),
         report=None if links is None else links.page,
         console=None if links is None else links.console,
+        link=next(iter(plain_links(job.run_links).values()), None),
     )
 
 
@@ -198,7 +216,7 @@ def _rule(name: str, rows: Sequence[tuple[JobFacts, RuleRow]]) -> FleetRule:
         jobs_fired=len(fired),
         jobs_in_error=sum(row.status is Status.ERROR for _, row in rows),
         times_fired=sum(row.times_fired for _, row in fired),
-        lost=_money(facts.lost_by(row) for facts, row in fired),
+        lost=money_of(facts.lost_by(row) for facts, row in fired),
         worst=None if worst is None else worst[0].job.job,
     )
 
@@ -229,29 +247,24 @@ def _weeks(facts: Sequence[JobFacts]) -> list[FleetWeek]:
     """Sum up by the weeks in which jobs began; weeks in between without any are included."""
     weeks: defaultdict[datetime, list[JobFacts]] = defaultdict(list)
     for each in facts:
-        began = each.began_at if each.began_at is not None else each.last_at
-        if began is not None:
-            weeks[_monday(began)].append(each)
+        monday = began_in(each)
+        if monday is not None:
+            weeks[monday].append(each)
     if not weeks:
         return []
     count = (max(weeks) - min(weeks)).days // 7 + 1
     return [_week(monday, weeks[monday]) for monday in (min(weeks) + timedelta(weeks=week) for week in range(count))]
 
 
-def _monday(epoch_s: float) -> datetime:
-    day = datetime.fromtimestamp(epoch_s, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return day - timedelta(days=day.weekday())
-
-
 def _week(monday: datetime, facts: Sequence[JobFacts]) -> FleetWeek:
     return FleetWeek(
         monday=monday.date().isoformat(),
         jobs=len(facts),
-        with_findings=_with_findings(facts),
-        share=round(_with_findings(facts) / len(facts), 4) if facts else 0.0,
-        wasted_share=_wasted_share(facts),
-        spent=_money(each.spent for each in facts),
-        lost=_money(each.lost for each in facts),
+        with_findings=with_findings(facts),
+        share=round(with_findings(facts) / len(facts), 4) if facts else 0.0,
+        wasted_share=wasted_share_of(facts),
+        spent=money_of(each.spent for each in facts),
+        lost=money_of(each.lost for each in facts),
     )
 
 
@@ -263,11 +276,11 @@ def _instance_types(facts: Sequence[JobFacts]) -> list[FleetInstanceType]:
         FleetInstanceType(
             instance_type=name,
             jobs=len(group),
-            with_findings=_with_findings(group),
-            instance_hours=_hours(group),
-            wasted_share=_wasted_share(group),
-            spent=_money(each.spent for each in group),
-            lost=_money(each.lost for each in group),
+            with_findings=with_findings(group),
+            instance_hours=hours_of(group),
+            wasted_share=wasted_share_of(group),
+            spent=money_of(each.spent for each in group),
+            lost=money_of(each.lost for each in group),
         )
         for name, group in groups.items()
     ]

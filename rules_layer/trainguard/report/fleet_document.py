@@ -37,7 +37,8 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One job.
 
     Findings overlap, so ``wasted_share`` (of the job's paid time) is that of the finding that wasted most, and ``lost``
-    its price; None where no finding could say, 0 where none was made.
+    its price; None where no finding could say, 0 where none was made. ``place`` is where a job of this machine lies,
+    below the page's folder; ``link`` is where the tool that recorded it shows it.
     """
 
     job: str
@@ -55,6 +56,8 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     summary: str
     report: str | None
     console: str | None
+    place: str | None = None
+    link: str | None = None
 
 
 class FleetRest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,6 +122,34 @@ class FleetInstanceType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     lost: float | None
 
 
+class OwnerWeek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An owner's jobs that began in one week; ``monday`` is its first day."""
+
+    monday: str
+    jobs: int
+    with_findings: int
+    spent: float | None
+    lost: float | None
+
+
+class FleetOwner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The jobs of one user, team or project, by the jobs' tags.
+
+    ``kind`` is ``user``, ``team`` or ``project``; ``name`` None stands for the jobs that name no owner of the kind.
+    ``weeks`` are the newest in which jobs of the owner began, in order of time.
+    """
+
+    kind: str
+    name: str | None
+    jobs: int
+    with_findings: int
+    instance_hours: float
+    wasted_share: float | None
+    spent: float | None
+    lost: float | None
+    weeks: list[OwnerWeek]
+
+
 class Unjudged(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job of which no rule could say anything, and why."""
 
@@ -136,11 +167,36 @@ class StopMade(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     action: str
 
 
+class FleetKernels(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The kernel profiles of a job of the stack, or a profile below a folder.
+
+    ``status`` is the job's, or that of the profile: ``judged``, ``judged in part``, ``not judged``, ``unreadable``.
+    ``why`` says what keeps it from being ``judged``. ``findings`` are rules without ``kernels/``; ``gain_share`` is the
+    most that one of them can win of the time. ``place`` and ``page`` are below the folder.
+    """
+
+    job: str
+    status: str
+    recorded_at: str | None
+    severity: str | None
+    findings: list[str]
+    framework: str | None = None
+    traces: int | None = None
+    gain_share: float | None = None
+    why: str = ""
+    place: str | None = None
+    page: str | None = None
+
+
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All jobs of a deployment.
+    """All jobs of a deployment, or of a folder.
 
     Attributes
     ----------
+    stack, region : str
+        Of a folder its name, and nothing.
+    folder : str or None
+        The folder below which the jobs were found; None of a deployment.
     since : str or None
         Jobs that did nothing after it are left out.
     jobs : list of FleetJob
@@ -149,8 +205,12 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Those that fired on most jobs first.
     weeks : list of FleetWeek
         In order of time.
+    owners : list of FleetOwner
+        By kind, those that lost most first; bounded. A kind that no job names is missing.
     unjudged, stops : list
         Bounded; how many there are in all stands in ``totals`` and ``notes``.
+    kernel_profiles : list of FleetKernels
+        The newest first; bounded.
     notes : list of str
         What was left out, and how numbers are to be read, in sentences.
     """
@@ -170,3 +230,6 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     unjudged: list[Unjudged]
     stops: list[StopMade]
     notes: list[str]
+    folder: str | None = None
+    owners: list[FleetOwner] = []
+    kernel_profiles: list[FleetKernels] = []

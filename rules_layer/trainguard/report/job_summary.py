@@ -6,6 +6,7 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.facts import first_step_at, last_step_end, steps
 from trainguard.report.gpu_counts import gpus_of_type
 from trainguard.report.phrasing import shown_time
+from trainguard.run_links import plain_links
 
 
 def job_summary(judged: EvaluatedJob) -> JobSummary:
@@ -32,6 +33,7 @@ def job_summary(judged: EvaluatedJob) -> JobSummary:
         data_covered=data_covered(judged),
         data_missing=data_missing(judged),
         gpus_of_type=gpus_of_type(judged),
+        run_links=plain_links(job.run_links),
     )
 
 

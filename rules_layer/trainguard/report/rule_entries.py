@@ -8,6 +8,7 @@ import msgspec
 from trainguard.engine.outbox.rows import parameters_shown
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.records import JOB_NODE
 from trainguard.report.document import Parameter, RuleEntry
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import shown_time
@@ -16,6 +17,9 @@ from trainguard.rules.registry import ALL_RULES, spec_of
 
 DECIMALS = 6
 """Of the numbers shown: microseconds of a time; what lies beyond is rounding of the clocks."""
+
+NODES_WITH_DETAILS = 256
+"""Of a rule ``report.json`` has the details of so many nodes; a page shows no more of them."""
 
 _DEFAULTS = {rule.name: rule.parameters_type() for rule in ALL_RULES}
 
@@ -47,6 +51,8 @@ def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> Rule
         name: list(value) if isinstance(value, tuple) else value
         for name, value in parameters_shown(judged.plan, verdict.rule).items()
     }
+    details = result.plain_details
+    left_out = set([name for name in verdict.worst_first if name != JOB_NODE][NODES_WITH_DETAILS:])
     return RuleEntry(
         rule=verdict.rule,
         status=shown_status(verdict).value,
@@ -63,7 +69,8 @@ def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> Rule
         fired_at=shown_time(history.fired_at),
         parameters=parameters,
         changed=changed_parameters(judged.plan, verdict.rule),
-        details=_rounded(result.plain_details),
+        details=_rounded({name: held for name, held in details.items() if name not in left_out}),
+        nodes_left_out=len(left_out),
     )
 
 

@@ -26,17 +26,21 @@ from trainguard.cli.commands.stops.run import SwitchDocument
 from trainguard.cli.help_examples import list_examples, split_docstring
 from trainguard.cli.main import app
 from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.listing.entries import KernelList
 from trainguard.records import JobStatus
+from trainguard.report.job_verdict_document import JobVerdict
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "jobs": JobsDocument,
     "status": ActiveDocument,
     "status JOB": JobDocument,
+    "verdict": JobVerdict,
     "explain": Explanation,
     "open": Link,
     "cost": CostDocument,
     "kernels": KernelProfiles,
+    "kernels --list": KernelList,
     "params": RulesDocument,
     "params RULE": ParametersDocument,
     "prices": PricesDocument,
@@ -85,7 +89,7 @@ def parse(command: Command, name: str, words: list[str]) -> None:
 def test_given_the_command_line_when_listed_then_it_has_these_commands() -> None:
     assert TOP == [
         "alerts", "analyze", "cost", "doctor", "explain", "jobs", "kernels", "open", "params", "prices", "replay",
-        "report", "status", "stops",
+        "report", "status", "stops", "verdict",
     ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def test_given_a_rule_like_no_other_when_asked_for_then_all_are_listed_and_none_
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"there is no rule 'zzz' in TrainGuard, which has {', '.join(ALL_RULE_NAMES)}\n" in result.stderr
     assert "perhaps" not in result.stderr
-    assert run("params", "gpuutil").stderr.endswith("in TrainGuard; perhaps you mean LowGPUUtilization\n")
+    assert run("params", "gpuutil").stderr.endswith("in TrainGuard; perhaps you mean LowGPUUtilization or GPUHealth\n")
 
 
 @pytest.mark.parametrize("word", ["", "trainguard:BatchSize_window", "TrainGuard:muted"])

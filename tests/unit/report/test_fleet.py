@@ -13,11 +13,14 @@ import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, P3, Rows, found, hostile, job, many, quiet, with_rows
 from trainguard.finding import Finding, Severity
+from trainguard.kernels.listing.entries import KernelList, ListedProfile
 from trainguard.pricing.table import InstanceRow, PriceTable
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.fleet import Fleet, build_fleet, stop_was_made
 from trainguard.report.fleet_document import FleetReport
 from trainguard.report.fleet_files import encode_fleet, fleet_schema
+from trainguard.report.fleet_kernels import with_kernels
+from trainguard.report.fleet_owners import OWNERS_SHOWN
 from trainguard.report.html.fleet import render_fleet
 from trainguard.report.schema import encode_schema
 from trainguard.stores import StoredRow
@@ -160,6 +163,57 @@ def test_given_instance_types_when_summed_up_then_the_most_lost_comes_first() ->
     ]
 
 
+def owned(name: str, *, began: float = MONDAY, **owners: str) -> JobRecord:
+    return replace(job(name, began=began), owners=owners)
+
+
+def test_given_owners_when_summed_up_then_those_that_lost_most_come_first_and_jobs_without_one_last() -> None:
+    ann, bob, other, bare = owned("a", user="ann"), owned("b", user="bob"), owned("c", user="ann"), job("d")
+    report = fleet_of(
+        with_rows(ann, found(ann, wasted=10.0)),
+        with_rows(other),
+        with_rows(bob, found(bob, wasted=50.0)),
+        with_rows(bare, found(bare, wasted=90.0)),
+    )
+    told = [(each.kind, each.name, each.jobs, each.with_findings, each.spent, each.lost) for each in report.owners]
+    assert told == [
+        ("user", "bob", 1, 1, 38.25, 19.12),
+        ("user", "ann", 2, 1, 76.5, 3.83),
+        ("user", None, 1, 1, 38.25, 34.43),
+    ]
+    assert sum(each.jobs for each in report.owners) == report.totals.jobs
+
+
+def test_given_no_owner_when_summed_up_then_there_is_no_section() -> None:
+    report = fleet_of(with_rows(job(), found(job())))
+    assert report.owners == []
+    assert 'id="owners"' not in render_fleet(report)
+
+
+def test_given_an_owner_s_jobs_when_summed_up_then_each_is_in_the_week_in_which_it_began() -> None:
+    jobs = [owned(f"job-{week}", began=MONDAY - week * WEEK_S, team="nlp") for week in (0, 2, 20)]
+    report = fleet_of(with_rows(jobs[0], found(jobs[0])), with_rows(jobs[1]), with_rows(jobs[2]))
+    (team,) = report.owners
+    assert [(week.monday, week.jobs, week.with_findings, week.lost) for week in team.weeks] == [
+        ("2026-07-06", 1, 0, 0.0),
+        ("2026-11-09", 1, 0, 0.0),
+        ("2026-11-23", 1, 1, 22.95),
+    ]
+    page = Page(render_fleet(report))
+    assert "owners" in [attributes["id"] for attributes in page.of("section")]
+    assert "Lost, week of 2026-11-23" in page.text
+
+
+def test_given_many_owners_when_summed_up_then_the_rest_is_summed_up_in_a_note() -> None:
+    jobs = [owned(f"job-{each:02d}", project=f"project-{each:02d}") for each in range(OWNERS_SHOWN + 2)]
+    report = fleet_of(*(with_rows(each, found(each, wasted=50.0 - at)) for at, each in enumerate(jobs)))
+    assert [each.name for each in report.owners] == [f"project-{each:02d}" for each in range(OWNERS_SHOWN)]
+    lost = sum(round(38.25 * (50.0 - at) / 100.0, 2) for at in (OWNERS_SHOWN, OWNERS_SHOWN + 1))
+    assert report.notes[-1] == (
+        f"2 more projects that lost less than those shown are not listed. They lost USD {lost:.2f}."
+    )
+
+
 def test_given_jobs_without_a_verdict_when_summed_up_then_they_are_told_with_why() -> None:
     waits, gone = job("waits"), job("gone", status=JobStatus.FAILED)
     jobs: list[tuple[JobRecord, Rows]] = [with_rows(waits, judged=0), (gone, [])]
@@ -297,3 +351,37 @@ def test_given_a_row_that_only_the_fire_path_wrote_when_summed_up_then_the_job_h
     report = fleet_of((of, [StoredRow(row, fire_id="f1")]))
     assert (report.totals.with_findings, report.unjudged) == (1, [])
     assert report.jobs[0].fired == ["BatchSize"]
+
+
+def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_with_what_fires() -> None:
+    slow, fine, other, waits, short = job("slow"), job("fine"), job("other"), job("waits"), job("short")
+    few = RuleRow(short.job, Finding("kernels/GpuGap", None, "Two steps."), Status.WARMING_UP, data_points=4)
+    unheard = RuleRow(waits.job, Finding("kernels/GpuGap", None, "No trace."), Status.WAITING_FOR_DATA)
+    report = fleet_of(
+        with_rows(slow, found(slow, "kernels/LaunchBound"), quiet(slow, "kernels/GpuGap")),
+        with_rows(fine, quiet(fine, "kernels/GpuGap")),
+        with_rows(other, found(other)),
+        with_rows(waits, StoredRow(unheard)),
+        with_rows(short, StoredRow(few)),
+    )
+    assert {each.job: (each.findings, each.status) for each in report.kernel_profiles} == {
+        "slow": (["LaunchBound"], slow.status.value),
+        "fine": ([], fine.status.value),
+        "short": ([], short.status.value),
+    }
+    page = Page(render_fleet(report))
+    assert "kernels" in [attributes["id"] for attributes in page.of("section")]
+    assert "Kernel profiles, the newest first" in page.text
+    assert page.of("script") == []
+
+
+def test_given_kernel_profiles_of_a_folder_when_rendered_then_the_rest_is_folded_and_texts_are_not_run() -> None:
+    profile = ListedProfile(name=HOSTILE, place=HOSTILE, status="unreadable", why=HOSTILE, findings=[HOSTILE])
+    found_there = KernelList(source="here", found=300, profiles=[profile] * 300, left_out=7)
+    report = with_kernels(msgspec.structs.replace(fleet_of(), folder="here"), found_there)
+    assert len(report.kernel_profiles) == 250
+    assert "57 older kernel profiles are not listed." in report.notes
+    page = Page(render_fleet(report))
+    assert page.of("script") == page.of("img") == []
+    assert "225 more kernel profiles" in page.text
+    jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_bytes())).validate(json.loads(encode_fleet(report)))

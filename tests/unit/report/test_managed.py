@@ -8,7 +8,6 @@ from trainguard.engine.outbox.rows import parameters_shown
 from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord
 from trainguard.report.managed import parameters_text
-from trainguard.rules.registry import RULE_NAMES
 
 
 def text_of(rule: str, **settings: str) -> str:
@@ -18,7 +17,7 @@ def text_of(rule: str, **settings: str) -> str:
     return parameters_text(rule, parameters_shown(plan, rule))
 
 
-@pytest.mark.parametrize("rule", RULE_NAMES)
+@pytest.mark.parametrize("rule", [each.name for each in RULES])
 def test_given_documented_defaults_when_shown_then_the_managed_parameters_come_first_as_the_managed_service_shows_them(
     rule: str,
 ) -> None:
@@ -30,13 +29,13 @@ def test_given_documented_defaults_when_shown_then_the_managed_parameters_come_f
 
 def test_given_parameters_that_are_added_here_when_set_then_they_follow() -> None:
     shown = text_of("LowGPUUtilization", threshold_p95="70.5", patience="90", scan_interval_us="60000000")
-    assert shown == "threshold_p95:70.5\nthreshold_p5:10\nwindow:500\npatience:90"
+    assert shown == "threshold_p95:70.5\nthreshold_p5:10\nwindow:500\npatience:90\nthreshold_sm:20"
     assert text_of("CPUBottleneck").endswith("patience:100\ngpu_fraction:0.5")
 
 
 def test_given_seconds_when_shown_then_they_are_the_points_of_the_managed_services_sampling() -> None:
     shown = text_of("LowGPUUtilization", patience_s="90", window_s="60")
-    assert shown == "threshold_p95:70\nthreshold_p5:10\nwindow:120\npatience:180"
+    assert shown == "threshold_p95:70\nthreshold_p5:10\nwindow:120\npatience:180\nthreshold_sm:20"
 
 
 def test_given_a_rule_whose_configuration_is_at_fault_when_shown_then_there_is_nothing_to_show() -> None:

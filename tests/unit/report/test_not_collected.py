@@ -151,5 +151,5 @@ def test_given_one_rule_to_invoke_when_asked_then_the_others_verdicts_are_absent
     framework = FrameworkState(watermark_s=START, first_step_us=1)
     judged = judged_job(nodes=[Node(framework=framework)], settings={"rule_to_invoke": "LowGPUUtilization"})
     found = named(judged)
-    assert list(found) == ["Python profiles", "Verdicts of 10 rules"]
-    assert "CPUBottleneck" in found["Verdicts of 10 rules"].unknown
+    assert list(found) == ["Python profiles", "Verdicts of 13 rules"]
+    assert "CPUBottleneck" in found["Verdicts of 13 rules"].unknown

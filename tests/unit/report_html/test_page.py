@@ -216,3 +216,11 @@ def test_given_a_rules_name_when_written_then_a_line_may_break_between_its_words
 
 def _allowed(code: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() + "'"
+
+
+def test_given_pages_of_the_run_when_rendered_then_plain_ones_are_links() -> None:
+    made = report(entry("BatchSize"))
+    links = {"MLflow": "https://mlflow.example.com/#/runs/a1", "run": "javascript:hacked()"}
+    page = read_page(render_report(replace(made, job=replace(made.job, run_links=links))))
+    assert "https://mlflow.example.com/#/runs/a1" in page.links
+    assert not any(link.startswith("javascript") for link in page.links)

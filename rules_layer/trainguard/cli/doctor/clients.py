@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from mypy_boto3_iam import IAMClient
     from mypy_boto3_kms import KMSClient
     from mypy_boto3_lambda import LambdaClient
-    from mypy_boto3_sns import SNSClient
 
 
 class CallerIdentity(Protocol):
@@ -41,11 +40,6 @@ class DoctorClients(Clients):
     def cloudwatch(self) -> "CloudWatchClient":
         """Client of alarms and metrics."""
         return cast("CloudWatchClient", self._create("cloudwatch"))
-
-    @cached_property
-    def sns(self) -> "SNSClient":
-        """Client of the two topics."""
-        return cast("SNSClient", self._create("sns"))
 
     @cached_property
     def iam(self) -> "IAMClient":

@@ -127,6 +127,11 @@ class JobCase:
         until = self.record.ended_at or self.site.now
         return look_at(self._stores.objects, self.record.bucket, self.root, until)
 
+    @property
+    def objects(self) -> ProfileObjects:
+        """The objects of the bucket."""
+        return self._stores.objects
+
     @cached_property
     def _stores(self) -> Stores:
         return open_stores(self.site.deployment, self.site.clients)

@@ -8,11 +8,16 @@ from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.simulation import denials
 from trainguard.cli.doctor.site import Site
 from trainguard.families.installed import FAMILIES
+from trainguard.kernels.captures.keys import TRACE_READS
 from trainguard.rules.units import counted
 
 ROLES = Check("roles")
 
 REPORT_MACHINE = "the report state machine"
+KERNELS_MACHINE = "the kernels state machine"
+MACHINES = {REPORT_MACHINE: "ReportStateMachineArn", KERNELS_MACHINE: "KernelsStateMachineArn"}
+"""State machines whose roles use the bucket, with the outputs that name them."""
+
 GET, PUT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"
 
 _READ = tuple(keys for family in FAMILIES for keys in family.reads)
@@ -21,6 +26,10 @@ _TENSORS = "*/debug-output/*"
 _JOB_FILES = "*/job.json"
 _REPORTS = "*/rule-output/TrainGuardReport/*"
 _PARTS = "*/rule-output/TrainGuardReport/parts/*"
+_KERNELS = "*/rule-output/TrainGuardReport/kernels/*"
+_NEWEST_CAPTURE = "*/rule-output/TrainGuardReport/kernels.*"
+_CAPTURE_RUNS = "*/rule-output/TrainGuardReport/kernels/runs/*"
+_CAPTURE_DIGESTS = "*/rule-output/TrainGuardReport/kernels/digests/*"
 _CANARIES = "trainguard-canary-*"
 _EXAMPLE = "trainguard-doctor"
 """What stands for any name where IAM is asked about one."""
@@ -61,7 +70,17 @@ USES: Mapping[str, tuple[Use, ...]] = {
     ),
     "build_report": (Use((PUT,), _REPORTS), Use((GET, DELETE), _PARTS), Use((LIST,), _PARTS)),
     "canary": (Use((PUT, DELETE), _CANARIES), Use((LIST,), _CANARIES)),
+    "plan_capture": (Use((PUT,), _CAPTURE_RUNS), Use((LIST,))),
+    "digest_trace": (*(Use((GET,), keys) for keys in TRACE_READS), Use((PUT,), _CAPTURE_DIGESTS), Use((LIST,))),
+    "join_capture": (
+        Use((GET, DELETE), _CAPTURE_RUNS),
+        Use((GET, DELETE), _CAPTURE_DIGESTS),
+        Use((PUT,), _KERNELS),
+        Use((PUT,), _NEWEST_CAPTURE),
+        Use((LIST,)),
+    ),
     REPORT_MACHINE: (Use((GET,), _PARTS),),
+    KERNELS_MACHINE: (Use((GET,), _CAPTURE_RUNS),),
 }
 """What each role does in the bucket; roles that are not named here do nothing there."""
 
@@ -70,9 +89,10 @@ def roles_of(site: Site) -> Mapping[str, str]:
     """Return the ARNs of the deployed roles that use the bucket, by what they are called in `USES`."""
     functions = site.functions
     roles = {name: functions[name]["Role"] for name in USES if name in functions}
-    machine = site.deployment.output("ReportStateMachineArn")
-    with asking("states:DescribeStateMachine"):
-        roles[REPORT_MACHINE] = site.clients.stepfunctions.describe_state_machine(stateMachineArn=machine)["roleArn"]
+    for name, output in MACHINES.items():
+        machine = site.deployment.output(output)
+        with asking("states:DescribeStateMachine"):
+            roles[name] = site.clients.stepfunctions.describe_state_machine(stateMachineArn=machine)["roleArn"]
     return roles
 
 

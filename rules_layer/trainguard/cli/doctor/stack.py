@@ -22,6 +22,7 @@ EXPECTED_OUTPUTS = (
     "EventDeadLetterQueueUrl",
     "FireStateMachineArn",
     "ReportStateMachineArn",
+    "KernelsStateMachineArn",
     "StopSwitchParameter",
     "StopSwitchOverrideParameter",
     "DefaultSettingsParameter",

@@ -9,6 +9,7 @@ from trainguard.engine.jobs.replay_names import JOB_NAME, replayed_job
 from trainguard.errors import DeploymentError, ProfileSourceError, RequestError
 from trainguard.layout import ProfileRoot
 from trainguard.local.bucket import SCHEME
+from trainguard.local.recordings import is_recording
 from trainguard.local.sources import PROFILER_OUTPUT
 from trainguard.records import JobRecord
 from trainguard.stores import Jobs
@@ -44,6 +45,8 @@ def target_of(source: str) -> Place | StackJob:
     """
     is_name = JOB_NAME.fullmatch(source) is not None or replayed_job(source) is not None
     if source.startswith(SCHEME):
+        return Place(source)
+    if is_recording(source):
         return Place(source)
     if Path(source).exists():
         meant = f"{source} is a folder here, and is read as one. For the training job of this name, call it elsewhere."

@@ -10,6 +10,8 @@ from trainguard.records import Status
 from trainguard.report.fleet import OVER
 from trainguard.report.fleet_document import FleetJob, FleetReport, FleetTotals, Heat
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Note, Table, heat, plot_column
+from trainguard.report.html.fleet_kernels import kernel_profiles_table
+from trainguard.report.html.fleet_owners import owner_blocks
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count, duration, moment, money, share
 from trainguard.report.html.overview import KeyFigure
@@ -29,10 +31,14 @@ _QUIET: Mapping[str, str] = {
     Status.DISABLED: "off",
 }
 _JOB_LONGEST = 64
+_PLACE_LONGEST = 96
 _DATE = len("2026-11-23")
 _STYLES = "section tbody th { min-width: 8.5em; }"
 _TO_READ = Note(
     "A job's name leads to its report in the console of S3; trainguard open and the name open one without the console."
+)
+_TO_READ_OF_A_FOLDER = Note(
+    "trainguard report and a job's place make its report. A name leads to the tool that shows it."
 )
 
 
@@ -53,8 +59,9 @@ def render_fleet(report: FleetReport) -> str:
     report : FleetReport
         Its texts may hold anything; they are shown, not run.
     """
-    made = (_wasters(report), _heat(report.heat), _rules(report), _weeks(report), _instances(report))
-    sections = [section for section in (*made, _stops(report), _unjudged(report)) if section.blocks]
+    owners = FleetSection("owners", "Users, teams and projects", owner_blocks(report))
+    made = (_wasters(report), _heat(report.heat), _rules(report), _weeks(report), owners, _instances(report))
+    sections = [section for section in (*made, _kernels(report), _stops(report), _unjudged(report)) if section.blocks]
     return render_page(
         "fleet.html.j2",
         styles=_STYLES,
@@ -93,6 +100,10 @@ def _figures(totals: FleetTotals) -> list[KeyFigure]:
     ]
 
 
+def _kernels(report: FleetReport) -> FleetSection:
+    return FleetSection("kernels", "Kernel profiles", kernel_profiles_table(report))
+
+
 def _wasters(report: FleetReport) -> FleetSection:
     jobs = [job for job in report.jobs if job.fired]
     columns = (
@@ -106,7 +117,8 @@ def _wasters(report: FleetReport) -> FleetSection:
     rows = [_job(job, report.totals.currency) for job in jobs]
     blocks: list[Block] = []
     if rows:
-        blocks += [Table("Jobs, the most wasteful first", columns, rows[:IN_FULL]), _TO_READ]
+        to_read = _TO_READ if report.folder is None else _TO_READ_OF_A_FOLDER
+        blocks += [Table("Jobs, the most wasteful first", columns, rows[:IN_FULL]), to_read]
     if len(rows) > IN_FULL:
         table = Table("More jobs with findings", columns, rows[IN_FULL:])
         blocks.append(Folded(f"{count(len(rows) - IN_FULL)} more jobs", (table,)))
@@ -131,11 +143,14 @@ def _job(job: FleetJob, currency: str) -> list[Cell]:
 
 
 def _linked(job: FleetJob) -> Markup:
-    """Return the job's name, leading to its report in the console where that is known."""
-    name = shown_name(job.job, _JOB_LONGEST)
-    if job.console is None or not job.console.startswith("https://"):
-        return Markup("<bdi>{}</bdi>").format(name)
-    return Markup('<a href="{}" rel="noreferrer"><bdi>{}</bdi></a>').format(job.console, name)
+    """Return the job's name, leading to its report in the console, or to its tool, and the place where it lies."""
+    name = Markup("<bdi>{}</bdi>").format(shown_name(job.job, _JOB_LONGEST))
+    link = job.console or job.link
+    if link is not None and link.startswith("https://"):
+        name = Markup('<a href="{}" rel="noreferrer">{}</a>').format(link, name)
+    if job.place is None:
+        return name
+    return name + Markup("<br><small><bdi>{}</bdi></small>").format(shown_name(job.place, _PLACE_LONGEST))
 
 
 def _heat(held: Heat) -> FleetSection:

@@ -46,7 +46,12 @@ def timelines_island(
         "thresholds": [{"chart": each.chart, "value": each.value, "label": each.short} for each in thresholds],
         "detail": [{"axis": each.axis, "nodes": [_node(node) for node in each.nodes]} for each in timelines.detail],
     }
-    return msgspec.json.encode(document).decode().translate(_ESCAPES)
+    return in_script(msgspec.json.encode(document))
+
+
+def in_script(document: bytes) -> str:
+    """Return JSON so that nothing in it can end the script element that it stands in."""
+    return document.decode().translate(_ESCAPES)
 
 
 def _node(node: NodeTimeline) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from trainguard.report.document import Report
 from trainguard.report.html.episodes import all_of, episodes_of
+from trainguard.report.html.kernels.section import kernel_sections
 from trainguard.report.html.overview import overview_of
 from trainguard.report.html.page import render_page
 from trainguard.report.html.picture import picture_of
@@ -25,7 +26,10 @@ def render_report(report: Report) -> str:
     sections = sections_of(report)
     episodes = episodes_of(report)
     timelines = report_timelines(report)
-    styles = ("" if timelines is None else timelines.styles) + ("" if report.training is None else training_style())
+    kernels = [] if report.kernels is None else kernel_sections(report.kernels)
+    styles = ("" if timelines is None else timelines.styles) + (
+        "" if report.training is None and not kernels else training_style()
+    )
     return render_page(
         "report.html.j2",
         styles=styles,
@@ -36,6 +40,7 @@ def render_report(report: Report) -> str:
         episodes=episodes,
         sections=sections,
         timelines=timelines,
+        kernels=kernels,
         training=[] if report.training is None else training_sections(report.training),
     )
 

@@ -1,8 +1,10 @@
 """`trainguard open`: the link, what it is signed with, and what is said where there is none."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -140,6 +142,14 @@ def test_given_no_browser_when_opened_on_a_terminal_then_the_link_is_shown_on_on
     assert lines[0].startswith("https://")
 
 
+def _lasting() -> Credentials:
+    return Credentials("key", "secret")
+
+
+def _temporary() -> Credentials:
+    return Credentials("key", "secret", "token")
+
+
 def _refreshable(minutes: float) -> RefreshableCredentials:
     return RefreshableCredentials(
         "key", "secret", "token", datetime.now(UTC) + timedelta(minutes=minutes), dict, "test"
@@ -157,19 +167,19 @@ def signing(monkeypatch: pytest.MonkeyPatch) -> list[Credentials]:
 
 
 @pytest.mark.parametrize(
-    ("credentials", "ended", "said"),
+    ("made_now", "ended", "said"),
     [
-        (Credentials("key", "secret"), False, ""),
-        (Credentials("key", "secret", "token"), None, "The credentials are temporary"),
-        (_refreshable(30.0), True, "expire before it does"),
-        (_refreshable(90.0), False, ""),
+        (_lasting, False, ""),
+        (_temporary, None, "The credentials are temporary"),
+        (partial(_refreshable, 30.0), True, "expire before it does"),
+        (partial(_refreshable, 90.0), False, ""),
     ],
     ids=["lasting", "temporary", "sooner", "later"],
 )
 def test_given_credentials_that_end_when_signed_then_a_note_says_what_that_does_to_the_link(
-    reported: Deployed, signing: list[Credentials], credentials: Credentials, ended: bool | None, said: str
+    reported: Deployed, signing: list[Credentials], made_now: Callable[[], Credentials], ended: bool | None, said: str
 ) -> None:
-    signing.append(credentials)
+    signing.append(made_now())
     result = reported.run("open", JOB, "--json")
     assert json.loads(result.stdout)["credentials_end_it"] is ended
     assert said in result.stderr

@@ -33,7 +33,8 @@ def analyze(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output.",
+            help="A folder or s3://bucket/prefix that is, contains, or lies above a profiler-output or a debug-output; "
+            "or a run of Weights & Biases, MLflow or Prometheus (docs/sources.md).",
             show_default=False,
         ),
     ],

@@ -11,6 +11,7 @@ from trainguard.cli.services.input_files import prices_from, rule_from, settings
 from trainguard.engine.plan import RulePlan, only
 from trainguard.engine.streams.session import HARMLESS_COUNTERS
 from trainguard.families.installed import FAMILIES
+from trainguard.families.training.naming import scalar_names
 from trainguard.local.analysis import EvaluatedProfile, evaluated_profile
 from trainguard.local.debugger_reports import debugger_reports
 from trainguard.local.job_json import BAD_JOB_FILES, DescribedJob, described_job
@@ -21,6 +22,7 @@ from trainguard.records import JobRecord
 from trainguard.report.build import BuiltReport
 from trainguard.report.document import FindingEntry, RuleEntry
 from trainguard.report.files import report_files, training_files
+from trainguard.report.profiler_coverage import BAD_OBJECTS
 from trainguard.rules.defaults import Defaults
 
 
@@ -100,16 +102,17 @@ class OpenedJob:
         if judged.training is None or self.profile.training is None:
             return {}
         reports = debugger_reports(judged.training)
-        shown = digest_training(self.profile.training, self.profile.root.job, judged.training)
+        shown = digest_training(self.profile.training, self.profile.root.job, judged.training, scalar_names(self.plan))
         return reports if shown is None else {**reports, **training_files(built.with_training(shown).report)}
 
 
 def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob, debugger: Mapping[str, bytes]) -> Outcome:
     report = built.report
     findings = {finding.rule: finding for finding in report.findings}
-    unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(described.bad)})
+    unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(described.bad), **profile.unread})
     for stream in report.coverage:
         unread.update({name: amount for name, amount in stream.counters.items() if name not in HARMLESS_COUNTERS})
+    unread[BAD_OBJECTS] -= sum(profile.unread.values())  # Counted above, by what is wrong with them.
     return Outcome(
         rules=[_line(rule, findings.get(rule.rule)) for rule in report.rules],
         files={**debugger, **report_files(built, page=False)},
@@ -118,7 +121,7 @@ def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob, debu
         verdict=report.verdict,
         summary=report.summary,
         cost=report.cost.note,
-        notes=[] if described.note is None else [described.note],
+        notes=[*profile.notes, *([] if described.note is None else [described.note])],
     )
 
 

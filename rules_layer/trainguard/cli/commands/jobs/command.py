@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack, since_option
+from trainguard.cli.options import DEFAULT_STACK, AsJson, Profile, Region, Stack, since_option, status_option
 
 
 class StatusOf(StrEnum):
@@ -24,7 +24,7 @@ def jobs(
     active: Annotated[bool, typer.Option("--active", help="Jobs that are still evaluated.")] = False,
     status: Annotated[
         StatusOf | None,
-        typer.Option("--status", help="Jobs of that status.", case_sensitive=False, show_default=False),
+        status_option("Jobs of that status."),
     ] = None,
     since: Annotated[float | None, since_option("Begun in the last 12h, 7d, …")] = None,
     fired: Annotated[bool, typer.Option("--fired", help="Jobs on which a rule has fired.")] = False,

@@ -1,36 +1,93 @@
 """``trainguard kernels``."""
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import AsJson, FailOnFire, out_option
+from trainguard.cli.options import AsJson, FailOnFire, out_option, refuse, since_option, status_option
+
+STATUSES = ("judged", "judged in part", "not judged", "unreadable")
+FRAMEWORKS = ("pytorch", "jax", "tensorflow", "xla", "unknown")
+
+_Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace of PyTorch, a profile of XLA (xplane.pb), an SQLite export of Nsight Systems, "
+        "a folder of them, or s3://bucket/key-or-prefix.",
+        show_default=False,
+    ),
+]
+_Out = Annotated[Path | None, out_option("Folder for kernels.json and kernels.html; not with --list.")]
+_Compare = Annotated[
+    str | None,
+    typer.Option("--compare", metavar="OTHER", help="Other traces: what changed since them.", show_default=False),
+]
+_Listing = Annotated[bool, typer.Option("--list", help="List the profiles below a folder or prefix; read no trace.")]
+_Name = Annotated[
+    str, typer.Option("--name", metavar="TEXT", help="With --list: part of the name.", show_default=False)
+]
+_Since = Annotated[float | None, since_option("With --list: profiles of the last 30d, …")]
+_Status = Annotated[str, status_option(f"With --list: {', '.join(STATUSES)}.", metavar="STATUS")]
+_Framework = Annotated[
+    str,
+    typer.Option("--made-with", metavar="NAME", help=f"With --list: {', '.join(FRAMEWORKS)}.", show_default=False),
+]
+_Finding = Annotated[
+    str, typer.Option("--finding", metavar="RULE", help="With --list: a rule that fires.", show_default=False)
+]
 
 
 def kernels(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="TRACE",
-            help="A trace of the PyTorch profiler, a folder of them, or s3://bucket/key-or-prefix.",
-            show_default=False,
-        ),
-    ],
+    source: _Source,
     *,
-    out: Annotated[Path, out_option("Folder for kernels.json.")],
+    out: _Out = None,
+    compare: _Compare = None,
+    listing: _Listing = False,
+    name: _Name = "",
+    since: _Since = None,
+    status: _Status = "",
+    framework: _Framework = "",
+    finding: _Finding = "",
     fail_on_fire: FailOnFire = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge traces of the PyTorch profiler: the GPU's time by kernel, step and cause, with advice.
+    """Judge kernel traces: the GPU's time by kernel, step and cause, with advice.
+
+    Traces are those of PyTorch's profiler, of JAX and TensorFlow, and SQLite exports of Nsight Systems.
 
     Exit code 0: the traces were judged, whatever was found. 1: a rule fired and --fail-on-fire was given. 2: they could
     not be read. 3: no trace has any work of a GPU.
 
     Examples: `trainguard kernels worker0.pt.trace.json.gz --out kernels`,
-    `trainguard kernels ./traces --out kernels --json`, `trainguard kernels s3://my-bucket/my-job/traces --out kernels`
+    `trainguard kernels logs/plugins/profile --out kernels`, `trainguard kernels report.sqlite --out kernels`,
+    `trainguard kernels ./traces --out kernels --json`, `trainguard kernels s3://my-bucket/my-job/traces --out kernels`,
+    `trainguard kernels ./today --compare ./yesterday --out kernels`,
+    `trainguard kernels s3://my-bucket/jobs --list --since 30d --finding LaunchBound`
     """
+    if listing:
+        refuse("--list", {"--out": out, "--compare": compare})
+        _known("--status", status, STATUSES)
+        _known("--made-with", framework, FRAMEWORKS)
+        from trainguard.cli.commands.kernels.listing import list_command
+        from trainguard.kernels.listing.choice import Wanted
+
+        after = None if since is None else time.time() - since
+        wanted = Wanted(name=name, since=after, status=status, framework=framework, finding=finding)
+        raise typer.Exit(list_command(source, wanted, as_json=as_json, fail_on_fire=fail_on_fire))
+    chosen = {"--name": name, "--since": since, "--status": status, "--made-with": framework, "--finding": finding}
+    refuse("a trace that is judged: they go with --list", chosen)
+    if out is None:
+        raise typer.BadParameter("give --out, a folder for kernels.json and kernels.html", param_hint="--out")
     from trainguard.cli.commands.kernels.run import KernelsRequest, kernels_command
 
-    request = KernelsRequest(source=source, out=out, fail_on_fire=fail_on_fire, as_json=as_json)
+    request = KernelsRequest(source=source, out=out, compare=compare, fail_on_fire=fail_on_fire, as_json=as_json)
     raise typer.Exit(kernels_command(request))
+
+
+def _known(option: str, word: str, words: Sequence[str]) -> None:
+    if word and word not in words:
+        raise typer.BadParameter(f"{word!r} is none of {', '.join(words)}", param_hint=option)

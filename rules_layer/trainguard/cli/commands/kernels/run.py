@@ -1,21 +1,31 @@
-"""``trainguard kernels``: from traces to ``kernels.json``, a table or JSON, and an exit code."""
+"""``trainguard kernels``: from traces to ``kernels.json`` and ``kernels.html``, a table or JSON, and an exit code."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from trainguard.cli.commands.kernels.ranks import rank_blocks
 from trainguard.cli.output.blocks import Block, Column, Facts, Grid, Heading, Item, Line, severity_cell
 from trainguard.cli.output.files import prepare, write_files
 from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.errors import KernelTraceError, ObjectMissingError, PortUnavailableError
+from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
+from trainguard.kernels.entries import CriticalPathEntry
 from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
-from trainguard.kernels.kineto import read_trace
 from trainguard.kernels.profile import rank_profile
-from trainguard.local.traces import TracePlace, open_traces
+from trainguard.kernels.ranks.compare import compared
+from trainguard.kernels.ranks.join import across_ranks
+from trainguard.kernels.timeline.ranks import DrawnRanks
+from trainguard.local.kernel_list import PAGE
+from trainguard.local.traces import DOCUMENT, TracePlace, open_traces
+from trainguard.report.html.kernels.page import render_kernels
 
-DOCUMENT = "kernels.json"
 _SHOWN_KERNELS = 15
+_SHOWN_RANKS = 8
+_SHOWN_PARTS = 4
 _LABEL_WIDTH = 8
 _LONGEST_NAME = 100
 
@@ -26,6 +36,7 @@ class KernelsRequest:
 
     source: str
     out: Path
+    compare: str | None = None
     fail_on_fire: bool = False
     as_json: bool = False
 
@@ -37,21 +48,27 @@ def kernels_command(request: KernelsRequest) -> int:
 
 def _result(request: KernelsRequest) -> CommandResult:
     place = open_traces(request.source)
+    other = None if request.compare is None else open_traces(request.compare)
     prepare(request.out)
-    document = profiles_of(place)
-    write_files(request.out, {DOCUMENT: encode_profiles(document)})
-    blocks = [block for rank in document.ranks for block in _blocks(rank)]
+    drawn = DrawnRanks(len(place.names))
+    document = profiles_of(place, drawn.add)
+    if other is not None:
+        document = replace(document, comparison=compared(profiles_of(other, _unseen), document))
+    files = {DOCUMENT: encode_profiles(document), PAGE: render_kernels(document, drawn.in_order()).encode()}
+    write_files(request.out, files)
+    blocks = [block for rank in document.ranks[:_SHOWN_RANKS] for block in _blocks(rank)]
+    blocks += rank_blocks(document)
     return CommandResult(
         document=document,
-        blocks=[*blocks, Line(f"Written: {request.out / DOCUMENT}", whole=True)],
+        blocks=[*blocks, *(Line(f"Written: {request.out / name}", whole=True) for name in files)],
         notes=[f"{name} was not read: {reason}" for name, reason in document.unread.items()],
-        fired=any(finding.id != TRACE_QUALITY for rank in document.ranks for finding in rank.findings),
+        fired=_fired(document),
         evaluated=any(rank.busy_ns for rank in document.ranks),
     )
 
 
-def profiles_of(place: TracePlace) -> KernelProfiles:
-    """Read and judge all traces of a place, one at a time.
+def profiles_of(place: TracePlace, watch: Callable[[RankProfile, Trace], None]) -> KernelProfiles:
+    """Read and judge all traces of a place, one at a time; ``watch`` gets each with its profile.
 
     Raises
     ------
@@ -62,8 +79,7 @@ def profiles_of(place: TracePlace) -> KernelProfiles:
     unread: dict[str, str] = {}
     for name in place.names:
         try:
-            with place.open(name) as stream:
-                ranks.append(rank_profile(read_trace(name, stream)))
+            ranks.append(_profile_of(place.read(name), watch))
         except KernelTraceError as fault:
             unread[name] = fault.reason
         except (ObjectMissingError, PortUnavailableError, OSError) as fault:
@@ -73,7 +89,24 @@ def profiles_of(place: TracePlace) -> KernelProfiles:
         raise KernelTraceError(f"{place.place} ({name})" if len(place.names) > 1 else place.place, reason)
     ranks.sort(key=lambda rank: (rank.rank is None, rank.rank or 0, rank.trace))
     source = place.place.encode("utf-8", "replace").decode()
-    return KernelProfiles(source=source, ranks=ranks, unread=unread)
+    return KernelProfiles(source=source, ranks=ranks, unread=unread, across=across_ranks(ranks))
+
+
+def _fired(document: KernelProfiles) -> bool:
+    across = [] if document.across is None else document.across.findings
+    return bool(across) or any(finding.id != TRACE_QUALITY for rank in document.ranks for finding in rank.findings)
+
+
+def _unseen(profile: RankProfile, trace: Trace) -> None:
+    """Take note of nothing: what is compared with is not drawn."""
+    del profile, trace
+
+
+def _profile_of(trace: Trace, watch: Callable[[RankProfile, Trace], None]) -> RankProfile:
+    """Return the profile of a trace, which nobody holds afterwards."""
+    profile = rank_profile(trace)
+    watch(profile, trace)
+    return profile
 
 
 def _blocks(rank: RankProfile) -> Iterator[Block]:
@@ -88,6 +121,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
             ("copies, sets memory", f"{_part(rank, rank.memory_ns)}, exposed {_ms(rank.exposed_memory_ns)}"),
             ("precision", _precisions(rank)),
             ("launch delay", _delay(rank)),
+            *(("critical path", _path(path)) for path in rank.critical_paths[:1]),
         ]
     )
     for finding in rank.findings:
@@ -135,6 +169,13 @@ def _precisions(rank: RankProfile) -> str:
 def _delay(rank: RankProfile) -> str:
     delay = rank.launch_delay_ns
     return "-" if delay is None else f"median {_us(delay.median)}, p90 {_us(delay.p90)}"
+
+
+def _path(path: CriticalPathEntry) -> str:
+    """Return the largest parts of a critical path."""
+    parts = sorted(path.parts.items(), key=lambda part: -part[1])[:_SHOWN_PARTS]
+    shown = ", ".join(f"{name.replace('_', ' ')} {100 * part / path.total_ns:.0f} %" for name, part in parts)
+    return shown if path.step is None else f"{shown} of step {path.step}"
 
 
 def _ms(ns: int) -> str:

@@ -1,6 +1,5 @@
 """``trainguard report``."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ from trainguard.cli.options import (
     Region,
     Stack,
     out_option,
+    refuse,
     since_option,
 )
 
@@ -33,6 +33,7 @@ _Source = Annotated[
         show_default=False,
     ),
 ]
+_Fleet = Annotated[bool, typer.Option("--fleet", help="One page over all jobs: of the stack, or below a folder.")]
 _Since = Annotated[float | None, since_option("With --fleet: jobs of the last 30d, …")]
 _Out = Annotated[
     Path | None,
@@ -43,7 +44,7 @@ _Out = Annotated[
 def report(
     source: _Source = None,
     *,
-    fleet: Annotated[bool, typer.Option("--fleet", help="One page over all jobs of the stack.")] = False,
+    fleet: _Fleet = False,
     since: _Since = None,
     out: _Out = None,
     params: Params = None,
@@ -64,7 +65,8 @@ def report(
     For a job's name, the verdicts are those of its alerts; a folder or S3 prefix is evaluated here.
 
     Examples: `trainguard report ./my-job --open`, `trainguard report s3://my-profiles/jobs/my-job --out report`,
-    `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --fleet --since 30d`
+    `trainguard report my-job`, `trainguard report my-job --in-stack`, `trainguard report --fleet --since 30d`,
+    `trainguard report ./wandb --fleet --open`
     """
     from trainguard.cli.services.own_rules import know
 
@@ -72,20 +74,13 @@ def report(
     from trainguard.cli.services.deployment import Where
 
     where = Where(stack=stack, region=region, profile=profile)
-    if fleet == (source is not None):
-        raise typer.BadParameter("give a SOURCE, or --fleet for all jobs, and not both")
+    if source is None and not fleet:
+        raise typer.BadParameter("give a SOURCE, or --fleet for all jobs")
     of_a_profile = {"--params": params, "--instance-type": instance_type, "--framework-expected": framework_expected}
     if source is None:
-        _refuse("--fleet", {**of_a_profile, "--in-stack": in_stack})
+        refuse("--fleet", {**of_a_profile, "--in-stack": in_stack})
         told = {"open_page": open_page, "as_json": as_json, "fail_on_fire": fail_on_fire}
         raise typer.Exit(_of_fleet(where, since, out, prices, **told))
-    _refuse("a SOURCE", {"--since": since})
-    if in_stack:
-        here = {"--out": out, "--prices": prices, "--open": open_page, "--fail-on-fire": fail_on_fire}
-        _refuse("--in-stack", {**of_a_profile, **here})
-        from trainguard.cli.commands.report.remote_report import remote_report_command
-
-        raise typer.Exit(remote_report_command(source, where, as_json=as_json))
     from trainguard.cli.commands.report.run import ReportRequest, report_command
 
     request = ReportRequest(
@@ -98,6 +93,19 @@ def report(
         framework_expected=framework_expected,
         open_page=open_page,
     )
+    if fleet:
+        refuse("--fleet", {"--in-stack": in_stack})
+        from trainguard.cli.commands.report.folder_fleet import FolderRequest, folder_fleet_command
+
+        of_folder = FolderRequest(source, request, since_s=since, own_rules=rules_package is not None)
+        raise typer.Exit(folder_fleet_command(of_folder, as_json=as_json, fail_on_fire=fail_on_fire))
+    refuse("a SOURCE", {"--since": since})
+    if in_stack:
+        here = {"--out": out, "--prices": prices, "--open": open_page, "--fail-on-fire": fail_on_fire}
+        refuse("--in-stack", {**of_a_profile, **here})
+        from trainguard.cli.commands.report.remote_report import remote_report_command
+
+        raise typer.Exit(remote_report_command(source, where, as_json=as_json))
     raise typer.Exit(report_command(request, as_json=as_json, fail_on_fire=fail_on_fire))
 
 
@@ -115,11 +123,3 @@ def _of_fleet(
 
     asked = FleetRequest(where=where, since_s=since_s, out=out, prices=prices, open_page=open_page)
     return fleet_command(asked, as_json=as_json, fail_on_fire=fail_on_fire)
-
-
-def _refuse(mode: str, options: Mapping[str, object]) -> None:
-    """Refuse those options that are given: what would be left aside in silence was meant to have an effect."""
-    given = [name for name, value in options.items() if value]
-    if given:
-        verb = "has" if len(given) == 1 else "have"
-        raise typer.BadParameter(f"{', '.join(given)} {verb} no meaning with {mode}")

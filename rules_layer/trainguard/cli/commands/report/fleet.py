@@ -15,7 +15,7 @@ from trainguard.cli.services.input_files import prices_from
 from trainguard.cli.services.job_rows import read_whole_job
 from trainguard.records import JobRecord
 from trainguard.report.fleet import Fleet, build_fleet
-from trainguard.report.fleet_document import FleetJob, FleetReport, FleetTotals
+from trainguard.report.fleet_document import FleetJob, FleetOwner, FleetReport, FleetTotals
 from trainguard.report.fleet_files import encode_fleet
 from trainguard.report.html.fleet import render_fleet
 from trainguard.rules.units import counted
@@ -46,7 +46,7 @@ def fleet_command(request: FleetRequest, *, as_json: bool, fail_on_fire: bool) -
 
 
 def _result(request: FleetRequest) -> CommandResult:
-    page = _page(request.out)
+    page = fleet_page(request.out)
     prepare(page.parent)
     prices = prices_from(request.prices)
     connection = connect(request.where)
@@ -58,10 +58,15 @@ def _result(request: FleetRequest) -> CommandResult:
         prices=prices,
     )
     report = build_fleet(fleet, read_jobs(fleet, connection.stores), now=now)
+    return fleet_result(report, page, open_page=request.open_page)
+
+
+def fleet_result(report: FleetReport, page: Path, *, open_page: bool, notes: Sequence[str] = ()) -> CommandResult:
+    """Write a fleet's page and document; return what the command says of them."""
     document = page.with_suffix(_DOCUMENT)
     write_files(page.parent, {document.name: encode_fleet(report), page.name: render_fleet(report).encode()})
-    unopened = request.open_page and not webbrowser.open(page.resolve().as_uri())
-    notes = ["No browser could be opened."] if unopened else []
+    unopened = open_page and not webbrowser.open(page.resolve().as_uri())
+    notes = [*notes, *(["No browser could be opened."] if unopened else [])]
     blocks = [*_blocks(report), Line(f"Page: {page}"), Line(f"Document: {document}")]
     return CommandResult(document=report, blocks=blocks, notes=notes, fired=report.totals.with_findings > 0)
 
@@ -73,7 +78,8 @@ def read_jobs(fleet: Fleet, stores: Stores) -> Iterator[tuple[JobRecord, Sequenc
         yield from zip(jobs, readers.map(lambda job: read_whole_job(stores, job), jobs), strict=True)
 
 
-def _page(out: Path | None) -> Path:
+def fleet_page(out: Path | None) -> Path:
+    """Return where a fleet's page goes: into a folder, or under a name that ends in .html."""
     if out is None:
         return Path(_DEFAULT)
     return out if out.suffix.lower() == _PAGE and not out.is_dir() else out / _DEFAULT
@@ -87,7 +93,8 @@ def _blocks(report: FleetReport) -> list[Block]:
         ("lost", _lost(totals)),
         ("stops made", f"{totals.stops:,}"),
     ]
-    blocks: list[Block] = [Heading(f"{report.stack} in {report.region}"), Facts(facts)]
+    of = f"{report.stack} in {report.region}" if report.folder is None else report.folder
+    blocks: list[Block] = [Heading(of), Facts(facts)]
     wasters = [job for job in report.jobs if job.fired][:_SHOWN]
     if wasters:
         blocks += [Heading("What wastes most"), _wasters(wasters, totals.currency)]
@@ -99,7 +106,25 @@ def _blocks(report: FleetReport) -> list[Block]:
             for rule in fired
         ]
         blocks += [Heading("What fires"), Grid(columns, rows)]
+    for kind in dict.fromkeys(each.kind for each in report.owners):
+        owners = [each for each in report.owners if each.kind == kind][:_SHOWN]
+        blocks += [Heading(f"By {kind}"), _owners(owners, kind, totals.currency)]
     return blocks
+
+
+def _owners(owners: Sequence[FleetOwner], kind: str, currency: str) -> Grid:
+    columns = (Column(kind), *(Column(name, right=True) for name in ("lost", "spent", "jobs", "with findings")))
+    rows: list[list[Shown]] = [
+        [
+            "not named" if each.name is None else each.name,
+            _money(each.lost, currency),
+            _money(each.spent, currency),
+            f"{each.jobs:,}",
+            f"{each.with_findings:,}",
+        ]
+        for each in owners
+    ]
+    return Grid(columns, rows)
 
 
 def _wasters(jobs: Sequence[FleetJob], currency: str) -> Grid:

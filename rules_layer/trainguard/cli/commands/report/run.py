@@ -155,7 +155,7 @@ def _of_place(place: Place, request: ReportRequest, prices: PriceTable | None, p
     name = profile.root.job
     described = described_job(profile.source, replace(known, job=name, arn=f"unknown:{name}"))
     built = _judged(profile, described.job, prices, progress)
-    notes = [note for note in (place.note, described.note) if note is not None]
+    notes = [note for note in (place.note, *profile.notes, described.note) if note is not None]
     return Drawn(
         job=name, built=built, source=profile.source.place, made_from="profile", notes=notes, folder=_own_name(profile)
     )

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from trainguard.records import Status
 from trainguard.report.document import FindingEntry, Report, RuleEntry
-from trainguard.report.html.blocks import Block
+from trainguard.report.html.blocks import Block, Note
 from trainguard.report.html.numbers import money, share
 from trainguard.report.html.sections import fallback
 from trainguard.report.phrasing import listed
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
+from trainguard.rules.units import counted
 
 Writer = Callable[[RuleEntry], list[Block]]
 _OWN = frozenset({*OWN_NAMES, PROFILER_REPORT})
@@ -111,6 +112,12 @@ def _blocks(entry: RuleEntry) -> list[Block]:
     if place is None:
         return fallback.blocks(entry.details)
     try:
-        return writer_of(place)(entry)
+        shown = writer_of(place)(entry)
+        return shown if not entry.nodes_left_out else [*shown, _left_out(entry)]
     except (msgspec.MsgspecError, ValueError, ArithmeticError):
         return fallback.blocks(entry.details)
+
+
+def _left_out(entry: RuleEntry) -> Note:
+    more = counted(entry.nodes_left_out, "node")
+    return Note(f"In profiler-reports/{entry.rule}.json only: {more} more.")

@@ -17,6 +17,7 @@ KINDS = {
     "trend": "grows steadily",
     "late": "grows since late",
     "rise": "grows of late",
+    "leak": "leaks",
 }
 LEGEND = (Key("box", "middle half of the newest window"), Key("median", "median"))
 MINUTE_S, HOUR_S = 60.0, 3_600.0
@@ -25,9 +26,13 @@ Gpus = dict[str, GpuMemory]
 
 def blocks(entry: RuleEntry) -> list[Block]:
     """Return the section's plots."""
-    nodes = {node: dict(held.series) for node, held in nodes_of(entry, MemoryDetails).items() if held.series}
+    details = nodes_of(entry, MemoryDetails)
+    what = "memory in use" if any(held.in_use for held in details.values()) else "memory activity"
+    nodes = {node: dict(held.series) for node, held in details.items() if held.series}
     picked = pick(nodes, worst=entry.worst, badness=_badness)
-    charts = [_chart(node, gpus) for node, gpus in picked.full if any(len(gpu.floors) > 1 for gpu in gpus.values())]
+    charts = [
+        _chart(node, gpus, what) for node, gpus in picked.full if any(len(gpu.floors) > 1 for gpu in gpus.values())
+    ]
     allowed = setting(entry, "increase")
     columns = [
         Column("GPU"),
@@ -43,28 +48,28 @@ def blocks(entry: RuleEntry) -> list[Block]:
         note = (
             None if allowed is None else f"An increase of more than {number(allowed)} percentage points is a finding."
         )
-        shown.append(Table("Memory activity of each GPU", columns, rows, LEGEND, note))
+        shown.append(Table(f"{what.capitalize()} of each GPU", columns, rows, LEGEND, note))
     rest = [
         (shown_name(node), str(len(gpus)), _points(most([gpu.increase for gpu in gpus.values()])))
         for node, gpus in picked.rest
     ]
     heads = [Column("Node"), Column("GPUs", "number"), Column("Largest increase", "number")]
-    return [*shown, *folded_rest("Memory activity of GPUs", heads, rest)]
+    return [*shown, *folded_rest(f"{what.capitalize()} of GPUs", heads, rest)]
 
 
-def _chart(node: str, gpus: Gpus) -> Figure:
+def _chart(node: str, gpus: Gpus, what: str) -> Figure:
     window_s = max(gpu.floor_s for gpu in gpus.values())
     longest = max(len(gpu.floors) for gpu in gpus.values())
     unit, unit_s = ("h", HOUR_S) if longest * window_s > 3 * HOUR_S else ("min", MINUTE_S)
     chosen = sorted(gpus.items(), key=lambda item: -(item[1].increase or 0.0))[:SERIES_COLOURS]
     points = {shown_name(gpu, 24): held.floors for gpu, held in sorted(chosen)}
-    said = f"Floors of GPU memory activity on {shown_name(node)} over windows of {duration(window_s)}: " + "; ".join(
+    said = f"Floors of GPU {what} on {shown_name(node)} over windows of {duration(window_s)}: " + "; ".join(
         f"{gpu} from {percent(floors[0])} to {percent(floors[-1])}" for gpu, floors in points.items() if floors
     )
     across = f"{unit} of training, a point for every {duration(window_s)}"
     markup = lines_over(points, step=window_s / unit_s, said=said, across=across, up=PERCENT)
     legend = [Key(f"line s{index % SERIES_COLOURS + 1}", gpu) for index, gpu in enumerate(points)]
-    return Figure(f"Floor of GPU memory activity on {shown_name(node)}", markup, legend)
+    return Figure(f"Floor of GPU {what} on {shown_name(node)}", markup, legend)
 
 
 def _row(node: str, gpu: str, held: GpuMemory, picked: Picked[Gpus]) -> tuple[str, ...]:

@@ -1,0 +1,36 @@
+"""Sums up once a week what the jobs that ended in it wasted, and publishes that on the topics of alerts."""
+
+import os
+from datetime import datetime
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from trainguard.adapters.clients import Clients
+from trainguard.adapters.dynamodb_jobs import DynamoJobs
+from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
+from trainguard.adapters.environment import WeeklyDigestEnvironment, load_environment
+from trainguard.adapters.sns_digest import SnsDigests
+from trainguard.report.fleet_reading import read_fleet
+from trainguard.report.weekly_digest import fleet_of_week, last_week, weekly_digest
+
+logger = Logger()
+environment = load_environment(WeeklyDigestEnvironment, os.environ, function="weekly_digest")
+clients = Clients()
+jobs = DynamoJobs(client=clients.dynamodb, table=environment.jobs_table)
+rows = DynamoRuleStates(client=clients.dynamodb, table=environment.rule_state_table)
+digests = SnsDigests(client=clients.sns, alerts=environment.alert_topic_arn, chat=environment.chat_topic_arn)
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Publish the digest of the week before the event's time, so that a repeat is of the same week."""
+    del context
+    now = datetime.fromisoformat(event["time"]).timestamp()
+    monday = last_week(now)
+    fleet = fleet_of_week(monday, stack=environment.stack_name, region=environment.alert_topic_arn.split(":")[3])
+    digest = weekly_digest(fleet, read_fleet(fleet, jobs, rows), monday=monday, now=now)
+    digests.publish(digest)
+    logger.info("digest", extra={"week": digest.monday, "jobs": digest.ended.jobs, "lost": digest.ended.lost})
+    return {"week": digest.monday, "jobs": digest.ended.jobs, "with_findings": digest.ended.with_findings}

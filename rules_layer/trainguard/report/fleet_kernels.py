@@ -1,0 +1,63 @@
+"""The kernel profiles of a fleet: of the stack's jobs by their rows, of a folder by what lies in it."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from trainguard.finding import severity_rank
+from trainguard.kernels.findings.finding import FAMILY
+from trainguard.kernels.listing.entries import KernelList, ListedProfile
+from trainguard.records import Status
+from trainguard.report.fleet_document import FleetKernels, FleetReport
+from trainguard.report.fleet_facts import JobFacts, has_fired
+from trainguard.timestamps import iso_time
+
+PROFILES_SHOWN = 250
+
+
+def kernels_of_jobs(facts: Sequence[JobFacts]) -> list[FleetKernels]:
+    """Return the jobs of which a kernel profile was judged, the newest first."""
+    judged = [each for each in facts if any(_judged(each, rule) for rule in each.rules)]
+    return [_of_job(each) for each in sorted(judged, key=lambda each: -(each.last_at or 0.0))[:PROFILES_SHOWN]]
+
+
+def with_kernels(report: FleetReport, found: KernelList) -> FleetReport:
+    """Return the report of a folder with the kernel profiles below it."""
+    shown = [_of_folder(each) for each in found.profiles[:PROFILES_SHOWN]]
+    left = len(found.profiles) - len(shown) + found.left_out
+    notes = [*report.notes, f"{left:,} older kernel profiles are not listed."] if left else report.notes
+    return replace(report, kernel_profiles=shown, notes=notes)
+
+
+def _judged(facts: JobFacts, rule: str) -> bool:
+    row = facts.rules[rule]
+    return rule.startswith(FAMILY) and (row.status is Status.OK or row.data_points > 0 or has_fired(row))
+
+
+def _of_job(facts: JobFacts) -> FleetKernels:
+    fired = [row for row in facts.fired if row.rule.startswith(FAMILY)]
+    known = [row.finding.severity for row in fired if row.finding.severity is not None]
+    at = max((row.evaluated_through or 0.0 for rule, row in facts.rules.items() if _judged(facts, rule)), default=0.0)
+    return FleetKernels(
+        job=facts.job.job,
+        status=facts.job.status.value,
+        recorded_at=iso_time(at) if at else None,
+        severity=max(known, key=severity_rank).value if known else None,
+        findings=[row.rule.removeprefix(FAMILY) for row in fired],
+    )
+
+
+def _of_folder(profile: ListedProfile) -> FleetKernels:
+    return FleetKernels(
+        job=profile.name,
+        status=profile.status,
+        recorded_at=profile.recorded_at or profile.changed_at,
+        severity=None if profile.severity is None else profile.severity.value,
+        findings=profile.findings,
+        framework=profile.framework,
+        traces=profile.traces,
+        gain_share=profile.gain_share,
+        why=profile.why,
+        place=profile.place,
+        page=profile.page,
+    )

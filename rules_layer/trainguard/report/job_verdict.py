@@ -1,0 +1,210 @@
+"""What a job does with what it is paid for, from its item and its rows: for programs that decide something by it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.pricing.table import PriceTable, packaged_prices
+from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.report.fleet_facts import JobFacts
+from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo
+from trainguard.report.phrasing import listed
+from trainguard.rules.low_gpu_output import QUIET_MEAN
+from trainguard.rules.low_gpu_utilization import IDLE_TIME
+from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
+from trainguard.rules.units import counted
+from trainguard.stores import Jobs, RuleStates, StoredRow
+from trainguard.timestamps import iso_time
+
+STALE_S = 900.0
+"""An active job of which nothing newer was judged may have changed since."""
+
+SURE_AFTER_S = 1_800.0
+_IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what})
+_LOSSES = ("bad_objects", "gaps")
+
+
+def job_verdict(jobs: Jobs, rows: RuleStates, job: str, *, now: float, prices: PriceTable | None = None) -> JobVerdict:
+    """Return the verdict on a job of a deployment.
+
+    The rows of nodes are read only where GPUs are low: they say on which nodes none works, and whether that is all.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    rows : RuleStates
+    job : str
+        Its name; of one that nobody knows the verdict is ``unknown``.
+    now : float
+        Epoch seconds.
+    prices : PriceTable, optional
+        By default the packaged table.
+
+    Raises
+    ------
+    PortUnavailableError, StateCodecError
+        When a store does not answer, or holds what cannot be read.
+    """
+    record = jobs.load(job)
+    if record is None:
+        return _unknown(job, now, f"TrainGuard does not know the job {job}.")
+    known = [StoredRow(row) for row in rows.of_whole_job(job)]
+    if any(each.row.rule == LOW_GPU.name and each.row.status is Status.FIRED for each in known):
+        known = rows.read(job)
+    return verdict_of(record, known, now=now, prices=prices)
+
+
+def verdict_of(
+    record: JobRecord, rows: Sequence[StoredRow], *, now: float, prices: PriceTable | None = None
+) -> JobVerdict:
+    """Return the verdict from a job's item and its rows, with those of its nodes as far as they matter."""
+    found = _Findings(record, rows, prices)
+    doubt = found.why_unknown(now)
+    if doubt is not None:
+        return _unknown(record.job, now, doubt, record, found.facts.watermark_s)
+    verdict, open_rows = found.verdict, found.open
+    certainty = found.certainty(now)
+    would_do, why_so = found.would_do(verdict)
+    facts, first = found.facts, open_rows[0] if open_rows else None
+    since = found.since
+    return JobVerdict(
+        generated_at=iso_time(now),
+        job=record.job,
+        verdict=verdict,
+        why=first.finding.reason if first is not None else found.why_healthy,
+        since=None if since is None else iso_time(since),
+        certainty=certainty[0],
+        certainty_why=certainty[1],
+        status=record.status.value,
+        active=record.active,
+        evaluated_through=None if facts.watermark_s is None else iso_time(facts.watermark_s),
+        rules=[row.rule for row in open_rows],
+        wasted_share=None if first is None or first.wasted_percent is None else first.wasted_percent / 100.0,
+        lost=None if first is None else _cents(facts.lost_by(first)),
+        spent=_cents(facts.spent),
+        currency=None if facts.spent is None else (prices or packaged_prices()).currency,
+        advice=None if first is None else first.finding.advice,
+        would_do=would_do,
+        would_do_why=why_so,
+        idle_nodes=found.idle_nodes,
+    )
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What the rows of a job say together."""
+
+    record: JobRecord
+    rows: Sequence[StoredRow]
+    prices: PriceTable | None
+
+    @property
+    def facts(self) -> JobFacts:
+        return JobFacts.of(self.record, self.rows, self.prices)
+
+    @property
+    def open(self) -> list[RuleRow]:
+        """Rules whose condition holds now; of a job that has ended, all that have fired."""
+        return [row for row in self.facts.fired if row.status is Status.FIRED or not self.record.active]
+
+    def why_unknown(self, now: float) -> str | None:
+        facts = self.facts
+        if not self.record.policy.evaluated:
+            return f"TrainGuard does not evaluate the job: {self.record.policy.why}."
+        if not facts.judged:
+            return facts.report.finding.reason if facts.report is not None else "No rule has judged the job yet."
+        through = facts.watermark_s
+        if self.record.active and (through is None or abs(now - through) > STALE_S):
+            newest = "has no time" if through is None else f"is of {iso_time(through)}"
+            return f"The newest data of the job {newest}, and it is {iso_time(now)}: what it does now is not known."
+        return None
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self.open:
+            return Verdict.HEALTHY
+        if self.record.active and self._all_idle:
+            return Verdict.IDLE
+        return Verdict.WASTED if any(row.wasted_percent for row in self.open) else Verdict.AT_RISK
+
+    @property
+    def _all_idle(self) -> bool:
+        """Whether no GPU of any node works: a job of whose nodes one works is wasted at most."""
+        nodes = [each.row for each in self.rows if each.row.rule == LOW_GPU.name and each.row.node is not None]
+        return len(nodes) >= self.facts.nodes and bool(nodes) and all(map(_is_idle, nodes))
+
+    @property
+    def idle_nodes(self) -> list[str]:
+        """The nodes of a job that runs on which no GPU works, in order."""
+        rows = [each.row for each in self.rows] if self.record.active else []
+        return sorted(row.node for row in rows if row.node is not None and _is_idle(row))
+
+    @property
+    def since(self) -> float | None:
+        """The latest beginning of what holds: of an idle job, that of the node which worked last."""
+        if not self.open:
+            return None
+        if self.verdict is Verdict.IDLE:
+            rows = [each.row for each in self.rows if each.row.rule == LOW_GPU.name and each.row.node is not None]
+            return max((start for row in rows if (start := _began(row)) is not None), default=None)
+        return _began(self.open[0])
+
+    def certainty(self, now: float) -> tuple[Certainty, str | None]:
+        missing = sum(each.row.counters.get(name, 0) for each in self.rows for name in _LOSSES)
+        if missing:
+            return Certainty.MEDIUM, f"{counted(missing, 'object')} of the profile could not be read, or never came."
+        unsure = [rule for rule, row in self.facts.rules.items() if row.status is Status.ERROR]
+        if unsure:
+            return Certainty.MEDIUM, f"{listed(unsure)} could not judge."
+        since = self.since
+        if self.open and self.record.active and (since is None or now - since < SURE_AFTER_S):
+            return Certainty.MEDIUM, "It has lasted for less than half an hour."
+        return Certainty.HIGH, None
+
+    def would_do(self, verdict: Verdict) -> tuple[WouldDo, str]:
+        policy = self.record.policy
+        named = [row.rule for row in self.open]
+        staged = all(policy.alerts.is_staged(rule) for rule in named)
+        if verdict is Verdict.HEALTHY or not self.record.active or staged:
+            why = "Nothing is wrong." if not named else f"{listed(named)} is staged: it is recorded alone."
+            return WouldDo.NOTHING, why if self.record.active or not named else "The job has ended."
+        stopping = [rule for rule in named if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule)]
+        if not self.record.stop_allowed:
+            return WouldDo.ALERT, "The job's owner has not allowed stops."
+        if not stopping:
+            return WouldDo.ALERT, f"The job's owner has not allowed a stop by {listed(named)}."
+        if policy.stops.dry_run:
+            return WouldDo.ALERT, "Stops of the job are a dry run."
+        return WouldDo.STOP, f"The job's owner has allowed a stop by {listed(stopping)}."
+
+    @property
+    def why_healthy(self) -> str:
+        report = self.facts.report
+        return "Rules have judged the job, and found nothing." if report is None else report.finding.reason
+
+
+def _is_idle(row: RuleRow) -> bool:
+    """Whether a row says that no GPU of its node works."""
+    return row.rule == LOW_GPU.name and row.status is Status.FIRED and row.quantity in _IDLE
+
+
+def _began(row: RuleRow) -> float | None:
+    return row.finding.episodes[-1].start if row.finding.episodes else row.fired_at
+
+
+def _unknown(
+    job: str, now: float, why: str, record: JobRecord | None = None, through: float | None = None
+) -> JobVerdict:
+    return JobVerdict(
+        generated_at=iso_time(now),
+        job=job,
+        verdict=Verdict.UNKNOWN,
+        why=why,
+        status=None if record is None else record.status.value,
+        active=record is not None and record.active,
+        evaluated_through=None if through is None else iso_time(through),
+        would_do_why="What is not known is no reason to do anything.",
+    )
+
+
+def _cents(amount: float | None) -> float | None:
+    return None if amount is None else round(amount, 2)

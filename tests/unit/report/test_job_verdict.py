@@ -1,0 +1,185 @@
+"""The verdict for other programs: idle, wasted, at risk, healthy, unknown; unknown wherever something is in doubt."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from tests.support.fleets import HOUR_S, MONDAY, found, job, quiet, report_row
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.finding import Episode, Finding, Severity
+from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.report.job_verdict import STALE_S, SURE_AFTER_S, job_verdict, verdict_of
+from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
+from trainguard.report.schema import encode_schema
+from trainguard.rules.low_gpu_output import QUIET_MEAN
+from trainguard.rules.low_gpu_utilization import IDLE_TIME, P95
+from trainguard.stores import StoredRow
+
+NOW = MONDAY + 10 * HOUR_S
+PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "verdict-1.json"
+RUNNING = job(status=JobStatus.IN_PROGRESS, nodes=2)
+LOW = "LowGPUUtilization"
+
+
+def low(
+    of: JobRecord, node: str | None, quantity: str | None = IDLE_TIME.what, *, start: float = MONDAY + HOUR_S
+) -> StoredRow:
+    """Return the row of LowGPUUtilization on a node that idles, or on the job; fine where ``quantity`` is None."""
+    row = RuleRow(
+        job=of.job,
+        finding=Finding(
+            rule=LOW,
+            node=node,
+            reason="No GPU is used.",
+            severity=None if quantity is None else Severity.CRITICAL,
+            advice="Stop it.",
+            episodes=() if quantity is None else (Episode(start=start, end=None),),
+        ),
+        status=Status.OK if quantity is None else Status.FIRED,
+        quantity=quantity,
+        wasted_percent=None if quantity is None else 90.0,
+        times_fired=0 if quantity is None else 1,
+        evaluated_through=NOW,
+    )
+    return StoredRow(row)
+
+
+def idle(of: JobRecord = RUNNING, *nodes: str | None) -> list[StoredRow]:
+    """Return the rows of a job of which each node idles by one of the measures."""
+    kinds = nodes or (IDLE_TIME.what, QUIET_MEAN.what)
+    rows = [low(of, f"algo-{number}", each, start=MONDAY + number * HOUR_S) for number, each in enumerate(kinds, 1)]
+    return [report_row(of), low(of, None), *rows]
+
+
+def said(of: JobRecord, *rows: StoredRow, now: float = NOW) -> JobVerdict:
+    return verdict_of(of, rows, now=now)
+
+
+def test_given_a_job_of_which_no_node_works_when_asked_then_it_is_idle_since_the_last_one_worked() -> None:
+    verdict = said(RUNNING, *idle())
+    assert (verdict.verdict, verdict.certainty, verdict.rules) == (Verdict.IDLE, Certainty.HIGH, [LOW])
+    assert verdict.since == "2026-11-23T02:00:00.000Z"
+    assert verdict.idle_nodes == ["algo-1", "algo-2"]
+    assert (verdict.why, verdict.advice) == ("No GPU is used.", "Stop it.")
+    assert (verdict.spent, verdict.lost, verdict.currency, verdict.wasted_share) == (76.5, 68.85, "USD", 0.9)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [(IDLE_TIME.what, None), (IDLE_TIME.what, P95.what), (IDLE_TIME.what,)],
+    ids=["one works", "one is low", "one is not known"],
+)
+def test_given_a_node_that_works_or_is_not_known_when_asked_then_the_job_is_not_idle(nodes: tuple[str | None]) -> None:
+    assert said(RUNNING, *idle(RUNNING, *nodes)).verdict is Verdict.WASTED
+
+
+def test_given_a_node_that_idles_beside_one_that_works_when_asked_then_it_is_named() -> None:
+    assert said(RUNNING, *idle(RUNNING, IDLE_TIME.what, None)).idle_nodes == ["algo-1"]
+    assert said(RUNNING, *idle(RUNNING, P95.what, None)).idle_nodes == []
+    ended = job(nodes=2)
+    assert said(ended, *idle(ended)).idle_nodes == []
+
+
+def test_given_findings_when_asked_then_what_costs_is_waste_and_what_does_not_is_a_risk() -> None:
+    assert said(RUNNING, report_row(RUNNING), found(RUNNING, "Dataloader", wasted=20.0)).verdict is Verdict.WASTED
+    risk = said(RUNNING, report_row(RUNNING), found(RUNNING, "GPUMemoryIncrease", wasted=None))
+    assert (risk.verdict, risk.lost, risk.wasted_share) == (Verdict.AT_RISK, None, None)
+
+
+def test_given_a_finding_that_is_over_when_asked_then_a_running_job_is_healthy_and_an_ended_one_was_not() -> None:
+    assert said(RUNNING, report_row(RUNNING), found(RUNNING, severity=None)).verdict is Verdict.HEALTHY
+    ended = job()
+    assert said(ended, report_row(ended), found(ended, severity=None)).verdict is Verdict.WASTED
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows", "now", "why"),
+    [
+        ({}, False, NOW, "No rule has judged the job yet."),
+        ({"policy": JobPolicy(evaluated=False, why="the tag says so")}, True, NOW, "the tag says so"),
+        ({}, True, NOW + STALE_S + 1.0, "is of 2026-11-23T10:00:00.000Z"),
+        ({}, True, NOW - STALE_S - 1.0, "is of 2026-11-23T10:00:00.000Z"),
+    ],
+    ids=["no row", "not evaluated", "late", "a clock ahead"],
+)
+def test_given_doubt_when_asked_then_the_verdict_is_unknown_and_nothing_would_be_done(
+    changes: dict[str, Any], rows: bool, now: float, why: str
+) -> None:
+    of = replace(RUNNING, stop_allowed=True, **changes)
+    verdict = said(of, *(idle(of) if rows else ()), now=now)
+    assert (verdict.verdict, verdict.certainty, verdict.would_do) == (Verdict.UNKNOWN, None, WouldDo.NOTHING)
+    assert why in verdict.why
+
+
+def test_given_a_row_on_no_data_when_asked_then_the_verdict_is_unknown() -> None:
+    verdict = said(RUNNING, report_row(RUNNING, judged=0, reason="No data yet."), quiet(RUNNING, LOW))
+    assert (verdict.verdict, verdict.why) == (Verdict.UNKNOWN, "No data yet.")
+
+
+def test_given_a_late_look_at_an_ended_job_when_asked_then_it_is_known() -> None:
+    ended = job()
+    assert said(ended, report_row(ended), quiet(ended, LOW), now=NOW + 99 * HOUR_S).verdict is Verdict.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([quiet(RUNNING, "BatchSize", Status.ERROR)], "BatchSize could not judge."),
+        ([StoredRow(replace(quiet(RUNNING, "BatchSize").row, counters={"gaps": 2}))], "2 objects of the profile"),
+    ],
+)
+def test_given_something_missing_when_asked_then_certainty_says_so(rows: list[StoredRow], why: str) -> None:
+    verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, LOW), *rows)
+    assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
+    assert why in str(verdict.certainty_why)
+
+
+@pytest.mark.parametrize(("lasted", "certainty"), [(SURE_AFTER_S - 1.0, "medium"), (SURE_AFTER_S, "high")])
+def test_given_how_long_it_lasts_when_asked_then_certainty_follows(lasted: float, certainty: str) -> None:
+    of = replace(RUNNING, instance_count=1)
+    rows = [report_row(of), low(of, None, start=NOW - lasted), low(of, "algo-1", start=NOW - lasted)]
+    assert said(of, *rows).certainty == certainty
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "why"),
+    [
+        ({"stop_allowed": True}, WouldDo.STOP, "allowed a stop by LowGPUUtilization"),
+        ({}, WouldDo.ALERT, "has not allowed stops"),
+        ({"stop_allowed": True, "policy": JobPolicy(stops=StopPolicy(rules=("Dataloader",)))}, WouldDo.ALERT, LOW),
+        ({"stop_allowed": True, "policy": JobPolicy(stops=StopPolicy(dry_run=True))}, WouldDo.ALERT, "dry run"),
+        ({"stop_allowed": True, "policy": JobPolicy(alerts=AlertPolicy(staged=("all",)))}, WouldDo.NOTHING, "staged"),
+        ({"stop_allowed": True, "active": False, "status": JobStatus.STOPPED}, WouldDo.NOTHING, "has ended"),
+    ],
+    ids=["allowed", "not allowed", "other rule", "dry run", "staged", "ended"],
+)
+def test_given_the_owner_s_settings_when_asked_then_what_would_be_done_follows(
+    changes: dict[str, Any], expected: WouldDo, why: str
+) -> None:
+    of = replace(RUNNING, **changes)
+    verdict = said(of, *idle(of))
+    assert verdict.would_do is expected
+    assert why in verdict.would_do_why
+
+
+def test_given_a_deployment_when_asked_for_a_job_then_rows_of_nodes_are_read_only_where_they_decide() -> None:
+    world = MemoryWorld()
+    world.jobs.register(RUNNING)
+    assert job_verdict(world.jobs, world.rows, "nobody", now=NOW).verdict is Verdict.UNKNOWN
+    world.rows.publish([each.row for each in idle()])
+    assert job_verdict(world.jobs, world.rows, RUNNING.job, now=NOW).verdict is Verdict.IDLE
+
+
+@pytest.mark.parametrize("rows", [[], idle(), [report_row(RUNNING), quiet(RUNNING, LOW)]])
+def test_given_any_verdict_when_encoded_then_it_is_of_the_published_schema(rows: list[StoredRow]) -> None:
+    schema = json.loads(PUBLISHED.read_bytes())
+    jsonschema.validate(json.loads(msgspec.json.encode(said(RUNNING, *rows))), schema)
+    assert encode_schema(verdict_schema()) == PUBLISHED.read_bytes(), (
+        "python -m trainguard.report.job_verdict_document > docs/schemas/verdict-1.json renews it"
+    )
