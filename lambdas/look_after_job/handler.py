@@ -19,7 +19,9 @@ logger = Logger()
 metrics = Metrics()
 journal = PowertoolsJournal(logger=logger, metrics=metrics)
 environment = load_environment(LookAfterJobEnvironment, os.environ, function="look_after_job")
-services = evaluation_services(environment, clients=Clients(), journal=journal)
+services = evaluation_services(
+    environment, clients=Clients(), journal=journal, poll_function=os.environ.get("POLL_SOURCE_FUNCTION", "")
+)
 
 
 @logger.inject_lambda_context(clear_state=True)

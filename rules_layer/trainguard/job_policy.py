@@ -65,12 +65,16 @@ class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one job; ``why`` says in a phrase where ``evaluated`` comes from."""
+    """What holds for one job; ``why`` says in a phrase where ``evaluated`` comes from.
+
+    ``source`` names where a deployment reads the job's data, beside its profile; empty for nowhere.
+    """
 
     evaluated: bool = True
     why: str = EVERY_JOB
     alerts: AlertPolicy = AlertPolicy()
     stops: StopPolicy = StopPolicy()
+    source: str = ""
 
 
 def _named(rule: str, rules: tuple[str, ...]) -> bool:

@@ -11,11 +11,15 @@ from trainguard.stores import Jobs, NodeStates, RuleStates
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """An object as a listing shows it; ``last_modified`` in epoch seconds on S3's clock, ``size`` in bytes."""
+    """An object as a listing shows it; ``last_modified`` in epoch seconds on S3's clock, ``size`` in bytes.
+
+    ``etag`` changes with what the object holds; empty where nobody says it.
+    """
 
     key: str
     last_modified: float
     size: int
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,10 @@ class TrainingJobDescription:
     ``DebugHookConfig.S3OutputPath``: the profile lies in
     ``<profile_uri>/<job>/profiler-output/``. ``profiler_rules`` are its ``ProfilerRuleConfigurations``,
     ``debugger_rules`` its ``DebugRuleConfigurations``. ``tuning_job`` is the name in ``TuningJobArn``: the tuning job
-    that the job is one of. ``file_fault`` is why the file of a job that SageMaker does not know cannot be
-    used; it says nothing else then.
+    that the job is one of. ``metric_definitions`` are names and regular expressions of metrics in its log.
+    ``file_fault`` is why the file of a job that SageMaker does not know cannot be used; it says nothing else then.
+    ``run_links`` are the pages of its run by tool (`trainguard.run_links`).
+    ``resources`` are what a job outside SageMaker says that it runs on: ``batch-job/<id>`` or ``instance/<id>``.
     """
 
     job: str
@@ -57,11 +63,41 @@ class TrainingJobDescription:
     debugger_rules: tuple[RuleConfiguration, ...] = ()
     tuning_job: str | None = None
     file_fault: str | None = None
+    run_links: Mapping[str, str] = field(default_factory=dict)
+    resources: tuple[str, ...] = ()
+    metric_definitions: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_outside(self) -> bool:
         """Whether SageMaker does not know the job: this is what its own file says."""
         return self.arn.startswith(OUTSIDE_ARN)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceState:
+    """What a job outside SageMaker runs on, as its service describes it now.
+
+    Attributes
+    ----------
+    kind : str
+        ``batch-job`` or ``instance``.
+    identity : str
+    tags : mapping of str to str
+    status : str
+        In the service's word; ``runs`` says whether that is running.
+    started_at : float or None
+        Since when it runs, epoch seconds.
+    objection : str or None
+        What else stands against a stop, as the rest of a sentence about it.
+    """
+
+    kind: str
+    identity: str
+    tags: Mapping[str, str]
+    status: str
+    runs: bool
+    started_at: float | None
+    objection: str | None = None
 
 
 def check_range(start: int, length: int) -> None:
@@ -236,6 +272,14 @@ class JobLooks(Protocol):
         ...
 
 
+class SourcePolls(Protocol):
+    """Starts polls of the sources that jobs name, each in its own invocation."""
+
+    def ask(self, job: str, at: float) -> None:
+        """Ask for a poll at ``at``, epoch seconds; raises PortUnavailableError when it was not taken."""
+        ...
+
+
 class Journal(Protocol):
     """Where what happened is counted and named: metrics and log lines of a function."""
 
@@ -250,7 +294,11 @@ class Journal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The world, as one function or command sees it; ``executions`` handle fires, ``reports`` make full reports."""
+    """The world, as one function or command sees it.
+
+    ``executions`` handle fires, ``reports`` make full reports, ``captures`` judge captures of kernel traces.
+    ``polls`` is None where the deployment reads no sources of jobs.
+    """
 
     jobs: Jobs
     nodes: NodeStates
@@ -258,10 +306,12 @@ class Services:
     objects: ProfileObjects
     executions: Executions
     reports: Executions
+    captures: Executions
     training_jobs: TrainingJobs
     tasks: TaskQueue
     journal: Journal
     settings: SettingDocuments
+    polls: SourcePolls | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class JobStatus(StrEnum):
         return self in {JobStatus.STOPPED, JobStatus.COMPLETED, JobStatus.FAILED}
 
 
-_UNIT_TITLES = {"all-workers": "all workers", "scalar-files": "scalar files"}
+_UNIT_TITLES = {"all-workers": "all workers", "scalar-files": "scalar files", "all-ranks": "all ranks"}
 
 
 def unit_title(unit: str) -> str:
@@ -309,7 +309,10 @@ class JobRecord:
     it moves when SageMaker comes to know a job that was met before, and nothing computed under an earlier one is the
     job's. ``asked_at`` is when objects last made SageMaker be asked about a job that it did not know.
     ``training_rules`` are the rules of training health that the owner named, ``all`` or none of them; None where the
-    owner named none, which leaves the choice to the rules' parameters and to the documented default.
+    owner named none, which leaves the choice to the rules' parameters and to the documented default. ``owners`` says
+    whose the job is: ``user``, ``team`` and ``project``, as far as its tags name them. ``run_links`` are the pages of
+    its run by tool. ``resources`` are what a job outside SageMaker says that it runs on: ``batch-job/<id>``, or
+    ``instance/<id>``.
     """
 
     job: str
@@ -344,6 +347,9 @@ class JobRecord:
     generation: int = 0
     asked_at: float | None = None
     training_rules: tuple[str, ...] | None = None
+    owners: Mapping[str, str] = field(default_factory=dict)
+    run_links: Mapping[str, str] = field(default_factory=dict)
+    resources: tuple[str, ...] = ()
 
     @property
     def root(self) -> ProfileRoot:

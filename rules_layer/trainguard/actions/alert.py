@@ -13,6 +13,7 @@ from trainguard.actions.routing import STAGED, Routing, route
 from trainguard.canary_name import CANARY_KIND, is_canary
 from trainguard.links import open_command
 from trainguard.plain_text import LONGEST_SENTENCE, one_line, plain_document
+from trainguard.run_links import plain_links
 from trainguard.timestamps import iso_time
 
 SCHEMA_VERSION = "1"
@@ -123,12 +124,13 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
     }
 
 
-def _report(fire: AlertInput) -> dict[str, str | None]:
+def _report(fire: AlertInput) -> dict[str, Any]:
     return {
         "report_uri": fire.report_uri,
         "report_page": fire.report_page,
         "report_link": fire.report_link,
         "report_command": open_command(fire.job),
+        "run_links": plain_links(fire.run_links),
     }
 
 

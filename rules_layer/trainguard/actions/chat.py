@@ -8,7 +8,7 @@ https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html
 from typing import Any
 
 from trainguard.actions.request import AlertRequest
-from trainguard.actions.wording import headline, late, reasons, subject, unless
+from trainguard.actions.wording import headline, late, reasons, run_pages, subject, unless
 from trainguard.links import open_command
 from trainguard.plain_text import chat_escaped, chat_line, mail_place, one_line
 from trainguard.records import AlertKind
@@ -79,4 +79,5 @@ def _next_steps(request: AlertRequest) -> list[str]:
     if fire.kind is AlertKind.NOTICE:
         return steps
     link = chat_escaped(mail_place(fire.report_link)) if fire.report_link else _plain(open_command(fire.job))
-    return [*steps, f"Open the report: {link}"]
+    pages = [f"{chat_escaped(named)}: {chat_escaped(page)}" for named, page in run_pages(fire)]
+    return [*steps, f"Open the report: {link}", *pages]

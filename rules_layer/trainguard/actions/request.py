@@ -28,6 +28,7 @@ class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
     which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there;
     ``faults`` are what a notice tells of, and in a notice the finding's ``rule`` names what is faulty. ``tuning_job``
     names the tuning job that the job is one of. ``resend`` is there where the alert is sent late, on request.
+    ``run_links`` are the pages of the job's run by tool.
     """
 
     job: str
@@ -47,6 +48,7 @@ class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
     tuning_job: str | None = None
     policy: JobPolicy = JobPolicy()
     resend: Resend | None = None
+    run_links: dict[str, str] = {}
 
     @classmethod
     def read(cls, payload: Mapping[str, Any]) -> "AlertInput":

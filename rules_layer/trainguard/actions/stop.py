@@ -53,19 +53,29 @@ def _decide(
     known: StopPreconditions,
     now: float,
 ) -> StopDecision:
-    stops = case.policy.stops
     reason = _objection_of_job(case, description) or stop_objection(case, known, now)
     if reason is not None:
         return _refused(reason)
+    why = f"{STOP_TAG} is {STOP_ALLOWED!r} on job {case.job}, which is in progress"
+    return permitted(case, switch, why=why, grace_s=case.policy.stops.grace_s, now=now)
+
+
+def permitted(
+    case: StopCase, switch: StopSwitches, *, why: str, grace_s: float, now: float, hint: str = ""
+) -> StopDecision:
+    """Return the decision where the job itself speaks for a stop: by the stop switch, dry runs and the grace time.
+
+    ``why`` is the reason of a stop; ``hint`` is what people should do within the grace time of ``grace_s`` seconds.
+    """
     if switch.in_force is StopSwitch.DISABLED:
         return _refused(switch.why)
-    if switch.in_force is StopSwitch.DRY_RUN or stops.dry_run:
+    if switch.in_force is StopSwitch.DRY_RUN or case.policy.stops.dry_run:
         who = switch.why if switch.in_force is StopSwitch.DRY_RUN else "its owner asked for a dry run"
-        return StopDecision(False, "dry-run", f"{who}: job {case.job} would have been stopped{_after(stops.grace_s)}")
-    if case.attempt == "first" and stops.grace_s > 0.0:
-        why = f"its grace time of {show_duration(stops.grace_s)} has begun"
-        return StopDecision(False, "grace", why, iso_time(now + stops.grace_s))
-    return StopDecision(True, "stop", f"{STOP_TAG} is {STOP_ALLOWED!r} on job {case.job}, which is in progress")
+        return StopDecision(False, "dry-run", f"{who}: job {case.job} would have been stopped{_after(grace_s)}")
+    if case.attempt == "first" and grace_s > 0.0:
+        begun = f"its grace time of {show_duration(grace_s)} has begun" + (f"; {hint}" if hint else "")
+        return StopDecision(False, "grace", begun, iso_time(now + grace_s))
+    return StopDecision(True, "stop", why)
 
 
 def over_ceiling(limit: int) -> StopDecision:

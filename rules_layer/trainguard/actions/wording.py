@@ -6,6 +6,7 @@ from trainguard.links import open_command
 from trainguard.plain_text import LONGEST_SENTENCE, mail_line, mail_place
 from trainguard.records import AlertKind
 from trainguard.rules.units import show_duration
+from trainguard.run_links import OWN, plain_links
 
 SUBJECT_LIMIT = 99
 DETAIL_LIMIT = 1_000
@@ -124,7 +125,13 @@ def _report(fire: AlertInput) -> list[str]:
         f"Report: {mail_place(fire.report_page or fire.report_uri)}",
         *link,
         f"Or with a link: {mail_line(open_command(fire.job))}",
+        *(f"{named}: {link}" for named, link in run_pages(fire)),
     ]
+
+
+def run_pages(fire: AlertInput) -> list[tuple[str, str]]:
+    """Return the pages of the job's run, each with what it is called; a link of any other kind is left out."""
+    return [("Run" if tool == OWN else f"Run in {tool}", link) for tool, link in plain_links(fire.run_links).items()]
 
 
 def _previous(fire: AlertInput) -> str:

@@ -5,7 +5,7 @@ resource or transfer manager is used here.
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from botocore.config import Config
 from botocore.session import Session, get_session
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sagemaker import SageMakerClient
+    from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_stepfunctions import SFNClient
 
+    from trainguard.adapters.job_resources import BatchClient, InstancesClient
     from trainguard.adapters.price_list import PricingClient
 
 CONNECT_TIMEOUT_S = 2
@@ -31,6 +33,22 @@ MOST_INVOKED_AT_ONCE = 20
 
 _INVOKE_TIMEOUT_S, _INVOKE_ATTEMPTS = 3, 2
 """An event that Lambda does not take within seconds is sent by the next tick: others wait behind it."""
+
+
+class LogsClient(Protocol):
+    """The one operation of CloudWatch Logs that is used."""
+
+    def filter_log_events(self, **request: object) -> dict[str, Any]:
+        """Return a page of lines."""
+        ...
+
+
+class SecretsClient(Protocol):
+    """The one operation of Secrets Manager that is used."""
+
+    def get_secret_value(self, **request: object) -> dict[str, Any]:
+        """Return a secret."""
+        ...
 
 
 class Clients:
@@ -102,9 +120,34 @@ class Clients:
         return cast("SSMClient", self._create("ssm"))
 
     @cached_property
+    def sns(self) -> "SNSClient":
+        """Client of the topics of alerts."""
+        return cast("SNSClient", self._create("sns"))
+
+    @cached_property
+    def batch(self) -> "BatchClient":
+        """Client of AWS Batch, for stops outside SageMaker."""
+        return cast("BatchClient", self._create("batch"))
+
+    @cached_property
+    def ec2(self) -> "InstancesClient":
+        """Client of EC2, for stops outside SageMaker."""
+        return cast("InstancesClient", self._create("ec2"))
+
+    @cached_property
     def stepfunctions(self) -> "SFNClient":
         """Client of the fire state machine."""
         return cast("SFNClient", self._create("stepfunctions"))
+
+    @cached_property
+    def logs(self) -> "LogsClient":
+        """Client of log groups, which sources of jobs may be."""
+        return cast("LogsClient", self._create("logs"))
+
+    @cached_property
+    def secrets(self) -> "SecretsClient":
+        """Client of the secret with the tokens of services."""
+        return cast("SecretsClient", self._create("secretsmanager"))
 
     @cached_property
     def pricing(self) -> "PricingClient":

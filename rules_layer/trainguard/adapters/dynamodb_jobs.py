@@ -231,11 +231,15 @@ def _configuration(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "EvaluatedBecause": text(policy.why),
         "Alerts": text(msgspec.json.encode(policy.alerts).decode()),
         "Stops": text(msgspec.json.encode(policy.stops).decode()),
+        "Source": text(policy.source) if policy.source else None,
         "TrainingRules": None if record.training_rules is None else text_list(record.training_rules),
         "SettingSources": texts(record.setting_sources) if record.setting_sources else None,
         "ConfigurationFaults": text_list(record.setting_faults) if record.setting_faults else None,
         "RulesElsewhere": texts(record.rules_elsewhere) if record.rules_elsewhere else None,
         "RulePlaces": texts(record.rule_places) if record.rule_places else None,
+        "Owners": texts(record.owners) if record.owners else None,
+        "RunLinks": texts(record.run_links) if record.run_links else None,
+        "Resources": text_list(record.resources) if record.resources else None,
     }
 
 
@@ -248,6 +252,7 @@ def _policy(columns: Columns) -> JobPolicy:
         why=columns.text("EvaluatedBecause"),
         alerts=_document(columns, "Alerts", AlertPolicy),
         stops=_document(columns, "Stops", StopPolicy),
+        source=columns.text("Source") if "Source" in columns else "",
     )
 
 
@@ -295,4 +300,7 @@ def _record(item: "Item") -> JobRecord:
             generation=columns.integer_or_none("Generation") or 0,
             asked_at=columns.made_or_none("AskedAt", epoch_from_iso),
             training_rules=columns.text_list("TrainingRules") if "TrainingRules" in columns else None,
+            owners=columns.texts("Owners"),
+            run_links=columns.texts("RunLinks"),
+            resources=columns.text_list("Resources"),
         )

@@ -29,6 +29,7 @@ class EvaluateObjectsEnvironment:
     task_queue_url: str = _variable("the URL of the evaluation queue")
     fire_state_machine_arn: str = _variable("the ARN of the fire state machine")
     report_state_machine_arn: str = _variable("the ARN of the report state machine")
+    kernels_state_machine_arn: str = _variable("the ARN of the state machine of kernel profiles")
     default_settings_parameter: str = _variable("the name of the SSM parameter with the stack's default settings")
     settings_path: str = _variable("the path of the SSM parameters that a job may name")
 
@@ -36,6 +37,14 @@ class EvaluateObjectsEnvironment:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookAfterJobEnvironment(EvaluateObjectsEnvironment):
     """Environment of ``look_after_job``, which works with the same stores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollSourceEnvironment:
+    """Environment of ``poll_source``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    live_sources: str = _variable("the services that may be read, for example prometheus+https://host:9090")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,7 @@ class DecideStopEnvironment:
     rule_state_table: str = _variable("the name of the RuleState table")
     stop_budget_table: str = _variable("the name or the ARN of the RuleState table that counts stops")
     max_stops_per_hour: str = _variable("how many training jobs may be stopped within an hour")
+    stoppable_resources: str = _variable("kinds of resources that may be stopped, separated by commas, or none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +92,32 @@ class BuildReportEnvironment:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReportEnvironment(BuildReportEnvironment):
     """Environment of ``plan_report``, which reads the same tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinCaptureEnvironment:
+    """Environment of ``join_capture``."""
+
+    task_queue_url: str = _variable("the URL of the evaluation queue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictEnvironment:
+    """Environment of ``verdict``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    rule_state_table: str = _variable("the name of the RuleState table")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeeklyDigestEnvironment:
+    """Environment of ``weekly_digest``."""
+
+    jobs_table: str = _variable("the name of the Jobs table")
+    rule_state_table: str = _variable("the name of the RuleState table")
+    alert_topic_arn: str = _variable("the ARN of the topic of alerts")
+    chat_topic_arn: str = _variable("the ARN of the topic of alerts for chats")
+    stack_name: str = _variable("the name of the stack")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

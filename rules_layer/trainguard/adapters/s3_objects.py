@@ -101,7 +101,9 @@ class S3ProfileObjects:
             with translated(_SERVICE, "ListObjectsV2"):
                 page = self._client.list_objects_v2(**request)
             for entry in page.get("Contents", []):
-                yield ListedObject(entry["Key"], entry["LastModified"].timestamp(), entry["Size"])
+                yield ListedObject(
+                    entry["Key"], entry["LastModified"].timestamp(), entry["Size"], entry.get("ETag", "").strip('"')
+                )
             if not page["IsTruncated"]:
                 return
             request["ContinuationToken"] = page["NextContinuationToken"]

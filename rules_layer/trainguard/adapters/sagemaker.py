@@ -10,6 +10,7 @@ from trainguard.adapters.aws_errors import error_code, translated
 from trainguard.adapters.immutable import frozen_mapping
 from trainguard.ports import RuleConfiguration, TrainingJobDescription
 from trainguard.records import JobStatus
+from trainguard.settings.run_pages import run_pages
 from trainguard.settings.tag_names import PROFILE_TAG
 
 if TYPE_CHECKING:
@@ -111,6 +112,11 @@ def _description(described: "DescribeTrainingJobResponseTypeDef", tags: "Mapping
         profiler_rules=_rules(described.get("ProfilerRuleConfigurations", [])),
         debugger_rules=_rules(described.get("DebugRuleConfigurations", [])),
         tuning_job=_tuning_job(described.get("TuningJobArn", "")),
+        run_links=run_pages(tags, described.get("Environment", {}), described.get("HyperParameters", {})),
+        metric_definitions=tuple(
+            (each["Name"], each["Regex"])
+            for each in described.get("AlgorithmSpecification", {}).get("MetricDefinitions", [])
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
 from trainguard.adapters.environment import EvaluateObjectsEnvironment, JobLifecycleEnvironment
+from trainguard.adapters.lambda_polls import LambdaSourcePolls
 from trainguard.adapters.s3_objects import S3ProfileObjects
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
@@ -29,8 +30,10 @@ class RarelyAskedTrainingJobs:
         return SageMakerTrainingJobs(client=self._clients.sagemaker).describe(job)
 
 
-def evaluation_services(environment: EvaluateObjectsEnvironment, *, clients: Clients, journal: Journal) -> Services:
-    """Return the ports of an evaluator and of a job's evaluation."""
+def evaluation_services(
+    environment: EvaluateObjectsEnvironment, *, clients: Clients, journal: Journal, poll_function: str = ""
+) -> Services:
+    """Return the ports of an evaluator and of a job's evaluation; ``poll_function`` polls the sources of jobs."""
     return Services(
         jobs=DynamoJobs(client=clients.dynamodb, table=environment.jobs_table),
         nodes=DynamoNodeStates(client=clients.dynamodb, table=environment.node_state_table),
@@ -42,10 +45,14 @@ def evaluation_services(environment: EvaluateObjectsEnvironment, *, clients: Cli
         reports=StepFunctionsExecutions(
             client=clients.stepfunctions, state_machine_arn=environment.report_state_machine_arn
         ),
+        captures=StepFunctionsExecutions(
+            client=clients.stepfunctions, state_machine_arn=environment.kernels_state_machine_arn
+        ),
         training_jobs=RarelyAskedTrainingJobs(clients),
         tasks=SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url),
         journal=journal,
         settings=_settings(environment, clients),
+        polls=LambdaSourcePolls(client=clients.functions, function=poll_function) if poll_function else None,
     )
 
 

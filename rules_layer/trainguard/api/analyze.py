@@ -80,7 +80,8 @@ def analyze(
     plan = FAMILIES.plan(described.job, defaults=defaults, prices=_prices(prices))
     shown = NoProgress() if progress is None else progress
     judged = evaluated_profile(profile, described.job, plan, shown, timelines=time_lines)
-    return JobReport(judged.report(), () if described.note is None else (described.note,))
+    notes = (*profile.notes, *(() if described.note is None else (described.note,)))
+    return JobReport(judged.report(), notes)
 
 
 def _settings(parameters: Mapping[str, Any] | str | os.PathLike[str] | None, defaults: Defaults) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ is not imported. What is TrainGuard's own is `tags` and the four functions besid
 """
 
 from trainguard.config import rule_configs
+from trainguard.config.collector import CollectorArguments, collector_arguments
 from trainguard.config.debugger_hook import CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig
 from trainguard.config.debugger_rule import Rule
 from trainguard.config.framework_profile import FrameworkProfile
@@ -28,6 +29,7 @@ from trainguard.config.ranges import PythonProfiler, StepRange, TimeRange, cProf
 
 __all__ = [
     "CollectionConfig",
+    "CollectorArguments",
     "DataloaderProfilingConfig",
     "DebuggerHookConfig",
     "DetailedProfilingConfig",
@@ -44,6 +46,7 @@ __all__ = [
     "TensorBoardOutputConfig",
     "TimeRange",
     "cProfileTimer",
+    "collector_arguments",
     "create_training_job_arguments",
     "for_estimator",
     "for_model_trainer",

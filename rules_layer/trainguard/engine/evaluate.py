@@ -65,6 +65,7 @@ class NodeEvaluator:
         self._rows = services.rows
         self._objects = services.objects
         self._executions = services.executions
+        self._captures = services.captures
         self._training_jobs = services.training_jobs
         self._journal = services.journal
         self._timing = timing
@@ -145,6 +146,8 @@ class NodeEvaluator:
             record = replace(record, expires_at=expiry(last.state.watermark_s, self._timing.now()))
         if has_changes or record.unsent or _moved(record, before):
             record = self._nodes.save(record)
+        for request in session.requests:
+            self._captures.start(request.name, request.payload)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         self._report_counts(before, record)
         if not closed and record.watermark_s is not None and record.watermark_s != before.watermark_s:

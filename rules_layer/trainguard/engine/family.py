@@ -7,6 +7,7 @@ says which objects are its own, in which order they belong, what they hold and w
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from trainguard.engine.plan import RulePlan, plan_rules
@@ -20,7 +21,7 @@ from trainguard.ports import ProfileObjects
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.rules.defaults import Defaults
-from trainguard.rules.protocol import AnyRule
+from trainguard.rules.protocol import AnyRule, RuleParameters
 from trainguard.state.codec import decode_state
 
 
@@ -99,6 +100,8 @@ class Family(ABC):
         The largest object that is read; one that is larger is counted and named, and not used.
     reads : tuple of str
         The keys that it reads, as IAM writes them: ``*`` stands for any characters.
+    settings_types : mapping of str to type of RuleParameters
+        Groups of settings that are no rule's, by name.
     report : str
         Its half in reports, as ``module:object``; a function that makes no report never imports it.
     """
@@ -111,6 +114,7 @@ class Family(ABC):
     object_cap_bytes: ClassVar[int]
     reads: ClassVar[tuple[str, ...]]
     report: ClassVar[str]
+    settings_types: ClassVar[Mapping[str, type[RuleParameters]]] = MappingProxyType({})
 
     @property
     @abstractmethod
@@ -141,6 +145,11 @@ class Family(ABC):
         """Return those of the family's rules that run on a job: all, where the choice is not its owner's."""
         del job
         return self.rules
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The keys that jobs write for the family, as IAM writes them: those that it reads, where none are its own."""
+        return self.reads
 
     def share(self, objects: ProfileObjects) -> object:
         """Return what the sessions of one evaluator share, from batch to batch; None where they share nothing."""
@@ -218,7 +227,8 @@ class Families:
     def plan(self, job: JobRecord, *, defaults: Defaults = "documented", prices: PriceTable | None = None) -> RulePlan:
         """Resolve a job's settings: which rules run on it, with which parameters."""
         rules = {family.name: tuple(family.chosen(job)) for family in self}
-        return plan_rules(job, rules, others=self.rule_names, defaults=defaults, prices=prices)
+        groups = {name: kind for family in self for name, kind in family.settings_types.items()}
+        return plan_rules(job, rules, others=self.rule_names, groups=groups, defaults=defaults, prices=prices)
 
     def open(self, job: str, plan: RulePlan, records: Sequence[NodeRecord]) -> JobStreams:
         """Decode a job's items; a stream that has ended is finished, on what was decoded.

@@ -75,18 +75,21 @@ def plan_rules(
     rules: Mapping[str, tuple[AnyRule, ...]],
     *,
     others: Collection[str] = (),
+    groups: Mapping[str, type[RuleParameters]] | None = None,
     defaults: Defaults = "documented",
     prices: PriceTable | None = None,
 ) -> RulePlan:
     """Resolve a job's settings against the parameter classes of ``rules``, which are by family.
 
-    ``others`` are names of all rules that the deployment has, chosen or not.
+    ``others`` are names of all rules that the deployment has, chosen or not; ``groups`` the classes of settings that
+    are no rule's, by name.
     """
     every = {rule.name: rule for of_family in rules.values() for rule in of_family}
     parameters, found = resolve_parameters(job.rule_settings, defaults)
-    for name in every.keys() - parameters.keys() - found.keys():
+    types = {**{name: rule.parameters_type for name, rule in every.items()}, **(groups or {})}
+    for name in types.keys() - parameters.keys() - found.keys():
         try:
-            parameters[name] = parameters_of(name, every[name].parameters_type, job.rule_settings)
+            parameters[name] = parameters_of(name, types[name], job.rule_settings)
         except RuleConfigError as fault:
             found[name] = fault
     faults = {rule: fault.given_by(job.setting_sources.get(fault.field)) for rule, fault in found.items()}

@@ -15,7 +15,7 @@ from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, wi
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
-from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S
+from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, publish_every_s
 from trainguard.engine.streams.state_items import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.profiler_report import report_verdict
@@ -149,8 +149,8 @@ def due_rows(
 ) -> list[RuleRow]:
     """Return the rows that are to be written now; takes note of it in the job's state.
 
-    A row is due when its status changed, people were alerted anew or are told something, and every five minutes. When
-    the job is finished all are, each judged as far as the job goes.
+    A row is due when its status changed, people were alerted anew or are told something, and as often as
+    `publish_every_s` says. When the job is finished all are, each judged as far as the job goes.
     """
     rows = job_rows(context, verdicts)
     if not finished:
@@ -160,7 +160,8 @@ def due_rows(
     due = []
     for row in rows:
         said = f"{row.status.value} {alerted.get(row.rule, -1)}"
-        if _due(streams.state, row.target, said, now, anyway=finished or row.rule in told):
+        anyway = finished or row.rule in told
+        if _due(streams.state, row.target, said, now, every_s=publish_every_s(row.status), anyway=anyway):
             due.append(row)
     streams.state.watermark_s.update(
         {row.rule: row.evaluated_through for row in due if row.evaluated_through is not None}
@@ -184,10 +185,12 @@ def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobS
     return published
 
 
-def _due(state: JobState, name: str, said: str, now: float, *, anyway: bool = False) -> bool:
-    """Whether what is shown under a name changed or is five minutes old; takes note that it will be written."""
+def _due(
+    state: JobState, name: str, said: str, now: float, *, every_s: float = PUBLISH_EVERY_S, anyway: bool = False
+) -> bool:
+    """Whether what is shown under a name changed or is ``every_s`` old; takes note that it will be written."""
     published = state.published.get(name)
-    if not anyway and published is not None and published[0] == said and now - published[1] < PUBLISH_EVERY_S:
+    if not anyway and published is not None and published[0] == said and now - published[1] < every_s:
         return False
     state.published[name] = (said, now)
     return True

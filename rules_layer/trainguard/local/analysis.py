@@ -8,6 +8,7 @@ from typing import Protocol
 
 from trainguard.engine.plan import RulePlan
 from trainguard.families.installed import FAMILIES
+from trainguard.families.training.naming import scalar_names
 from trainguard.local.engine import Evaluation, evaluate_profile
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.profile import Profile
@@ -16,6 +17,7 @@ from trainguard.local.training import EvaluatedTraining, evaluate_training
 from trainguard.local.training_digest import digest_training
 from trainguard.records import JobRecord
 from trainguard.report.build import BuiltReport, build_report
+from trainguard.report.profiler_coverage import BAD_OBJECTS
 from trainguard.report.training.digest import TrainingDigest
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.series import TimeAxis
@@ -92,12 +94,22 @@ def evaluated_profile(
         evaluation = evaluate_profile(known, plan, profile, pool, progress.applied, tap=tap)
     digests = () if tap is None else tuple(tap.digests)
     if profile.training is None:
-        return EvaluatedProfile(evaluation, digests)
+        return EvaluatedProfile(_with_unread(evaluation, profile), digests)
     training = evaluate_training(evaluation.job, plan, FAMILIES, profile.training)
     *streams, own = evaluation.records
-    evaluation = replace(evaluation, records=(*streams, *training.records, own))
-    shown = digest_training(profile.training, job.job, training) if timelines else None
+    evaluation = _with_unread(replace(evaluation, records=(*streams, *training.records, own)), profile)
+    shown = digest_training(profile.training, job.job, training, scalar_names(plan)) if timelines else None
     return EvaluatedProfile(evaluation, digests, training, shown)
+
+
+def _with_unread(evaluation: Evaluation, profile: Profile) -> Evaluation:
+    """Count what could not be read of the profile's source among the objects of its first stream."""
+    unread = sum(profile.unread.values())
+    if not unread:
+        return evaluation
+    first, *others = evaluation.records
+    counted = {**first.counters, BAD_OBJECTS: first.counters.get(BAD_OBJECTS, 0) + unread}
+    return replace(evaluation, records=(replace(first, counters=counted), *others))
 
 
 def digest(profile: Profile, job: JobRecord, progress: Progress) -> Sequence[NodeDigest]:

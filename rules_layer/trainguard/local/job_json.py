@@ -6,6 +6,7 @@ from trainguard.engine.jobs.job_file import MAX_BYTES, read_job_file
 from trainguard.errors import JobFileError, PortUnavailableError, ProfileSourceError
 from trainguard.local.sources import ProfileSource
 from trainguard.records import JobRecord
+from trainguard.settings.owners import owners_of
 
 JOB_FILE = "job.json"
 BAD_JOB_FILES = "bad_job_files"
@@ -24,8 +25,8 @@ class DescribedJob:
 def described_job(source: ProfileSource, job: JobRecord) -> DescribedJob:
     """Fill in what is not known of a job from the file beside its profile.
 
-    What the job has already, by a person's options, holds. Parameters of rules and tags are not taken from the file. A
-    file that cannot be read or used changes nothing.
+    What the job has already, by a person's options, holds. Parameters of rules are not taken from the file, and of its
+    tags only whose the job is. A file that cannot be read or used changes nothing.
     """
     try:
         body = source.beside(JOB_FILE, MAX_BYTES)
@@ -44,6 +45,8 @@ def described_job(source: ProfileSource, job: JobRecord) -> DescribedJob:
         started_at=said.started_at if job.started_at is None else job.started_at,
         ended_at=said.ended_at if job.ended_at is None else job.ended_at,
         framework_expected=job.framework_expected or said.framework_profiling,
+        owners=job.owners or owners_of(said.tags, {}),
+        run_links=job.run_links or said.run_links,
     )
     other = f"{JOB_FILE} beside the profile is of job {said.job}, and the folder is called {source.job}."
     return DescribedJob(filled, None if said.job == source.job else other)

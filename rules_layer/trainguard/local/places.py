@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainguard.errors import NoProfileError
 from trainguard.local.no_profile import NoProfile
 from trainguard.local.profile import Profile, empty_profile, read_profile
+from trainguard.local.recordings import RecordedRun, is_recording, recording_at
 from trainguard.local.sources import ProfileSource, open_folder, read_beside
 from trainguard.local.training_files import find_training
 
@@ -41,16 +42,36 @@ def open_place(place: str, clients: "Clients | None" = None) -> ProfileSource:
 def open_job(place: str, clients: "Clients | None" = None) -> Profile:
     """Find what a job wrote at a place: its profile, and what it saved of its training.
 
-    A job without a profile has an empty one. Parameters and errors are as in `open_place`: NoProfileError says that
+    A job without a profile has an empty one. A place may be a run that another tool recorded (docs/sources.md).
+    Parameters and errors are as in `open_place`: NoProfileError says that
     there is neither.
     """
-    return _job_in_bucket(place, clients) if place.startswith(S3) else _job_in_folder(place)
+    if place.startswith(S3):
+        return _job_in_bucket(place, clients)
+    return _recorded(place) if is_recording(place) else _job_in_folder(place)
+
+
+def _recorded(place: str) -> Profile:
+    recording = recording_at(place)
+    if recording is None:
+        open_folder(place)  # Says what a file is that no command reads.
+        raise NoProfileError(place)
+    return _opened(recording)
+
+
+def _opened(recording: RecordedRun) -> Profile:
+    from trainguard.local.recorded_run import open_run
+
+    return open_run(recording)
 
 
 def _job_in_folder(place: str) -> Profile:
     try:
         source = open_folder(place)
     except NoProfileError:
+        recording = recording_at(place)
+        if recording is not None:
+            return _opened(recording)
         found = find_training(place)
         if found is None:
             raise

@@ -53,6 +53,8 @@ def usable_cores() -> int:
 
 def workers_for(tasks: int, cores: int | None = None) -> int:
     """Return how many processes help with so many tasks: none on one core, or where it would not pay."""
+    if multiprocessing.current_process().daemon:
+        return 0  # A process of a pool can have none of its own.
     cores = usable_cores() if cores is None else cores
     return 0 if cores < 2 or tasks < SMALLEST_JOB else min(cores, MAX_WORKERS)
 

@@ -65,6 +65,12 @@ class Profile:
         Whether the marks of the job's end are there.
     training : TrainingFiles or None
         What the job saved of its training, where somebody looked for it.
+    notes : tuple of str
+        What people must know of where the profile comes from.
+    unread : mapping of str to int
+        What could not be read before there were objects, by the reason.
+    link : str or None
+        Where the tool that recorded the job shows it.
     """
 
     source: ProfileSource
@@ -75,6 +81,9 @@ class Profile:
     foreign: tuple[str, ...]
     ended: bool
     training: TrainingFiles | None = None
+    notes: tuple[str, ...] = ()
+    unread: Mapping[str, int] = field(default_factory=dict)
+    link: str | None = None
 
     @cached_property
     def size(self) -> int:

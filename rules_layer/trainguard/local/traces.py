@@ -6,31 +6,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainguard.errors import KernelTraceError, PortUnavailableError
+from trainguard.kernels.columns import Trace
+from trainguard.kernels.reading import REPORT_ENDINGS, read_any
 from trainguard.ports import ByteStream
 
 if TYPE_CHECKING:
     from trainguard.adapters.clients import Clients
+    from trainguard.adapters.s3_objects import S3ProfileObjects
+    from trainguard.ports import ListedObject
 
 S3 = "s3://"
-_NAMED_TRACES = (".pt.trace.json", ".pt.trace.json.gz")
+NAMED_TRACES = (
+    ".pt.trace.json",
+    ".pt.trace.json.gz",
+    ".xplane.pb",
+    ".xplane.pb.gz",
+    ".sqlite",
+    ".sqlite.gz",
+)
 _PERHAPS_TRACES = (".json", ".json.gz")
-_OWN = "kernels.json"
+DOCUMENT = "kernels.json"
 
 
 @dataclass(frozen=True, slots=True)
 class TracePlace:
-    """Traces by their names below a place, in order; ``open`` reads one from the front."""
+    """Traces by their names below a place, in order.
+
+    ``open`` reads one from the front; ``folder`` is where they lie on a disk, if they do.
+    """
 
     place: str
     names: Sequence[str]
     open: Callable[[str], ByteStream]
+    folder: Path | None = None
+
+    def read(self, name: str) -> Trace:
+        """Read a trace of any format; raises as `read_any` and the opening do."""
+        return read_any(name, lambda: self.open(name), self.folder / name if self.folder else None)
 
 
 def open_traces(place: str, clients: "Clients | None" = None) -> TracePlace:
     """Find the traces at a place.
 
-    In a folder or below a prefix these are the files that end in ``.pt.trace.json`` or ``.pt.trace.json.gz``, as
-    PyTorch names them; where there is none, all that end in ``.json`` or ``.json.gz``.
+    In a folder or below a prefix these are the files that end as PyTorch (``.pt.trace.json``), XLA (``.xplane.pb``) and
+    exports of Nsight Systems (``.sqlite``) do, each with or without ``.gz``. Where there is none, they are all that end
+    in ``.json`` or ``.json.gz``.
 
     Parameters
     ----------
@@ -50,14 +70,14 @@ def open_traces(place: str, clients: "Clients | None" = None) -> TracePlace:
 def _on_disk(place: str) -> TracePlace:
     path = Path(place)
     if path.is_file():
-        return TracePlace(place, [path.name], lambda name: _opened(path.parent / name))
+        return TracePlace(place, [path.name], lambda name: _opened(path.parent / name), path.parent)
     if not path.is_dir():
         raise KernelTraceError(place, "it does not exist, expected a trace, a folder of traces, or s3://bucket/prefix")
     try:
         found = [each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file()]
     except OSError as fault:
         raise KernelTraceError(place, fault.strerror or str(fault)) from fault
-    return TracePlace(place, _traces(place, found), lambda name: _opened(path / name))
+    return TracePlace(place, _traces(place, found), lambda name: _opened(path / name), path)
 
 
 def _opened(file: Path) -> ByteStream:
@@ -67,7 +87,10 @@ def _opened(file: Path) -> ByteStream:
         raise KernelTraceError(str(file), fault.strerror or str(fault)) from fault
 
 
-def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
+def listed_objects(
+    place: str, clients: "Clients | None", wanted: Callable[[str], bool] = bool
+) -> tuple["S3ProfileObjects", str, str, list["ListedObject"]]:
+    """Return S3, the bucket, the key or prefix, and the wanted keys that it holds; raises KernelTraceError."""
     from trainguard.adapters.aws_errors import translated
     from trainguard.adapters.clients import Clients
     from trainguard.adapters.s3_objects import S3ProfileObjects
@@ -78,9 +101,14 @@ def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
     try:
         with translated("S3", "client"):
             objects = S3ProfileObjects(client=(clients or Clients()).s3)
-        keys = [each.key for each in objects.list(bucket, path, "")]
+        return objects, bucket, path, [each for each in objects.list(bucket, path, "") if wanted(each.key)]
     except PortUnavailableError as fault:
         raise KernelTraceError(place, f"it cannot be listed: {fault}") from fault
+
+
+def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
+    objects, bucket, path, found = listed_objects(place, clients)
+    keys = [each.key for each in found]
     if path in keys:
         above = path.rpartition("/")[0]
         prefix, names = f"{above}/" if above else "", [path.rpartition("/")[2]]
@@ -91,8 +119,14 @@ def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
 
 
 def _traces(place: str, names: Sequence[str]) -> list[str]:
-    for endings in (_NAMED_TRACES, _PERHAPS_TRACES):
-        found = sorted(name for name in names if name.endswith(endings) and name.rpartition("/")[2] != _OWN)
+    for endings in (NAMED_TRACES, _PERHAPS_TRACES):
+        found = sorted(name for name in names if name.endswith(endings) and name.rpartition("/")[2] != DOCUMENT)
         if found:
             return found
-    raise KernelTraceError(place, "it holds no file that ends in .json or .json.gz, expected traces of PyTorch")
+    expected = ", ".join((*NAMED_TRACES, *_PERHAPS_TRACES))
+    hint = "; a report of Nsight Systems is exported with nsys export --type sqlite" if _has_reports(names) else ""
+    raise KernelTraceError(place, f"it holds no file that ends in {expected}{hint}")
+
+
+def _has_reports(names: Sequence[str]) -> bool:
+    return any(name.endswith(REPORT_ENDINGS) for name in names)

@@ -16,7 +16,9 @@ from trainguard.tensors.scalars.names import ScalarNames
 from trainguard.tensors.scalars.reading import read_sources, scalar_steps
 
 
-def digest_training(training: TrainingFiles, job: str, done: EvaluatedTraining) -> TrainingDigest | None:
+def digest_training(
+    training: TrainingFiles, job: str, done: EvaluatedTraining, names: ScalarNames
+) -> TrainingDigest | None:
     """Read what a report shows of a job's training.
 
     Parameters
@@ -26,6 +28,8 @@ def digest_training(training: TrainingFiles, job: str, done: EvaluatedTraining) 
         What the run is called in errors.
     done : EvaluatedTraining
         The tensors that its rules name are shown before others.
+    names : ScalarNames
+        What names of scalars mean.
 
     Returns
     -------
@@ -33,7 +37,7 @@ def digest_training(training: TrainingFiles, job: str, done: EvaluatedTraining) 
         None of a debug-output without a collections file that can be read.
     """
     if not training.tensors:
-        return _of_scalars(training)
+        return _of_scalars(training, names)
     files = run_files(training.objects, training.bucket, training.root)
     checks = [each.state.first for rules in done.streams for each in rules if each.state is not None]
     wanted = {check.tensor for check in checks if check is not None and check.tensor is not None}
@@ -43,14 +47,13 @@ def digest_training(training: TrainingFiles, job: str, done: EvaluatedTraining) 
         return None
 
 
-def _of_scalars(training: TrainingFiles) -> TrainingDigest:
+def _of_scalars(training: TrainingFiles, names: ScalarNames) -> TrainingDigest:
     source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
     folder = training.root.folder
     found = [
         (replace(each.key.file, name=each.listed.key.removeprefix(folder)), each.listed.last_modified)
         for each in ScalarFiles(source).listed().values()
     ]
-    names = ScalarNames()
     reading = read_sources(BucketFiles(training.objects, training.bucket, folder), found, names)
     digester = Digester()
     for step in scalar_steps(reading, names):

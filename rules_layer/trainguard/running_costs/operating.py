@@ -15,7 +15,7 @@ from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
 HOURS_A_MONTH = 730.0
 NOTHING_FREE = FreeTier()
 MINUTES_AN_HOUR = 60
-ALARM_METRICS = 36
+ALARM_METRICS = 39
 """Metrics that the stack's alarms read."""
 
 DASHBOARDS = 1
@@ -33,7 +33,10 @@ _ROW_UNITS = 1
 """Every row of RuleState measured stayed below 1 KB, one write unit."""
 
 _SHOWS_AN_HOUR = 12
-"""A row that does not change is written every five minutes."""
+"""A row that does not change is written every five minutes, and hourly where the rule does not apply."""
+
+_OF_THE_COLLECTOR, _OF_THE_COLLECTOR_A_NODE = 3, 2
+"""Rows of rules over series that the managed profile does not have: of a job, and of each node."""
 
 _REQUEST_BATCH = 10
 _OBJECTS_A_BATCH = 25
@@ -234,7 +237,9 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     looks = MINUTES_AN_HOUR * _look_gib_s(job.nodes, memory.look_after_memory_mb / 1_024)
     logs = invocations * _LOG_BYTES_AN_INVOCATION + MINUTES_AN_HOUR * _LOG_BYTES_A_LOOK
     reads = MINUTES_AN_HOUR * job.nodes * (_state_units(job) / 4 + math.ceil(_state_units(job) / 4))
-    rows = len(RULE_NAMES) + 1 + job.nodes * _rows_of_a_node(job)
+    inapplicable = _OF_THE_COLLECTOR + job.nodes * _OF_THE_COLLECTOR_A_NODE
+    rows = len(RULE_NAMES) + 1 + job.nodes * _rows_of_a_node(job) - inapplicable
+    row_writes = rows * _SHOWS_AN_HOUR + inapplicable
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
         CostLine("EventBridge", "events of S3", job.objects, prices.event),
@@ -251,7 +256,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         CostLine("S3", "GET", job.objects, prices.object_get),
         *listed,
         CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
-        CostLine("DynamoDB", "write units of RuleState", rows * _SHOWS_AN_HOUR * _ROW_UNITS, prices.write_unit),
+        CostLine("DynamoDB", "write units of RuleState", row_writes * _ROW_UNITS, prices.write_unit),
         CostLine("DynamoDB", "write units of Jobs", MINUTES_AN_HOUR, prices.write_unit),
         CostLine("DynamoDB", "read units", reads, prices.read_unit),
         CostLine("CloudWatch", "GB of logs", logs / _GB, prices.log_gb),

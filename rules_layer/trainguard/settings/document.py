@@ -5,7 +5,8 @@ It holds rules' parameters as a parameter file does, nested or flat, and choices
     {"<Rule>": {"threshold_p95": 60}, "<Rule>_stddev": 4,
      "evaluate": ["prod-*"],
      "alerts": {"staged": ["<Rule>"], "muted": [], "quiet_hours": ["mon-fri 22:00-07:00 Europe/Berlin"]},
-     "stops": {"rules": ["<Rule>"], "grace": "10m", "dry_run": false}}
+     "stops": {"rules": ["<Rule>"], "grace": "10m", "dry_run": false},
+     "owners": {"user": ["owner"], "team": ["team"], "project": ["project"]}}
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import msgspec
 from trainguard.settings.faults import SettingFault
 from trainguard.settings.job_settings import (
     MUTED,
+    OWNER_SETTINGS,
     QUIET_HOURS,
     SETTING_READERS,
     STAGED,
@@ -29,6 +31,7 @@ from trainguard.settings.source import Source
 _GROUPS: Mapping[str, Mapping[str, str]] = {
     "alerts": {"staged": STAGED, "muted": MUTED, "quiet_hours": QUIET_HOURS},
     "stops": {"rules": STOP_RULES, "grace": STOP_GRACE, "dry_run": STOP_DRY_RUN},
+    "owners": OWNER_SETTINGS,
 }
 _A_VALUE = "a number, a text, true, false or null"
 _AN_OBJECT = 'a JSON object such as {"<Rule>": {"<parameter>": 60}, "evaluate": "all"}'

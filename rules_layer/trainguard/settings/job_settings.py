@@ -12,10 +12,17 @@ from typing import Any
 from trainguard.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.settings import parsers
 from trainguard.settings.faults import SettingFault
+from trainguard.settings.owners import OWNER_KINDS, TAGS_EXPECTED, read_tag_names
+from trainguard.sources.named import EXPECTED as SOURCE_EXPECTED
+from trainguard.sources.named import named_source
 
 EVALUATE, STAGED, MUTED, QUIET_HOURS = "evaluate", "staged", "muted", "quiet-hours"
 TRAINING_RULES = "training-rules"
+SOURCE = "source"
 STOP_RULES, STOP_GRACE, STOP_DRY_RUN = "stop-rules", "stop-grace", "stop-dry-run"
+OWNER_SETTINGS: Mapping[str, str] = {kind: f"{kind}-tags" for kind in OWNER_KINDS}
+"""Which tags name a job's owners, by the kind of owner."""
+
 _STOPS = re.compile(r"stops?([-_].*)?", re.IGNORECASE | re.DOTALL)
 
 _EVERY, _TAGGED, _NO = frozenset({"all", "on", "true"}), "tagged", frozenset({"off", "none", "false"})
@@ -43,15 +50,22 @@ def read_evaluate(text: str) -> str | tuple[str, ...] | None:
     return tuple(given) if given and all(_PATTERN.fullmatch(each) for each in given) else None
 
 
+def read_source(text: str) -> str | None:
+    """Read the name of a source, with its words parted by one space each."""
+    return " ".join(text.split()) if named_source(text) is not None else None
+
+
 SETTING_READERS: Mapping[str, SettingReader] = {
     EVALUATE: SettingReader(read_evaluate, "all, off, tagged, or patterns of job names such as prod-*"),
     STAGED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     MUTED: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     QUIET_HOURS: SettingReader(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
     TRAINING_RULES: SettingReader(parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
+    SOURCE: SettingReader(read_source, SOURCE_EXPECTED),
     STOP_RULES: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     STOP_GRACE: SettingReader(parsers.read_duration_s, parsers.DURATION_EXPECTED),
     STOP_DRY_RUN: SettingReader(parsers.read_flag, parsers.FLAG_EXPECTED),
+    **{name: SettingReader(read_tag_names, TAGS_EXPECTED) for name in OWNER_SETTINGS.values()},
 }
 
 
@@ -99,6 +113,7 @@ def policy_of(job: str, values: Mapping[str, Any], origins: Mapping[str, str], *
             grace_s=values.get(STOP_GRACE, 0.0),
             dry_run=values.get(STOP_DRY_RUN, False),
         ),
+        source=values.get(SOURCE, ""),
     )
 
 

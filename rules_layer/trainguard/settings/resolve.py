@@ -11,7 +11,7 @@ from trainguard.errors import RuleConfigError
 from trainguard.job_policy import JobPolicy
 from trainguard.rules.parameters import overridden, parameter_faults
 from trainguard.settings.faults import SettingFault
-from trainguard.settings.job_settings import TRAINING_RULES, policy_of, read_settings
+from trainguard.settings.job_settings import OWNER_SETTINGS, TRAINING_RULES, policy_of, read_settings
 from trainguard.settings.source import Source
 
 MOST_PARAMETERS = 200
@@ -27,6 +27,7 @@ class Resolved:
     sources: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[SettingFault, ...] = ()
     training_rules: tuple[str, ...] | None = None
+    owner_tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
@@ -68,6 +69,7 @@ def resolve(job: str, sources: Sequence[Source], *, asked: bool) -> Resolved:
         sources=gave | chose,
         faults=faults,
         training_rules=values.get(TRAINING_RULES),
+        owner_tags={kind: values[name] for kind, name in OWNER_SETTINGS.items() if name in values},
     )
 
 

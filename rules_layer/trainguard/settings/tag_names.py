@@ -8,3 +8,12 @@ FRAMEWORK_EXPECTED = "expected"
 SETTINGS_TAG = "trainguard:settings"
 PROFILE_TAG = "trainguard:profile-path"
 """Where the profile lies of a job whose ProfilerConfig does not say so."""
+
+JOB_TAG = "trainguard:job"
+"""On a resource of AWS Batch or EC2: the job whose fires may stop it."""
+
+EXEMPT_TAG = "trainguard:stop-exempt"
+"""On such a resource: it is never stopped, whatever the tag's value."""
+
+OWNER_TAGS = {"user": "trainguard:user", "team": "trainguard:team", "project": "trainguard:project"}
+"""Whose a job is, by the kind of owner."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from trainguard.run_links import RUN_URL_TAG
 from trainguard.settings.faults import SettingFault
 from trainguard.settings.job_settings import SETTING_READERS, about_stops
 from trainguard.settings.source import Source
@@ -10,6 +11,7 @@ from trainguard.settings.tag_names import (
     FRAMEWORK_EXPECTED,
     FRAMEWORK_TAG,
     NAMESPACE,
+    OWNER_TAGS,
     PROFILE_TAG,
     SETTINGS_TAG,
     STOP_ALLOWED,
@@ -17,7 +19,7 @@ from trainguard.settings.tag_names import (
 )
 from trainguard.settings.tag_text import from_tag
 
-_NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG})
+_NO_SETTINGS = frozenset({STOP_TAG, FRAMEWORK_TAG, SETTINGS_TAG, PROFILE_TAG, RUN_URL_TAG, *OWNER_TAGS.values()})
 _EXACT: Mapping[str, str] = {STOP_TAG: STOP_ALLOWED, FRAMEWORK_TAG: FRAMEWORK_EXPECTED}
 _MEANT = frozenset({"allow", "true", "yes", "on", "expect", "1"})
 """Misspelt forms of a yes, which count as a no; any other text is a no on purpose."""

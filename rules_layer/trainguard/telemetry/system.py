@@ -17,6 +17,13 @@ import msgspec
 import numpy as np
 
 from trainguard.errors import TelemetryFormatError
+from trainguard.telemetry.devices import (
+    MOST_DEVICE_SERIES,
+    NO_DEVICES,
+    DeviceSamples,
+    device_name,
+    device_samples,
+)
 from trainguard.telemetry.snapshots import FloatArray, IntArray
 from trainguard.telemetry.unpack import UNREADABLE, printable, unpack
 
@@ -48,7 +55,11 @@ _DIMENSIONS = {
     "Algorithm": "network",
 }
 _HOST_MEMORY = "MemoryUsedPercent"
-_UNREAD_DIMENSIONS = frozenset({"Platform", ""})
+_NO_DIMENSION = ""
+_UNREAD_DIMENSIONS = frozenset({"Platform", _NO_DIMENSION})
+_DEVICE = "device"
+"""The kind of a column while lines are read: a further series, which leaves the matrix of the managed ones."""
+
 _MAX_BYTES = 1e15
 """A petabyte a second: beyond every network, and small enough for the sum of all its devices."""
 
@@ -105,6 +116,8 @@ class Samples:
         Ordered by kind and by device number, whatever the order of the lines.
     tally : Counter
         What was not used and why, and how many lines were read.
+    devices : DeviceSamples
+        Further series of the node and its devices, which are no columns of ``table``.
     """
 
     times: FloatArray
@@ -112,6 +125,7 @@ class Samples:
     series: IntArray
     table: tuple[Series, ...]
     tally: Counter[str] = field(default_factory=Counter)
+    devices: DeviceSamples = NO_DEVICES
 
 
 def read_system_object(key: str, body: bytes, *, node: str, minute: int) -> Samples:
@@ -205,7 +219,29 @@ def _columns(text: bytes, *, node: str, minute: int, tally: Counter[str]) -> Sam
         tally["values_out_of_range"] += int(np.count_nonzero(known & timely & ~sane))
         ids, times, values = ids[used], times[used], values[used]
     table, rank = columns.ordered()
-    return Samples(times, values, rank[ids], table, +tally)
+    return _apart(Samples(times, values, rank[ids], table, +tally))
+
+
+def _apart(samples: Samples) -> Samples:
+    """Take the further series out of the table."""
+    places = [place for place, series in enumerate(samples.table) if series.kind == _DEVICE]
+    if not places:
+        return samples
+    names = [name for place in places if (name := device_name(samples.table[place].name)) is not None]
+    further = np.zeros(len(samples.table), dtype=np.bool_)
+    further[places] = True
+    place_in = np.where(further, np.cumsum(further), np.cumsum(~further)) - 1
+    chosen = further[samples.series]
+    columns = place_in[samples.series]
+    own = ~chosen
+    return Samples(
+        samples.times[own],
+        samples.values[own],
+        columns[own],
+        tuple(series for series in samples.table if series.kind != _DEVICE),
+        samples.tally,
+        device_samples(names, samples.times[chosen], samples.values[chosen], columns[chosen]),
+    )
 
 
 def _arrays(
@@ -242,9 +278,11 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
     def admit(self, dimension: str, name: str | None) -> int:
         """Return the column of a device that was not met yet, or why it has none."""
         kind = "host_memory" if name == _HOST_MEMORY else _DIMENSIONS.get(dimension)
+        if kind is None and dimension == _NO_DIMENSION and device_name(name) is not None:
+            kind = _DEVICE
         if kind is None:
             return _IGNORED if dimension in _UNREAD_DIMENSIONS else _UNKNOWN
-        if self._sizes[kind] >= MAX_SERIES[kind]:
+        if self._sizes[kind] >= MAX_SERIES.get(kind, MOST_DEVICE_SERIES):
             return _TOO_MANY_SERIES
         self._sizes[kind] += 1
         self._table.append(Series(kind, printable(name or "?")))
@@ -252,7 +290,7 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
 
     def largest(self) -> FloatArray:
         """Return the largest value of each column: float64[C + 3], at the end for the lines that have no column."""
-        limits = [_MAX_BYTES if series.kind == "network" else 100.0 for series in self._table]
+        limits = [_largest(series) for series in self._table]
         return np.array([*limits, *[100.0] * -_TOO_MANY_SERIES], dtype=np.float64)
 
     def ordered(self) -> tuple[tuple[Series, ...], IntArray]:
@@ -262,6 +300,14 @@ class _SeriesColumns(dict[str, "_DeviceColumns"]):
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
         return tuple(self._table[column] for column in order), rank
+
+
+def _largest(series: Series) -> float:
+    """Return the largest value of a series."""
+    further = device_name(series.name) if series.kind == _DEVICE else None
+    if further is not None:
+        return further.largest
+    return _MAX_BYTES if series.kind == "network" else 100.0
 
 
 class _DeviceColumns(dict[str | None, int]):

@@ -230,3 +230,17 @@ def test_given_the_payload_of_a_version_without_episodes_when_told_then_it_says_
 
     assert "Held:" not in told.text
     assert told.document["episodes"] == []
+
+
+def test_given_pages_of_the_run_when_composed_then_text_and_document_name_those_that_are_plain_https() -> None:
+    links = {
+        "MLflow": "https://mlflow.example.com/#/runs/a1",
+        "run": "https://a/<script>",
+        "Weights & Biases": "http://a",
+        "evil": "https://b",
+    }
+    composed = alert(run_links=links)
+    assert composed.document["run_links"] == {"MLflow": "https://mlflow.example.com/#/runs/a1"}
+    assert "\nRun in MLflow: https://mlflow.example.com/#/runs/a1\n" in composed.text
+    assert "Run:" not in composed.text
+    assert alert().document["run_links"] == {}

@@ -67,3 +67,9 @@ def test_given_any_text_when_composed_then_it_stays_short_and_mentions_nobody(
 def test_given_markup_and_mentions_when_made_plain_then_they_are_shown_and_not_meant() -> None:
     assert chat_line("<!channel> @here a&b") == "&lt;!channel&gt; @\u200bhere a&amp;b"
     assert chat_line("x" * 10, 5) == "xxxx…"
+
+
+def test_given_pages_of_the_run_when_composed_then_they_are_next_steps() -> None:
+    links = {"Weights & Biases": "https://wandb.ai/a/b/runs/c?x=1&y=2", "run": "https://a/@channel"}
+    steps = message(run_links=links)["content"]["nextSteps"]
+    assert steps[1:] == ["Run in Weights &amp; Biases: https://wandb.ai/a/b/runs/c?x=1&amp;y=2"]

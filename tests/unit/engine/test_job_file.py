@@ -84,6 +84,23 @@ def test_given_a_whole_file_when_read_then_every_field_is_understood() -> None:
 
 
 @pytest.mark.parametrize(
+    ("resources", "named"),
+    [
+        ({}, ()),
+        ({"batch_job": "5e2f6b1c-7a0d:3"}, ("batch-job/5e2f6b1c-7a0d:3",)),
+        (
+            {"instances": ["i-01234567", "i-0123456789abcdef0", "i-01234567"]},
+            ("instance/i-01234567", "instance/i-0123456789abcdef0"),
+        ),
+    ],
+)
+def test_given_resources_when_read_then_each_is_named_once_with_its_kind(
+    resources: dict[str, object], named: tuple[str, ...]
+) -> None:
+    assert read_job_file(KEY, file(resources=resources), JOB).resources == named
+
+
+@pytest.mark.parametrize(
     ("body", "field"),
     [
         (b"{", None),
@@ -106,6 +123,12 @@ def test_given_a_whole_file_when_read_then_every_field_is_understood() -> None:
         (file(settings={"a": [1]}), "settings"),
         (file(tags={f"tag-{number}": "" for number in range(201)}), "settings"),
         (file(tags={"a": "b" * 257}), "tags"),
+        (file(resources={"instances": ["i-1"]}), "resources"),
+        (file(resources={"instances": ["i-0123456789abcdef0"] * 65}), "resources"),
+        (file(resources={"batch_job": "a b"}), "resources"),
+        (file(resources={"batch_job": "a\n"}), "resources"),
+        (file(resources={"batch_job": "a", "instances": ["i-0123456789abcdef0"]}), "resources"),
+        (file(resources={"cluster": "a"}), "resources"),
     ],
 )
 def test_given_a_fault_when_read_then_the_error_names_file_field_and_what_would_be_right(

@@ -1,5 +1,6 @@
 """Buckets in memory, with a clock that tests set."""
 
+import hashlib
 import heapq
 import threading
 from collections.abc import Iterator, Sequence
@@ -95,7 +96,8 @@ class MemoryProfileObjects:
     def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
         """Write an object whole, at ``now``."""
         with self._faults.call("ProfileObjects.put"), self._lock:
-            entry = ListedObject(key, self.now, len(body))
+            etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+            entry = ListedObject(key, self.now, len(body), etag)
             self._buckets.setdefault(bucket, {})[key] = (entry, bytes(body))
             self._content_types[bucket, key] = content_type
 

@@ -31,6 +31,7 @@ class MemoryWorld:
         self.objects = MemoryProfileObjects(faults=self.faults)
         self.executions = MemoryExecutions(faults=self.faults)
         self.reports = MemoryExecutions(faults=self.faults)
+        self.captures = MemoryExecutions(faults=self.faults)
         self.training_jobs = MemoryTrainingJobs(faults=self.faults)
         self.tasks = MemoryTaskQueue(faults=self.faults)
         self.looks = MemoryJobLooks(faults=self.faults)
@@ -47,6 +48,7 @@ class MemoryWorld:
             objects=self.objects,
             executions=self.executions,
             reports=self.reports,
+            captures=self.captures,
             training_jobs=self.training_jobs,
             tasks=self.tasks,
             journal=self.journal,

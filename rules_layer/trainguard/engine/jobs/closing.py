@@ -15,6 +15,9 @@ from trainguard.stores import Jobs, NodeStates
 ASK_AGAIN_S = 300.0
 """After this long the streams of a job of which none has answered are asked to close once more."""
 
+LAST_READ_S = 240.0
+"""Streams of a job that names a source are asked to close this long after its end: the last poll is over then."""
+
 MOST_ASKS = 8
 """After so many times without any answer, within a day, the job is given up."""
 
@@ -28,7 +31,7 @@ def begin_close(
     """
     closing = replace(job, closing=True)
     jobs.update_status(closing)
-    if not _is_over(job, now):
+    if not _is_over(job, now) or _is_still_read(job, now):
         return closing
     met = [record for record in nodes.of_job(job.job) if not record.key.is_own]
     known = {record.key for record in met if record.generation == job.generation}
@@ -37,6 +40,11 @@ def begin_close(
     asked = replace(closing, close_asks=job.close_asks + 1, close_asked_at=now)
     jobs.update_status(asked)
     return asked
+
+
+def _is_still_read(job: JobRecord, now: float) -> bool:
+    """Whether a job has just ended, whose source is read a little behind its time."""
+    return bool(job.policy.source) and job.ended_at is not None and now - job.ended_at < LAST_READ_S
 
 
 def given_up(job: JobRecord, now: float) -> bool:

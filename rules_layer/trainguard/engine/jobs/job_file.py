@@ -14,6 +14,7 @@ from trainguard.errors import JobFileError, ObjectMissingError
 from trainguard.layout import ProfileRoot
 from trainguard.ports import Services, TrainingJobDescription
 from trainguard.records import OUTSIDE_ARN, JobStatus
+from trainguard.settings.run_pages import run_pages
 from trainguard.telemetry.assemble import SHORTEST_CONFIGURED_MS
 
 MAX_BYTES = 64 * 1024
@@ -23,14 +24,31 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Time = Annotated[datetime, msgspec.Meta(tz=True)] | Annotated[float, msgspec.Meta(ge=0.0, lt=32_503_680_000.0)]
 _Value = _Text | int | float | bool
+_BatchJob = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{1,64}([:#][0-9]{1,5})?\Z")]
+_Instance = Annotated[str, msgspec.Meta(pattern=r"^i-[0-9a-f]{8,17}\Z")]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
+
+
+class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the job runs on: a job of AWS Batch, or instances of EC2."""
+
+    batch_job: _BatchJob | None = None
+    instances: Annotated[list[_Instance], msgspec.Meta(max_length=64)] = []
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Each with its kind."""
+        if self.batch_job is not None:
+            return (f"batch-job/{self.batch_job}",)
+        return tuple(dict.fromkeys(f"instance/{each}" for each in self.instances))
 
 
 class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of ``job.json``; times are ISO 8601 with an offset, or epoch seconds.
 
     A file without ``status`` leaves the job's end to the marks that it writes, and to its silence. ``settings`` are
-    what tags ``trainguard:<name>`` are on a training job: parameters of rules and the like.
+    what tags ``trainguard:<name>`` are on a training job: parameters of rules and the like. ``resources`` are what a
+    fire may stop, where their own tags allow it.
     """
 
     schema_version: Literal[1] = 1
@@ -44,6 +62,7 @@ class JobFile(msgspec.Struct, frozen=True, kw_only=True):
     framework_metrics: bool = False
     settings: dict[_Name, _Value] = msgspec.field(default_factory=dict)
     tags: dict[_Name, _Text] = msgspec.field(default_factory=dict)
+    resources: JobResources = JobResources()
 
 
 _FIELDS = {field.name: field for field in msgspec.structs.fields(JobFile)}
@@ -85,6 +104,8 @@ def read_job_file(key: str, body: bytes, job: str | None) -> TrainingJobDescript
         profiling_interval_ms=file.profiling_interval_ms,
         framework_profiling=file.framework_metrics,
         tags={name: value for name, value in tags.items() if name != STOP_TAG},
+        run_links=run_pages(tags),
+        resources=file.resources.named,
     )
 
 
@@ -108,6 +129,8 @@ def _check(key: str, file: JobFile, job: str | None) -> None:
         raise JobFileError(key, "name", file.name, _name_expected(job))
     if len(file.settings) + len(file.tags) > MAX_TAGS:
         raise JobFileError(key, "settings", f"{len(file.settings) + len(file.tags)} long, with the tags", f"{MAX_TAGS}")
+    if file.resources.batch_job is not None and file.resources.instances:
+        raise JobFileError(key, "resources", "of two kinds", "batch_job or instances")
     started_at, ended_at = _epoch(file.started_at), _epoch(file.ended_at)
     if ended_at is not None and not _status(file).is_final:
         raise JobFileError(key, "status", file.status, "Completed, Failed or Stopped, because ended_at is given")

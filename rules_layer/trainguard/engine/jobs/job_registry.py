@@ -24,6 +24,7 @@ from trainguard.ports import Executions, Journal, Services, SettingDocuments, Tr
 from trainguard.records import OUTSIDE_ARN, AlertKind, JobRecord, OutboxEntry
 from trainguard.settings.document import read_document, unusable
 from trainguard.settings.faults import NO_PLACE, SettingFault, fault_sentences
+from trainguard.settings.owners import owners_of
 from trainguard.settings.resolve import resolve
 from trainguard.settings.rule_configurations import configured
 from trainguard.settings.source import Source
@@ -234,6 +235,8 @@ def describe_record(
         stop_allowed=stop_allowed(description),
         tuning_job=description.tuning_job,
         file_fault=description.file_fault,
+        run_links=description.run_links,
+        resources=description.resources,
     )
     return _with_settings(record, description, documents)
 
@@ -263,6 +266,7 @@ def _with_settings(
         rules_elsewhere=rules.elsewhere,
         rule_places=rules.places,
         training_rules=resolved.training_rules,
+        owners=owners_of(tags, resolved.owner_tags),
     )
 
 

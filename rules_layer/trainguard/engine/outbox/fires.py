@@ -151,4 +151,5 @@ def job_payload(job: JobRecord) -> dict[str, object]:
         "reportUri": links.document,
         "reportPage": links.page,
         "reportLink": links.console,
+        **({"runLinks": dict(job.run_links)} if job.run_links else {}),
     }

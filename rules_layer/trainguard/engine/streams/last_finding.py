@@ -32,6 +32,7 @@ class LastFinding(msgspec.Struct, array_like=True):
     affected_share: float | None
     confidence: float | None
     idle_node: IdleNode | None
+    score: float | None = None
 
     @classmethod
     def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
@@ -46,6 +47,7 @@ class LastFinding(msgspec.Struct, array_like=True):
             affected_share=result.affected_share,
             confidence=result.confidence,
             idle_node=result.idle_node,
+            score=result.score,
         )
 
     def with_result(
@@ -72,6 +74,7 @@ class LastFinding(msgspec.Struct, array_like=True):
             affected_share=max(affected, default=None),
             confidence=self.confidence,
             idle_node=self.idle_node,
+            score=self.score,
         )
 
 

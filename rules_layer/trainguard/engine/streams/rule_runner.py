@@ -22,7 +22,9 @@ from trainguard.rules.protocol import Rule
 from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.unpack import UNREADABLE
 
-PUBLISH_EVERY_S = 300.0
+PUBLISH_EVERY_S, PUBLISH_INAPPLICABLE_EVERY_S = 300.0, 3_600.0
+"""A row that does not change is written this often: one of a rule that does not apply has nothing new to say."""
+
 FAULT_LENGTH = 500
 
 GONE = RuleResult(Status.DISABLED, "The deployed version has no rule of this name any more; what it found is over.")
@@ -30,6 +32,11 @@ GONE = RuleResult(Status.DISABLED, "The deployed version has no rule of this nam
 R = TypeVar("R", bound=Rule[Any])
 Observe = Callable[[R, Any, Any], None]
 Evaluate = Callable[[R, Any, Any], RuleResult]
+
+
+def publish_every_s(status: Status) -> float:
+    """Return how often a row that does not change is written, seconds."""
+    return PUBLISH_INAPPLICABLE_EVERY_S if status is Status.NOT_APPLICABLE else PUBLISH_EVERY_S
 
 
 class StoredRule(msgspec.Struct):
@@ -188,7 +195,8 @@ class RuleRunner(Generic[R]):
 
     def _note_published(self, rule: str, entry: StoredRule, result: RuleResult, watermark_s: float) -> None:
         changed = entry.published != result.status.value
-        if changed or entry.published_at is None or watermark_s - entry.published_at >= PUBLISH_EVERY_S:
+        every_s = publish_every_s(result.status)
+        if changed or entry.published_at is None or watermark_s - entry.published_at >= every_s:
             entry.published, entry.published_at = result.status.value, watermark_s
             self.due.add(rule)
 

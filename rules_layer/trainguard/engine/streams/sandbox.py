@@ -73,6 +73,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         affected_share=_share(rule, "affected_share", result.affected_share),
         wasted_share=_share(rule, "wasted_share", result.wasted_share),
         confidence=_share(rule, "confidence", result.confidence),
+        score=None,
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
         onset=_number(rule, "onset", result.onset),

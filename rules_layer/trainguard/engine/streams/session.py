@@ -45,6 +45,14 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """An execution that is to make data for a stream; one of a name starts once, whatever asks for it."""
+
+    name: str
+    payload: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Applied:
     """One object that was applied: the fires that it began, what was counted, and what was wrong with it."""
 
@@ -80,7 +88,7 @@ class Stream(Protocol):
 
     @property
     def due(self) -> set[str]:
-        """Rules whose row changed or is five minutes old."""
+        """Rules whose row changed, or is as old as `publish_every_s` allows."""
         ...
 
     @property
@@ -134,6 +142,11 @@ class Session(ABC, Generic[S]):
     @abstractmethod
     def has_changes(self) -> bool:
         """Whether there is something to save although nothing was applied."""
+
+    @property
+    def requests(self) -> Sequence[Request]:
+        """What the stream waits for, as the item says once it is saved: a start that was lost is repeated."""
+        return ()
 
     @abstractmethod
     def to_record(self, *, closed: bool) -> NodeRecord:

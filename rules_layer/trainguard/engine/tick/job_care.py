@@ -16,6 +16,7 @@ from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
 from trainguard.engine.summary import Summariser, missing_streams
 from trainguard.engine.tick.tick import TICK_S
+from trainguard.errors import PortUnavailableError
 from trainguard.ports import JobLook, NodeTask, Services, Timing
 from trainguard.records import JobRecord, StreamKey
 
@@ -86,6 +87,7 @@ class _Look:
             clear_stale_state(job, self._services, self._families, now=self._now)
         if not job.policy.evaluated:
             return 0
+        self._poll(job)
         summary = self._summariser.summarise(job)
         self._touch(job, summary.streams.watermark_s)
         if summary.finished:
@@ -95,6 +97,18 @@ class _Look:
         tasks = self._wake(job, summary.streams)
         self._services.tasks.send(tasks)
         return len(tasks) + self._reconcile(job, summary.streams)
+
+    def _poll(self, job: JobRecord) -> None:
+        """Have the job's source polled; one that is not asked for now is asked for by the next tick's look."""
+        if not job.policy.source:
+            return
+        if self._services.polls is None:
+            self._services.journal.count("sources_not_polled", job=job.job, reason="the stack reads no sources of jobs")
+            return
+        try:
+            self._services.polls.ask(job.job, self._now)
+        except PortUnavailableError as fault:
+            self._services.journal.count("sources_not_polled", job=job.job, reason=str(fault))
 
     def _touch(self, job: JobRecord, watermark_s: float | None) -> None:
         """Let the job's item say how far its profile goes, at most once a minute of it."""

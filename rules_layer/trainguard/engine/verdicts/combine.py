@@ -21,7 +21,8 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         whole, merged = verdicts[JOB_NODE], merged_episodes(verdicts, nodes_of_job)
         reach = Reach(nodes_of_job, nodes_of_job, _wasted_nodes(verdicts, nodes_of_job))
         return replace(whole, reach=reach, merged=merged.episodes, merged_earlier=merged.earlier)
-    node = max(sorted(verdicts), key=lambda name: _badness(verdicts[name]))
+    worst_first = sorted(sorted(verdicts), key=lambda name: _badness(verdicts[name]), reverse=True)
+    node = worst_first[0]
     worst = verdicts[node]
     nodes = [name for name in verdicts if name != JOB_NODE]
     fired = sum(verdicts[name].history.is_open for name in nodes)
@@ -50,6 +51,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         watermark_s=known_until(verdicts),
         merged=merged.episodes,
         merged_earlier=merged.earlier,
+        worst_first=tuple(worst_first),
     )
 
 

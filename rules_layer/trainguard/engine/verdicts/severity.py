@@ -64,8 +64,11 @@ def score_of(
 def score_of_verdict(verdict: Verdict, at: float | None, *, wasted_share: float | None) -> float:
     """Return the score of a verdict that has fired, at event time ``at``, epoch seconds.
 
-    ``wasted_share`` is the share, 0 to 1, of the worst node's time that it wasted.
+    ``wasted_share`` is the share, 0 to 1, of the worst node's time that it wasted. A rule that gives a score of its own
+    has the last word.
     """
+    if verdict.result.score is not None:
+        return min(max(verdict.result.score, 0.0), 100.0)
     result, reach = verdict.result, verdict.over_nodes
     newest = verdict.episodes[-1] if verdict.episodes else None
     return score_of(

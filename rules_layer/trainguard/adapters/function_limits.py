@@ -1,0 +1,46 @@
+"""Limits within which a function reads hostile or huge input: it is to say what did not fit, not to be killed."""
+
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from trainguard.errors import KernelTraceError
+
+_MIB = 1024 * 1024
+USED_SHARE = 0.92
+"""Of a function's memory; the rest is the runtime's."""
+
+
+@contextmanager
+def function_limits(*, memory_mib: int, seconds: float, what: str) -> Iterator[None]:
+    """Raise MemoryError before a function's memory is used up, and KernelTraceError when its time is.
+
+    Parameters
+    ----------
+    memory_mib : int
+        The function's memory.
+    seconds : float
+        For how long it may run on; only Python's main thread can be interrupted.
+    what : str
+        Named in the error.
+    """
+
+    def out_of_time(signal_number: int, frame: FrameType | None) -> NoReturn:
+        del signal_number, frame
+        raise KernelTraceError(what, f"it was not read within {seconds:,.0f} s, which is what a function has")
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = int(memory_mib * _MIB * USED_SHARE)
+    bounded = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    handler = signal.signal(signal.SIGALRM, out_of_time)
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (bounded, hard))
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        signal.signal(signal.SIGALRM, handler)

@@ -1,0 +1,86 @@
+"""Arguments with which a training job is started so that the collector writes its profile."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from trainguard.config.launch import AnyRule, tags
+from trainguard.config.profiler_config import ProfilerConfig
+from trainguard.errors import LaunchConfigError
+
+REQUIREMENT = "trainguard-collector[s3]"
+_DEFAULT_INTERVAL_MS = 500
+_WHERE = "collector_arguments"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorArguments:
+    """What a launch needs.
+
+    Attributes
+    ----------
+    environment : dict of str to str
+        Of the training container.
+    requirement : str
+        A line of the training script's ``requirements.txt``.
+    tags : list of dict
+        ``Tags`` of CreateTrainingJob.
+    """
+
+    environment: dict[str, str]
+    requirement: str
+    tags: list[dict[str, str]]
+
+    def for_boto3(self) -> dict[str, Any]:
+        """Return arguments of boto3's ``create_training_job``: Environment, ProfilerConfig and Tags.
+
+        The managed profiler is switched off: it would write a second profile below the same prefix.
+        """
+        return {
+            "Environment": self.environment,
+            "ProfilerConfig": {"DisableProfiler": True},
+            "Tags": self.tags,
+        }
+
+    def for_estimator(self) -> dict[str, Any]:
+        """Return arguments of an estimator of the SageMaker Python SDK, version 2."""
+        return {"environment": self.environment, "disable_profiler": True, "tags": self.tags}
+
+    def for_model_trainer(self) -> dict[str, Any]:
+        """Return arguments of a ModelTrainer of the SageMaker Python SDK, version 3."""
+        return {
+            "environment": self.environment,
+            "tags": [{"key": each["Key"], "value": each["Value"]} for each in self.tags],
+        }
+
+
+def collector_arguments(
+    profile: ProfilerConfig | str, rules: Iterable[AnyRule] = (), **tagged: Any
+) -> CollectorArguments:
+    """Return what a launch needs so that the collector writes the job's profile.
+
+    Parameters
+    ----------
+    profile : ProfilerConfig or str
+        Where to and how often, or only where to: below the bucket that the stack's output ProfilerOutputUri names.
+    rules : iterable
+        Of `rule_configs`, bare or in `ProfilerRule.sagemaker`; what they were given becomes tags.
+    **tagged
+        ``stop_on_fire``, ``framework_metrics``, ``settings`` and ``others``, as in `tags`.
+
+    Raises
+    ------
+    RuleConfigError, LaunchConfigError
+        As `tags`; also when the profile has no place, is switched off, or asks for more than system metrics.
+    """
+    config = ProfilerConfig(s3_output_path=profile) if isinstance(profile, str) else profile
+    place = config.s3_output_path
+    if place is None or config.disable_profiler:
+        expected = "a place below the bucket that the stack's output ProfilerOutputUri names"
+        raise LaunchConfigError(_WHERE, "s3_output_path", place, expected)
+    if config.framework_profile_params is not None or config.profile_params is not None:
+        expected = "None: the collector samples the system alone"
+        raise LaunchConfigError(_WHERE, "framework_profile_params", config.framework_profile_params, expected)
+    interval = config.system_monitor_interval_millis or _DEFAULT_INTERVAL_MS
+    environment = {"TRAINGUARD_OUTPUT": place, "TRAINGUARD_INTERVAL_MS": str(interval)}
+    return CollectorArguments(environment, REQUIREMENT, tags(*rules, profile_path=place, **tagged))

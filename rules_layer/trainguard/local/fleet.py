@@ -1,0 +1,154 @@
+"""The jobs below a folder, each evaluated as a whole: what a fleet page of this machine is made of."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from trainguard.errors import ProfileSourceError, TrainGuardError
+from trainguard.families.installed import FAMILIES
+from trainguard.finding import Finding
+from trainguard.local.analysis import NoProgress, evaluated_profile
+from trainguard.local.job_json import described_job
+from trainguard.local.places import open_job
+from trainguard.local.pool import WorkerPool
+from trainguard.local.profile import Profile, safe_name
+from trainguard.local.recordings import RecordedRun, recordings_in, recordings_of
+from trainguard.local.rows import evaluation_rows
+from trainguard.local.sources import PROFILER_OUTPUT, RESULTS
+from trainguard.pricing.table import PriceTable
+from trainguard.records import OUTSIDE_ARN, JobRecord, RuleRow, Status
+from trainguard.report.profiler_coverage import BAD_OBJECTS
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
+
+_OUTPUTS = (PROFILER_OUTPUT, DEBUG_OUTPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """A place that `open_job` reads, with the bytes of its file; 0 of a folder."""
+
+    place: str
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedJob:
+    """A job with its rows. ``place`` is below the folder of a fleet; ``link`` is where its tool shows it.
+
+    ``unread`` counts the parts of its source and the objects that could not be read.
+    """
+
+    place: str
+    job: JobRecord
+    rows: tuple[RuleRow, ...]
+    link: str | None = None
+    unread: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSettings:
+    """What a person gave for all the jobs; ``prices`` None stands for the packaged table."""
+
+    rule_settings: Mapping[str, str] = field(default_factory=dict)
+    instance_type: str | None = None
+    framework_expected: bool = False
+    prices: PriceTable | None = None
+
+
+def find_jobs(folder: str) -> list[FoundJob]:
+    """Return the jobs at or below a folder, or in a store of many runs, in order of their places.
+
+    A job is a run that another tool recorded, or a folder with a ``profiler-output`` or a ``debug-output``.
+
+    Raises
+    ------
+    ProfileSourceError
+        When the folder cannot be read, or holds no job.
+    """
+    try:
+        found = list(_found(folder)) if Path(folder).is_dir() else _stored(recordings_of(Path(folder)))
+    except OSError as fault:
+        raise ProfileSourceError(folder, f"cannot be read: {fault.strerror or fault}") from fault
+    if not found:
+        raise ProfileSourceError(folder, "holds no job; expected runs, or folders with a profiler-output")
+    return found
+
+
+def _found(folder: str) -> Iterator[FoundJob]:
+    for parent, folders, files in os.walk(folder, onerror=_refuse):
+        if any(name in _OUTPUTS for name in folders):
+            yield FoundJob(parent)
+        folders[:] = sorted(name for name in folders if name not in (RESULTS, *_OUTPUTS))
+        yield from _stored(recordings_in(parent, folders, files))
+
+
+def _stored(recordings: Iterable[RecordedRun]) -> list[FoundJob]:
+    return [FoundJob(each.place, each.size) for each in recordings]
+
+
+def judged_jobs(
+    folder: str, found: Iterable[FoundJob], settings: FleetSettings, pool: WorkerPool
+) -> Iterator[JudgedJob]:
+    """Yield each job with its rows, in order; jobs of one name get numbers.
+
+    A job that cannot be read has one row, of status ERROR, that says why.
+
+    Raises
+    ------
+    WorkerDiedError
+        When a process of the pool ended without an answer.
+    """
+    names: dict[str, int] = {}
+    for each in pool.map(partial(_judged, settings, folder), [job.place for job in found]):
+        names[each.job.job] = number = names.get(each.job.job, 0) + 1
+        yield each if number == 1 else _renamed(each, f"{each.job.job}-{number}")
+
+
+def _judged(settings: FleetSettings, folder: str, place: str) -> JudgedJob:
+    shown = os.path.relpath(place, folder if Path(folder).is_dir() else Path(folder).parent)
+    try:
+        judged = evaluated_job(settings, open_job(place))
+        return replace(judged, place=shown, job=replace(judged.job, active=False))
+    except TrainGuardError as fault:
+        job = _job(settings, safe_name(Path(place).stem))
+        finding = Finding(rule=PROFILER_REPORT, node=None, reason=f"Not read: {fault}")
+        return JudgedJob(shown, replace(job, active=False), (RuleRow(job.job, finding, Status.ERROR),))
+
+
+def evaluated_job(settings: FleetSettings, profile: Profile) -> JudgedJob:
+    """Evaluate a job to the end of its data, with the rows of its nodes, too.
+
+    The job is active until its file says that it has ended. Raises as `evaluated_profile` does.
+    """
+    described = described_job(profile.source, _job(settings, profile.root.job))
+    plan = FAMILIES.plan(described.job, prices=settings.prices)
+    done = evaluated_profile(profile, described.job, plan, NoProgress(), timelines=False).evaluation
+    rows = tuple(evaluation_rows(done, expires_at=0))
+    unread = sum(record.counters.get(BAD_OBJECTS, 0) for record in done.records)
+    active = not done.job.status.is_final
+    return JudgedJob(profile.source.place, replace(done.job, active=active), rows, profile.link, unread)
+
+
+def _job(settings: FleetSettings, name: str) -> JobRecord:
+    return JobRecord(
+        job=name,
+        arn=f"{OUTSIDE_ARN}{name}",
+        bucket="",
+        prefix="",
+        instance_type=settings.instance_type,
+        framework_expected=settings.framework_expected,
+        rule_settings=settings.rule_settings,
+    )
+
+
+def _renamed(judged: JudgedJob, name: str) -> JudgedJob:
+    rows = tuple(replace(row, job=name) for row in judged.rows)
+    return replace(judged, job=replace(judged.job, job=name), rows=rows)
+
+
+def _refuse(fault: OSError) -> None:
+    """Let a folder that cannot be read be an error: its jobs would be missing from the page."""
+    raise fault

@@ -1,0 +1,153 @@
+"""A run that another tool recorded as the profile of a job. Importing this module imports protobuf."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+
+from trainguard.errors import NoProfileError, ObjectMissingError, ProfileSourceError
+from trainguard.layout import ProfileRoot
+from trainguard.local.profile import Profile, empty_profile, read_profile, safe_name
+from trainguard.local.recordings import RecordedRun
+from trainguard.local.run_files import TrainingFiles
+from trainguard.ports import ByteStream, ListedObject, check_range
+from trainguard.sources.managed import EVENT_FILE, event_file, job_file, system_files
+from trainguard.sources.run import SourceRun
+
+_JOB_FILE = "job.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunObjects:
+    """Objects in memory as a bucket, read only, by key: the scalars of a run."""
+
+    bodies: Mapping[str, bytes]
+    modified_at: float
+
+    def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
+        """Return an object's bytes, one more than ``max_bytes`` at most; raises ObjectMissingError."""
+        return self._body(bucket, key)[: max_bytes + 1]
+
+    def get_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on; raises ObjectMissingError."""
+        check_range(start, length)
+        return self._body(bucket, key)[start : start + length]
+
+    def open_stream(self, bucket: str, key: str) -> ByteStream:
+        """Open an object to be read from the front; raises ObjectMissingError."""
+        return BytesIO(self._body(bucket, key))
+
+    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """Iterate over the keys under ``prefix`` greater than ``start_after``, in order."""
+        del bucket
+        for key in sorted(self.bodies):
+            if key.startswith(prefix) and key > start_after:
+                yield ListedObject(key, self.modified_at, len(self.bodies[key]))
+
+    def put(self, bucket: str, key: str, body: bytes, content_type: str) -> None:
+        """Refuse: a run is only read."""
+        raise NotImplementedError(f"{key}: a recorded run is only read")
+
+    def _body(self, bucket: str, key: str) -> bytes:
+        if key not in self.bodies:
+            raise ObjectMissingError(bucket, key)
+        return self.bodies[key]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """The profile of a run in memory: ``files`` holds contents by their names below ``profiler-output/``."""
+
+    place: str
+    job: str
+    files: Mapping[str, bytes]
+    job_file: bytes
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all files, in order."""
+        return sorted(self.files)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file."""
+        return len(self.files[name])
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content."""
+        return self.files[name]
+
+    def open(self, name: str) -> ByteStream:
+        """Open a file to be read from the front."""
+        return BytesIO(self.files[name])
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on."""
+        check_range(start, length)
+        return self.files[name][start : start + length]
+
+    def beside(self, name: str, max_bytes: int) -> bytes | None:
+        """Return ``job.json``, made of what the run says of itself; None for any other file."""
+        return self.job_file[: max_bytes + 1] if name == _JOB_FILE else None
+
+
+def open_run(recorded: RecordedRun) -> Profile:
+    """Read a run as the profile of a job, with what the run logged of its training.
+
+    Raises
+    ------
+    ProfileSourceError
+        When it cannot be read.
+    TelemetryFormatError
+        When a file is none of its tool.
+    NoProfileError
+        When it holds neither system metrics nor scalars.
+    """
+    place = recorded.place
+    try:
+        run = recorded.read()
+    except OSError as fault:
+        raise ProfileSourceError(place, f"cannot be read: {fault.strerror or fault}") from fault
+    name = safe_name(run.name or recorded.stem)
+    files = system_files(run)
+    source = RunSource(place, name, files, job_file(run, name))
+    root = ProfileRoot("", name)
+    training = None
+    if run.scalars:
+        key = f"{root.folder}tensorboard-output/{EVENT_FILE}"
+        objects = RunObjects({key: event_file(run.scalars)}, run.scalars[-1].at)
+        training = TrainingFiles(objects, place, root, tensors=False, ended=True, scalars=(key,))
+    if files:
+        profile = replace(read_profile(source), training=training)
+    elif training is not None:
+        profile = empty_profile(source, training)
+    else:
+        raise NoProfileError(place)
+    return replace(profile, notes=tuple(_notes(run)), unread=dict(run.bad), link=run.link)
+
+
+def _notes(run: SourceRun) -> Iterator[str]:
+    """Say what people must know of a run that no profiler recorded."""
+    interval_s = run.interval_s
+    if interval_s is not None:
+        yield f"{run.tool} recorded the system metrics, a sample each {interval_s:,.1f} s."
+    missing = [what for what, series in _WANTED.items() if not _has(run, series)]
+    if run.snapshots and missing:
+        yield f"{run.tool} recorded no {' and no '.join(missing)}: rules that need them have no verdict."
+    if run.outcome is None:
+        yield f"{run.tool} recorded no end of the run: it still runs, or something ended it."
+    if run.link is not None:
+        yield f"The run: {run.link}"
+
+
+_WANTED = {
+    "utilization of GPUs": ("gpu", "GPUUtilization"),
+    "utilization of CPU cores": ("cpu", "CPUUtilization"),
+    "I/O wait": ("cpu", "I/OWaitPercentage"),
+}
+
+
+def _has(run: SourceRun, series: tuple[str, str]) -> bool:
+    return any(
+        (name.type, name.dimension) == series
+        for snapshots in run.snapshots.values()
+        for snapshot in snapshots
+        for name in snapshot.values
+    )

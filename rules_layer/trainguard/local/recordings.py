@@ -1,0 +1,119 @@
+"""Where runs that other tools recorded lie: a file of one run, or a store of many, of which ``PLACE#RUN`` is one."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from trainguard.errors import ProfileSourceError
+from trainguard.local.recorded_files import reader_of
+from trainguard.sources.mlflow.database import database_runs, is_database, read_database_run
+from trainguard.sources.mlflow.folder import METRICS, is_run_folder, read_run_folder
+from trainguard.sources.run import SourceRun
+
+MARK = "#"
+SERVICES = ("mlflow+", "prometheus+")
+"""How the places of runs begin that a service keeps."""
+
+_DATABASES = frozenset({".db", ".sqlite", ".sqlite3"})
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run that can be read: ``place`` is what `recording_at` takes, ``size`` the bytes that it takes up alone.
+
+    ``run`` and ``title`` are its identity and its name in a store of many; empty of a file of one.
+    """
+
+    place: str
+    read: Callable[[], SourceRun]
+    size: int = 0
+    run: str = ""
+    title: str = ""
+
+    @property
+    def stem(self) -> str:
+        """What the run is called where it has no name."""
+        return self.run or Path(self.place).stem
+
+
+def recording_at(place: str) -> RecordedRun | None:
+    """Return the run at a place, or the only one below it; None where there is none.
+
+    Raises
+    ------
+    ProfileSourceError
+        When there are several, the store has no such run, or the place cannot be read.
+    """
+    if place.startswith(SERVICES):
+        from trainguard.local.services import service_run
+
+        return service_run(place)
+    path, _, run = (place, "", "") if Path(place).exists() else place.rpartition(MARK)
+    if not path or not Path(path).exists():
+        return None
+    try:
+        found = list(recordings_of(Path(path)))
+        if not found and Path(path).is_dir():
+            found = [each for parent, folders, files in os.walk(path) for each in recordings_in(parent, folders, files)]
+    except OSError as fault:
+        raise ProfileSourceError(place, f"cannot be read: {fault.strerror or fault}") from fault
+    if run:
+        named = [each for each in found if each.run == run] or [each for each in found if each.title == run]
+        if not named:
+            raise ProfileSourceError(path, f"has no run {run!r}; it has {_listed(found)}")
+        found = named
+    if len(found) > 1:
+        how = f"{path}{MARK}{found[0].run}" if found[0].run else found[0].place
+        raise ProfileSourceError(path, f"holds {len(found)} runs ({_listed(found)}), expected one: for example {how}")
+    return found[0] if found else None
+
+
+def recordings_in(parent: str, folders: list[str], files: Sequence[str]) -> Iterator[RecordedRun]:
+    """Yield the runs in a folder whose parts were listed; what belongs to a run is taken out of ``folders``.
+
+    Raises
+    ------
+    OSError
+        When something cannot be read.
+    """
+    folder = Path(parent)
+    if METRICS in folders and is_run_folder(folder):
+        folders.clear()
+        yield from recordings_of(folder)
+    for name in sorted(files):
+        yield from recordings_of(folder / name)
+
+
+def is_recording(place: str) -> bool:
+    """Whether a place is meant as that of a recorded run: a file, a run of a store, or one that a service keeps."""
+    path = Path(place)
+    return (
+        place.startswith(SERVICES)
+        or path.is_file()
+        or (not path.exists() and MARK in place and Path(place.rpartition(MARK)[0]).exists())
+    )
+
+
+def recordings_of(path: Path) -> Iterator[RecordedRun]:
+    """Yield the runs of one file, or that of the folder of one run; raises OSError, ProfileSourceError."""
+    if path.is_dir():
+        if is_run_folder(path):
+            yield RecordedRun(str(path), partial(read_run_folder, path))
+    elif path.suffix in _DATABASES and is_database(path):
+        runs = database_runs(path)
+        for each in runs:
+            read = partial(read_database_run, path, each.identity)
+            size = path.stat().st_size // len(runs)
+            yield RecordedRun(f"{path}{MARK}{each.identity}", read, size, each.identity, each.name)
+    else:
+        reader = reader_of(path)
+        if reader is not None:
+            yield RecordedRun(str(path), partial(reader, path), path.stat().st_size)
+
+
+def _listed(found: Sequence[RecordedRun]) -> str:
+    shown = [f"{each.run} {each.title}".strip() or each.place for each in found[:_SHOWN]]
+    return ", ".join(shown) + (", …" if len(found) > _SHOWN else "")

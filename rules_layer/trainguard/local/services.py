@@ -1,0 +1,126 @@
+"""Runs that services keep, by their places: ``mlflow+https://host#RUN`` and ``prometheus+https://host?start=…#MATCHERS``.
+
+Credentials come from the environment, by the names that the tools' own clients use.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from urllib.parse import parse_qsl
+
+from botocore.session import Session
+
+from trainguard.adapters.http_json import HttpJson, basic, bearer
+from trainguard.adapters.source_services import SERVER_ARN, host_of, mlflow_api, prometheus_api
+from trainguard.errors import ProfileSourceError
+from trainguard.local.recordings import SERVICES, RecordedRun
+from trainguard.sources.mlflow.server import read_server_run
+from trainguard.sources.prometheus.job import read_job
+from trainguard.sources.prometheus.range_query import TimeRange
+
+_MLFLOW, _PROMETHEUS = SERVICES
+_STEP_S, _SHORTEST_STEP_S, _LONGEST_S = 15.0, 1.0, 92 * 24 * 3_600.0
+_HOW = 'expected for example prometheus+https://host:9090?start=2026-01-31T08:00:00Z&end=2026-01-31T12:00:00Z#pod=~"bert-.*"'
+
+
+def service_run(
+    place: str, environment: Mapping[str, str] | None = None, session: Session | None = None
+) -> RecordedRun:
+    """Return the run of a place; it is asked for when it is read.
+
+    Parameters
+    ----------
+    place : str
+        As above. A managed server of MLflow is ``mlflow+arn:aws:sagemaker:…:mlflow-tracking-server/name#RUN``.
+    environment : mapping of str to str, optional
+        By default that of the process.
+    session : botocore.session.Session, optional
+        Signs requests to AWS.
+
+    Raises
+    ------
+    ProfileSourceError
+        When the place cannot be used.
+    """
+    known = os.environ if environment is None else environment
+    if place.startswith(_MLFLOW):
+        return _mlflow(place, known, session)
+    return _prometheus(place, known, session)
+
+
+def _mlflow(place: str, environment: Mapping[str, str], session: Session | None) -> RecordedRun:
+    service = mlflow_service(place, environment, session)
+    if not service.run:
+        raise ProfileSourceError(place, f"names no run, expected {place.partition('#')[0].removeprefix(_MLFLOW)}#RUN")
+    return RecordedRun(place, partial(read_server_run, service.api, service.page, service.run), run=service.run)
+
+
+@dataclass(frozen=True, slots=True)
+class MlflowService:
+    """A server of MLflow; ``page`` is where people see it, and ``run`` the identity of a run, or nothing."""
+
+    api: HttpJson
+    page: str
+    run: str
+
+
+def mlflow_service(
+    place: str, environment: Mapping[str, str] | None = None, session: Session | None = None
+) -> MlflowService:
+    """Return the server of a place of MLflow, as of `service_run`; the run need not be named."""
+    environment = os.environ if environment is None else environment
+    if not place.startswith(_MLFLOW):
+        raise ProfileSourceError(place, "is no server of MLflow, expected for example mlflow+https://host#RUN")
+    server, _, run = place.removeprefix(_MLFLOW).partition("#")
+    identity = run.rstrip("/").rpartition("/")[2]
+    api = mlflow_api(place, server, lambda _: _mlflow_headers(environment), session)
+    return MlflowService(api, "" if SERVER_ARN.fullmatch(server) else server.rstrip("/"), identity)
+
+
+def _mlflow_headers(environment: Mapping[str, str]) -> Mapping[str, str]:
+    if token := environment.get("MLFLOW_TRACKING_TOKEN"):
+        return bearer(token)
+    user, password = environment.get("MLFLOW_TRACKING_USERNAME"), environment.get("MLFLOW_TRACKING_PASSWORD")
+    return basic(user, password) if user and password else {}
+
+
+def _prometheus(place: str, environment: Mapping[str, str], session: Session | None) -> RecordedRun:
+    address, _, matchers = place.removeprefix(_PROMETHEUS).partition("#")
+    server, _, asked = address.partition("?")
+    options = dict(parse_qsl(asked))
+    if unknown := sorted(options.keys() - {"start", "end", "step", "name"}):
+        raise ProfileSourceError(place, f"has an option {unknown[0]!r}, expected start, end, step or name; {_HOW}")
+    token = environment.get("PROMETHEUS_TOKEN")
+    api = prometheus_api(place, server, lambda _: bearer(token) if token else {}, session)
+    name = options.get("name") or host_of(place, server)
+    return RecordedRun(place, partial(read_job, api, name, matchers, _range(place, options)), run=name)
+
+
+def _range(place: str, options: Mapping[str, str]) -> TimeRange:
+    start = _time(place, options, "start")
+    end = _time(place, options, "end") if "end" in options else time.time()
+    try:
+        step = float(options.get("step", _STEP_S))
+    except ValueError as fault:
+        raise ProfileSourceError(place, f"step is {options['step']!r}, expected seconds; {_HOW}") from fault
+    if not start < end <= start + _LONGEST_S:
+        raise ProfileSourceError(place, f"start is {start:.0f} and end {end:.0f}, expected up to 92 days; {_HOW}")
+    if not step >= _SHORTEST_STEP_S:
+        raise ProfileSourceError(place, f"step is {step:g}, expected at least 1 second; {_HOW}")
+    return TimeRange(start, end, step)
+
+
+def _time(place: str, options: Mapping[str, str], name: str) -> float:
+    text = options.get(name, "")
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as fault:
+        raise ProfileSourceError(place, f"{name} is {text!r}, expected a time; {_HOW}") from fault
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

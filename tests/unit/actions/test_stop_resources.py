@@ -1,0 +1,167 @@
+"""Stops outside SageMaker: each owner opts in and names the job, what runs is what was profiled, and all or none."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.actions.test_stop import NOW, ROW, RULE
+from trainguard.actions.request import StopCase
+from trainguard.actions.stop_preconditions import StopPreconditions
+from trainguard.actions.stop_resources import (
+    CLOCKS_APART_S,
+    LEAST_GRACE_S,
+    ResourceDecision,
+    decide_resource_stop,
+    identity_of,
+)
+from trainguard.actions.stop_switch import StopSwitches
+from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.ports import ResourceState
+from trainguard.records import JobRecord, Status
+from trainguard.timestamps import iso_time
+
+NAME = "run-17@team%20a/"
+TAGS = {"trainguard:stop-on-fire": "allowed", "trainguard:job": "run-17@team=2520a/"}
+BATCH = ResourceState("batch-job", "b-1", TAGS, "RUNNING", runs=True, started_at=NOW - 7_200.0)
+ONE = ResourceState("instance", "i-1", TAGS, "running", runs=True, started_at=NOW - 7_200.0)
+TWO = replace(ONE, identity="i-2")
+JOB = JobRecord(NAME, f"unknown:{NAME}", "profiles", "team a/", episodes={RULE: 2}, started_at=NOW - 7_000.0)
+CASE = StopCase(NAME, JOB.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), attempt="final")
+FRESH = replace(ROW, row=replace(ROW.row, evaluated_through=NOW - 60.0))
+ENABLED = StopSwitches("enabled", None)
+
+
+def decide(
+    *found: ResourceState,
+    named: tuple[str, ...] = ("batch-job/b-1",),
+    attempt: Any = "final",
+    policy: JobPolicy = JobPolicy(),  # noqa: B008  # It is frozen.
+    kinds: tuple[str, ...] = ("batch-job", "instance"),
+    switch: StopSwitches = ENABLED,
+    known: StopPreconditions | None = None,
+    **job: Any,
+) -> ResourceDecision:
+    case = StopCase(NAME, JOB.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), policy=policy, attempt=attempt)
+    record = replace(JOB, resources=named, **job)
+    known = StopPreconditions(job=record, row=FRESH) if known is None else known
+    return decide_resource_stop(case, found, switch, kinds=kinds, known=known, now=NOW)
+
+
+def test_given_all_that_must_hold_when_decided_then_it_is_stopped() -> None:
+    decision = decide(BATCH)
+    assert (decision.stop, decision.decision, decision.kind, decision.resources) == (
+        True,
+        "stop",
+        "batch-job",
+        ("b-1",),
+    )
+    assert decision.opted_in
+    assert identity_of(CASE, decision) == f"unknown:{NAME} batch-job/b-1"
+    both = decide(TWO, ONE, named=("instance/i-1", "instance/i-2"))
+    assert (both.stop, both.resources) == (True, ("i-1", "i-2"))
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(0.0, LEAST_GRACE_S), (LEAST_GRACE_S + 1.0, LEAST_GRACE_S + 1.0)])
+def test_given_a_first_decision_when_decided_then_people_are_warned_first_and_told_of_checkpoints(
+    asked: float, granted: float
+) -> None:
+    decision = decide(BATCH, attempt="first", policy=JobPolicy(stops=StopPolicy(grace_s=asked)))
+    assert (decision.stop, decision.decision, decision.stop_at) == (False, "grace", iso_time(NOW + granted))
+    assert "save a checkpoint" in decision.why
+
+
+def tagged(**tags: str | None) -> ResourceState:
+    held = {**TAGS, **{f"trainguard:{name.replace('_', '-')}": value for name, value in tags.items()}}
+    return replace(BATCH, tags={name: value for name, value in held.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    ("resource", "why"),
+    [
+        (tagged(stop_on_fire=None), "its owner has not opted in: batch-job b-1 has no tag"),
+        (tagged(stop_on_fire="Allowed"), "its owner has not opted in: batch-job b-1 has the value 'Allowed'"),
+        (tagged(stop_exempt=""), "batch-job b-1 is exempt by its tag trainguard:stop-exempt"),
+        (tagged(stop_exempt="false"), "batch-job b-1 is exempt"),
+        (tagged(job=None), "the tag trainguard:job of batch-job b-1 is None, expected 'run-17@team%20a/'"),
+        (tagged(job="run-17"), "the tag trainguard:job of batch-job b-1 is 'run-17'"),
+        (replace(BATCH, runs=False, status="SUCCEEDED"), "batch-job b-1 is SUCCEEDED, and does not run"),
+        (replace(BATCH, objection="was terminated already"), "batch-job b-1 was terminated already"),
+        (replace(BATCH, started_at=None), "it is not known since when batch-job b-1 runs"),
+        (replace(BATCH, identity="b-2"), "there is no b-1 in this account and Region"),
+    ],
+)
+def test_given_a_resource_that_is_not_to_be_stopped_when_decided_then_it_is_refused(
+    resource: ResourceState, why: str
+) -> None:
+    decision = decide(resource)
+    assert (decision.stop, decision.decision) == (False, "refused")
+    assert decision.why.startswith(why)
+
+
+@pytest.mark.parametrize(("late_s", "stops"), [(0.0, True), (CLOCKS_APART_S, True), (CLOCKS_APART_S + 1.0, False)])
+def test_given_a_resource_that_started_after_the_profile_when_decided_then_it_is_another(
+    late_s: float, stops: bool
+) -> None:
+    assert JOB.started_at is not None
+    decision = decide(replace(BATCH, started_at=JOB.started_at + late_s))
+    assert decision.stop is stops
+    assert stops or "and the profile began by" in decision.why
+
+
+def test_given_a_job_that_claims_to_have_begun_late_when_decided_then_its_fire_is_what_counts() -> None:
+    decision = decide(replace(BATCH, started_at=NOW), started_at=NOW + 9_999.0)
+    assert "and the profile began by" in decision.why
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"named": ()}, "SageMaker does not know a training job"),
+        ({"kinds": ("instance",)}, "this deployment may not stop resources of the kind batch-job"),
+        ({"policy": JobPolicy(alerts=AlertPolicy(staged=(RULE,)))}, f"{RULE} is staged"),
+        ({"policy": JobPolicy(stops=StopPolicy(rules=("CPUBottleneck",)))}, f"{RULE} is not among the rules"),
+        ({"switch": StopSwitches("disabled", None)}, ""),
+        ({"episodes": {RULE: 3}}, "the finding of LowGPUUtilization is over"),
+        (
+            {"known": StopPreconditions(job=None, row=FRESH)},
+            "SageMaker does not know a training job",
+        ),
+        (
+            {
+                "known": StopPreconditions(
+                    job=replace(JOB, resources=("batch-job/b-1",)),
+                    row=replace(FRESH, row=replace(FRESH.row, status=Status.OK)),
+                )
+            },
+            "LowGPUUtilization no longer fires",
+        ),
+    ],
+    ids=["unnamed", "kind", "staged", "rule", "switch", "episode", "unknown", "over"],
+)
+def test_given_anything_against_it_when_decided_then_nothing_is_stopped(given: dict[str, Any], why: str) -> None:
+    decision = decide(BATCH, **given)
+    assert not decision.stop
+    assert decision.decision == "refused"
+    assert why in decision.why
+
+
+@pytest.mark.parametrize(
+    ("policy", "switch"),
+    [
+        (JobPolicy(stops=StopPolicy(dry_run=True)), ENABLED),
+        (JobPolicy(), StopSwitches("dry-run", None)),
+    ],
+)
+def test_given_a_dry_run_when_decided_then_it_says_what_would_have_been_done(
+    policy: JobPolicy, switch: StopSwitches
+) -> None:
+    decision = decide(BATCH, policy=policy, switch=switch)
+    assert (decision.stop, decision.decision) == (False, "dry-run")
+
+
+def test_given_several_instances_when_one_is_not_to_be_stopped_then_none_is() -> None:
+    named = ("instance/i-1", "instance/i-2")
+    assert not decide(ONE, named=named).stop
+    assert not decide(ONE, replace(TWO, tags={}), named=named).stop
+    assert not decide(ONE, replace(TWO, tags={}), named=named).opted_in

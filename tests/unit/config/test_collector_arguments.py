@@ -1,0 +1,53 @@
+"""What a launch needs for the collector: what the collector itself takes, and tags that TrainGuard reads."""
+
+import pytest
+
+from trainguard.config import FrameworkProfile, Profiler, ProfilerConfig, collector_arguments, rule_configs
+from trainguard.errors import LaunchConfigError
+from trainguard_collector.names import Identity
+from trainguard_collector.settings import read_settings
+
+PLACE = "s3://my-profiles/jobs"
+
+
+def test_given_a_profile_when_launched_then_the_collector_takes_the_environment() -> None:
+    profile = ProfilerConfig(PLACE, system_monitor_interval_millis=1_000)
+    given = collector_arguments(profile)
+    settings = read_settings(given.environment, Identity("bert", "algo-1"))
+    assert settings is not None
+    assert (settings.output, settings.interval_ms) == (PLACE, 1_000)
+    assert given.requirement == "trainguard-collector[s3]"
+
+
+def test_given_rules_when_launched_then_tags_carry_them_and_the_place_of_the_profile() -> None:
+    given = collector_arguments(PLACE, [rule_configs.LowGPUUtilization(threshold_p95=60)], stop_on_fire=True)
+    assert {each["Key"]: each["Value"] for each in given.tags} == {
+        "trainguard:LowGPUUtilization_threshold_p95": "60",
+        "trainguard:stop-on-fire": "allowed",
+        "trainguard:profile-path": PLACE,
+    }
+
+
+def test_given_a_way_to_launch_when_asked_for_then_the_names_are_its_own() -> None:
+    given = collector_arguments(PLACE)
+    assert set(given.for_boto3()) == {"Environment", "ProfilerConfig", "Tags"}
+    assert given.for_boto3()["ProfilerConfig"] == {"DisableProfiler": True}
+    assert given.for_estimator() == {"environment": given.environment, "disable_profiler": True, "tags": given.tags}
+    assert given.for_model_trainer()["tags"] == [{"key": "trainguard:profile-path", "value": PLACE}]
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        ProfilerConfig(),
+        ProfilerConfig(PLACE, disable_profiler=True),
+        ProfilerConfig(PLACE, framework_profile_params=FrameworkProfile()),
+        ProfilerConfig(PLACE, profile_params=Profiler()),
+        "my-profiles/jobs",
+    ],
+)
+def test_given_a_profile_that_the_collector_cannot_write_when_launched_then_it_is_refused(
+    profile: ProfilerConfig | str,
+) -> None:
+    with pytest.raises(LaunchConfigError):
+        collector_arguments(profile)

@@ -1,0 +1,71 @@
+"""The example that ends idle jobs, against stubs of the schedulers' own commands."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "act_on_verdict" / "act_on_verdict.py"
+IDLE = {"verdict": "idle", "certainty": "high"}
+
+
+@pytest.fixture
+def called(tmp_path: Path) -> Path:
+    """Put stubs of the commands on a path of their own; return the file of what they were called with."""
+    calls = tmp_path / "calls"
+    for name in ("aws", "kubectl", "scancel", "sky"):
+        stub = tmp_path / name
+        stub.write_text(
+            f'#!/bin/sh\nfor word in {name} "$@"; do echo "$word"; done > {calls}\nexit "${{REFUSES:-0}}"\n'
+        )
+        stub.chmod(stub.stat().st_mode | stat.S_IEXEC)
+    return calls
+
+
+def act(folder: Path, document: object, *words: str, refuses: int = 0) -> int:
+    environment = {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin", "REFUSES": str(refuses)}
+    text = document if isinstance(document, str) else json.dumps(document)
+    call = [sys.executable, str(SCRIPT), *words]
+    return subprocess.run(call, input=text, text=True, env=environment, check=False, capture_output=True).returncode
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "job", "expected"),
+    [
+        ("batch", "a1-b2", "aws batch terminate-job --job-id a1-b2 --reason"),
+        ("kubernetes", "training/bert", "kubectl --namespace training patch job bert -p"),
+        ("kubernetes", "bert", "kubectl --namespace default patch job bert -p"),
+        ("slurm", "4711", "scancel --signal=TERM --full 4711"),
+        ("skypilot", "gpus", "sky stop --yes gpus"),
+    ],
+)
+def test_given_an_idle_job_when_acted_on_then_its_scheduler_ends_it(
+    scheduler: str, job: str, expected: str, called: Path
+) -> None:
+    assert act(called.parent, IDLE, scheduler, job) == 0
+    assert " ".join(called.read_text().split("\n")).startswith(expected)
+    assert act(called.parent, IDLE, scheduler, job, refuses=3) == 1
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"verdict": "idle", "certainty": "medium"},
+        {"verdict": "wasted", "certainty": "high"},
+        {"verdict": "unknown"},
+        {"verdict": "a word of a later version", "certainty": "high"},
+        {},
+        [],
+        "",
+        "no JSON",
+    ],
+)
+def test_given_anything_else_when_acted_on_then_the_job_is_left_alone(document: object, called: Path) -> None:
+    assert act(called.parent, document, "slurm", "4711") == 0
+    assert not called.exists()
+    assert act(called.parent, IDLE, "slurm", "4711", "--dry-run") == 0
+    assert not called.exists()
