@@ -24,7 +24,7 @@ BUILD_FOLDER = PROJECT_ROOT / "build" / "layers"
 
 _MADE_BY = ("bundling.py", "bytecode.py", "compile_all.py", "pyodide.mjs", "sbom.py", "../pyproject.toml")
 _UNUSED_FOLDERS = ("tests", "f2py", "__pycache__")
-_UNUSED_FILES = ("*.pyi", "*.pyc", "*.a", "*.h")
+_UNUSED_FILES = ("*.pyi", "*.pyc", "*.a", "*.h", "swagger-ui*")
 _INSTALLER_NOTES = ("RECORD", "INSTALLER", "REQUESTED")
 
 
@@ -114,7 +114,7 @@ def _install(lock: str, overlay: Overlay, target: Path) -> None:
 
 
 def _trim(site: Path) -> None:
-    """Remove what no function imports: tests, stubs, headers, a front end to Fortran, and notes of the installation.
+    """Remove what no function imports: tests, stubs, headers, Fortran, scripts of web pages, notes of the installation.
 
     Scripts name this machine's interpreter in their first line, and `RECORD` holds their hashes: with them, the layer's
     bytes would depend on where it was built.

@@ -23,6 +23,9 @@ SUBNET_ID = r"subnet-[0-9a-f]{8,17}"
 SECURITY_GROUP_ID = r"sg-[0-9a-f]{8,17}"
 BUS_ARN = rf"arn:{_PARTITION}:events:{_REGION}:\d{{12}}:event-bus/[\w./-]{{1,256}}"
 
+MLFLOW_ARN = rf"arn:{_PARTITION}:sagemaker:{_REGION}:\d{{12}}:mlflow-(tracking-server|app)/[A-Za-z0-9-]{{1,256}}"
+_URL = r"https?://[A-Za-z0-9.-]{1,253}(:\d{1,5})?(/[\w./~-]{0,500})?"
+
 PROFILE_RETENTION_DAYS = (1, 3650)
 EVALUATOR_CONCURRENCY = (2, 1000)
 MEMORY_MB = (128, 10_240)
@@ -74,6 +77,8 @@ class DeploymentConfig:
         Memory, in MiB, of `evaluate_objects`, `tick`, `look_after_job` and `job_lifecycle`.
     plan_report_memory_mb, report_memory_mb : int
         Memory, in MiB, of `plan_report`, and of `digest_profile` and `build_report`.
+    kernel_digest_memory_mb, kernel_join_memory_mb : int
+        Memory, in MiB, of `digest_trace`, which reads a kernel trace, and of `join_capture`, which joins all ranks.
     alert_emails, operations_emails : tuple of str
         Subscribers of the rules' alerts, and of the alarms about TrainGuard itself.
     stop_switch : {"enabled", "dry-run", "disabled"}
@@ -83,6 +88,9 @@ class DeploymentConfig:
     stop_budget_table : str or None
         ARN of another stack's RuleState table, in which the stops of both stacks are counted together; None counts in
         the stack's own.
+    stop_batch_jobs, stop_instances : bool
+        Whether fires may stop the job of AWS Batch, or the instances of EC2, on which a job outside SageMaker runs,
+        where their tags allow it.
     evaluate : str or None
         Which jobs the stack's default settings evaluate: ``all``, ``tagged``, ``off``, or patterns of names separated
         by commas; None is ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
@@ -94,6 +102,15 @@ class DeploymentConfig:
         Whether a synthetic job proves once a day that the deployment detects and alerts.
     dashboard : bool
         Whether the stack has a CloudWatch dashboard.
+    verdict_endpoint : bool
+        Whether the stack answers other programs over HTTPS what a job does, admitted by IAM.
+    weekly_digest : bool
+        Whether the topics of alerts get once a week what was wasted.
+    live_sources : tuple of str
+        Services that running jobs may name as their source, such as ``prometheus+https://host:9090``, ``logs`` and
+        ``wandb``; none polls nothing.
+    live_source_secret : str or None
+        ARN of a secret in Secrets Manager, a JSON object of tokens by host.
     kms_key_arn : str or None
         Key that encrypts bucket, tables, queues, topics and logs; None leaves that to keys that cost nothing.
     permissions_boundary : str or None
@@ -128,16 +145,24 @@ class DeploymentConfig:
     lifecycle_memory_mb: int = 512
     plan_report_memory_mb: int = 1024
     report_memory_mb: int = 2048
+    kernel_digest_memory_mb: int = 3008
+    kernel_join_memory_mb: int = 2048
     alert_emails: tuple[str, ...] = ()
     operations_emails: tuple[str, ...] = ()
     stop_switch: Literal["enabled", "dry-run", "disabled"] = "enabled"
     max_stops_per_hour: int = 5
     stop_budget_table: str | None = None
+    stop_batch_jobs: bool = False
+    stop_instances: bool = False
     evaluate: str | None = None
     rules_package: str | None = None
     prices: str | None = None
     canary: bool = True
     dashboard: bool = True
+    verdict_endpoint: bool = False
+    weekly_digest: bool = False
+    live_sources: tuple[str, ...] = ()
+    live_source_secret: str | None = None
     kms_key_arn: str | None = None
     permissions_boundary: str | None = None
     vpc_id: str | None = None
@@ -147,6 +172,12 @@ class DeploymentConfig:
     central_bus_arn: str | None = None
     architecture: Literal["arm64", "x86_64"] = "arm64"
     emulator: bool = False
+
+    @property
+    def stoppable(self) -> tuple[str, ...]:
+        """The kinds of resources beside training jobs that fires may stop."""
+        chosen = {"batch-job": self.stop_batch_jobs, "instance": self.stop_instances}
+        return tuple(kind for kind, may in chosen.items() if may)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -176,6 +207,8 @@ class DeploymentConfig:
         meant = {name: nearest(name, cls.names()) for name in context}
         faults += [f"{name} is no setting, did you mean {ours}?" for name, ours in meant.items() if ours]
         chosen = {name for name in _READERS if values.get(name, context.get(name))}
+        if "live_source_secret" in chosen and "live_sources" not in chosen:
+            faults.append("live_source_secret needs live_sources")
         faults += [*_faults_of_bucket(chosen), *_faults_of_network(chosen)]
         if faults:
             raise DeploymentConfigError(faults)
@@ -231,6 +264,8 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "lifecycle_memory_mb": _MEMORY,
     "plan_report_memory_mb": _MEMORY,
     "report_memory_mb": _MEMORY,
+    "kernel_digest_memory_mb": _MEMORY,
+    "kernel_join_memory_mb": _MEMORY,
     "alert_emails": _EMAILS,
     "operations_emails": _EMAILS,
     "stop_switch": one_of(*STOP_SWITCH_VALUES),
@@ -239,6 +274,8 @@ _READERS: Mapping[str, Callable[[object], object]] = {
         rf"arn:{_PARTITION}:dynamodb:{_REGION}:\d{{12}}:table/[\w.-]{{3,255}}",
         "the ARN of another stack's RuleState table",
     ),
+    "stop_batch_jobs": boolean,
+    "stop_instances": boolean,
     "evaluate": matching(
         rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*", "all, tagged, off, or patterns such as prod-* separated by commas"
     ),
@@ -246,6 +283,15 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "prices": matching(r"\S(.*\S)?", "the file of a price table"),
     "canary": boolean,
     "dashboard": boolean,
+    "verdict_endpoint": boolean,
+    "weekly_digest": boolean,
+    "live_sources": listed(
+        rf"prometheus\+{_URL}|mlflow\+({_URL}|{MLFLOW_ARN})|logs(\+/[\w./#-]{{1,500}})?|wandb",
+        "services such as prometheus+https://host:9090, mlflow+https://host, logs and wandb, separated by commas",
+    ),
+    "live_source_secret": matching(
+        rf"arn:{_PARTITION}:secretsmanager:{_REGION}:\d{{12}}:secret:[\w/+=.@-]{{1,512}}", "the ARN of a secret"
+    ),
     "kms_key_arn": _KEY,
     "permissions_boundary": matching(rf"{POLICY_ARN}|[\w+=,.@/-]{{1,512}}", "the ARN or the name of an IAM policy"),
     "vpc_id": matching(r"vpc-[0-9a-f]{8,17}", "the id of a VPC"),

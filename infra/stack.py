@@ -8,6 +8,7 @@ from constructs import Construct
 from infra.config import DeploymentConfig
 from infra.constructs.actions import Actions
 from infra.constructs.canary import Canary
+from infra.constructs.captures import Captures
 from infra.constructs.dashboard import Dashboard
 from infra.constructs.evaluation import MESSAGE_VISIBILITY_S, Evaluation, Machines
 from infra.constructs.forwarding import Forwarding
@@ -15,6 +16,7 @@ from infra.constructs.function import FunctionPlatform
 from infra.constructs.ingest import Ingest
 from infra.constructs.layer import RulesLayer
 from infra.constructs.lifecycle import Lifecycle
+from infra.constructs.live_sources import LiveSources
 from infra.constructs.monitoring import Monitoring, WatchedParts
 from infra.constructs.nag import acknowledge, findings_that_stand
 from infra.constructs.network import Network
@@ -23,6 +25,8 @@ from infra.constructs.queries import Queries
 from infra.constructs.reports import Reports
 from infra.constructs.settings import Settings
 from infra.constructs.storage import Storage
+from infra.constructs.verdict import VerdictEndpoint
+from infra.constructs.weekly_digest import WeeklyDigest
 from infra.constructs.writers import let_accounts_write
 from infra.overlay import Overlay
 
@@ -67,6 +71,10 @@ class TrainGuardStack(Stack):
             undelivered=undelivered,
             build_report=reports.build_report,
         )
+        captures = Captures(self, "Captures", platform=platform, storage=storage, task_queue=ingest.evaluation_queue)
+        live = None
+        if config.live_sources:
+            live = LiveSources(self, "LiveSources", platform=platform, storage=storage, ingest=ingest)
         evaluation = Evaluation(
             self,
             "Evaluation",
@@ -74,7 +82,12 @@ class TrainGuardStack(Stack):
             storage=storage,
             ingest=ingest,
             settings=settings,
-            machines=Machines(fire_arn=actions.state_machine_arn, report_arn=reports.state_machine_arn),
+            machines=Machines(
+                fire_arn=actions.state_machine_arn,
+                report_arn=reports.state_machine_arn,
+                kernels_arn=captures.state_machine_arn,
+                poll_source=live.function if live else None,
+            ),
         )
         lifecycle = Lifecycle(
             self,
@@ -88,6 +101,15 @@ class TrainGuardStack(Stack):
         canary = None
         if config.canary:
             canary = Canary(self, "Canary", platform=platform, storage=storage, undelivered=undelivered)
+        verdict = None
+        if config.verdict_endpoint:
+            verdict = VerdictEndpoint(self, "Verdict", platform=platform, storage=storage)
+            CfnOutput(self, "VerdictUrl", value=verdict.url)
+        digest = None
+        if config.weekly_digest:
+            digest = WeeklyDigest(
+                self, "WeeklyDigest", platform=platform, storage=storage, actions=actions, undelivered=undelivered
+            )
         watched = WatchedParts(
             storage=storage,
             ingest=ingest,
@@ -95,7 +117,11 @@ class TrainGuardStack(Stack):
             lifecycle=lifecycle,
             actions=actions,
             reports=reports,
+            captures=captures,
             canary=canary,
+            verdict=verdict,
+            digest=digest,
+            live=live,
         )
         monitoring = self._watch(config, watched)
         if config.central_bus_arn:
@@ -125,6 +151,7 @@ class TrainGuardStack(Stack):
             "EventDeadLetterQueueUrl": parts.ingest.event_dead_letters.queue_url,
             "FireStateMachineArn": parts.actions.state_machine_arn,
             "ReportStateMachineArn": parts.reports.state_machine_arn,
+            "KernelsStateMachineArn": parts.captures.state_machine_arn,
             "StopSwitchParameter": parts.actions.stop_switch.parameter_name,
             "StopSwitchOverrideParameter": parts.actions.stop_switch_override,
             "DefaultSettingsParameter": settings.default.parameter_name,

@@ -15,7 +15,14 @@ from infra.constructs.canary import no_canary
 from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
 from infra.constructs.fire_alerts import EVENT_SOURCE
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
-from infra.constructs.policy import allow, describe_training_jobs, stop_opted_in_training_jobs, training_jobs
+from infra.constructs.policy import (
+    allow,
+    describe_training_jobs,
+    look_at_resources,
+    stop_opted_in_resources,
+    stop_opted_in_training_jobs,
+    training_jobs,
+)
 from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
 from infra.constructs.subscribers import subscribe_address
@@ -97,6 +104,7 @@ class Actions(Construct):
                     allow("ReadJobs", ["dynamodb:GetItem"], [self._storage.jobs.table_arn]),
                     allow("ReadRuleState", ["dynamodb:GetItem"], [self._storage.rule_state.table_arn]),
                     self._count_stops(),
+                    *look_at_resources(self._platform.config.stoppable),
                 ],
                 environment={
                     "STOP_SWITCH_PARAMETER": self.stop_switch.parameter_name,
@@ -105,6 +113,7 @@ class Actions(Construct):
                     "RULE_STATE_TABLE": self._storage.rule_state.table_name,
                     "STOP_BUDGET_TABLE": self._platform.config.stop_budget_table or self._storage.rule_state.table_name,
                     "MAX_STOPS_PER_HOUR": Tokenization.stringify_number(self._platform.config.max_stops_per_hour),
+                    "STOPPABLE_RESOURCES": ",".join(self._platform.config.stoppable) or "none",
                 },
                 timeout_s=30,
                 memory_mib=512,
@@ -146,7 +155,7 @@ class Actions(Construct):
             self,
             "Fire",
             platform=self._platform,
-            definition=fire_machine.definition(),
+            definition=fire_machine.definition(self._platform.config.stoppable),
             substitutions={
                 "AlertTopicArn": self.alerts.topic_arn,
                 "ChatTopicArn": self.chat.topic_arn,
@@ -172,4 +181,6 @@ class Actions(Construct):
             allow("RecordOutcomes", ["dynamodb:UpdateItem"], [self._storage.rule_state.table_arn]),
             stop_opted_in_training_jobs(self),
             allow("LookAtTrainingJobs", ["sagemaker:DescribeTrainingJob"], [training_jobs(self)]),
+            *stop_opted_in_resources(self, self._platform.config.stoppable),
+            *look_at_resources(self._platform.config.stoppable),
         ]

@@ -139,6 +139,7 @@ class Dashboard(Construct):
         machines = {
             "Fire machine": self._parts.actions.state_machine_arn,
             "Report machine": self._parts.reports.state_machine_arn,
+            "Kernel machine": self._parts.captures.state_machine_arn,
         }
         return [
             Chart(

@@ -32,10 +32,12 @@ _LEAST_EVENT_AGE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """ARNs of the state machines that a verdict may start."""
+    """What an evaluation may start: state machines, by their ARNs, and the function that polls sources of jobs."""
 
     fire_arn: str
     report_arn: str
+    kernels_arn: str
+    poll_source: TrainGuardFunction | None = None
 
 
 class Evaluation(Construct):
@@ -89,6 +91,7 @@ class Evaluation(Construct):
                         ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:Query"],
                         [self._storage.node_state.table_arn],
                     ),
+                    allow("JudgeCaptures", ["states:StartExecution"], [self._machines.kernels_arn]),
                     *self._evaluation_statements(evaluation_queue),
                 ],
                 environment=self._environment(evaluation_queue),
@@ -124,8 +127,9 @@ class Evaluation(Construct):
                         [self._storage.node_state.table_arn],
                     ),
                     *self._evaluation_statements(ingest.evaluation_queue),
+                    *self._polling(),
                 ],
-                environment=self._environment(ingest.evaluation_queue),
+                environment=self._environment(ingest.evaluation_queue) | self._poll_environment(),
                 timeout_s=_LOOK_TIMEOUT_S,
                 memory_mib=config.look_after_memory_mb,
                 failures=ingest.event_dead_letters,
@@ -179,6 +183,15 @@ class Evaluation(Construct):
         )
         return tick
 
+    def _polling(self) -> list[iam.PolicyStatement]:
+        """Return the right to have the sources of jobs polled, where the deployment reads any."""
+        poll = self._machines.poll_source
+        return [] if poll is None else [allow("PollSources", ["lambda:InvokeFunction"], [poll.function.function_arn])]
+
+    def _poll_environment(self) -> dict[str, str]:
+        poll = self._machines.poll_source
+        return {} if poll is None else {"POLL_SOURCE_FUNCTION": poll.function.function_name}
+
     def _evaluation_statements(self, evaluation_queue: sqs.Queue) -> list[iam.PolicyStatement]:
         """Return the rights of both the evaluators and `look_after_job`: they run the same engine."""
         return [
@@ -200,5 +213,6 @@ class Evaluation(Construct):
             "TASK_QUEUE_URL": evaluation_queue.queue_url,
             "FIRE_STATE_MACHINE_ARN": self._machines.fire_arn,
             "REPORT_STATE_MACHINE_ARN": self._machines.report_arn,
+            "KERNELS_STATE_MACHINE_ARN": self._machines.kernels_arn,
             **self._settings.environment(),
         }

@@ -11,10 +11,12 @@ fire        the execution's input, of the ``kind`` fire, escalation, cleared or 
 markFault   what went wrong in `MarkFired`; like every fault an empty text, or ``<state>: <error>: <cause>``
 decision    answer of `decide_stop`: ``stop``, ``decision``, ``why``, ``stopAt``, ``optedIn``
 warning     answer of `compose_alert` for a stop that is to come
-stop        outcome of `StopTrainingJob`: ``made``, ``error``
+stop        outcome of `StopTrainingJob`, or of what stops another resource: ``made``, ``error``
 alert       answer of `compose_alert`, see `BARE_ALERT` for its parts
 =========== ======================================================================================================
 """
+
+from collections.abc import Sequence
 
 from infra.constructs import fire_alerts, fire_stops
 from infra.constructs.fire_alerts import alerting_states
@@ -33,8 +35,8 @@ _IS_RESEND = "$type($fire.resend) = 'object'"
 _IS_NEW_FIRE = f"$fire.kind = 'fire' and $not({_IS_RESEND})"
 
 
-def definition() -> State:
-    """Return the state machine's definition."""
+def definition(stoppable: Sequence[str] = ()) -> State:
+    """Return the state machine's definition; ``stoppable`` are kinds of resources beside training jobs."""
     return {
         "Comment": "Handles one fire of a rule, or a later notification about it: stop where opted in, alert, report",
         "QueryLanguage": "JSONata",
@@ -50,7 +52,7 @@ def definition() -> State:
             **marking_states(following="ActAndReport"),
             "ActAndReport": {
                 "Type": "Parallel",
-                "Branches": [_act_branch(), _report_branch()],
+                "Branches": [_act_branch(stoppable), _report_branch()],
                 "Output": {
                     "faults": listed("$markFault", "$states.result.faults"),
                     "unsent": "{% $states.result.unsent %}",
@@ -62,7 +64,7 @@ def definition() -> State:
     }
 
 
-def _act_branch() -> State:
+def _act_branch(stoppable: Sequence[str]) -> State:
     """Decide, stop, alert, record: each step runs whatever became of the one before."""
     noted = (*fire_stops.FAULTS, *fire_alerts.FAULTS)
     nothing = {"decision": NO_DECISION, "stop": {"made": False, "error": None}}
@@ -77,7 +79,7 @@ def _act_branch() -> State:
                 "Next": "ComposeAlert",
             },
             "MayAct": choice(_IS_NEW_FIRE, then="DecideStop", otherwise="ComposeAlert"),
-            **stopping_states(following="ComposeAlert"),
+            **stopping_states(following="ComposeAlert", stoppable=stoppable),
             **alerting_states(following="ActFaults"),
             "ActFaults": _faults(*(name for name in noted if name not in fire_alerts.UNSENT_FAULTS), unsent=UNSENT),
         },

@@ -6,7 +6,10 @@ be recorded is not done. The answer of the call can be lost, so that after an er
 stopped.
 """
 
+from collections.abc import Sequence
+
 from infra.constructs.fire_alerts import emit_event, publish_alert, publish_chat
+from infra.constructs.fire_resources import WHAT, calling, looking, resource_states
 from infra.constructs.fire_rows import record_decision, record_stop
 from infra.constructs.states import CALL, ERROR_TEXT, State, choice, keeping, task
 
@@ -35,8 +38,11 @@ _WAS_STOPPED = (
 )
 
 
-def stopping_states(*, following: str) -> State:
-    """Stop the job, if that is what was decided, and go on; starts with ``DecideStop``."""
+def stopping_states(*, following: str, stoppable: Sequence[str] = ()) -> State:
+    """Stop the job, if that is what was decided, and go on; starts with ``DecideStop``.
+
+    ``stoppable`` are kinds of resources beside training jobs that a job may run on.
+    """
     return {
         "DecideStop": _decide("DecideStop", attempt="first", fault="decideFault", following="HasGrace"),
         "HasGrace": choice("$decision.decision = 'grace'", then="RecordWarning", otherwise="MayStop"),
@@ -45,7 +51,10 @@ def stopping_states(*, following: str) -> State:
         "RecordDecision": record_decision(
             "RecordDecision", fault="recordDecisionFault", following="IsRecorded", unmet="Overtaken"
         ),
-        "IsRecorded": choice("$recordDecisionFault = ''", then="StopTrainingJob", otherwise="Unrecorded"),
+        "IsRecorded": choice(
+            "$recordDecisionFault = ''", then=WHAT if stoppable else "StopTrainingJob", otherwise="Unrecorded"
+        ),
+        **resource_states(stoppable, otherwise="StopTrainingJob", following="RecordStop"),
         "Unrecorded": _refused("the decision could not be recorded, and what leaves no trace is not done"),
         "Overtaken": _refused("the rule's row is not that of this fire, so that the decision could not be recorded"),
         **_call_states(following="RecordStop"),
@@ -71,15 +80,7 @@ def _call_states(*, following: str) -> State:
         fault="lookFault",
         following=following,
     )
-    unknown = f"$stop.error & '; and whether it was stopped could not be asked: ' & {ERROR_TEXT}"
-    failed = {"made": False, "error": f"{{% {ERROR_TEXT} %}}"}
-    seen = f"{{% {_WAS_STOPPED} ? {{'made': true, 'error': null}} : $stop %}}"
-    look = keeping("stop", look, answer=seen, otherwise={"made": False, "error": f"{{% {unknown} %}}"})
-    look["Assign"]["stopFault"] = f"{{% {_WAS_STOPPED} ? '' : $stopFault %}}"
-    return {
-        "StopTrainingJob": keeping("stop", call, answer={"made": True, "error": None}, otherwise=failed),
-        "LookAtJob": look,
-    }
+    return {"StopTrainingJob": calling(call), "LookAtJob": looking(look, was_stopped=_WAS_STOPPED)}
 
 
 def _refused(why: str) -> State:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Size
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -86,6 +86,8 @@ class FunctionSpec:
         In place of ``dead_letters``: keeps such an event together with why it failed.
     concurrency : int, optional
         Executions that are reserved for the function, and its highest number of them; none by default.
+    scratch_mib : int, optional
+        Its disk, in MiB; Lambda's own default where none is given.
     """
 
     folder: str
@@ -96,6 +98,7 @@ class FunctionSpec:
     dead_letters: sqs.IQueue | None = None
     failures: sqs.IQueue | None = None
     concurrency: int | None = None
+    scratch_mib: int | None = None
 
 
 class TrainGuardFunction(Construct):
@@ -139,6 +142,7 @@ class TrainGuardFunction(Construct):
             log_group=self._log_group,
             timeout=Duration.seconds(spec.timeout_s),
             memory_size=spec.memory_mib,
+            ephemeral_storage_size=None if spec.scratch_mib is None else Size.mebibytes(spec.scratch_mib),
             tracing=lambda_.Tracing.ACTIVE,
             dead_letter_queue=spec.dead_letters,
             reserved_concurrent_executions=spec.concurrency,

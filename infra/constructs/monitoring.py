@@ -16,15 +16,19 @@ from constructs import Construct
 from infra.config import DeploymentConfig
 from infra.constructs.actions import Actions
 from infra.constructs.canary import Canary
+from infra.constructs.captures import Captures
 from infra.constructs.encryption import own_key
 from infra.constructs.evaluation import Evaluation
 from infra.constructs.function import TrainGuardFunction
 from infra.constructs.ingest import Ingest
 from infra.constructs.lifecycle import Lifecycle
+from infra.constructs.live_sources import LiveSources
 from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric, sum_of
 from infra.constructs.reports import Reports
 from infra.constructs.storage import Storage
 from infra.constructs.subscribers import subscribe_address
+from infra.constructs.verdict import VerdictEndpoint
+from infra.constructs.weekly_digest import WeeklyDigest
 
 RUNBOOK = "docs/operations.md"
 
@@ -54,7 +58,11 @@ class WatchedParts:
     lifecycle: Lifecycle
     actions: Actions
     reports: Reports
+    captures: Captures
     canary: Canary | None
+    verdict: VerdictEndpoint | None = None
+    digest: WeeklyDigest | None = None
+    live: LiveSources | None = None
 
     @property
     def functions(self) -> tuple[TrainGuardFunction, ...]:
@@ -70,7 +78,11 @@ class WatchedParts:
             reports.plan_report,
             reports.digest_profile,
             reports.build_report,
+            *self.captures.functions,
             *(() if self.canary is None else (self.canary.function,)),
+            *(() if self.verdict is None else (self.verdict.function,)),
+            *(() if self.digest is None else (self.digest.function,)),
+            *(() if self.live is None else (self.live.function,)),
         )
 
     @property
@@ -194,6 +206,10 @@ class Monitoring(Construct):
             "ReportExecutionsFail": (
                 parts.reports.state_machine_arn,
                 "A full report was not made, or not of all there is: the execution's cause says which step failed",
+            ),
+            "KernelExecutionsFail": (
+                parts.captures.state_machine_arn,
+                "A capture of kernel traces was not judged, or its page not made: it is asked for again, three times",
             ),
         }
         for name, (arn, meaning) in machines.items():

@@ -1,5 +1,6 @@
 """Findings of cdk-nag that stand, each at its construct and with its reason; any other finding stops the synthesis."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, cast
@@ -7,15 +8,19 @@ from typing import TYPE_CHECKING, cast
 from aws_cdk import Acknowledgment, Stack, Validations
 
 from infra.config import DeploymentConfig
+from infra.constructs import captures, kernels_machine
 from infra.constructs.canary import CANARY_PREFIX
+from infra.constructs.live_sources import LIVE_KEYS, RUN_FILE_KEYS, RUN_FILES, services_by_kind
 from infra.constructs.storage import Storage
 from trainguard.families.installed import FAMILIES
+from trainguard.kernels.captures.keys import TRACE_READS
 
 if TYPE_CHECKING:
     from constructs import Construct, IConstruct
 
 _TRAINING_JOBS = "arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*"
 _EXECUTIONS = "arn:<AWS::Partition>:states:<AWS::Region>:<AWS::AccountId>:execution"
+_LOG_GROUPS = "arn:<AWS::Partition>:logs:<AWS::Region>:<AWS::AccountId>:log-group"
 _PARAMETERS = "arn:<AWS::Partition>:ssm:<AWS::Region>:<AWS::AccountId>:parameter"
 
 
@@ -46,6 +51,9 @@ _STATES_TRACES = (
     "Only X-Ray's actions and CloudWatch Logs' delivery actions, through which Step Functions writes its execution "
     "log, are allowed on *: neither know resources."
 )
+_AND_LOOKS = (
+    " Where stops outside SageMaker are on, so are calls that describe: batch:DescribeJobs, ec2:DescribeInstances."
+)
 _ANY_JOB_READ = "Which jobs write profiles is known only when they do; the statement reads descriptions and tags alone."
 _ANY_JOB_STOP = (
     "Jobs are not known at deployment: the condition on the tag trainguard:stop-on-fire narrows the statement to jobs "
@@ -67,11 +75,11 @@ ACCEPTED = (
     Accepted("Actions/ComposeAlert/Role/Resource", _ALL, _TRACES),
     Accepted("Actions/ComposeAlert/Role/Resource", _STAR, _TRACES),
     Accepted("Actions/ComposeAlert/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
-    Accepted("Actions/DecideStop/Role/Resource", _ALL, _TRACES),
-    Accepted("Actions/DecideStop/Role/Resource", _STAR, _TRACES),
+    Accepted("Actions/DecideStop/Role/Resource", _ALL, _TRACES + _AND_LOOKS),
+    Accepted("Actions/DecideStop/Role/Resource", _STAR, _TRACES + _AND_LOOKS),
     Accepted("Actions/DecideStop/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted("Actions/DecideStop/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
-    Accepted("Actions/FireRole/Resource", _ALL, _STATES_TRACES),
+    Accepted("Actions/FireRole/Resource", _ALL, _STATES_TRACES + _AND_LOOKS),
     Accepted("Actions/FireRole/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_STOP),
     Accepted("Evaluation/EvaluateObjects/Role/Resource", _ALL, _TRACES),
     Accepted("Evaluation/EvaluateObjects/Role/Resource", _STAR, _TRACES),
@@ -121,13 +129,21 @@ ACCEPTED = (
     ),
     *(
         finding
-        for function in ("PlanReport", "DigestProfile", "BuildReport")
+        for function in (
+            "Reports/PlanReport",
+            "Reports/DigestProfile",
+            "Reports/BuildReport",
+            "Captures/PlanCapture",
+            "Captures/DigestTrace",
+            "Captures/JoinCapture",
+        )
         for finding in (
-            Accepted(f"Reports/{function}/Role/Resource", _ALL, _TRACES),
-            Accepted(f"Reports/{function}/Role/Resource", _STAR, _TRACES),
-            Accepted(f"Reports/{function}/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
+            Accepted(f"{function}/Role/Resource", _ALL, _TRACES),
+            Accepted(f"{function}/Role/Resource", _STAR, _TRACES),
+            Accepted(f"{function}/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
         )
     ),
+    Accepted("Captures/KernelsRole/Resource", _ALL, _STATES_TRACES),
     Accepted("Reports/ReportRole/Resource", _ALL, _STATES_TRACES),
 )
 
@@ -142,6 +158,54 @@ _CANARY = (
         "The function's dead-letter queue keeps a failed step, and an alarm fires for a canary that was not looked at.",
     ),
 )
+
+_VERDICT = (
+    Accepted("Verdict/Verdict/Role/Resource", _ALL, _TRACES),
+    Accepted("Verdict/Verdict/Role/Resource", _STAR, _TRACES),
+    Accepted(
+        "Verdict/Verdict/Function/Resource",
+        _NO_DLQ,
+        "Only its URL invokes it, synchronously: the caller gets the failure.",
+    ),
+)
+
+_STOPPED = {
+    "batch-job": "arn:<AWS::Partition>:batch:<AWS::Region>:<AWS::AccountId>:job/*",
+    "instance": "arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:instance/*",
+}
+
+_DIGEST = (
+    Accepted("WeeklyDigest/WeeklyDigest/Role/Resource", _ALL, _TRACES),
+    Accepted("WeeklyDigest/WeeklyDigest/Role/Resource", _STAR, _TRACES),
+    Accepted(
+        "WeeklyDigest/WeeklyDigest/Function/EventInvokeConfig/Resource",
+        _NO_ASYNC_DESTINATION,
+        "The function's dead-letter queue keeps a failed digest, ready to be sent again.",
+    ),
+)
+
+
+def _findings_of_live_sources(config: DeploymentConfig, bucket: str) -> tuple[Accepted, ...]:
+    """Return what stands of the function that polls sources, as far as ``config`` has it."""
+    services = services_by_kind(config.live_sources)
+    if not services:
+        return ()
+    role = "LiveSources/PollSource/Role/Resource"
+    keys = "A job's folder is known only when the job runs; nothing beside these keys can be read or written."
+    streams = "Log streams are named after jobs; the group is one that the operator listed."
+    reached = [*LIVE_KEYS, *((RUN_FILE_KEYS,) if RUN_FILES in services else ())]
+    return (
+        Accepted(role, _ALL, _TRACES),
+        Accepted(role, _STAR, _TRACES),
+        *(Accepted(role, _wildcard(f"{bucket}/{each}"), keys) for each in reached),
+        *(Accepted(role, _wildcard(f"{_LOG_GROUPS}:{name}:*"), streams) for name in services.get("logs", ())),
+        *((Accepted(role, _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),) if "logs" in services else ()),
+        Accepted(
+            "LiveSources/PollSource/Function/EventInvokeConfig/Resource",
+            _NO_ASYNC_DESTINATION,
+            "The function's dead-letter queue keeps a failed event; the next tick asks for what it left.",
+        ),
+    )
 
 
 def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Accepted, ...]:
@@ -160,6 +224,7 @@ def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Acc
     written = "One folder a job, whose name is known only when its report is written; nothing else can be reached."
     read = "One folder a job, whose name is known only when its objects come; nothing else can be read."
     objects = (
+        *_findings_of_captures(bucket, stack_name, written, read),
         Accepted("Reports/BuildReport/Role/Resource", report, written),
         Accepted("Reports/BuildReport/Role/Resource", parts, written),
         Accepted("Reports/PlanReport/Role/Resource", parts, written),
@@ -184,7 +249,27 @@ def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Acc
     )
     canaries = Accepted(_CANARY_ROLE, _wildcard(f"{bucket}/{CANARY_PREFIX}*"), _ONLY_CANARIES)
     watching = (*_CANARY, canaries) if config.canary else ()
-    return (*ACCEPTED, *objects, *watching, *((_UNLOGGED_BUCKET,) if storage.bucket else ()))
+    asked = (*(_VERDICT if config.verdict_endpoint else ()), *(_DIGEST if config.weekly_digest else ()))
+    live = _findings_of_live_sources(config, bucket)
+    stopped = (_wildcard(_STOPPED[kind]) for kind in config.stoppable)
+    stops = tuple(Accepted("Actions/FireRole/Resource", each, _ANY_JOB_STOP) for each in stopped)
+    return (*ACCEPTED, *objects, *watching, *asked, *live, *stops, *((_UNLOGGED_BUCKET,) if storage.bucket else ()))
+
+
+def _findings_of_captures(bucket: str, stack_name: str, written: str, read: str) -> Iterator[Accepted]:
+    executions = f"{_EXECUTIONS}:{stack_name}-Kernels"
+    for role, keys in {
+        "PlanCapture/Role": (captures.RUNS,),
+        "DigestTrace/Role": (captures.DIGESTS,),
+        "JoinCapture/Role": (captures.RUNS, captures.DIGESTS, captures.KERNELS, captures.NEWEST),
+        "KernelsRole": (captures.RUNS,),
+    }.items():
+        for each in keys:
+            yield Accepted(f"Captures/{role}/Resource", _wildcard(f"{bucket}/{each}"), written)
+    for traces in TRACE_READS:
+        yield Accepted("Captures/DigestTrace/Role/Resource", _wildcard(f"{bucket}/{traces}"), read)
+    for own in (f"{executions}:*", f"{executions}/{kernels_machine.MAP_LABEL}:*"):
+        yield Accepted("Captures/KernelsRole/Resource", _wildcard(own), _OWN_EXECUTIONS)
 
 
 def acknowledge(stack: Stack, findings: tuple[Accepted, ...]) -> None:

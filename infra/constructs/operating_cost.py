@@ -77,8 +77,10 @@ def _used(parts: WatchedParts) -> Iterator[_Used]:
     yield _Used(queue.metric_number_of_empty_receives(period=_HOUR), prices["queue_request"])
     evaluate = parts.evaluation.evaluate_objects
     yield _Used(product_metric("ObjectsApplied", evaluate, period=_HOUR), prices["object_get"])
-    for arn in (parts.actions.state_machine_arn, parts.reports.state_machine_arn):
-        yield _Used(of_machine("ExecutionsStarted", arn, period=_HOUR), TRANSITIONS * prices["transition"])
+    for machine in (parts.actions, parts.reports, parts.captures):
+        yield _Used(
+            of_machine("ExecutionsStarted", machine.state_machine_arn, period=_HOUR), TRANSITIONS * prices["transition"]
+        )
 
 
 def _used_by(part: TrainGuardFunction, prices: dict[str, float]) -> Iterator[_Used]:

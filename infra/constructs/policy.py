@@ -10,6 +10,7 @@ from infra.config import DeploymentConfig
 
 OPT_IN_TAG = "trainguard:stop-on-fire"
 OPT_IN_VALUE = "allowed"
+EXEMPT_TAG, JOB_TAG = "trainguard:stop-exempt", "trainguard:job"
 
 
 def allow(
@@ -53,6 +54,29 @@ def stop_opted_in_training_jobs(scope: Construct) -> iam.PolicyStatement:
         [training_jobs(scope)],
         {"StringEquals": {f"aws:ResourceTag/{OPT_IN_TAG}": OPT_IN_VALUE}},
     )
+
+
+def look_at_resources(kinds: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the statements that let a role describe what may be stopped: these actions know no resources."""
+    actions = {"batch-job": "batch:DescribeJobs", "instance": "ec2:DescribeInstances"}
+    return [allow("LookAtResources", [actions[kind] for kind in kinds], ["*"])] if kinds else []
+
+
+def stop_opted_in_resources(scope: Construct, kinds: Sequence[str]) -> list[iam.PolicyStatement]:
+    """Return the statements that let a role stop what carries the opt-in tag and is not exempt, and nothing else."""
+    conditions = {
+        "StringEquals": {f"aws:ResourceTag/{OPT_IN_TAG}": OPT_IN_VALUE},
+        "Null": {f"aws:ResourceTag/{EXEMPT_TAG}": "true", f"aws:ResourceTag/{JOB_TAG}": "false"},
+    }
+    stack = Stack.of(scope)
+    statements = {
+        "batch-job": ("StopOptedInBatchJobs", "batch:TerminateJob", ("batch", "job")),
+        "instance": ("StopOptedInInstances", "ec2:StopInstances", ("ec2", "instance")),
+    }
+    return [
+        allow(sid, [action], [stack.format_arn(service=service, resource=kind, resource_name="*")], conditions)
+        for sid, action, (service, kind) in (statements[each] for each in kinds)
+    ]
 
 
 def send_traces() -> iam.PolicyStatement:

@@ -14,8 +14,8 @@ from infra.config import DeploymentConfig
 from infra.constructs.canary import CANARY_PREFIX
 from trainguard.families.installed import FAMILIES
 
-WRITTEN_BY_JOBS = (*(keys for family in FAMILIES for keys in family.reads), "*/job.json")
-"""Keys of a job below an account's prefix, the first folder of all keys: what families of rules read, and the files by
+WRITTEN_BY_JOBS = (*(keys for family in FAMILIES for keys in family.written), "*/job.json")
+"""Keys of a job below an account's prefix, the first folder of all keys: what families of rules judge, and the files by
 which jobs outside this account's SageMaker say what they are."""
 
 KEPT_FROM_WRITERS = ("*/rule-output/*", f"*/{CANARY_PREFIX}*")

@@ -19,7 +19,7 @@ from moto.sagemaker.models import FakeTrainingJob, sagemaker_backends
 
 from demo.recording import Recording
 from demo.uploads import RecordedObject
-from tests.functional.offline import LOOK_AFTER_JOB, REGION, offline_session
+from tests.functional.offline import LOOK_AFTER_JOB, POLL_SOURCE, REGION, offline_session
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from trainguard.adapters.clients import Clients
@@ -35,6 +35,10 @@ JOB = "resnet50-slow-loader-2026-07-14"
 STOP_SWITCH = "/TrainGuard/stop-switch"
 STOP_SWITCH_OVERRIDE = "/TrainGuard/stop-switch-override"
 MAX_STOPS_PER_HOUR = 2
+ALERT_TOPIC, CHAT_TOPIC = (f"arn:aws:sns:{REGION}:{DEFAULT_ACCOUNT_ID}:{name}" for name in ("alerts", "chat"))
+OPTIONAL = {"look_after_job": {"POLL_SOURCE_FUNCTION": POLL_SOURCE}}
+"""Variables that a function has in some deployments; these are set here."""
+
 OPTED_IN = {"trainguard:stop-on-fire": "allowed", "team": "vision"}
 
 
@@ -129,6 +133,8 @@ class Deployment:
         clients.s3.create_bucket(Bucket=BUCKET)
         self.throw_stop_switch("enabled")
         self.stop_budget_table = RULE_STATE
+        self.stoppable_resources = "none"
+        self.live_sources = "logs+/aws/sagemaker/TrainingJobs"
 
     @property
     def environments(self) -> dict[str, dict[str, str]]:
@@ -138,6 +144,7 @@ class Deployment:
         machines = {
             "FIRE_STATE_MACHINE_ARN": self.world.machine_arn,
             "REPORT_STATE_MACHINE_ARN": self.world.report_machine_arn,
+            "KERNELS_STATE_MACHINE_ARN": self.world.kernels_machine_arn,
         }
         settings = {"DEFAULT_SETTINGS_PARAMETER": DEFAULT_SETTINGS, "SETTINGS_PATH": SETTINGS_PATH}
         fires = {"FIRE_STATE_MACHINE_ARN": self.world.machine_arn}
@@ -147,6 +154,7 @@ class Deployment:
             "evaluate_objects": evaluation,
             "tick": jobs | {"LOOK_AFTER_JOB_FUNCTION": LOOK_AFTER_JOB},
             "look_after_job": evaluation,
+            "poll_source": jobs | {"LIVE_SOURCES": self.live_sources},
             "job_lifecycle": jobs | nodes | queue | bucket | fires | settings,
             "decide_stop": {
                 "STOP_SWITCH_PARAMETER": STOP_SWITCH,
@@ -155,21 +163,33 @@ class Deployment:
                 "RULE_STATE_TABLE": RULE_STATE,
                 "STOP_BUDGET_TABLE": self.stop_budget_table,
                 "MAX_STOPS_PER_HOUR": str(MAX_STOPS_PER_HOUR),
+                "STOPPABLE_RESOURCES": self.stoppable_resources,
             },
             "compose_alert": {},
             "canary": {"RULE_STATE_TABLE": RULE_STATE} | bucket,
+            "verdict": {"RULE_STATE_TABLE": RULE_STATE} | jobs,
+            "weekly_digest": {
+                "RULE_STATE_TABLE": RULE_STATE,
+                "ALERT_TOPIC_ARN": ALERT_TOPIC,
+                "CHAT_TOPIC_ARN": CHAT_TOPIC,
+                "STACK_NAME": "TrainGuard",
+                **jobs,
+            },
             "build_report": jobs | nodes,
             "plan_report": jobs | nodes,
             "digest_profile": {},
+            "plan_capture": {},
+            "digest_trace": {},
+            "join_capture": queue,
         }
 
     def function(self, name: str) -> Function:
         """Start a function as Lambda does: its own variables and no other's, its module executed anew."""
-        for environment in self.environments.values():
+        for environment in (*self.environments.values(), *OPTIONAL.values()):
             for variable in environment:
                 self._monkeypatch.delenv(variable, raising=False)
         powertools = {"POWERTOOLS_SERVICE_NAME": name, "POWERTOOLS_METRICS_NAMESPACE": "TrainGuard"}
-        for variable, value in (self.environments[name] | powertools).items():
+        for variable, value in (self.environments[name] | OPTIONAL.get(name, {}) | powertools).items():
             self._monkeypatch.setenv(variable, value)
         # Powertools keeps a process's logger, and with it the output stream that it was made with.
         logging.Logger.manager.loggerDict.pop(name, None)
@@ -205,6 +225,10 @@ class Deployment:
         profiler = {"S3OutputPath": f"s3://{bucket}/runs", "ProfilingIntervalInMilliseconds": 500}
         vars(self._training_job)["profiler_config"] = profiler
         self.set_status(status)
+
+    def describe_with(self, **fields: object) -> None:
+        """Let SageMaker say something else of the recorded job."""
+        vars(self._training_job).update(fields)
 
     def set_status(self, status: str, secondary_status: str | None = None) -> None:
         """Let the recorded job come into a status."""

@@ -13,37 +13,42 @@ from trainguard.adapters.clients import Clients
 
 REGION = "us-east-1"
 LOOK_AFTER_JOB = "look-after-job"
+POLL_SOURCE = "poll-source"
 
 
 class LambdaStandIn:
-    """Takes events for one function: moto's own Lambda needs containers.
+    """Takes events for two functions: moto's own Lambda needs containers.
 
     Attributes
     ----------
     events : list of dict
-        Payloads of the events that were taken, in the order in which they came.
+        Payloads of the looks that were taken, in the order in which they came.
+    polls : list of dict
+        Those of polls.
     refused : set of str
         Jobs whose events are answered with 429, as often as they are sent.
     """
 
     def __init__(self) -> None:
         self.events: list[dict[str, object]] = []
+        self.polls: list[dict[str, object]] = []
         self.refused: set[str] = set()
 
     def clear(self) -> None:
         """Forget everything."""
         self.events.clear()
+        self.polls.clear()
         self.refused.clear()
 
     def answer(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
         """Answer a request before it is sent."""
         function = request.url.split("/functions/")[1].partition("/")[0]
         payload = json.loads(cast("bytes", request.body))
-        if function != LOOK_AFTER_JOB or request.headers["X-Amz-Invocation-Type"] != b"Event":
+        if function not in {LOOK_AFTER_JOB, POLL_SOURCE} or request.headers["X-Amz-Invocation-Type"] != b"Event":
             return _answer(request, 404, "ResourceNotFoundException")
         if payload["job"] in self.refused:
             return _answer(request, 429, "TooManyRequestsException")
-        self.events.append(payload)
+        (self.polls if function == POLL_SOURCE else self.events).append(payload)
         return _answer(request, 202)
 
 

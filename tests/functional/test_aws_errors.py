@@ -295,6 +295,9 @@ def test_given_a_running_job_when_described_then_all_that_matters_comes_over(cli
         "debugger_rules": (),
         "tuning_job": None,
         "file_fault": None,
+        "run_links": {},
+        "resources": (),
+        "metric_definitions": (),
     }
 
 

@@ -12,6 +12,7 @@ from trainguard.adapters.environment import (
     JobLifecycleEnvironment,
     LookAfterJobEnvironment,
     PlanReportEnvironment,
+    PollSourceEnvironment,
     TickEnvironment,
     load_environment,
 )
@@ -35,6 +36,7 @@ EVALUATOR = SETTINGS | {
     "TASK_QUEUE_URL",
     "FIRE_STATE_MACHINE_ARN",
     "REPORT_STATE_MACHINE_ARN",
+    "KERNELS_STATE_MACHINE_ARN",
 }
 
 
@@ -44,6 +46,7 @@ EVALUATOR = SETTINGS | {
         (EvaluateObjectsEnvironment, EVALUATOR),
         (LookAfterJobEnvironment, EVALUATOR),
         (TickEnvironment, {"JOBS_TABLE", "LOOK_AFTER_JOB_FUNCTION"}),
+        (PollSourceEnvironment, {"JOBS_TABLE", "LIVE_SOURCES"}),
         (
             JobLifecycleEnvironment,
             SETTINGS | {"JOBS_TABLE", "NODE_STATE_TABLE", "TASK_QUEUE_URL", "PROFILE_BUCKET", "FIRE_STATE_MACHINE_ARN"},
@@ -51,7 +54,7 @@ EVALUATOR = SETTINGS | {
         (
             DecideStopEnvironment,
             {"STOP_SWITCH_PARAMETER", "STOP_SWITCH_OVERRIDE_PARAMETER", "JOBS_TABLE", "RULE_STATE_TABLE"}
-            | {"STOP_BUDGET_TABLE", "MAX_STOPS_PER_HOUR"},
+            | {"STOP_BUDGET_TABLE", "MAX_STOPS_PER_HOUR", "STOPPABLE_RESOURCES"},
         ),
         (BuildReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),
         (PlanReportEnvironment, {"JOBS_TABLE", "NODE_STATE_TABLE"}),

@@ -208,6 +208,7 @@ SENT: dict[str, Any] = {
         "why": "every job is evaluated unless its stack or its tag says otherwise",
         "alerts": {"staged": [], "muted": [], "quiet_hours": []},
         "stops": {"rules": None, "grace_s": 0.0, "dry_run": False},
+        "source": "",
     },
     "bucket": "profiles",
     "prefix": "runs/",
@@ -239,7 +240,7 @@ REPORTED = (
     b'"episodes":[{"start":"2026-11-21T08:01:00.250Z","end":"2026-11-21T08:20:00.500Z","node":"algo-2",'
     b'"nodes":["algo-2"],"gpus":["gpu3"],"measured":31.5,"wasted_s":912.125,"cost":1.91,"currency":"USD"},'
     b'{"start":"2026-11-21T08:30:00.000Z","end":null,"node":null,"nodes":["algo-1","algo-2"],"gpus":[],'
-    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3}'
+    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3,"names_left_out":0}'
 )
 PRINTED = (
     b'{"rule":"LowGPUUtilization","node":"algo-2","status":"FIRED","severity":"high","reason":"gpu3 is low.",'

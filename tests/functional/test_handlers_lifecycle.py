@@ -47,6 +47,18 @@ def test_given_a_job_that_starts_when_its_event_comes_then_it_is_registered_once
     assert deployment.world.drain() == []
 
 
+def test_given_a_job_with_a_run_elsewhere_when_its_event_comes_then_its_item_has_the_page_and_no_secret(
+    deployment: Deployment,
+) -> None:
+    deployment.create_training_job(tags=OPTED_IN | {"trainguard:run-url": "https://runs.example.com/=23/7"})
+    given = {"MLFLOW_RUN_ID": '"a1"', "MLFLOW_TRACKING_URI": '"https://mlflow"', "WANDB_API_KEY": "secret"}
+    deployment.describe_with(hyper_parameters=given)
+    deployment.function("job_lifecycle")(event("training_job_in_progress"))
+    assert stored(deployment).run_links == {"run": "https://runs.example.com/#/7", "MLflow": "https://mlflow/#/runs/a1"}
+    assert stored(deployment).owners == {"team": "vision"}
+    assert "secret" not in str(stored(deployment))
+
+
 def test_given_a_job_that_goes_on_when_its_event_comes_then_its_secondary_status_follows(
     deployment: Deployment,
 ) -> None:

@@ -72,7 +72,7 @@ def test_given_a_fire_when_the_report_is_built_then_every_rule_has_the_managed_s
 
     monkeypatch.setattr(S3Backend, "put_object", put_object)
     answer = evaluated.function("build_report")(event("build_report_fire"))
-    assert answer.value == {"reportUri": PAGE_URI, "files": 13}
+    assert answer.value == {"reportUri": PAGE_URI, "files": 16}
     assert answer.value["reportUri"] == event("build_report_fire")["reportPage"]
     managed = [f"{REPORT}profiler-reports/{rule}.json" for rule in RULES]
     assert sorted(written) == sorted([*managed, f"{REPORT}report.html", f"{REPORT}report.json"])
@@ -110,7 +110,7 @@ def test_given_a_job_that_trains_when_its_full_report_is_made_then_it_has_the_ti
         read = digest(item, remaining_ms=TIME_ENOUGH).value
         assert read == {**item, "after": read["after"], "part": 1, "more": False}
     answer = evaluated.function("build_report")(event("build_report_full"))
-    assert answer.value == {"reportUri": PAGE_URI, "files": 13}
+    assert answer.value == {"reportUri": PAGE_URI, "files": 16}
     document = body(evaluated, f"{REPORT}report.json")
     assert (document["scope"], document["final"]) == ("full", False)
     assert [len(node["gpus"]) for node in document["timelines"]["nodes"]] == [4, 4]
@@ -176,7 +176,7 @@ def test_given_a_job_that_is_done_when_a_fire_of_it_comes_late_then_the_full_rep
 
 def test_given_a_job_whose_report_could_not_be_planned_when_built_then_it_is_of_state(evaluated: Deployment) -> None:
     end(evaluated)
-    assert evaluated.function("build_report")(event("build_report_state")).value["files"] == 13
+    assert evaluated.function("build_report")(event("build_report_state")).value["files"] == 16
     assert body(evaluated, f"{REPORT}report.json")["scope"] == "state"
 
 

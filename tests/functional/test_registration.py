@@ -307,7 +307,13 @@ SETTINGS_OF_EVERY_KIND = {
     "stop-rules": ("BatchSize", "StepOutlier", "Dataloader"),
     "stop-grace": ("1m", "2m", "3m"),
     "stop-dry-run": ("true", "false", "true"),
+    "source": ("logs", "mlflow run=0a1b", "prometheus pod=train-0"),
+    "user-tags": ("made-by", "login", "none"),
+    "team-tags": ("squad", "tribe", "none"),
+    "project-tags": ("product", "service", "none"),
 }
+
+OWNERS = {"made-by": "ann", "login": "bob", "squad": "a", "tribe": "b", "product": "c", "service": "d"}
 
 
 def test_given_the_settings_that_there_are_when_counted_then_each_kind_is_in_the_table() -> None:
@@ -323,7 +329,8 @@ def test_given_a_setting_in_tag_parameter_and_default_when_registered_then_the_h
     named = f"{world.settings.path}llm"
     origins = (f"tag trainguard:{setting}", f"SSM parameter {named}", f"stack default {world.settings.default}")
     world.create_training_job(
-        JOB, {"trainguard:settings": "llm"} | ({f"trainguard:{setting}": values[0]} if 0 in given_by else {})
+        JOB,
+        OWNERS | {"trainguard:settings": "llm"} | ({f"trainguard:{setting}": values[0]} if 0 in given_by else {}),
     )
     for rank, name in ((1, named), (2, world.settings.default)):
         world.put_settings(name, msgspec.json.encode({setting: values[rank]} if rank in given_by else {}).decode())
@@ -342,7 +349,7 @@ def test_given_a_setting_in_tag_parameter_and_default_when_registered_then_the_h
 def registered_with(setting: str, value: str) -> JobRecord:
     """Return a job to which a tag alone gives a setting."""
     world = MemoryUnderTest()
-    world.create_training_job(JOB, {f"trainguard:{setting}": value})
+    world.create_training_job(JOB, OWNERS | {f"trainguard:{setting}": value})
     described = world.training_jobs.describe(JOB)
     assert described is not None
     place = replace(described, profile_uri=f"s3://{BUCKET}")
@@ -362,4 +369,6 @@ def in_force(job: JobRecord) -> dict[str, object]:
         "stop-grace": policy.stops.grace_s,
         "stop-dry-run": policy.stops.dry_run,
         "training-rules": job.training_rules,
+        "source": policy.source,
+        **{f"{kind}-tags": job.owners.get(kind) for kind in ("user", "team", "project")},
     }

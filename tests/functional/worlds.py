@@ -226,13 +226,13 @@ class MotoUnderTest:
         self.dynamodb = clients.dynamodb
         create_tables(clients.dynamodb)
         clients.s3.create_bucket(Bucket=BUCKET)
-        self.machine_arn, self.report_machine_arn = (
+        self.machine_arn, self.report_machine_arn, self.kernels_machine_arn = (
             clients.stepfunctions.create_state_machine(
                 name=name,
                 roleArn=_ROLE_ARN,
                 definition=json.dumps({"StartAt": "Done", "States": {"Done": {"Type": "Succeed"}}}),
             )["stateMachineArn"]
-            for name in ("fire", "report")
+            for name in ("fire", "report", "kernels")
         )
         self.queue_url = clients.sqs.create_queue(QueueName="messages")["QueueUrl"]
         self.nodes = DynamoNodeStates(client=clients.dynamodb, table=NODE_STATE)
@@ -308,6 +308,10 @@ class MotoUnderTest:
 
     def reported(self) -> dict[str, dict[str, object]]:
         return self._inputs(self.report_machine_arn)
+
+    def captured(self) -> dict[str, dict[str, object]]:
+        """Return the input of each execution that judges a capture by its name."""
+        return self._inputs(self.kernels_machine_arn)
 
     def _inputs(self, machine: str) -> dict[str, dict[str, object]]:
         listed = self._clients.stepfunctions.list_executions(stateMachineArn=machine)["executions"]

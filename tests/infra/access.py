@@ -18,7 +18,7 @@ _JOB = f"arn:{{AWS::Partition}}:sagemaker:{_HERE}:training-job/"
 
 _BUCKETS = {deployment.BUCKET: "{StorageProfiles}"}
 _TABLES = {JOBS: "{StorageJobs.Arn}", NODE_STATE: "{StorageNodeState.Arn}", RULE_STATE: "{StorageRuleState.Arn}"}
-_MACHINES = {"fire": "{ActionsFire.Arn}", "report": "{ReportsReport.Arn}"}
+_MACHINES = {"fire": "{ActionsFire.Arn}", "report": "{ReportsReport.Arn}", "kernels": "{CapturesKernels.Arn}"}
 _QUEUES = {"messages": "{IngestDoorbells.Arn}"}
 _FUNCTIONS = {LOOK_AFTER_JOB: "{EvaluationLookAfterJobFunction.Arn}"}
 _PARAMETERS = {DEFAULT_SETTINGS: "{SettingsStackDefault}", deployment.STOP_SWITCH: "{ActionsStopSwitch}"}

@@ -13,6 +13,9 @@ ROLES = {
     "ReportsPlanReportRole": "plan_report",
     "ReportsDigestProfileRole": "digest_profile",
     "ReportsBuildReportRole": "build_report",
+    "CapturesPlanCaptureRole": "plan_capture",
+    "CapturesDigestTraceRole": "digest_trace",
+    "CapturesJoinCaptureRole": "join_capture",
 }
 
 BY_LAMBDA = {
@@ -52,8 +55,10 @@ DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
     "EvaluationEvaluateObjectsRole": BY_LAMBDA | BY_QUEUE,
     "EvaluationTickRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed tick with the function's role"},
     "EvaluationLookAfterJobRole": BY_LAMBDA | MISSING_OBJECTS,
+    "CapturesDigestTraceRole": BY_LAMBDA | MISSING_OBJECTS,
     "CanaryRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed step with the function's role"},
     "ActionsFireRole": BY_STATES,
     "ReportsReportRole": BY_STATES | BY_MAP,
+    "CapturesKernelsRole": BY_STATES | BY_MAP,
 }
 """Actions of a role that no code of ours asks for, each with who does it and why."""

@@ -27,6 +27,11 @@ WATCHED = {
         ("AWS/States", "ExecutionsTimedOut"),
         ("AWS/States", "ExecutionsAborted"),
     },
+    "KernelExecutionsFail": {
+        ("AWS/States", "ExecutionsFailed"),
+        ("AWS/States", "ExecutionsTimedOut"),
+        ("AWS/States", "ExecutionsAborted"),
+    },
     "ReportExecutionsFail": {
         ("AWS/States", "ExecutionsFailed"),
         ("AWS/States", "ExecutionsTimedOut"),
@@ -109,7 +114,11 @@ def test_given_the_products_own_metrics_when_read_then_their_dimension_is_the_fu
 
 @pytest.mark.parametrize(
     ("name", "machine"),
-    [("FireExecutionsFail", "{ActionsFire.Arn}"), ("ReportExecutionsFail", "{ReportsReport.Arn}")],
+    [
+        ("FireExecutionsFail", "{ActionsFire.Arn}"),
+        ("ReportExecutionsFail", "{ReportsReport.Arn}"),
+        ("KernelExecutionsFail", "{CapturesKernels.Arn}"),
+    ],
 )
 def test_given_an_alarm_on_executions_when_read_then_it_watches_its_own_machine(
     alarms: dict[str, Any], name: str, machine: str

@@ -9,7 +9,7 @@ from infra.constructs.network import GATEWAY_SERVICES, INTERFACE_SERVICES
 from infra.release.parameters import PARAMETERS
 from tests.infra.test_permissions import EXPECTED
 
-ROOMS = ("", "Evaluation", "Lifecycle", "Actions", "Reports")
+ROOMS = ("", "Evaluation", "Lifecycle", "Actions", "Reports", "Captures")
 PAGE = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8")
 
 
@@ -39,6 +39,7 @@ def test_given_a_bucket_policy_that_denies_when_the_page_names_roles_then_they_a
     section = PAGE.partition("## An existing bucket")[2].partition("\n## ")[0]
     named = {"".join(map(str.capitalize, name.split("_"))) for name in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", section)}
     named |= {"Report"} if "the report state machine" in " ".join(section.split()) else set()
+    named |= {"Kernels"} if "the kernels state machine" in " ".join(section.split()) else set()
     named |= {"Canary"} if "the canary" in section else set()
     use = {role for role, held in EXPECTED.items() if any(action.startswith("s3:") for action, _ in held)}
     assert {role for role in EXPECTED for name in named if role in {f"{room}{name}Role" for room in ROOMS}} == use

@@ -137,4 +137,4 @@ def test_given_the_page_on_permissions_when_compared_with_the_test_of_the_templa
         held = {action for action, _ in EXPECTED[role]} - _ALL_MAY
         assert own <= held, name
         assert held <= own | (told["evaluate_objects"] if name in borrows else set()), name
-    assert len(told) == len(EXPECTED) - 2
+    assert len(told) == len(EXPECTED) - 3

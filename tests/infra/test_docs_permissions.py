@@ -80,7 +80,11 @@ def test_given_what_other_accounts_may_do_when_the_page_says_it_then_it_is_what_
 
 
 def test_given_the_key_of_a_bucket_when_the_page_says_who_uses_it_then_it_is_who_does() -> None:
-    names = {**ROLES, "ReportsReportRole": "the report state machine"}
+    names = {
+        **ROLES,
+        "ReportsReportRole": "the report state machine",
+        "CapturesKernelsRole": "the kernels state machine",
+    }
     said = {
         name.strip("` "): tuple(re.findall(r"`([\w:]+)`", actions))
         for who, actions, _ in table("permissions.md", "who uses a bucket's key")

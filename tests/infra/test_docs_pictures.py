@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from docs.pictures.draw import FOLDER, PICTURES
-from infra.constructs import fire_machine, report_machine
+from infra.constructs import fire_machine, kernels_machine, report_machine
 from infra.constructs.states import State
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +72,7 @@ def test_given_a_picture_when_its_style_is_read_then_every_colour_has_one_for_th
 def test_given_the_machines_when_compared_with_their_pictures_then_every_task_is_drawn() -> None:
     assert tasks(fire_machine.definition()) <= words("fire-machine")
     assert tasks(report_machine.definition()) <= words("report-machine")
+    assert tasks(kernels_machine.definition()) <= words("kernels-machine")
 
 
 def test_given_the_functions_when_compared_with_the_pictures_then_each_is_drawn() -> None:

@@ -13,8 +13,16 @@ from trainguard.actions.request import AlertRequest
 from trainguard.finding import Finding
 from trainguard.records import AlertKind, RuleRow, Status
 from trainguard.report.document import Report
+from trainguard.run_links import RUN_URL_TAG
 from trainguard.settings.job_settings import SETTING_READERS
-from trainguard.settings.tag_names import FRAMEWORK_TAG, NAMESPACE, PROFILE_TAG, SETTINGS_TAG, STOP_TAG
+from trainguard.settings.tag_names import (
+    FRAMEWORK_TAG,
+    NAMESPACE,
+    OWNER_TAGS,
+    PROFILE_TAG,
+    SETTINGS_TAG,
+    STOP_TAG,
+)
 
 THREATS = table("security.md", "threat")
 _LINK = re.compile(r"\]\(([^)#]+)\)")
@@ -57,6 +65,8 @@ def test_given_the_tags_of_the_page_when_compared_then_they_are_those_that_are_r
         FRAMEWORK_TAG,
         SETTINGS_TAG,
         PROFILE_TAG,
+        RUN_URL_TAG,
+        *OWNER_TAGS.values(),
         *(NAMESPACE + name for name in SETTING_READERS),
     }
 

@@ -18,6 +18,7 @@ EVALUATION = SETTINGS | {
     "TASK_QUEUE_URL": "{IngestDoorbells}",
     "FIRE_STATE_MACHINE_ARN": "{ActionsFire.Arn}",
     "REPORT_STATE_MACHINE_ARN": "{ReportsReport.Arn}",
+    "KERNELS_STATE_MACHINE_ARN": "{CapturesKernels.Arn}",
     "PROFILE_BUCKET": "{StorageProfiles}",
 }
 FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
@@ -47,6 +48,7 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
             "RULE_STATE_TABLE": "{StorageRuleState}",
             "STOP_BUDGET_TABLE": "{StorageRuleState}",
             "MAX_STOPS_PER_HOUR": "5",
+            "STOPPABLE_RESOURCES": "none",
         },
     ),
     "CanaryFunction": (
@@ -63,6 +65,9 @@ FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
         "build_report",
         {"JOBS_TABLE": "{StorageJobs}", "NODE_STATE_TABLE": "{StorageNodeState}"},
     ),
+    "CapturesPlanCaptureFunction": ("plan_capture", {}),
+    "CapturesDigestTraceFunction": ("digest_trace", {}),
+    "CapturesJoinCaptureFunction": ("join_capture", {"TASK_QUEUE_URL": "{IngestDoorbells}"}),
 }
 
 
@@ -134,6 +139,8 @@ def test_given_the_functions_memory_when_chosen_then_each_has_its_own_and_the_ot
         "ReportsPlanReportFunction": 1200,
         "ReportsDigestProfileFunction": 3008,
         "ReportsBuildReportFunction": 3008,
+        "CapturesDigestTraceFunction": 2560,
+        "CapturesJoinCaptureFunction": 1792,
     }
     default = {name: each.properties["MemorySize"] for name, each in template.of_type("AWS::Lambda::Function").items()}
     sized = Template(variants / "sized" / "TrainGuard.template.json").of_type("AWS::Lambda::Function")
@@ -168,6 +175,7 @@ def test_given_the_outputs_when_read_then_a_person_finds_every_place(template: T
         "EventDeadLetterQueueUrl": "{IngestEventDeadLetters}",
         "FireStateMachineArn": "{ActionsFire.Arn}",
         "ReportStateMachineArn": "{ReportsReport.Arn}",
+        "KernelsStateMachineArn": "{CapturesKernels.Arn}",
         "StopSwitchParameter": "{ActionsStopSwitch}",
         "StopSwitchOverrideParameter": "/TrainGuard/stop-switch-override",
         "DefaultSettingsParameter": "{SettingsStackDefault}",

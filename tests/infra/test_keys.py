@@ -20,6 +20,10 @@ EXPECTED = {
     "ReportsDigestProfileRole": WRITES,
     "ReportsBuildReportRole": WRITES,
     "ReportsReportRole": READS,
+    "CapturesPlanCaptureRole": WRITES,
+    "CapturesDigestTraceRole": WRITES,
+    "CapturesJoinCaptureRole": WRITES,
+    "CapturesKernelsRole": READS,
 }
 OWN_KEY = str(CONTEXTS["everything"]["kms_key_arn"])
 

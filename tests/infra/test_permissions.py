@@ -9,7 +9,7 @@ from tests.infra.template import Statement, Template
 
 Grants = set[tuple[str, str]]
 
-MACHINES = ("ActionsFireRole", "ReportsReportRole")
+MACHINES = ("ActionsFireRole", "ReportsReportRole", "CapturesKernelsRole")
 
 JOBS = "{StorageJobs.Arn}"
 NODE_STATE = "{StorageNodeState.Arn}"
@@ -18,6 +18,8 @@ EVALUATION_QUEUE = "{IngestDoorbells.Arn}"
 EVENT_DEAD_LETTERS = "{IngestEventDeadLetters.Arn}"
 FIRE = "{ActionsFire.Arn}"
 REPORT = "{ReportsReport.Arn}"
+KERNELS = "{CapturesKernels.Arn}"
+OWN_KERNELS = "arn:{AWS::Partition}:states:{AWS::Region}:{AWS::AccountId}:{}:TrainGuard-Kernels"
 OWN_REPORT = "arn:{AWS::Partition}:states:{AWS::Region}:{AWS::AccountId}:{}:TrainGuard-Report"
 BUCKET = "arn:{AWS::Partition}:s3:::{StorageProfiles}"
 TRAINING_JOBS = "arn:{AWS::Partition}:sagemaker:{AWS::Region}:{AWS::AccountId}:training-job/*"
@@ -38,6 +40,23 @@ def logs_and_traces(function: str) -> Grants:
 
 REPORTS = f"{BUCKET}/*/rule-output/TrainGuardReport/*"
 PARTS = f"{BUCKET}/*/rule-output/TrainGuardReport/parts/*"
+
+RUNS = f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/runs/*"
+DIGESTS = f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/digests/*"
+TRACES = (
+    "kernel-traces/*.pt.trace.json*",
+    "kernel-traces/*.xplane.pb*",
+    "kernel-traces/*.sqlite*",
+    "tensorboard-output/*.pt.trace.json*",
+    "tensorboard-output/*.xplane.pb*",
+    "trainer-output/*.pt.trace.json*",
+    "trainer-output/*.xplane.pb*",
+    "checkpoints/*.pt.trace.json*",
+    "checkpoints/*.xplane.pb*",
+    "profiler-output/*.pt.trace.json*",
+    "profiler-output/*.xplane.pb*",
+)
+"""What is read of kernel profiles: traces, and of checkpoints nothing else."""
 
 RUN_MACHINE = grants(
     "*",
@@ -86,6 +105,8 @@ EXPECTED: dict[str, Grants] = {
     | set().union(*(grants(f"{BUCKET}/*/{keys}", "s3:GetObject") for keys in TRAINING))
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
     | grants(NODE_STATE, "dynamodb:GetItem")
+    | grants(KERNELS, "states:StartExecution")
+    | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/*/verdict.json", "s3:GetObject")
     | READ_SETTINGS
     | logs_and_traces("EvaluationEvaluateObjects"),
     "EvaluationTickRole": grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
@@ -150,6 +171,28 @@ EXPECTED: dict[str, Grants] = {
     | grants(f"{OWN_REPORT.replace('{}', 'execution')}:*", "states:DescribeExecution", "states:StopExecution")
     | grants(f"{OWN_REPORT.replace('{}', 'execution')}/Digests:*", "states:DescribeExecution", "states:StopExecution")
     | RUN_MACHINE,
+    "CapturesPlanCaptureRole": grants(BUCKET, "s3:ListBucket")
+    | grants(RUNS, "s3:PutObject")
+    | logs_and_traces("CapturesPlanCapture"),
+    "CapturesDigestTraceRole": set().union(*(grants(f"{BUCKET}/*/{keys}", "s3:GetObject") for keys in TRACES))
+    | grants(BUCKET, "s3:ListBucket")
+    | grants(DIGESTS, "s3:PutObject")
+    | logs_and_traces("CapturesDigestTrace"),
+    "CapturesJoinCaptureRole": grants(RUNS, "s3:GetObject", "s3:DeleteObject")
+    | grants(DIGESTS, "s3:GetObject", "s3:DeleteObject")
+    | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/*", "s3:PutObject")
+    | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/kernels.*", "s3:PutObject")
+    | grants(BUCKET, "s3:ListBucket")
+    | grants(EVALUATION_QUEUE, "sqs:SendMessage")
+    | logs_and_traces("CapturesJoinCapture"),
+    "CapturesKernelsRole": grants("{CapturesPlanCaptureFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{CapturesDigestTraceFunction.Arn}", "lambda:InvokeFunction")
+    | grants("{CapturesJoinCaptureFunction.Arn}", "lambda:InvokeFunction")
+    | grants(RUNS, "s3:GetObject")
+    | grants(OWN_KERNELS.replace("{}", "stateMachine"), "states:StartExecution")
+    | grants(f"{OWN_KERNELS.replace('{}', 'execution')}:*", "states:DescribeExecution", "states:StopExecution")
+    | grants(f"{OWN_KERNELS.replace('{}', 'execution')}/Traces:*", "states:DescribeExecution", "states:StopExecution")
+    | RUN_MACHINE,
 }
 
 
@@ -197,7 +240,7 @@ def test_given_the_template_when_read_then_permissions_stand_nowhere_else(templa
 
 def test_given_the_functions_when_their_roles_are_compared_then_no_two_share_one(template: Template) -> None:
     functions = template.of_type("AWS::Lambda::Function").values()
-    assert len({function.properties["Role"] for function in functions}) == len(functions) == 10
+    assert len({function.properties["Role"] for function in functions}) == len(functions) == 13
 
 
 def test_given_every_allowing_statement_when_read_then_no_action_has_a_wildcard(template: Template) -> None:

@@ -20,8 +20,9 @@ from moto import mock_aws
 from moto.stepfunctions.exceptions import ValidationException
 from moto.stepfunctions.models import StepFunctionBackend
 
-from infra.constructs import fire_machine, report_machine
+from infra.constructs import fire_machine, kernels_machine, report_machine
 from tests.functional.deployment import (
+    JOB,
     PREFIX,
     Deployment,
     event,
@@ -31,12 +32,16 @@ from tests.functional.deployment import (
 )
 from tests.functional.offline import offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
+from tests.functional.test_handlers_kernels import AT, traces
 from tests.infra.access import Request, allows, requests
 from tests.infra.done_by_services import DONE_BY_SERVICES, ROLES
 from tests.infra.template import Statement, Template
 from trainguard.adapters import timing
 from trainguard.adapters.lambda_looks import payload_of
+from trainguard.engine.messages.sqs_messages import encode_task
 from trainguard.engine.tick.tick import DOUBTED_EVERY, TICK_S
+from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
+from trainguard.ports import NodeTask
 from trainguard.report.stack import plan
 from trainguard.report.stack.keys import FEWEST_NODES
 from trainguard.timestamps import iso_time
@@ -46,7 +51,11 @@ Permission = tuple[str, str]
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
-MACHINES = {"ActionsFireRole": fire_machine.definition, "ReportsReportRole": report_machine.definition}
+MACHINES = {
+    "ActionsFireRole": fire_machine.definition,
+    "ReportsReportRole": report_machine.definition,
+    "CapturesKernelsRole": kernels_machine.definition,
+}
 
 SERVICES = {"stepfunctions": "states"}
 ACTIONS = {
@@ -224,6 +233,23 @@ def two_days_of_the_canary(play: Play) -> None:
     play("canary", {"step": "look", "time": "2026-08-01T06:15:00Z"})
 
 
+def a_capture_of_kernel_traces(play: Play) -> None:
+    """Play a capture that is judged, of which one trace is gone and another one has no digest."""
+    deployment = play.deployment
+    deployment.create_training_job()
+    objects = traces()
+    deployment.put(objects)
+    play("evaluate_objects", ringing([object_message(each.key, at=each.appears_at) for each in objects]))
+    play("evaluate_objects", ringing([encode_task(NodeTask(JOB, ALL_RANKS, KERNELS, "flush", AT + 60.0))]))
+    (call,) = deployment.world.captured().values()
+    items = play("plan_capture", call)["items"]
+    for item in items[1:]:
+        play("digest_trace", item)
+    play("digest_trace", items[0] | {"key": items[0]["key"].replace("host_0", "host_9")})
+    assert play("join_capture", call)["unread"] == 1
+    play("evaluate_objects", deployment.tasks())
+
+
 def _refuse(*given: object, **named: object) -> Any:
     raise ValidationException("state machine is being deleted")
 
@@ -234,6 +260,7 @@ SCENARIOS: tuple[Callable[[Play], None], ...] = (
     a_job_outside_sagemaker,
     an_end_that_the_profile_tells,
     two_days_of_the_canary,
+    a_capture_of_kernel_traces,
 )
 
 

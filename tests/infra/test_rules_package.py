@@ -64,7 +64,7 @@ def test_given_a_package_when_the_layer_is_built_then_functions_find_its_rules_a
     broken = run(site, code)
     assert "HostMemory" in broken
     assert "pandas" in broken
-    assert broken.startswith("Dataloader")
+    assert broken.startswith("Straggler")
 
 
 def run(site: Path, code: str) -> str:

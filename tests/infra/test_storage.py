@@ -72,12 +72,12 @@ def test_given_the_default_context_when_synthesised_then_data_outlives_the_stack
     keep = {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"}
     policies = {resource.name: resource.deletion_policy for resource in template.resources if resource.type in keep}
     assert set(policies.values()) == {"RetainExceptOnCreate"}, "a first deployment that fails must leave nothing"
-    assert len(policies) == 16
+    assert len(policies) == 20
 
 
 def test_given_the_log_groups_when_read_then_each_forgets(template: Template) -> None:
     groups = template.of_type("AWS::Logs::LogGroup").values()
-    assert [group.properties["RetentionInDays"] for group in groups] == [30] * 12
+    assert [group.properties["RetentionInDays"] for group in groups] == [30] * 16
 
 
 @pytest.mark.parametrize("topic", ["ActionsAlerts", "ActionsChat"])

@@ -30,6 +30,11 @@ WRITERS = ("444455556666", "777788889999")
 SHARED_BUDGET = "arn:aws:dynamodb:us-east-1:111122223333:table/TrainGuard-StorageRuleStateA1B2C3D4"
 GOVCLOUD_BUS = "arn:aws-us-gov:events:us-gov-west-1:444455556666:event-bus/findings"
 
+WORKSPACE = "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1a2b"
+TRACKING_SERVER = "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/research"
+LIVE_SOURCES = f"prometheus+{WORKSPACE},mlflow+{TRACKING_SERVER},mlflow+https://mlflow.example.com,logs,wandb"
+LIVE_SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:tokens-a1b2c3"
+
 CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "emulator": {"emulator": "true"},
     "person": PERSON,
@@ -40,10 +45,16 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "lifecycle_memory_mb": "640",
         "plan_report_memory_mb": "1200",
         "report_memory_mb": "3008",
+        "kernel_digest_memory_mb": "2560",
+        "kernel_join_memory_mb": "1792",
         "look_after_concurrency": "20",
     },
     "second": {"stack_name": "TrainGuard-Research"},
     "without-canary": {"canary": "false"},
+    "verdict": {"verdict_endpoint": "true"},
+    "digest": {"weekly_digest": "true", "stop_instances": "true"},
+    "stops": {"stop_batch_jobs": "true", "stop_instances": "true"},
+    "live": {"live_sources": LIVE_SOURCES, "live_source_secret": LIVE_SECRET},
     "china": {"kms_key_arn": CHINA_KEY, "architecture": "x86_64", "operations_emails": "platform@example.com"},
     "their-bucket": {"profile_bucket": "our-profiles", "profile_key_arn": THEIR_KEY},
     "writers": {"writer_accounts": ",".join(WRITERS)},

@@ -14,11 +14,12 @@ from tests.unit.local.places import write
 from trainguard.adapters.clients import Clients
 from trainguard.api.analyze import analyze
 from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
-from trainguard.errors import NoProfileError, ProfileSourceError
+from trainguard.errors import NoProfileError, ParameterFileError, ProfileSourceError
 from trainguard.families.installed import FAMILIES
 from trainguard.local.analysis import NoProgress, evaluated_profile
 from trainguard.local.debugger_reports import debugger_reports
 from trainguard.local.places import open_job
+from trainguard.local.settings import rule_settings
 from trainguard.local.training_files import find_training
 from trainguard.records import JobRecord
 from trainguard.rules.training.registry import TRAINING_RULES
@@ -123,6 +124,40 @@ def test_given_a_trainers_log_when_analyzed_then_rules_over_losses_read_it_and_o
     assert (reports["LossNotDecreasing"]["status"], reports["LossNotDecreasing"]["first_step"]) == ("IssuesFound", 310)
     assert reports["VanishingGradient"]["status"] == "NotApplicable"
     assert "gradients" in reports["VanishingGradient"]["reason"]
+
+
+OWN_NAMES = "step,objective,held-out objective\n" + "".join(f"{n},2.3,{2.0 - n / 20}\n" for n in range(20))
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [
+        ({}, "NotApplicable"),
+        ({"ScalarNames_losses": "objective$", "ScalarNames_evaluation": "^held-out"}, "IssuesFound"),
+        ({"scalarnames_losses": "^held-out"}, "NoIssuesFound"),
+        ({"training/ScalarNames_losses": "objective$", "ScalarNames_ignored": "^objective"}, "NoIssuesFound"),
+    ],
+)
+def test_given_names_of_ones_own_when_settings_say_what_they_mean_then_rules_read_them(
+    tmp_path: Path, settings: dict[str, str], status: str
+) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "metrics.csv").write_text(OWN_NAMES)
+    profile = open_job(str(tmp_path / "job"))
+    given = rule_settings("names.json", json.dumps(settings).encode())
+    job = JobRecord(job=profile.root.job, arn="unknown", bucket="", prefix="", rule_settings=given)
+    done = evaluated_profile(profile, job, FAMILIES.plan(job), NoProgress(), timelines=False)
+    assert done.training is not None
+    report = json.loads(debugger_reports(done.training)["debugger-reports/NotLearning.json"])
+    assert report["status"] == status
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a+)+$"])
+def test_given_a_pattern_of_names_that_cannot_be_used_when_given_then_the_setting_is_named(pattern: str) -> None:
+    with pytest.raises(ParameterFileError, match=r"ScalarNames_losses.*expected a regular expression"):
+        rule_settings("names.json", json.dumps({"ScalarNames": {"losses": pattern}}).encode())
+    with pytest.raises(ParameterFileError, match=r"ScalarNames_accuracy.*expected one of the parameters evaluation"):
+        rule_settings("names.json", json.dumps({"ScalarNames_accuracy": "x"}).encode())
 
 
 def test_given_a_trainers_log_when_reported_then_its_losses_are_drawn_with_the_first_step_that_fired(

@@ -172,7 +172,7 @@ def test_given_a_page_that_cannot_be_made_when_reported_then_all_else_is_written
     ("words", "said"),
     [
         ([], "give a SOURCE, or --fleet"),
-        (["some-folder", "--fleet"], "and not both"),
+        (["some-folder", "--fleet"], "is not here"),
         (["a/b"], "'a/b' does not exist; expected a folder, s3://bucket/prefix, or the name of a training job"),
         (["name_with_underscores"], "or the name of a training job"),
         ([".", "--params", "nowhere.json"], "nowhere.json"),

@@ -94,11 +94,11 @@ def test_given_a_place_by_tag_when_judged_then_it_must_be_our_bucket(profiler: A
 @pytest.mark.parametrize(
     ("settings", "tags", "expected", "said"),
     [
-        ({}, {}, [Level.OK], "0 settings; 19 rules run"),
+        ({}, {}, [Level.OK], "0 settings; 41 rules run"),
         ({"LowGPUUtilization_patience": "9"}, {}, [Level.OK], "1 setting;"),
         ({"LowGPUUtilization_patience": "many"}, {}, [Level.FAIL], "LowGPUUtilization_patience is 'many'"),
         ({"NoSuchRule_patience": "1"}, {}, [Level.FAIL], "NoSuchRule"),
-        ({"rule_to_invoke": "LowGPUUtilization"}, {}, [Level.OK], "9 rules run (rule_to_invoke)"),
+        ({"rule_to_invoke": "LowGPUUtilization"}, {}, [Level.OK], "28 rules run (rule_to_invoke)"),
         ({}, {"TrainGuard:stop-on-fire": "allowed"}, [Level.WARN], "'TrainGuard:stop-on-fire' is not read"),
         ({}, {"trainguard:stop-on-fire": "allowed", "trainguards": "own"}, [Level.OK], "0 settings"),
     ],

@@ -15,14 +15,14 @@ from tests.infra.test_permissions import EXPECTED
 from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import diagnose
 from trainguard.cli.doctor.encryption import grade_policy, needed
-from trainguard.cli.doctor.roles import LIST, REPORT_MACHINE, USES
+from trainguard.cli.doctor.roles import KERNELS_MACHINE, LIST, REPORT_MACHINE, USES
 from trainguard.cli.doctor.site import Site
 from trainguard.cli.services.deployment import Deployment, find_deployment
 
 SIMULATE = ("iam", "SimulatePrincipalPolicy")
 RESOURCES = ("cloudformation", "ListStackResources")
 THEIR_KEY = KEY.replace(ACCOUNT, "444455556666")
-ROLE_NAMES = {**ROLES, "ReportsReportRole": REPORT_MACHINE}
+ROLE_NAMES = {**ROLES, "ReportsReportRole": REPORT_MACHINE, "CapturesKernelsRole": KERNELS_MACHINE}
 ROOT = f"arn:aws:iam::{ACCOUNT}:root"
 
 
@@ -64,7 +64,7 @@ def test_given_what_the_doctor_asks_of_roles_when_compared_with_the_template_the
 
 def test_given_a_stack_as_deployed_when_examined_then_its_roles_may_do_what_they_are_for(account: Account) -> None:
     (found,) = of_check("roles")
-    assert (found.level, found.found) == (Level.OK, f"7 roles may do in {BUCKET} what they are for")
+    assert (found.level, found.found) == (Level.OK, f"11 roles may do in {BUCKET} what they are for")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_given_a_key_that_the_roles_may_use_when_examined_then_all_is_well_howev
 ) -> None:
     account.encrypt_bucket(named)
     (found,) = of_check("encryption")
-    assert (found.level, found.found) == (Level.OK, f"7 roles may use {KEY}, which encrypts {BUCKET}")
+    assert (found.level, found.found) == (Level.OK, f"11 roles may use {KEY}, which encrypts {BUCKET}")
 
 
 def without_bucket(answer: dict[str, Any], given: Given) -> None:
@@ -175,7 +175,7 @@ def test_given_a_key_that_the_roles_may_not_use_when_examined_then_it_fails_and_
         account.change(*RESOURCES, without_bucket)
     decrypt, generate = of_check("encryption", bucket)
     place = f"{bucket or BUCKET} is encrypted with {KEY}, with which "
-    writers = "plan_report, digest_profile, build_report, canary"
+    writers = "plan_report, digest_profile, build_report, canary, plan_capture, digest_trace, join_capture"
     why = "no statement of its policies allows it"
     assert {decrypt.level, generate.level} == {Level.FAIL}
     assert decrypt.found == f"{place}{', '.join(USES)} may not kms:Decrypt: {why}"

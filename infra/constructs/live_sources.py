@@ -1,0 +1,139 @@
+"""The function that brings running jobs' data from other services, and what it may read."""
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
+from infra.constructs.ingest import Ingest
+from infra.constructs.policy import allow, describe_training_jobs
+from infra.constructs.storage import Storage
+
+LIVE_KEYS = ("*/profiler-output/system/*", "*/tensorboard-output/live-source/*", "*/live-source/*.json")
+"""Keys of a job that are written: minutes of system metrics, files of scalars, and how far a source is read."""
+
+RUN_FILE_KEYS = "*/wandb/*.wandb"
+
+RUN_FILES = "wandb"
+"""Stands in the list of services for run files of Weights & Biases in the bucket itself."""
+
+TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
+"""The log group of ``logs`` without a name."""
+
+_BY_COLONS = ArnFormat.COLON_RESOURCE_NAME
+_TIMEOUT_S = 60
+_MEMORY_MIB = 1024
+_EVENT_AGE_S = 300
+
+
+class LiveSources(Construct):
+    """`poll_source`, which `look_after_job` asks for polls and which S3 wakes for run files of W&B.
+
+    Attributes
+    ----------
+    function : TrainGuardFunction
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, storage: Storage, ingest: Ingest
+    ) -> None:
+        super().__init__(scope, construct_id)
+        config = platform.config
+        services = services_by_kind(config.live_sources)
+        secret = config.live_source_secret
+        read = [*LIVE_KEYS[1:], *((RUN_FILE_KEYS,) if RUN_FILES in services else ())]
+        self.function = TrainGuardFunction(
+            self,
+            "PollSource",
+            platform=platform,
+            spec=FunctionSpec(
+                folder="poll_source",
+                statements=[
+                    allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
+                    allow("ReadWhatIsThere", ["s3:GetObject"], [f"{storage.bucket_arn}/{keys}" for keys in read]),
+                    allow("WriteProfiles", ["s3:PutObject"], [f"{storage.bucket_arn}/{keys}" for keys in LIVE_KEYS]),
+                    allow("KnowWhatIsMissing", ["s3:ListBucket"], [storage.bucket_arn]),
+                    *self._reading(services),
+                    *([allow("ReadTokens", ["secretsmanager:GetSecretValue"], [secret])] if secret else []),
+                ],
+                environment={
+                    "JOBS_TABLE": storage.jobs.table_name,
+                    "LIVE_SOURCES": " ".join(f"{kind}+{each}" for kind, listed in services.items() for each in listed),
+                    **({"LIVE_SOURCE_SECRET": secret} if secret else {}),
+                },
+                timeout_s=_TIMEOUT_S,
+                memory_mib=_MEMORY_MIB,
+                dead_letters=ingest.event_dead_letters,
+            ),
+        )
+        if RUN_FILES in services:
+            self._wake_by_run_files(storage.bucket_name, ingest)
+        # The next tick asks for what a failed poll left.
+        self.function.function.configure_async_invoke(max_event_age=Duration.seconds(_EVENT_AGE_S), retry_attempts=0)
+
+    def _wake_by_run_files(self, bucket_name: str, ingest: Ingest) -> None:
+        events.Rule(
+            self,
+            "RunFileWritten",
+            description="Has each version of a run file of Weights & Biases read",
+            event_pattern=events.EventPattern(
+                source=["aws.s3"],
+                detail_type=["Object Created"],
+                detail={
+                    "bucket": {"name": [bucket_name]},
+                    "object": {"key": [{"wildcard": "*/wandb/*run-*.wandb"}]},
+                },
+            ),
+            targets=[
+                targets.LambdaFunction(
+                    self.function.function,
+                    dead_letter_queue=ingest.event_dead_letters,
+                    max_event_age=Duration.seconds(_EVENT_AGE_S),
+                    retry_attempts=2,
+                )
+            ],
+        )
+
+    def _reading(self, services: Mapping[str, Sequence[str]]) -> list[iam.PolicyStatement]:
+        """Return what reading the services that AWS guards takes; others have tokens or none."""
+        stack = Stack.of(self)
+        statements = []
+        workspaces = [
+            stack.format_arn(service="aps", resource="workspace", resource_name=server.rstrip("/").rpartition("/")[2])
+            for server in services.get("prometheus", ())
+            if "://aps-workspaces." in server
+        ]
+        if workspaces:
+            statements.append(allow("QueryWorkspaces", ["aps:QueryMetrics"], workspaces))
+        if any("://monitoring." in server for server in services.get("prometheus", ())):
+            statements.append(allow("QueryMetrics", ["cloudwatch:GetMetricData", "cloudwatch:ListMetrics"], ["*"]))
+        servers = [server for server in services.get("mlflow", ()) if server.startswith("arn:")]
+        if servers:
+            actions = [f"sagemaker-mlflow:{name}" for name in ("GetRun", "GetMetricHistory")]
+            statements.append(allow("ReadRuns", actions, servers))
+        groups = [
+            stack.format_arn(
+                service="logs",
+                resource="log-group",
+                resource_name=f"{name}:*",
+                arn_format=ArnFormat.COLON_RESOURCE_NAME,
+            )
+            for name in services.get("logs", ())
+        ]
+        if groups:
+            statements.append(allow("ReadLogs", ["logs:FilterLogEvents"], groups))
+            statements.append(describe_training_jobs(self))
+        return statements
+
+
+def services_by_kind(listed: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return the services of a list such as ``prometheus+https://host``, ``logs``, ``wandb`` by their kinds."""
+    services: dict[str, list[str]] = {}
+    for each in listed:
+        kind, _, server = each.partition("+")
+        services.setdefault(kind, []).append(server or (TRAINING_JOB_LOGS if kind == "logs" else kind))
+    return services

@@ -1,0 +1,42 @@
+"""A read-only HTTPS endpoint for verdicts on jobs: a function with a URL that IAM guards."""
+
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
+from infra.constructs.policy import allow
+from infra.constructs.storage import Storage
+
+
+class VerdictEndpoint(Construct):
+    """The function and its URL.
+
+    Attributes
+    ----------
+    function : TrainGuardFunction
+        It may read jobs and rows, and nothing else.
+    url : str
+        Where it answers; a caller needs ``lambda:InvokeFunctionUrl`` on the function, and signs its requests.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, storage: Storage) -> None:
+        super().__init__(scope, construct_id)
+        self.function = TrainGuardFunction(
+            self,
+            "Verdict",
+            platform=platform,
+            spec=FunctionSpec(
+                folder="verdict",
+                statements=[
+                    allow("ReadJobs", ["dynamodb:GetItem"], [storage.jobs.table_arn]),
+                    allow("ReadRows", ["dynamodb:Query"], [storage.rule_state.table_arn]),
+                ],
+                environment={
+                    "JOBS_TABLE": storage.jobs.table_name,
+                    "RULE_STATE_TABLE": storage.rule_state.table_name,
+                },
+                timeout_s=20,
+                memory_mib=512,
+            ),
+        )
+        self.url = self.function.function.add_function_url(auth_type=lambda_.FunctionUrlAuthType.AWS_IAM).url

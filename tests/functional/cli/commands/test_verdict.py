@@ -1,0 +1,140 @@
+"""`trainguard verdict`: one word on a job of the stack, or on what lies at a place."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.support.deployed_stack import DeployedStack, deployed_stack
+from tests.support.json_service import json_service
+from tests.support.small_job import JOB
+from tests.support.wandb_files import ended, run, run_file, stats
+from trainguard.cli.main import app
+
+
+@pytest.fixture
+def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeployedStack]:
+    with deployed_stack(monkeypatch) as deployed:
+        yield deployed
+
+
+def verdict(*words: object) -> Result:
+    return CliRunner().invoke(app, ["verdict", *(str(word) for word in words)])
+
+
+def recorded(folder: Path, gpu: float, *, until: float, code: int | None = None) -> Path:
+    """Write an hour of a run, up to a time."""
+    start = until - 3_600.0
+    samples = [stats(start + 15.0 * number, {"gpu.0.gpu": gpu}) for number in range(240)]
+    file = folder / "run-a.wandb"
+    file.write_bytes(run_file([run("bert", at=start), *([] if code is None else [ended(code)]), *samples]))
+    return file
+
+
+def test_given_a_job_of_the_stack_when_asked_then_it_is_what_its_rows_say(stack: DeployedStack) -> None:
+    stack.live_job()
+    result = verdict(JOB, "--json", "--fail-on-fire")
+    said = json.loads(result.stdout)
+    assert (result.exit_code, said["verdict"], said["would_do"], said["active"]) == (1, "wasted", "nothing", False)
+    assert "LowGPUUtilization" in said["rules"]
+
+
+def test_given_a_job_that_nobody_knows_when_asked_then_it_is_unknown(stack: DeployedStack) -> None:
+    stack.live_job()
+    result = verdict("never-heard-of", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (3, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "late_s", "code", "word", "exit_code"),
+    [
+        (1.0, 60.0, None, "idle", 1),
+        (95.0, 60.0, None, "healthy", 0),
+        (1.0, 4_000.0, None, "unknown", 3),
+        (1.0, 4_000.0, 0, "wasted", 1),
+    ],
+)
+def test_given_a_run_when_asked_then_the_word_is_for_now_while_it_runs_and_for_all_of_it_after(
+    gpu: float, late_s: float, code: int | None, word: str, exit_code: int, tmp_path: Path
+) -> None:
+    file = recorded(tmp_path, gpu, until=time.time() - late_s, code=code)
+    result = verdict(file, "--json", "--fail-on-fire", "--instance-type", "ml.g5.xlarge")
+    assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (exit_code, word)
+
+
+def test_given_a_person_when_asked_then_word_reason_and_money_are_shown(tmp_path: Path) -> None:
+    result = verdict(recorded(tmp_path, 1.0, until=time.time() - 60.0), "--instance-type", "ml.g5.xlarge")
+    lines = dict(line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line)
+    assert (lines["verdict"], lines["TrainGuard"]) == ("idle", "alert: The job's owner has not allowed stops.")
+    assert lines["lost"].startswith("USD 1.4")
+
+
+def test_given_options_without_meaning_when_asked_for_a_job_then_they_are_refused(stack: DeployedStack) -> None:
+    stack.live_job()
+    assert verdict(JOB, "--instance-type", "ml.g5.xlarge").exit_code == 2
+
+
+def tags_of(body: bytes) -> tuple[str, dict[str, str]]:
+    sent = json.loads(body)
+    return sent["run_id"], {each["key"]: each["value"] for each in sent["tags"]}
+
+
+def test_given_a_server_of_mlflow_when_asked_then_the_verdict_is_written_as_tags_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t1")
+    file = recorded(tmp_path, 1.0, until=time.time() - 60.0)
+    with json_service(lambda *_: (200, {})) as (url, asked):
+        result = verdict(file, "--json", "--instance-type", "ml.g5.xlarge", "--write-mlflow", f"mlflow+{url}#a1")
+    (request,) = asked
+    run_id, tags = tags_of(request.body)
+    said = json.loads(result.stdout)
+    assert (result.exit_code, run_id, request.path) == (0, "a1", "/api/2.0/mlflow/runs/log-batch")
+    assert (request.method, request.headers["Authorization"]) == ("POST", "Bearer t1")
+    assert request.headers["Content-Type"] == "application/json"
+    assert (tags["trainguard.verdict"], tags["trainguard.why"], tags["trainguard.currency"]) == (
+        "idle",
+        said["why"],
+        "USD",
+    )
+    assert set(tags) == {f"trainguard.{name}" for name in TAGS}
+
+
+TAGS = (
+    *("verdict", "why", "since", "certainty", "rules", "wasted_share", "lost", "currency", "advice", "job"),
+    *("evaluated_through", "generated_at"),
+)
+
+
+def test_given_a_healthy_run_when_written_then_what_is_not_known_is_empty(tmp_path: Path) -> None:
+    file = recorded(tmp_path, 95.0, until=time.time() - 60.0)
+    with json_service(lambda *_: (200, {})) as (url, asked):
+        assert verdict(file, "--write-mlflow", f"mlflow+{url}#a1").exit_code == 0
+    _, tags = tags_of(asked[0].body)
+    assert (tags["trainguard.verdict"], tags["trainguard.since"], tags["trainguard.lost"]) == ("healthy", "", "")
+
+
+def test_given_a_job_that_names_its_run_when_written_then_it_goes_to_the_server_that_the_person_named(
+    tmp_path: Path,
+) -> None:
+    file = recorded(tmp_path, 95.0, until=time.time() - 60.0)
+    with json_service(lambda *_: (200, {})) as (url, asked):
+        without = verdict(file, "--write-mlflow", f"mlflow+{url}")
+        assert (without.exit_code, len(asked)) == (2, 0)
+        assert "names no run of MLflow" in without.output
+
+
+@pytest.mark.parametrize(
+    ("status", "place"),
+    [(404, "mlflow+{url}#gone"), (403, "mlflow+{url}#a1"), (302, "mlflow+{url}#a1"), (200, "{url}#a1")],
+)
+def test_given_a_server_that_refuses_when_written_then_the_command_fails(
+    status: int, place: str, tmp_path: Path
+) -> None:
+    file = recorded(tmp_path, 95.0, until=time.time() - 60.0)
+    with json_service(lambda *_: (status, {"message": "refused"})) as (url, _):
+        result = verdict(file, "--write-mlflow", place.format(url=url))
+    assert result.exit_code == 2

@@ -1,0 +1,99 @@
+"""What `trainguard doctor --job` says of the collector, by status objects that the collector itself wrote."""
+
+from typing import Any
+
+import pytest
+
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.cli.doctor.check import CheckResult, Level
+from trainguard.cli.doctor.job_collector import MOST_NODES, SILENT_S, grade_collector, read_statuses
+from trainguard.layout import ProfileRoot
+from trainguard_collector.ending import status_object
+from trainguard_collector.layout import status_key
+from trainguard_collector.names import Identity
+from trainguard_collector.settings import Settings
+
+AT = 1_800_000_000.0
+ROOT = ProfileRoot("runs/", "bert")
+NOTHING_LOST = {
+    "gpus": 8,
+    "absent": {},
+    "sent_minutes": 9,
+    "dropped_minutes": 0,
+    "lost_snapshots": 0,
+    "missed_samples": 0,
+    "failed_uploads": 0,
+    "errors": {},
+}
+
+
+def status(node: str = "algo-1", at: float = AT - 30.0, **more: Any) -> tuple[str, bytes]:
+    body = status_object(Settings("s3://b/runs", Identity("bert", node)), AT - 600.0, at, **{**NOTHING_LOST, **more})
+    return f"runs/{status_key('bert', node)}", body
+
+
+def graded(*objects: tuple[str, bytes], final: bool = False) -> list[CheckResult]:
+    world = MemoryWorld()
+    for key, body in objects:
+        world.objects.put("b", key, body, "application/json")
+    return list(grade_collector(read_statuses(world.objects, "b", ROOT), now=AT, final=final))
+
+
+def test_given_no_status_when_looked_at_then_no_collector_is_at_work() -> None:
+    (said,) = graded(("runs/bert/profiler-output/system/x.json", b""), ("runs/bert2/collector/a.status.json", b""))
+    assert (said.level, said.found) == (Level.OK, "no collector writes the profile")
+
+
+def test_given_nodes_that_are_well_when_looked_at_then_they_are_counted_and_what_is_absent_is_named() -> None:
+    absent = {"gpu0.Utilization": "not measured by NVML under MIG"}
+    well, missing = graded(status(), status("algo-2", absent=absent))
+    assert (well.level, well.found) == (Level.OK, "2 nodes, 16 GPUs, every 500 ms")
+    assert (missing.level, missing.found) == (
+        Level.OK,
+        "not measured: gpu0.Utilization: not measured by NVML under MIG",
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"lost_gpus": ["gpu3", "gpu5"]}, "GPUs that the driver has lost, or does not answer for: algo-1 gpu3, gpu5"),
+        ({"dropped_minutes": 3}, "3 minutes dropped, as the spool was full: algo-1 3"),
+        ({"lost_snapshots": 1_200}, "1,200 snapshots lost, as the disk took none: algo-1 1,200"),
+        ({"missed_samples": 2}, "2 samples missed, as the one before took too long: algo-1 2"),
+        ({"failed_uploads": 4}, "4 uploads failed and were tried again: algo-1 4"),
+        ({"errors": {"upload": "AccessDenied\nat once"}}, "its newest errors: upload: AccessDenied at once"),
+    ],
+)
+def test_given_a_loss_when_looked_at_then_it_is_said_with_its_node(more: dict[str, Any], expected: str) -> None:
+    (said,) = graded(status(**more))
+    assert (said.level, said.found) == (Level.WARN, expected)
+    assert said.advice
+
+
+@pytest.mark.parametrize(
+    ("at", "more", "final", "level"),
+    [
+        (AT - SILENT_S, {}, False, Level.OK),
+        (AT - SILENT_S - 1.0, {}, False, Level.FAIL),
+        (AT - SILENT_S - 1.0, {}, True, Level.OK),
+        (AT - SILENT_S - 1.0, {"outcome": "Completed"}, False, Level.OK),
+    ],
+)
+def test_given_a_node_that_says_nothing_when_looked_at_then_it_is_at_fault_while_the_job_runs(
+    at: float, more: dict[str, Any], final: bool, level: Level
+) -> None:
+    (said,) = graded(status(at=at, **more), final=final)
+    assert said.level is level
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b'{"node": 3, "updated_at": 1}'])
+def test_given_a_status_that_is_none_when_looked_at_then_the_others_are_judged(body: bytes) -> None:
+    said = graded(status(), ("runs/bert/collector/algo-2.status.json", body))
+    assert [each.level for each in said] == [Level.WARN]
+    assert said[0].found.startswith("not read: algo-2: ")
+
+
+def test_given_a_thousand_nodes_when_looked_at_then_the_first_are_read_and_all_are_counted() -> None:
+    (said,) = graded(*(status(f"node-{number:04d}") for number in range(1_000)))
+    assert said.found.startswith(f"1,000 nodes, {8 * MOST_NODES:,} GPUs")

@@ -1,0 +1,81 @@
+"""plan_capture, digest_trace and join_capture as they are deployed, asked for by the evaluator as it is."""
+
+import json
+from typing import Any
+
+import pytest
+
+from demo.uploads import RecordedObject
+from tests.functional.deployment import BUCKET, JOB, PREFIX, Deployment, object_message, ringing
+from tests.support.captures import EVEN, HELD_UP
+from tests.support.kernel_ranks import documents
+from trainguard.engine.messages.sqs_messages import encode_task
+from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
+from trainguard.ports import NodeTask
+from trainguard.records import Status
+
+AT = 1_784_021_000.0
+REPORT = f"{PREFIX}{JOB}/rule-output/TrainGuardReport/"
+
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
+
+def traces() -> list[RecordedObject]:
+    """Return a capture whose third rank is late."""
+    return [
+        RecordedObject(
+            key=f"{PREFIX}{JOB}/kernel-traces/host_{rank}.{round(AT * 1_000) + rank}.pt.trace.json",
+            appears_at=AT + rank,
+            body=json.dumps(document).encode(),
+        )
+        for rank, document in enumerate(documents(EVEN, delay_us=HELD_UP))
+    ]
+
+
+def settled(deployment: Deployment) -> dict[str, Any]:
+    """Let the traces come and settle; return the input of the execution that is asked for."""
+    objects = traces()
+    deployment.put(objects)
+    evaluate = deployment.function("evaluate_objects")
+    evaluate(ringing([object_message(each.key, at=each.appears_at) for each in objects]))
+    flush = encode_task(NodeTask(JOB, ALL_RANKS, KERNELS, "flush", AT + 60.0))
+    assert evaluate(ringing([flush])).value == {"batchItemFailures": []}
+    (call,) = deployment.world.captured().values()
+    return dict(call)
+
+
+def test_given_a_settled_capture_when_its_execution_runs_then_the_row_fires_and_the_page_lies_beside_the_report(
+    deployment: Deployment,
+) -> None:
+    deployment.create_training_job()
+    call = settled(deployment)
+    planned = deployment.function("plan_capture")(call, remaining_ms=(300_000,)).value
+    assert planned["count"] == len(planned["items"]) == len(EVEN)
+    digest = deployment.function("digest_trace")
+    answers = [digest(item, remaining_ms=(900_000,)).value for item in planned["items"]]
+    assert [each["fault"] for each in answers] == [""] * len(EVEN)
+    joined = deployment.function("join_capture")(call, remaining_ms=(900_000,)).value
+    assert (joined["traces"], joined["unread"]) == (4, 0)
+    deployment.function("evaluate_objects")(deployment.tasks())
+    row = deployment.world.rows.load(JOB, f"kernels/LateRank#{ALL_RANKS}")
+    assert row is not None
+    assert row.row.status is Status.FIRED
+    names = {each.key.removeprefix(REPORT) for each in deployment.world.objects.list(BUCKET, REPORT, "")}
+    assert {"kernels.html", "kernels.json"} <= names
+    assert not [name for name in names if name.startswith("kernels/runs/")]
+    fired = [each["rule"] for each in deployment.world.started().values()]
+    assert "kernels/LateRank" in fired
+
+
+def test_given_a_trace_that_takes_more_time_than_is_left_when_digested_then_its_digest_says_so(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.create_training_job()
+    call = settled(deployment)
+    planned = deployment.function("plan_capture")(call).value
+    digest = deployment.function("digest_trace")
+    answer = digest(planned["items"][0], remaining_ms=(30_000,)).value
+    assert answer["fault"].startswith("it was not read within")
+    brief = [each.key for each in deployment.world.objects.list(BUCKET, f"{REPORT}kernels/digests/", "")]
+    assert len(brief) == 1
+    assert brief[0].endswith("-brief.json")

@@ -1,0 +1,106 @@
+"""poll_source as it is deployed, on moto: a tick asks for a poll, and the job's log becomes steps that are judged."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.functional.deployment import BUCKET, JOB, Deployment, event, object_message, ringing
+from tests.functional.offline import LAMBDA
+from tests.support.wandb_files import run, run_file, stats
+from trainguard.job_policy import JobPolicy
+from trainguard.polling.status import read_status, status_key
+from trainguard.records import JobRecord
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
+
+@pytest.fixture
+def polled(deployment: Deployment) -> Deployment:
+    """Return a deployment with a running job that names its log as its source."""
+    deployment.create_training_job(tags={"trainguard:source": "logs"})
+    deployment.function("job_lifecycle")(event("training_job_in_progress"))
+    return deployment
+
+
+def the_job(deployment: Deployment) -> JobRecord:
+    job = deployment.world.jobs.load(JOB)
+    assert job is not None
+    return job
+
+
+def log(deployment: Deployment, begun: float, *lines: str) -> None:
+    client: Any = deployment.clients.session.create_client("logs", region_name="us-east-1")
+    client.create_log_group(logGroupName=GROUP)
+    client.create_log_stream(logGroupName=GROUP, logStreamName=f"{JOB}/algo-1")
+    events = [{"timestamp": int((begun + 10.0 * number) * 1_000), "message": line} for number, line in enumerate(lines)]
+    client.put_log_events(logGroupName=GROUP, logStreamName=f"{JOB}/algo-1", logEvents=events)
+
+
+def test_given_a_job_with_a_source_when_a_tick_comes_then_its_poll_is_asked_for(polled: Deployment) -> None:
+    assert the_job(polled).policy.source == "logs"
+    polled.look_after_jobs()
+    (asked,) = LAMBDA.polls
+    assert asked["job"] == JOB
+
+
+def test_given_a_job_without_a_source_when_a_tick_comes_then_no_poll_is(deployment: Deployment) -> None:
+    deployment.create_training_job()
+    deployment.function("job_lifecycle")(event("training_job_in_progress"))
+    deployment.look_after_jobs()
+    assert not LAMBDA.polls
+
+
+def test_given_a_log_with_losses_when_polled_then_they_are_judged_as_scalars(polled: Deployment) -> None:
+    job = the_job(polled)
+    begun = (job.started_at or job.created_at or 0.0) // 60.0 * 60.0
+    log(polled, begun, *(f"step {number} loss: {'nan' if number > 8 else 1.0}" for number in range(12)))
+    answer = polled.function("poll_source")({"job": JOB, "at": begun + 300.0})
+    assert answer.value == {"through": begun + 180.0, "fault": ""}
+    (written,) = (
+        each.key for each in polled.world.objects.list(BUCKET, job.root.folder, "") if "tensorboard" in each.key
+    )
+    polled.function("evaluate_objects")(ringing([object_message(written, at=begun + 301.0)]))
+    rows = {row.rule: row for row in polled.world.rows.of_job(JOB) if row.rule.startswith("training/")}
+    assert rows["training/TrainingDiverged"].finding.reason
+
+
+def test_given_a_stack_that_reads_no_logs_when_polled_then_the_status_and_the_answer_say_so(
+    polled: Deployment,
+) -> None:
+    polled.live_sources = "prometheus+https://prom.example.com"
+    begun = the_job(polled).started_at or 0.0
+    answer = polled.function("poll_source")({"job": JOB, "at": begun + 600.0})
+    assert "of a kind that this stack does not read" in answer.value["fault"]
+    assert answer.metrics["SourcePollsFailed"] == 1.0
+    job = the_job(polled)
+    status = read_status(polled.world.objects, job.bucket, status_key(job.root, "source"))
+    assert status is not None
+    assert status.fault == answer.value["fault"]
+
+
+def test_given_a_run_file_when_s3_says_that_it_was_written_then_its_minutes_lie_beside_it(
+    deployment: Deployment,
+) -> None:
+    at = 1_800_000_000.0
+    key = "runs/bert/wandb/run-1/run-abc.wandb"
+    body = run_file([run(at=at), *(stats(at + 30.0 * number, {"gpu.0.gpu": 40.0}) for number in range(9))])
+    deployment.world.objects.put(BUCKET, key, body, "application/octet-stream")
+    written = {"source": "aws.s3", "detail": {"bucket": {"name": BUCKET}, "object": {"key": key}}}
+    assert deployment.function("poll_source")(written).value == {"through": at + 240.0, "fault": ""}
+    minutes = list(deployment.world.objects.list(BUCKET, "runs/bert/profiler-output/", ""))
+    assert len(minutes) == 4
+
+
+def test_given_an_item_without_a_source_when_loaded_then_it_names_none(deployment: Deployment) -> None:
+    deployment.create_training_job()
+    deployment.function("job_lifecycle")(event("training_job_in_progress"))
+    job = the_job(deployment)
+    assert job.policy.source == ""
+    stored = replace(job, job="other", policy=JobPolicy(source="prometheus pod=a"))
+    deployment.world.jobs.register(stored)
+    known = deployment.world.jobs.load("other")
+    assert known is not None
+    assert known.policy.source == "prometheus pod=a"

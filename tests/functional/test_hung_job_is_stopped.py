@@ -1,0 +1,90 @@
+"""A job hangs in a collective: the deployed functions see it within five minutes and stop it, if its owner allows."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from demo.uploads import RecordedObject
+from tests.functional.deployment import JOB, PREFIX, Deployment, object_message, ringing
+from tests.verdicts.labelled.catalogue.collector import HANGS
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.profile_files import START, write_job
+from trainguard.adapters.lambda_looks import payload_of
+from trainguard.ports import JobLook
+from trainguard.timestamps import iso_time
+
+RULE = "HungJob"
+UPLOAD_S, QUEUE_S, TICK_S = 5.0, 25.0, 60.0
+HANG_MIN, WATCHED_MIN = 12.0, 12
+
+pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
+
+
+def hung(*, steps: bool) -> Job:
+    """Return a labelled hang, shorter: it begins at minute 12."""
+    job = next(each for each in HANGS if each.name == "collected-hang-in-a-collective")
+    pieces = [replace(piece, start_min=min(piece.start_min, HANG_MIN)) for piece in job.pieces]
+    assert job.steps is not None
+    seen = replace(job.steps, last_min=HANG_MIN, step_s=3.0) if steps else None
+    return replace(job, name=JOB, minutes=26.0, pieces=tuple(pieces), interval_s=5.0, steps=seen)
+
+
+def objects(folder: Path) -> list[RecordedObject]:
+    """Return the job's objects as a collector uploads them: each minute a few seconds after its end."""
+    found = []
+    for file in sorted((folder / "profiler-output").rglob("*.json")):
+        stamp = float(file.name.split("_")[0].split(".")[0])
+        end = stamp / 1e6 if stamp > 1e12 else stamp + 60.0
+        key = f"{PREFIX}{JOB}/{file.relative_to(folder)}"
+        found.append(RecordedObject(key=key, appears_at=end + UPLOAD_S, body=file.read_bytes()))
+    return sorted(found, key=lambda each: each.appears_at)
+
+
+def ticks(deployment: Deployment, uploads: list[RecordedObject]) -> Iterator[float]:
+    """Let minutes pass from before the hang on; yield each tick's time, after it."""
+    evaluate, look_after = deployment.function("evaluate_objects"), deployment.function("look_after_job")
+    waiting = list(uploads)
+    begin = START + 60.0 * (HANG_MIN - 1.0)
+    for number in range(WATCHED_MIN):
+        at = begin + TICK_S * number
+        ready = [each for each in waiting if each.appears_at + QUEUE_S <= at]
+        waiting = [each for each in waiting if each.appears_at + QUEUE_S > at]
+        deployment.put(ready)
+        for first in range(0, len(ready), 50):
+            batch = ready[first : first + 50]
+            evaluate(ringing([object_message(each.key, at=each.appears_at) for each in batch]))
+        look_after(json.loads(payload_of(JobLook(JOB, at, 1))))
+        yield at
+
+
+def fire_of(deployment: Deployment) -> dict[str, object] | None:
+    fires = [each for each in deployment.world.started().values() if each["rule"] == RULE]
+    return fires[0] if fires else None
+
+
+@pytest.mark.parametrize(("steps", "within_min"), [(True, 5.0), (False, 10.0)], ids=["with-steps", "without-steps"])
+def test_given_a_job_that_hangs_when_the_stack_watches_it_then_it_is_stopped_in_time(
+    deployment: Deployment, tmp_path: Path, steps: bool, within_min: float
+) -> None:
+    deployment.create_training_job()
+    uploads = objects(write_job(hung(steps=steps), tmp_path))
+    fired_at = next((at for at in ticks(deployment, uploads) if fire_of(deployment) is not None), None)
+    assert fired_at is not None
+    hang_at = START + 60.0 * HANG_MIN
+    assert 0.0 < fired_at - hang_at <= 60.0 * within_min
+    fire = fire_of(deployment)
+    assert fire is not None
+    assert fire["severity"] == "critical"
+    assert "4 GPUs have looked busy at " in str(fire["reason"])
+    # The state machine names the row after the fire before it asks.
+    deployment.world.update_row(
+        JOB,
+        RULE,
+        {"FireId": {"S": str(fire["fireId"])}, "Status": {"S": "FIRED"}, "Reason": {"S": str(fire["reason"])}},
+    )
+    answer = deployment.function("decide_stop")(fire | {"firedAt": iso_time(time.time() - 60.0)})
+    assert (answer.value["stop"], answer.value["decision"]) == (True, "stop"), answer.value["why"]

@@ -1,0 +1,40 @@
+"""The verdict's endpoint: not there unless asked for, guarded by IAM, and able to read alone."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.infra.template import Template
+
+
+@pytest.fixture
+def deployed(variants: Path) -> Template:
+    return Template(variants / "verdict" / "TrainGuard.template.json")
+
+
+def test_given_the_default_when_synthesised_then_there_is_no_endpoint(template: Template) -> None:
+    assert not template.of_type("AWS::Lambda::Url")
+
+
+def test_given_the_endpoint_when_synthesised_then_iam_guards_it_and_nobody_is_let_in_by_the_stack(
+    deployed: Template,
+) -> None:
+    (url,) = deployed.of_type("AWS::Lambda::Url").values()
+    assert url.properties["AuthType"] == "AWS_IAM"
+    assert "Cors" not in url.properties
+    invoked = {each.properties["FunctionName"] for each in deployed.of_type("AWS::Lambda::Permission").values()}
+    assert not any("Verdict" in str(name) for name in invoked)
+
+
+def test_given_the_endpoint_when_synthesised_then_its_role_reads_jobs_and_rows_and_nothing_else(
+    deployed: Template,
+) -> None:
+    held = [each for role, each in deployed.role_statements() if role == "VerdictRole"]
+    statements = {each.sid: (each.actions, each.resources) for each in held}
+    own = {sid: given for sid, given in statements.items() if sid in {"ReadJobs", "ReadRows"}}
+    assert own == {
+        "ReadJobs": (("dynamodb:GetItem",), ("{StorageJobs.Arn}",)),
+        "ReadRows": (("dynamodb:Query",), ("{StorageRuleState.Arn}",)),
+    }
+    others = {action for sid, (actions, _) in statements.items() if sid not in own for action in actions}
+    assert others == {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
