@@ -30,6 +30,9 @@ def data_flow() -> Canvas:
     fire = canvas.box(460, 400, 190, 58, "fire state machine\nstop, alert, record", "box")
     report = canvas.box(240, 400, 150, 58, "report machine\nthe whole profile", "box")
     alert = canvas.box(710, 400, 160, 58, "alert topic\nmail, chat, machines", "people")
+    verdict = canvas.box(460, 314, 150, 52, "verdict\nover HTTPS, if asked", "function")
+    digest = canvas.box(710, 494, 160, 50, "weekly_digest\nof RuleState, if asked", "function")
+    poll = canvas.box(240, 104, 150, 44, "poll_source\nif jobs name a source", "function")
     canary = canvas.box(20, 280, 150, 52, "canary\nonce a day", "function")
     page = canvas.box(20, 400, 150, 58, "report.html\nreport.json", "people")
     stop = canvas.box(460, 494, 190, 50, "StopTrainingJob\nwhere the job allows it", "outside")
@@ -53,6 +56,9 @@ def data_flow() -> Canvas:
     canvas.arrow(tick.at("right", 0.3), (645, 236), (645, 186), node.at("left"), text="")
     canvas.arrow(tick.at("right", 0.7), (645, 256), (645, 306), rows.at("left"))
     canvas.arrow(tick.at("top"), queue.at("bottom"), text="tasks: close, flush", at=(475, 150))
+    canvas.arrow(rows.at("left", 0.85), verdict.at("right", 0.2))
+    canvas.arrow(tick.at("left", 0.3), (418, 236), (418, 126), poll.at("right"))
+    canvas.arrow(poll.at("top"), bucket.at("bottom"))
     canvas.arrow(tick.at("left"), (425, 246), (425, 306), jobs.at("right"))
     canvas.arrow(sagemaker.at("right"), lifecycle.at("left"), text="event", at=(192, 180))
     canvas.arrow(lifecycle.at("bottom"), jobs.at("top"))
@@ -62,6 +68,7 @@ def data_flow() -> Canvas:
     )
     canvas.arrow(tick.at("bottom", 0.3), (505, 360), (315, 360), report.at("top"), text="the job's end", at=(408, 355))
     canvas.arrow(fire.at("right"), alert.at("left"))
+    canvas.arrow(digest.at("top"), alert.at("bottom"))
     canvas.arrow(fire.at("bottom"), stop.at("top"))
     canvas.arrow(
         fire.at("bottom", 0.1), (479, 480), (95, 480), page.at("bottom"), text="build_report, from state", at=(287, 476)
@@ -203,6 +210,28 @@ def report_machine() -> Canvas:
     return canvas
 
 
+def kernels_machine() -> Canvas:
+    """Return the state machine of kernel profiles."""
+    canvas = Canvas(
+        "One capture",
+        "PlanCapture lists a capture's traces and those without a digest; a Map digests each of them; JoinCapture puts"
+        " the ranks together, writes page and verdict, and has the evaluator take in the verdict.",
+        900,
+        210,
+    )
+    plan = canvas.box(20, 80, 150, 56, "PlanCapture\ntraces, digests", "function")
+    canvas.room(210, 20, 280, 166, "Map: up to 40 at once, inline or distributed")
+    digest = canvas.box(240, 66, 220, 84, "DigestTrace\nDigestTraceOfMany distributed\none trace, streamed", "function")
+    join = canvas.box(530, 80, 150, 56, "JoinCapture\nall ranks", "function")
+    page = canvas.box(730, 30, 150, 56, "kernels.html\nkernels.json", "people")
+    verdict = canvas.box(730, 124, 150, 56, "verdict.json\na task: flush", "store")
+    canvas.arrow(plan.at("right"), digest.at("left"))
+    canvas.arrow(digest.at("right"), join.at("left"))
+    canvas.arrow(join.at("right", 0.3), page.at("left"))
+    canvas.arrow(join.at("right", 0.7), verdict.at("left"))
+    return canvas
+
+
 def ownership() -> Canvas:
     """Return who writes which state."""
     canvas = Canvas(
@@ -251,6 +280,7 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = {
     "ordering": ordering,
     "fire-machine": fire_machine,
     "report-machine": report_machine,
+    "kernels-machine": kernels_machine,
     "ownership": ownership,
 }
 
