@@ -21,11 +21,12 @@ unexport PYTHONDONTWRITEBYTECODE
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 16,18,19,20,21,23,25
 
 VENV := .venv/bin
+TORCH := build/torch
 PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test verdicts goals bench bench-collector thorough snapshot reference docs demo emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test test-torch verdicts goals bench bench-collector bench-hta bench-smdebug thorough snapshot reference docs demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,11 +62,20 @@ unit: install  ## Run the unit tests, in less than a minute
 test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not verdicts"
 
+$(TORCH)/.installed: tests/torch/requirements.lock
+	"$(UV)" venv --quiet --clear --python $(VENV)/python $(TORCH)
+	"$(UV)" pip install --quiet --require-hashes --python $(TORCH)/bin/python -r $<
+	@touch $@
+
+test-torch: install $(TORCH)/.installed  ## Run the recorder's tests with torch, which lies in an environment of its own
+	PYTHONPATH=.:collector:rules_layer $(TORCH)/bin/python -m pytest tests/torch -n $(WORKERS) --dist loadgroup -m torch
+
 thorough: install  ## Run the property tests with 10,000 examples each
 	$(PYTEST) -n $(WORKERS) -m thorough
 
 verdicts: install  ## Say how good the verdicts are on jobs with known faults, and where they fail
 	$(VENV)/python -m tests.verdicts.labelled
+	$(VENV)/python -m tests.verdicts.training
 
 goals: install  ## Hold the verdicts on jobs with known faults, and on real runs, at their goals
 	$(PYTEST) tests/verdicts -m verdicts
@@ -73,8 +83,15 @@ goals: install  ## Hold the verdicts on jobs with known faults, and on real runs
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf
 
-bench-collector: install  ## Measure what the collector costs a loop that runs beside it
+bench-collector: install $(TORCH)/.installed  ## Measure what the collector and the recorder cost the loop beside them
 	$(VENV)/python -m tests.collector.bench
+	PYTHONPATH=.:collector:rules_layer $(TORCH)/bin/python -m tests.torch.bench
+
+bench-hta: install  ## Measure HolisticTraceAnalysis beside the reader of kernel traces; installs it below build
+	$(VENV)/python -m tests.perf.hta
+
+bench-smdebug: install  ## Measure smdebug beside the reader of debug-output; installs it below build
+	$(VENV)/python -m tests.perf.smdebug
 
 snapshot: install  ## Accept the template, and the report's pictures, as they are now
 	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py
@@ -88,6 +105,9 @@ docs: install  ## Build the documents as a site into build/docs
 
 demo: install  ## Watch recorded training jobs from first profile to report, on the emulator
 	$(VENV)/python -m demo
+
+demo-collect: install  ## Watch a training of this machine under the collector, from first sample to report
+	$(VENV)/python -m demo.collect
 
 emulator: install  ## Run the emulator in the foreground and say how to reach it
 	$(VENV)/python -m emulator.run

@@ -196,7 +196,7 @@ class Show:
 
     def _copy_page(self, feed: JobFeed) -> str:
         """Copy a job's report out of the bucket; return where to, or that there is none."""
-        page = self._watcher.page(feed)
+        page = self._watcher.page(feed.job)
         if page is None:
             return "there is none"
         copy = self._folder / feed.job / "report.html"

@@ -96,14 +96,19 @@ class Watcher:
         alerts = sum(len(each) for each in self.alerts.values())
         return repr((versions, rows, [self._job(job) for job in jobs], queues, executions, alerts))
 
-    def page(self, feed: JobFeed) -> bytes | None:
+    def page(self, job: str) -> bytes | None:
         """Return a job's report as a page; None when there is none."""
-        return self._object(self._links(feed).page)
+        return self._object(self._links(job).page)
+
+    def report(self, job: str) -> Mapping[str, Any] | None:
+        """Return a job's report as a document; None when there is none."""
+        body = self._object(self._links(job).document)
+        found: Mapping[str, Any] | None = None if body is None else json.loads(body)
+        return found
 
     def job(self, feed: JobFeed) -> JobSeen:
         """Return all that is seen of a job."""
-        links = self._links(feed)
-        report = self._object(links.document)
+        links = self._links(feed.job)
         return JobSeen(
             job=feed.job,
             status=self.status(feed.job),
@@ -111,7 +116,7 @@ class Watcher:
             alerts=tuple(self.alerts.get(feed.job, ())),
             stop_calls=tuple(self._emulator.sagemaker_calls(action="StopTrainingJob", job=feed.job)),
             rows=self.rows(feed.job),
-            report=None if report is None else json.loads(report),
+            report=self.report(feed.job),
             report_uri=links.document,
             page_uri=links.page,
         )
@@ -128,8 +133,8 @@ class Watcher:
         item: dict[str, Any] = self._jobs.get_item(Key={"TrainingJobName": job}).get("Item", {"Active": "not yet"})
         return item
 
-    def _links(self, feed: JobFeed) -> ReportLinks:
-        return report_links(job=feed.job, arn="", bucket=self._bucket, prefix="")
+    def _links(self, job: str) -> ReportLinks:
+        return report_links(job=job, arn="", bucket=self._bucket, prefix="")
 
     def _object(self, uri: str) -> bytes | None:
         bucket, _, key = uri.removeprefix("s3://").partition("/")

@@ -1,5 +1,7 @@
 """Jobs of a made-up fleet, with rows as the stack leaves them."""
 
+from dataclasses import replace
+
 from trainguard.finding import Finding, Severity
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.stores import StoredRow
@@ -89,7 +91,7 @@ def with_rows(of: JobRecord, *rows: StoredRow, judged: int = 11) -> tuple[JobRec
 
 def hostile(text: str) -> tuple[JobRecord, Rows]:
     """Return a job of which every text is ``text``."""
-    of = job(text, instance_type=text, bucket=text)
+    of = replace(job(text, instance_type=text, bucket=text), owners=dict.fromkeys(("user", "team", "project"), text))
     action = f"Training job stopped: {text}."
     return with_rows(of, found(of, text, reason=text, action=action), found(of, "StepOutlier", reason=text))
 
@@ -101,6 +103,8 @@ def many(count: int) -> list[tuple[JobRecord, Rows]]:
     jobs = []
     for number in range(count):
         of = job(f"train-{number:05d}", began=MONDAY - number * HOUR_S, hours=1.0 + number % 50, nodes=1 + number % 8)
+        if number % 3:
+            of = replace(of, owners={"user": f"user-{number % 45}", "team": f"team-{number % 5}"})
         fired = [
             found(of, rules[(number + each) % 4], wasted=float(number % 97), severity=severities[number % 4])
             for each in range(number % 3)

@@ -75,18 +75,29 @@ class TraceWriter:
         self.event("user_annotation", f"ProfilerStep#{number}", start, lasts)
 
     def kernel(
-        self, name: str, start: float, lasts: float, *, launch: float, call: float = 5, stream: int = STREAM
+        self,
+        name: str,
+        start: float,
+        lasts: float,
+        *,
+        launch: float | None,
+        call: float = 5,
+        stream: int = STREAM,
+        blocks: float = 4.0,
     ) -> None:
-        """A launching call and the kernel that it starts."""
+        """A launching call, if there is one, and the kernel that it starts."""
         self.launched += 1
         args: dict[str, Any] = {"correlation": self.launched}
-        self.event("cuda_runtime", "cudaLaunchKernel", launch, call, args=args)
-        more = {"device": 0, "stream": stream, "blocks per SM": 4.0}
-        self.event("kernel", name, start, lasts, args=args | more)
+        if launch is not None:
+            self.event("cuda_runtime", "cudaLaunchKernel", launch, call, args=args)
+        said = {"device": 0, "stream": stream, "blocks per SM": blocks}
+        self.event("kernel", name, start, lasts, args=args | said)
 
-    def copy(self, name: str, start: float, lasts: float, *, size: int = 1_000_000) -> None:
+    def copy(
+        self, name: str, start: float, lasts: float, *, size: int = 1_000_000, call: str = "cudaMemcpyAsync"
+    ) -> None:
         self.launched += 1
-        self.event("cuda_runtime", "cudaMemcpyAsync", start - 20, 5, args={"correlation": self.launched})
+        self.event("cuda_runtime", call, start - 20, 5, args={"correlation": self.launched})
         args = {"correlation": self.launched, "device": 0, "stream": STREAM, "bytes": size}
         self.event("gpu_memcpy", name, start, lasts, args=args)
 

@@ -135,3 +135,4 @@ def deploy(monkeypatch: pytest.MonkeyPatch, *rules: AnyRule) -> None:
         monkeypatch.setitem(parameters.PARAMETERS_TYPES, rule.name, rule.parameters_type)
         monkeypatch.setitem(registry.SPECS, rule.name, spec_of_rule(rule))
         monkeypatch.setitem(parameters._CANONICAL, rule.name.lower(), rule.name)
+        monkeypatch.setitem(parameters._GIVEN_FOR, rule.name.lower(), rule.name)

@@ -1,0 +1,176 @@
+"""The page of kernel profiles in a browser: opens without a network, runs nothing of its data, and its parts work."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from playwright.sync_api import Browser
+
+from tests.browser.pages import Opened, open_page
+from tests.support.kernel_pages import hostile_trace, page_of, real_page, small_trace
+from tests.support.kernel_ranks import job
+from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.ranks.compare import compared
+from trainguard.kernels.ranks.join import across_ranks
+from trainguard.report.html.kernels.matrix import NO_BREAK
+from trainguard.report.html.kernels.page import render_kernels
+
+Open = Callable[..., Opened]
+
+
+def ranks_page() -> str:
+    """Return the page of twelve ranks, one of them late, beside an older profile of them."""
+    ranks, old = job([6_000.0] * 12, delay_us={7: 3_000.0}, steps=30), job([5_000.0] * 12)
+    document = KernelProfiles(source="today", ranks=ranks, unread={}, across=across_ranks(ranks))
+    older = KernelProfiles(source="yesterday", ranks=old, unread={})
+    return render_kernels(replace(document, comparison=compared(older, document)), [])
+
+
+SAMPLES: dict[str, Callable[[], str]] = {
+    "a100": lambda: real_page("a100_ddp2_rank0_nccl_ns"),
+    "pair": lambda: real_page("pair_rank-0", "pair_rank-1"),
+    "cpu": lambda: real_page("cpu_only_no_gpu_events"),
+    "ranks": ranks_page,
+    "small": lambda: page_of([small_trace()]),
+    "hostile": lambda: page_of([hostile_trace(), hostile_trace()], source="<img src=x onerror=alert(1)>"),
+}
+
+
+@pytest.fixture(scope="session")
+def kernel_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    folder = tmp_path_factory.mktemp("kernels")
+
+    def write(name: str) -> Path:
+        path = folder / f"{name}.html"
+        if not path.exists():
+            path.write_text(SAMPLES[name](), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def opened(browser: Browser, kernel_file: Callable[[str], Path]) -> Iterator[Open]:
+    pages: list[Opened] = []
+
+    def open_sample(name: str, **settings: Any) -> Opened:
+        pages.append(open_page(browser, kernel_file(name), **settings))
+        return pages[-1]
+
+    yield open_sample
+    for each in pages:
+        each.close()
+    assert [each.faults for each in pages] == [[]] * len(pages)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_given_any_trace_when_opened_then_nothing_is_asked_for_and_the_page_is_as_wide_as_the_window(
+    opened: Open, sample: str, width: int
+) -> None:
+    page = opened(sample, width=width)
+    page.settle()
+    assert "kernel profiles" in page.page.title()
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_given_names_with_markup_when_shown_then_they_are_text_and_nothing_of_them_runs(opened: Open) -> None:
+    page = opened("hostile").page
+    page.locator("#kt-search").fill("<script>")
+    page.locator("#kt-next").click()
+    page.locator("#kn-search").fill("<script>")
+    for index in range(page.locator("#an-name option").count()):
+        page.select_option("#an-name", index=index)
+    assert page.evaluate("window.__hacked") is None
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+    assert "window.__hacked" in page.locator("#kt-details").inner_text()
+    assert "window.__hacked" in page.locator("#kn-table").inner_text()
+    assert "\u202e" not in page.content()
+
+
+def test_given_no_script_when_opened_then_verdict_findings_and_charts_are_there(opened: Open) -> None:
+    page = opened("a100", scripts=False).page
+    assert "LaunchBound" in page.locator("#findings").inner_text()
+    assert page.locator("#kn-time tbody tr").count() == 16
+    assert not page.locator("#kt").is_visible()
+    assert "needs JavaScript" in page.locator("#timeline").inner_text()
+
+
+def test_given_the_table_of_kernels_when_searched_sorted_and_k_changed_then_it_shows_that(opened: Open) -> None:
+    page = opened("a100").page
+    page.locator("#kn-k").fill("3")
+    assert page.locator("#kn-time tbody tr").count() == 4
+    assert page.locator("#kn-count tbody tr").last.inner_text().startswith("67 others")
+    page.locator("#kn-search").fill("ncclKERNEL_")
+    assert page.locator("#kn-said").inner_text() == "2 of 2 kernels"
+    page.locator("#kn-search").fill("")
+    totals = page.locator("#kn-table tbody tr td:nth-child(2)")
+    page.get_by_role("button", name="Runs").click()
+    runs = [int(each.replace(",", "")) for each in totals.all_inner_texts()]
+    assert runs == sorted(runs, reverse=True)
+    page.get_by_role("button", name="Runs").click()
+    assert page.locator("#kn-table thead [aria-sort]").get_attribute("aria-sort") == "ascending"
+    assert int(totals.first.inner_text()) == 3
+
+
+def test_given_several_ranks_when_one_is_chosen_then_the_table_is_of_that_one(opened: Open) -> None:
+    page = opened("pair").page
+    of_all = page.locator("#kn-time tbody tr").first.inner_text()
+    page.select_option("#kn-view", label="rank 1")
+    assert page.locator("#kn-time tbody tr").first.inner_text() != of_all
+    assert page.locator("#ranks tbody tr").count() == 3
+
+
+def test_given_ranks_and_an_older_profile_when_opened_then_both_are_tables_without_a_script(opened: Open) -> None:
+    page = opened("ranks", scripts=False).page
+    assert "rank 7" in page.locator("#ranks").inner_text().replace(NO_BREAK, " ")
+    assert page.locator("#ranks .heat-4").count() > 0
+    assert "LateRank" in page.locator("#verdict").inner_text()
+    assert page.locator("#comparison details").count() == 11
+
+
+def test_given_the_table_of_kernels_when_opened_then_it_has_spread_occupancy_and_short_runs(opened: Open) -> None:
+    page = opened("a100").page
+    titles = page.locator("#kn-table thead th").all_inner_texts()
+    assert {"Std", "Shorter than their call", "Occupancy", "Blocks per SM"} <= set(titles)
+    page.get_by_role("button", name="Occupancy").click()
+    place = titles.index("Occupancy") + 1
+    shown = page.locator(f"#kn-table tbody tr > :nth-child({place})").all_inner_texts()
+    values = [float(each.removesuffix(" %")) for each in shown if each.endswith(" %") and not each.startswith("<")]
+    assert len(values) > 10
+    assert values == sorted(values, reverse=True)
+
+
+def test_given_evidence_of_several_runs_when_its_longest_is_shown_then_the_timeline_goes_there(opened: Open) -> None:
+    page = opened("a100").page
+    page.wait_for_selector("#kt[data-kt-drawn]")
+    before = page.locator("#kt-range").inner_text()
+    page.get_by_role("button", name="Show the longest in the timeline").first.click()
+    page.wait_for_function("text => document.querySelector('#kt-range').innerText !== text", arg=before)
+
+
+def test_given_a_dark_screen_when_opened_then_page_and_timeline_are_dark(opened: Open) -> None:
+    def colours(*, dark: bool) -> tuple[str, list[int]]:
+        page = opened("small", dark=dark)
+        page.page.wait_for_selector("#kt[data-kt-drawn]")
+        ground: str = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        pixel: list[int] = page.page.evaluate(
+            "[...document.querySelector('#kt canvas').getContext('2d').getImageData(5, 400, 1, 1).data]"
+        )
+        return ground, pixel
+
+    light, night = colours(dark=False), colours(dark=True)
+    assert light[0] != night[0]
+    assert sum(light[1][:3]) > 600
+    assert sum(night[1][:3]) < 200
+
+
+def test_given_a_trace_without_gpu_when_opened_then_the_page_says_so_and_draws_the_host(opened: Open) -> None:
+    page = opened("cpu").page
+    assert "Not judged" in page.locator("#verdict").inner_text()
+    assert page.locator("#missing").is_visible()
+    assert page.locator("#kt .kt-lane").count() > 0
+    assert page.locator("#kernels").count() == 0
