@@ -56,7 +56,9 @@ def test_given_a_service_of_aws_when_asked_then_its_own_computation_of_the_signa
 
 def test_given_no_credentials_when_asked_then_nothing_is_sent_and_the_error_says_so() -> None:
     api = prometheus_api("p", "https://monitoring.us-east-1.amazonaws.com", session=session())
-    with json_service(lambda *_: (200, {})) as (url, requests):
-        with pytest.raises(PortUnavailableError, match="no AWS credentials"):
-            replace(api, base=url).get("api/v1/query_range", {"query": "up"})
+    with (
+        json_service(lambda *_: (200, {})) as (url, requests),
+        pytest.raises(PortUnavailableError, match="no AWS credentials"),
+    ):
+        replace(api, base=url).get("api/v1/query_range", {"query": "up"})
     assert requests == []
