@@ -290,6 +290,15 @@ class RuleRow:
         return "InProgress"
 
 
+MOST_OTHER_STREAMS = 4_096
+"""So many streams of a job are evaluated beside those of the nodes that SageMaker names: anybody may invent names."""
+
+TOO_MANY_STREAMS = (
+    f"objects name more than {MOST_OTHER_STREAMS:,} streams of nodes that SageMaker does not name: "
+    "the streams beyond these are not evaluated"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     """One item of Jobs: the job as SageMaker describes it and its configuration, resolved once.
@@ -312,7 +321,8 @@ class JobRecord:
     owner named none, which leaves the choice to the rules' parameters and to the documented default. ``owners`` says
     whose the job is: ``user``, ``team`` and ``project``, as far as its tags name them. ``run_links`` are the pages of
     its run by tool. ``resources`` are what a job outside SageMaker says that it runs on: ``batch-job/<id>``, or
-    ``instance/<id>``.
+    ``instance/<id>``. ``other_streams`` counts the streams of units that SageMaker does not name; ``streams_left_out``
+    says that there are more of them than are evaluated.
     """
 
     job: str
@@ -350,6 +360,8 @@ class JobRecord:
     owners: Mapping[str, str] = field(default_factory=dict)
     run_links: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
+    other_streams: int = 0
+    streams_left_out: bool = False
 
     @property
     def root(self) -> ProfileRoot:
@@ -363,8 +375,9 @@ class JobRecord:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All that is wrong with what the job's owner gave, in a sentence each: the job's own file, then settings."""
-        return self.setting_faults if self.file_fault is None else (self.file_fault, *self.setting_faults)
+        """All that is wrong with what came with the job, in a sentence each: its streams, its own file, settings."""
+        streams = (TOO_MANY_STREAMS,) if self.streams_left_out else ()
+        return (*streams, *(() if self.file_fault is None else (self.file_fault,)), *self.setting_faults)
 
 
 MOST_TUNED_JOBS = 750

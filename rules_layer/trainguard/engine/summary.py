@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from trainguard.engine.assessment import Assessment, assess
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.admission import left_out
 from trainguard.engine.jobs.closing import given_up
 from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, with_entries
 from trainguard.engine.outbox.rows import RowContext, rule_row
@@ -75,7 +76,7 @@ class Summariser:
             node=None,
             plan=plan,
             watermark_s=streams.watermark_s,
-            counters=streams.counters,
+            counters={**streams.counters, **left_out(job)},
             last_fault=streams.last_fault,
             expires_at=expiry(streams.watermark_s, now) if finished else None,
             account=account,
