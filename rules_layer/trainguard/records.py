@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity, severity_rank
+from trainguard.job_limits import reached_limits
 from trainguard.job_policy import JobPolicy
 from trainguard.layout import ProfileRoot
 
@@ -290,15 +291,6 @@ class RuleRow:
         return "InProgress"
 
 
-MOST_OTHER_STREAMS = 4_096
-"""So many streams of a job are evaluated beside those of the nodes that SageMaker names: anybody may invent names."""
-
-TOO_MANY_STREAMS = (
-    f"objects name more than {MOST_OTHER_STREAMS:,} streams of nodes that SageMaker does not name: "
-    "the streams beyond these are not evaluated"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     """One item of Jobs: the job as SageMaker describes it and its configuration, resolved once.
@@ -375,9 +367,9 @@ class JobRecord:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All that is wrong with what came with the job, in a sentence each: its streams, its own file, settings."""
-        streams = (TOO_MANY_STREAMS,) if self.streams_left_out else ()
-        return (*streams, *(() if self.file_fault is None else (self.file_fault,)), *self.setting_faults)
+        """All that is wrong with what came with the job, in a sentence each: limits, its own file, settings."""
+        limits = reached_limits(streams_left_out=self.streams_left_out, episodes=self.episodes)
+        return (*limits, *(() if self.file_fault is None else (self.file_fault,)), *self.setting_faults)
 
 
 MOST_TUNED_JOBS = 750

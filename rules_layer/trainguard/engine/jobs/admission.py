@@ -8,11 +8,9 @@ import re
 
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.errors import TooManyNamesError
-from trainguard.records import MOST_OTHER_STREAMS, JobRecord, NodeRecord, StreamKey
+from trainguard.job_limits import MOST_NEW_JOBS, MOST_OTHER_STREAMS
+from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.stores import Jobs
-
-MOST_NEW_JOBS = 1_000
-"""So many names that objects bring become jobs within a clock hour; SageMaker's events bring the others."""
 
 LEFT_OUT = "streams_left_out"
 _NAMED = re.compile(r"algo-([1-9][0-9]{0,5})")
