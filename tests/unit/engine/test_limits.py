@@ -42,7 +42,7 @@ def deliver(network: Network, *arriving: Upload) -> None:
 
 
 def by_node(name: str, upload: Upload = SYSTEM[0]) -> Upload:
-    return Upload(upload.at, upload.key.replace("algo-1", name), upload.body)
+    return Upload(upload.at, upload.key.replace("algo-1", name), upload.body.replace(b"algo-1", name.encode()))
 
 
 def by_job(name: str, upload: Upload = SYSTEM[0]) -> Upload:
