@@ -163,7 +163,7 @@ KINDS = {
     "memory held while idle": _kind(
         LOW,
         symptoms=(BALANCE, HUNG),
-        remedy=r"end the process",
+        remedy=r"end the process|stop the job",
         misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}|places? the model",
         untrue=NO_CLAIM,
     ),
