@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
-WORKERS ?= 2
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 8 ? 8 : n)))
 CDK_ARGS ?=
 
 # uv: the one on the search path, else one that `make install` puts into .tools.
