@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
+from trainguard.adapters.fault_points import FAULT_FIELD, FAULT_POINTS
 from trainguard.adapters.line_budget import Line, LineBudget
 
 QUIET = frozenset(
@@ -56,8 +57,9 @@ class PowertoolsJournal:
         self._budget = budget or LineBudget()
 
     def count(self, what: str, amount: int = 1, **where: object) -> None:
-        """Count ``what`` and log where; names become ``CamelCase`` metrics."""
+        """Count ``what`` and log where; names become ``CamelCase`` metrics, and the line of a fault has its points."""
         self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Count, value=amount)
+        points = FAULT_POINTS.get(what, 0) * amount
         if what in BY_RULE and "rule" in where:
             self._count_of_rule(BY_RULE[what], amount, str(where["rule"]))
         if what in QUIET:
@@ -68,7 +70,7 @@ class PowertoolsJournal:
             self._logger.warning("lines_withheld", extra={**where, "withheld": what, "reason": _WITHHELD})
         elif line is Line.WRITTEN:
             log = self._logger.info if what in ROUTINE else self._logger.warning
-            log(what, extra={"amount": amount, **where})
+            log(what, extra={"amount": amount, **where, **({FAULT_FIELD: points} if points else {})})
 
     def measure(self, what: str, seconds: float) -> None:
         """Emit a time in seconds; the name ``what`` ends in ``_seconds``."""
