@@ -219,6 +219,10 @@ class StateCodecError(TrainGuardError):
         super().__init__(f"item {item} has Codec {codec}: {reason}")
 
 
+class StateDamagedError(StateCodecError):
+    """Stored state whose bytes are damaged: it is computed again from what S3 has."""
+
+
 class TimelinePartError(TrainGuardError):
     """A part of a job's time lines that cannot be used, or does not belong to the others."""
 

@@ -15,6 +15,7 @@ from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.outbox.fires import drain, enqueue
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rebuilt import opened
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.streams.session import DELIVERY_COUNTERS, Announced, Applied, Session, Stream
 from trainguard.engine.streams.state_items import expiry, item_of
@@ -102,7 +103,7 @@ class NodeEvaluator:
         root = job.root
         shared = self._shared.get(family.name)
         source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, shared, self._place_of)
-        session = family.open_session(record, source, plan)
+        session = opened(record, lambda record: family.open_session(record, source, plan), self._journal)
         session.announce(work.messages)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
         exhausted = False
