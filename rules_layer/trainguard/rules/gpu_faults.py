@@ -73,8 +73,8 @@ class GpuRecord(msgspec.Struct, array_like=True):
 
     ``uncorrected`` is the newest count of the driver, ``new_errors`` what was added during the job. ``best_clock`` and
     ``best_width`` are the highest seen under load without a harmful reason, ``maximum_clock`` is what the GPU can have
-    at most. ``lost`` is what lower clocks cost, in minutes of work. The driver has not answered for the GPU in the newest
-    ``unanswered`` minutes, since ``unanswered_at``.
+    at most. ``lost`` is what lower clocks cost, in minutes of work. In the newest ``unanswered`` minutes, since
+    ``unanswered_at``, the driver did not answer for the GPU.
     """
 
     seen_at: float = 0.0

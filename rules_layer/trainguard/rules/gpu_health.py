@@ -40,8 +40,9 @@ SPEC = RuleSpec(
     looks_at="each GPU's errors, clocks and links",
     fires_when="a GPU has vanished, has a fault of hardware, or is throttled under load",
     condition=(
-        "a GPU has vanished or does not answer, reported an XID of hardware or an uncorrectable ECC error, lost lanes of its PCIe link, "
-        "or ran {clock_loss} % or more below its clock, throttled, in {loaded_minutes} of its newest minutes under load"
+        "a GPU has vanished or does not answer, reported an XID of hardware or an uncorrectable ECC error, lost lanes "
+        "of its PCIe link, or ran {clock_loss} % or more below its clock, throttled, in {loaded_minutes} of its newest "
+        "minutes under load"
     ),
     measures=(Measure("clock lost to throttling", "%"),),
     parameters={
