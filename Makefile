@@ -6,7 +6,10 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
-WORKERS ?= 2
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 8 ? 8 : n)))
+TRIALS ?= 20000
+SECONDS ?= 3600
+SEED ?= 0
 CDK_ARGS ?=
 
 # uv: the one on the search path, else one that `make install` puts into .tools.
@@ -26,7 +29,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test test-torch verdicts goals bench bench-collector bench-hta bench-smdebug thorough snapshot reference docs demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test test-torch verdicts goals bench bench-collector bench-hta bench-smdebug thorough fuzz snapshot reference docs demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,8 +73,11 @@ $(TORCH)/.installed: tests/torch/requirements.lock
 test-torch: install $(TORCH)/.installed  ## Run the recorder's tests with torch, which lies in an environment of its own
 	PYTHONPATH=.:collector:rules_layer $(TORCH)/bin/python -m pytest tests/torch -n $(WORKERS) --dist loadgroup -m torch
 
-thorough: install  ## Run the property tests with 10,000 examples each
-	$(PYTEST) -n $(WORKERS) -m thorough
+thorough: install  ## Run property tests with 10,000 examples each, TRIALS=20000 of faults, and each fuzz target
+	TRIALS=$(TRIALS) $(PYTEST) -n $(WORKERS) --dist worksteal -m thorough
+
+fuzz: install  ## Fuzz every parser and event for SECONDS=3600; failing inputs lie in build/fuzz
+	$(VENV)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 verdicts: install  ## Say how good the verdicts are on jobs with known faults, and where they fail
 	$(VENV)/python -m tests.verdicts.labelled

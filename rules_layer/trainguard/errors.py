@@ -100,6 +100,15 @@ class MissingLibraryError(TrainGuardError):
         super().__init__(f"{call} needs {library}, which is not installed: pip install {library}")
 
 
+class TooManyNamesError(TrainGuardError):
+    """Objects brought more names than are taken: ``most`` of ``what``."""
+
+    def __init__(self, what: str, most: int, of_which: str) -> None:
+        self.what = what
+        self.most = most
+        super().__init__(f"{what}: there are {most:,} {of_which}, and no more are taken")
+
+
 class ForeignKeyError(TrainGuardError):
     """An S3 key that is not an object of a profile which TrainGuard reads."""
 
@@ -213,6 +222,10 @@ class StateCodecError(TrainGuardError):
         self.item = item
         self.codec = codec
         super().__init__(f"item {item} has Codec {codec}: {reason}")
+
+
+class StateDamagedError(StateCodecError):
+    """Stored state whose bytes are damaged: it is computed again from what S3 has."""
 
 
 class TimelinePartError(TrainGuardError):

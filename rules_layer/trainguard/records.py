@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity, severity_rank
+from trainguard.job_limits import reached_limits
 from trainguard.job_policy import JobPolicy
 from trainguard.layout import ProfileRoot
 from trainguard.statuses import AlertKind as AlertKind
@@ -260,7 +261,8 @@ class JobRecord:
     owner named none, which leaves the choice to the rules' parameters and to the documented default. ``owners`` says
     whose the job is: ``user``, ``team`` and ``project``, as far as its tags name them. ``run_links`` are the pages of
     its run by tool. ``resources`` are what a job outside SageMaker says that it runs on: ``batch-job/<id>``, or
-    ``instance/<id>``.
+    ``instance/<id>``. ``other_streams`` counts the streams of units that SageMaker does not name; ``streams_left_out``
+    says that there are more of them than are evaluated.
     """
 
     job: str
@@ -298,6 +300,8 @@ class JobRecord:
     owners: Mapping[str, str] = field(default_factory=dict)
     run_links: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
+    other_streams: int = 0
+    streams_left_out: bool = False
 
     @property
     def root(self) -> ProfileRoot:
@@ -311,8 +315,9 @@ class JobRecord:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All that is wrong with what the job's owner gave, in a sentence each: the job's own file, then settings."""
-        return self.setting_faults if self.file_fault is None else (self.file_fault, *self.setting_faults)
+        """All that is wrong with what came with the job, in a sentence each: limits, its own file, settings."""
+        limits = reached_limits(streams_left_out=self.streams_left_out, episodes=self.episodes)
+        return (*limits, *(() if self.file_fault is None else (self.file_fault,)), *self.setting_faults)
 
 
 MOST_TUNED_JOBS = 750

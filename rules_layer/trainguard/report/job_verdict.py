@@ -131,7 +131,8 @@ class _Findings:
     def _all_idle(self) -> bool:
         """Whether no GPU of any node works: a job of whose nodes one works is wasted at most."""
         nodes = [each.row for each in self.rows if each.row.rule == LOW_GPU.name and each.row.node is not None]
-        return len(nodes) >= self.facts.nodes and bool(nodes) and all(map(_is_idle, nodes))
+        known = len(nodes) >= self.facts.nodes and not self.record.streams_left_out
+        return known and bool(nodes) and all(map(_is_idle, nodes))
 
     @property
     def idle_nodes(self) -> list[str]:
@@ -156,6 +157,8 @@ class _Findings:
         return _began(self.open[0])
 
     def certainty(self, now: float) -> tuple[Certainty, str | None]:
+        if self.record.streams_left_out:
+            return Certainty.MEDIUM, "Some nodes are not evaluated: objects name more than are taken."
         missing = sum(each.row.counters.get(name, 0) for each in self.rows for name in _LOSSES)
         if missing:
             return Certainty.MEDIUM, f"{counted(missing, 'object')} of the profile could not be read, or never came."

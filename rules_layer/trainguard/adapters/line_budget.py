@@ -1,0 +1,52 @@
+"""How many log lines one kind of event may write: whoever writes objects could else write lines without end."""
+
+from collections import Counter
+from collections.abc import Callable
+from enum import Enum
+from time import monotonic
+
+WINDOW_S = 3_600.0
+MOST_OF_KIND = 200
+"""Lines of one kind that an execution environment writes within an hour."""
+
+MOST_OF_JOB = 50
+"""Those of them that are about one job."""
+
+
+class Line(Enum):
+    """What becomes of a line: it is written, it is the first that is withheld, or it is withheld."""
+
+    WRITTEN = "written"
+    FIRST_WITHHELD = "first withheld"
+    WITHHELD = "withheld"
+
+
+class LineBudget:
+    """Lines of an hour, by kind and by job; ``now`` gives seconds of any clock that never goes back.
+
+    It remembers no more jobs than lines it has admitted.
+    """
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._since = now()
+        self._kinds: Counter[str] = Counter()
+        self._jobs: Counter[tuple[str, str]] = Counter()
+        self._withheld: set[str] = set()
+
+    def take(self, kind: str, job: str) -> Line:
+        """Take a line about a job; one that is about none has an empty name."""
+        if self._now() - self._since >= WINDOW_S:
+            self._since = self._now()
+            self._kinds.clear()
+            self._jobs.clear()
+            self._withheld.clear()
+        of_job = self._jobs.get((kind, job), 0)
+        if self._kinds[kind] >= MOST_OF_KIND or (job and of_job >= MOST_OF_JOB):
+            first = kind not in self._withheld
+            self._withheld.add(kind)
+            return Line.FIRST_WITHHELD if first else Line.WITHHELD
+        self._kinds[kind] += 1
+        if job:
+            self._jobs[kind, job] = of_job + 1
+        return Line.WRITTEN
