@@ -30,7 +30,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test test-torch verdicts goals bench bench-collector bench-hta bench-smdebug thorough fuzz snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test test-torch verdicts goals bench scale bench-collector bench-hta bench-smdebug thorough fuzz snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,11 @@ goals: install  ## Hold the verdicts on jobs with known faults, and on real runs
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf
+
+scale: install  ## Hold the sizing table against AWS's limits, and replay large jobs through the evaluator in memory
+	$(VENV)/python -m tests.scale.drain
+	$(VENV)/python -m tests.scale.replay 1 1440
+	$(VENV)/python -m tests.scale.replay 128 60
 
 bench-collector: install $(TORCH)/.installed  ## Measure what the collector and the recorder cost the loop beside them
 	$(VENV)/python -m tests.collector.bench
