@@ -10,14 +10,21 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from infra.bundling import PROJECT_ROOT
 
 FOLDER = PROJECT_ROOT / "build" / "audit"
-TORCH_LOCK = PROJECT_ROOT / "tests" / "torch" / "requirements.lock"
 AUDIT_LOCK = PROJECT_ROOT / "infra" / "audit.lock"
+LOCKS = (
+    AUDIT_LOCK,
+    PROJECT_ROOT / "emulator" / "lambda-runtime.lock",
+    PROJECT_ROOT / "emulator" / "requirements.lock",
+    PROJECT_ROOT / "tests" / "torch" / "requirements.lock",
+)
+"""What is installed beside uv.lock, each in an environment of its own."""
 
 KNOWN_PYTHON = "jinja2==2.11.2\n"
 KNOWN_NODE = {
@@ -87,6 +94,10 @@ def judged(what: str, asked: Callable[[], Answer], control: Callable[[], Answer]
     return Result(what, f"no known flaw in {answer.knows} packages", 0)
 
 
+def _name(lock: Path) -> str:
+    return lock.relative_to(PROJECT_ROOT).as_posix()
+
+
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
     return ", ".join(names[:_MOST_SHOWN]) + more
@@ -125,7 +136,7 @@ class Audit:
         known_python = lambda: self._python(self._folder / "known.txt", "--no-deps")  # noqa: E731
         return [
             judged("uv.lock", lambda: self._exported(exported), known_python),
-            judged("tests/torch/requirements.lock", lambda: self._python(TORCH_LOCK, "--require-hashes"), known_python),
+            *(judged(_name(lock), partial(self._python, lock, "--require-hashes"), known_python) for lock in LOCKS),
             judged("package-lock.json", lambda: self._node(PROJECT_ROOT), lambda: self._node(self._folder)),
         ]
 
