@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 UV_VERSION := 0.13.8
-WORKERS ?= 2
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 8 ? 8 : n)))
 TRIALS ?= 20000
 SECONDS ?= 3600
 SEED ?= 0
@@ -25,11 +25,12 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 16,18,19,20,21,23,25
 
 VENV := .venv/bin
 TORCH := build/torch
+AUDIT := build/audit
 PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test test-torch verdicts goals bench bench-collector bench-hta bench-smdebug thorough fuzz snapshot reference docs demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test test-torch verdicts goals bench bench-collector bench-hta bench-smdebug thorough fuzz snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +124,14 @@ synth: install  ## Write the CloudFormation template to cdk.out
 
 deploy: install  ## Deploy to the account of the current credentials; CDK_ARGS="-c name=value" passes settings
 	$(CDK) deploy $(CDK_ARGS)
+
+$(AUDIT)/.installed: infra/audit.lock
+	"$(UV)" venv --quiet --clear --python $(VENV)/python $(AUDIT)/env
+	"$(UV)" pip install --quiet --require-hashes --python $(AUDIT)/env/bin/python -r $<
+	@touch $@
+
+audit: install $(AUDIT)/.installed  ## Ask the databases of known flaws about every locked package; 2 when one gives no answer
+	$(VENV)/python -m infra.audit
 
 release: install  ## Build wheel, layer, SBOM and a template without CDK into build/release; CDK_ARGS as for deploy
 	$(VENV)/python -m infra.release $(CDK_ARGS)

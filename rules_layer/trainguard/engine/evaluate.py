@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainguard.engine.family import Families, ObjectSource
+from trainguard.engine.jobs.admission import check_stream
 from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.outbox.fires import drain, enqueue
 from trainguard.engine.outbox.rows import RowContext, rule_row
@@ -62,6 +63,7 @@ class NodeEvaluator:
     ) -> None:
         self._families = families
         self._shared = families.share(services.objects) if shared is None else shared
+        self._jobs = services.jobs
         self._nodes = services.nodes
         self._rows = services.rows
         self._objects = services.objects
@@ -78,6 +80,8 @@ class NodeEvaluator:
         ------
         StateConflictError
             When other writers were first four times.
+        TooManyNamesError
+            When it is a new stream of a job that has as many as it may.
         PortUnavailableError, StateCodecError
             As the stores raise them.
         """
@@ -92,6 +96,7 @@ class NodeEvaluator:
     def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
         plan = replace(self._families.plan(job), detailed=False)
         record = item_of(job, work.key, self._nodes)
+        check_stream(job, record, self._jobs)
         record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         closing = work.close or job.closing
         family = self._families.of(work.key)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from zlib import crc32
 
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.admission import recount
 from trainguard.engine.jobs.closing import begin_close, close_task
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_file import KnownJobs
@@ -93,6 +94,7 @@ class _Look:
         except StateDamagedError as fault:
             self._services.tasks.send([self._rebuild(job, fault)])
             raise
+        recount(job, summary.streams, self._services.jobs)
         self._touch(job, summary.streams.watermark_s)
         if summary.finished:
             return 0

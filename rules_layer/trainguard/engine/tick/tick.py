@@ -42,7 +42,8 @@ class Tick:
     def run(self) -> TickOutcome:
         """Ask for a look at every active job; one that is not taken is counted and left to the next tick.
 
-        Each tick begins with another job, so that none is always the one for which there is no time.
+        Each tick begins with another job, so that none is always the one for which there is no time; jobs that are
+        named by their place come after all others, so that no number of invented ones takes SageMaker's jobs' time.
         """
         failed: dict[str, str] = {}
         names = self._jobs.active()
@@ -63,4 +64,6 @@ class Tick:
         now = self._timing.now()
         first = int(now // TICK_S) % max(len(names), 1)
         every = max(DOUBTED_EVERY, ceil(len(names) / MOST_DOUBTED))
-        return [JobLook(name, now, every) for name in [*names[first:], *names[:first]]]
+        turned = [*names[first:], *names[:first]]
+        # A name with an at sign is of a place that anybody may have made up: SageMaker's jobs come first.
+        return [JobLook(name, now, every) for name in sorted(turned, key=lambda name: "@" in name)]
