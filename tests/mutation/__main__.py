@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.mutation.cover import MAP, Cover
-from tests.mutation.mutants import Mutant, count_of, mutants_of
+from tests.mutation.mutants import Mutant, count_of, mutant_of
 from tests.mutation.plugin import FILE, SOURCE
 
 PACKAGE = Path("rules_layer/trainguard")
@@ -76,7 +76,7 @@ def _score(seconds: float, seed: int) -> int:
     end, found, survivors, unreached = time.monotonic() + seconds, 0, list[Mutant](), 0
     while time.monotonic() < end:
         (file,) = rng.choices(files, weights)
-        mutant = rng.choice(list(mutants_of(file)))
+        mutant = mutant_of(file, rng.randrange(count_of(file)))
         tests = _tests_of(mutant, known)
         unreached += not tests
         if tests and _is_found(mutant, tests):

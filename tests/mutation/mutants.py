@@ -1,8 +1,6 @@
 """Small changes of a module's code, one a mutant: each is a fault that some test must find."""
 
 import ast
-import copy
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,30 +37,32 @@ class Mutant:
     source: str
 
 
-def mutants_of(file: Path) -> Iterator[Mutant]:
-    """Yield every mutant of a module; none of docstrings, annotations, messages of errors, and names of types."""
-    tree = ast.parse(file.read_text())
-    _without_constant_places(tree)
-    places = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
-    for index, node in enumerate(places):
-        for number in range(len(_changes(node))):
-            changed = copy.deepcopy(tree)
-            copied = [each for each in ast.walk(changed) if isinstance(each, ast.expr | ast.stmt)][index]
-            what, apply = _changes(copied)[number]
-            before = ast.unparse(copied).split("\n")[0][:70]
-            apply()
-            source = ast.unparse(ast.fix_missing_locations(changed))
-            yield Mutant(file, node.lineno, f"{what}: {before}", source)
-
-
 def count_of(file: Path) -> int:
-    """Return how many mutants a module has."""
+    """Return how many mutants a module has: no docstring, annotation, decorator, text or error is changed."""
+    return len(_places(_parsed(file)))
+
+
+def mutant_of(file: Path, number: int) -> Mutant:
+    """Return one mutant of a module, by its number from 0."""
+    tree = _parsed(file)
+    node, which = _places(tree)[number]
+    what, apply = _changes(node)[which]
+    before = ast.unparse(node).split("\n")[0][:70]
+    apply()
+    return Mutant(file, node.lineno, f"{what}: {before}", ast.unparse(ast.fix_missing_locations(tree)))
+
+
+def _parsed(file: Path) -> ast.Module:
     tree = ast.parse(file.read_text())
-    _without_constant_places(tree)
-    return sum(len(_changes(node)) for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt))
+    _mark_fixed(tree)
+    return tree
 
 
-def _without_constant_places(tree: ast.AST) -> None:
+def _places(tree: ast.AST) -> list[tuple[Any, int]]:
+    return [(node, which) for node in ast.walk(tree) for which in range(len(_changes(node)))]
+
+
+def _mark_fixed(tree: ast.AST) -> None:
     """Mark what is not to be changed: docstrings, annotations, decorators, texts, errors that are raised."""
     for node in ast.walk(tree):
         held: list[Any] = []
