@@ -91,7 +91,7 @@ def test_given_events_without_end_when_counted_then_lines_are_few_and_the_metric
             journal.count("foreign_keys", job=job, reason="hostile")
         printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         counted = sum(sum(each["ForeignKeys"]) for each in printed if "_aws" in each)
-        held = metrics.serialize_metric_set() if metrics.metric_set else {"ForeignKeys": []}
+        held: dict[str, Any] = dict(metrics.serialize_metric_set()) if metrics.metric_set else {"ForeignKeys": []}
         metrics.clear_metrics()
         assert counted + sum(held["ForeignKeys"]) == len(jobs)
         return Counter(each["message"] for each in printed if "message" in each)
