@@ -30,7 +30,7 @@ PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test test-torch verdicts goals bench scale bench-collector bench-hta bench-smdebug thorough fuzz snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test test-torch verdicts goals bench scale bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ test-torch: install $(TORCH)/.installed  ## Run the recorder's tests with torch,
 
 thorough: install  ## Run property tests with 10,000 examples each, TRIALS=20000 of faults, and each fuzz target
 	TRIALS=$(TRIALS) $(PYTEST) -n $(WORKERS) --dist worksteal -m thorough
+
+mutants: install  ## Draw small faults of the code for SECONDS=3600, and say which no test finds
+	$(VENV)/python -m tests.mutation --map
+	$(VENV)/python -m tests.mutation --seconds $(SECONDS) --seed $(SEED)
 
 fuzz: install  ## Fuzz every parser and event for SECONDS=3600; failing inputs lie in build/fuzz
 	$(VENV)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
