@@ -10,6 +10,7 @@ from trainguard.adapters.attribute_values import (
     integer,
     integer_or_none,
     integers,
+    number,
     present,
     text,
     text_list,
@@ -21,7 +22,7 @@ from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJob
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
-from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.job_policy import EVALUATION_EVERY_S, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
@@ -232,6 +233,7 @@ def _configuration(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "Alerts": text(msgspec.json.encode(policy.alerts).decode()),
         "Stops": text(msgspec.json.encode(policy.stops).decode()),
         "Source": text(policy.source) if policy.source else None,
+        "EvaluationEveryS": number(policy.evaluation_every_s),
         "TrainingRules": None if record.training_rules is None else text_list(record.training_rules),
         "SettingSources": texts(record.setting_sources) if record.setting_sources else None,
         "ConfigurationFaults": text_list(record.setting_faults) if record.setting_faults else None,
@@ -253,6 +255,7 @@ def _policy(columns: Columns) -> JobPolicy:
         alerts=_document(columns, "Alerts", AlertPolicy),
         stops=_document(columns, "Stops", StopPolicy),
         source=columns.text("Source") if "Source" in columns else "",
+        evaluation_every_s=columns.real_or_none("EvaluationEveryS") or EVALUATION_EVERY_S,
     )
 
 

@@ -111,6 +111,7 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
             measured=state.quiet_s / 60.0,
             threshold=_needed_s(parameters, state.longest_s, has_steps=False) / 60.0,
             data_points=state.minutes,
+            near=state.quiet_since is not None,
             details=details,
         )
 
@@ -161,6 +162,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 _calm(seconds if is_quiet else 0.0, needed, len(watched)),
                 measured=seconds / 60.0 if is_quiet else 0.0,
                 threshold=needed / 60.0,
+                near=is_quiet,
                 details=details,
             )
         found = _standstill(view, present, silent, steps, seconds, stopped=stopped)

@@ -31,13 +31,16 @@ from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
 
+STARTING_S = 3_600.0
+"""A node that has GPUs and has not worked is starting for so long at most: after that it may never work."""
+
 
 class SystemState(msgspec.Struct):
     """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
     GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named; ``use`` is how
-    busy the GPUs were when.
+    busy the GPUs were when. ``near`` says that a rule is near a change, so that the next minute is not to wait.
     """
 
     interval_s: float | None = None
@@ -51,6 +54,7 @@ class SystemState(msgspec.Struct):
     skipped: list[int] = msgspec.field(default_factory=list)
     use: UseByTime = msgspec.field(default_factory=UseByTime)
     gpu_interval_s: float | None = None
+    near: bool = False
 
 
 class SystemStream:
@@ -130,6 +134,7 @@ class SystemStream:
             closed=closed,
         )
         self._kept.trim()
+        self.state.near = bool(self._rules.near) or _is_starting(view)
         return fires
 
     def finish(self) -> list[Fire]:
@@ -171,7 +176,7 @@ class SystemStream:
 
     @property
     def due(self) -> set[str]:
-        """Rules whose row changed or is five minutes old."""
+        """Rules whose row changed, or is as old as `publish_every_s` allows."""
         return self._rules.due
 
     @property
@@ -261,3 +266,10 @@ class SystemStream:
             highest_mean=use.highest_mean,
             newest_mean=use.newest_mean,
         )
+
+
+def _is_starting(view: NodeView) -> bool:
+    """Whether start-up is not over: rules over the job judge how long it takes."""
+    if view.watermark_s is None or view.first_sample_at is None or not view.gpu_names:
+        return False
+    return view.first_active_at is None and view.watermark_s - view.first_sample_at < STARTING_S
