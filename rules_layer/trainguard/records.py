@@ -312,7 +312,7 @@ class JobRecord:
     owner named none, which leaves the choice to the rules' parameters and to the documented default. ``owners`` says
     whose the job is: ``user``, ``team`` and ``project``, as far as its tags name them. ``run_links`` are the pages of
     its run by tool. ``resources`` are what a job outside SageMaker says that it runs on: ``batch-job/<id>``, or
-    ``instance/<id>``.
+    ``instance/<id>``. ``urgent`` says that the job is looked at each minute, and not every third.
     """
 
     job: str
@@ -350,6 +350,7 @@ class JobRecord:
     owners: Mapping[str, str] = field(default_factory=dict)
     run_links: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
+    urgent: bool = True
 
     @property
     def root(self) -> ProfileRoot:

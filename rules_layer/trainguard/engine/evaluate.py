@@ -61,6 +61,7 @@ class NodeEvaluator:
     ) -> None:
         self._families = families
         self._shared = families.share(services.objects) if shared is None else shared
+        self._jobs = services.jobs
         self._nodes = services.nodes
         self._rows = services.rows
         self._objects = services.objects
@@ -154,6 +155,8 @@ class NodeEvaluator:
             record = replace(record, expires_at=expiry(last.state.watermark_s, self._timing.now()))
         if has_changes or record.unsent or _moved(record, before):
             record = self._nodes.save(record)
+        if session.near and not job.urgent:
+            self._jobs.set_urgent(job.job, urgent=True)
         for request in session.requests:
             self._captures.start(request.name, request.payload)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)

@@ -25,8 +25,8 @@ CLEAR_AFTER_S = 180.0
 LEARNED = 2.0
 """A job that went on after a pause is waited for this many times as long."""
 
-SILENT_NODE_S = 180.0
-"""A node whose samples end so long before the others' writes none any more."""
+SILENT_NODE_S = 120.0
+"""A node whose samples end so long before the others', and an interval of evaluation, writes none any more."""
 
 STEP_SLACK_S = 30.0
 """A step may end so much later than its last kernel."""
@@ -145,7 +145,8 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 return RuleResult(Status.WAITING_FOR_DATA, "no system metrics yet.")
             return RuleResult(Status.NOT_APPLICABLE, output.NOT_COLLECTED, details=details)
         newest = max(state.at or 0.0 for state in watched.values())
-        silent = [node for node, state in watched.items() if newest - (state.at or 0.0) > SILENT_NODE_S]
+        silent_s = SILENT_NODE_S + view.evaluation_every_s
+        silent = [node for node, state in watched.items() if newest - (state.at or 0.0) > silent_s]
         present = {node: state for node, state in watched.items() if node not in silent}
         if not all(state.known for state in present.values()):
             reason = f"its GPUs have not worked for {LEAST_WORK_MINUTES} minutes with samples of power yet."

@@ -148,6 +148,11 @@ class Session(ABC, Generic[S]):
         return False
 
     @property
+    def near(self) -> bool:
+        """Whether a rule is near a change, so that the whole job is to be looked at each minute."""
+        return False
+
+    @property
     @abstractmethod
     def has_changes(self) -> bool:
         """Whether there is something to save although nothing was applied."""

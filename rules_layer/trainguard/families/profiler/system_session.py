@@ -91,6 +91,11 @@ class SystemSession(Session[SystemStream]):
         return samples.tally + Counter({"too_many_series": self.stream.unnamed_gpu_samples}), fires
 
     @property
+    def near(self) -> bool:
+        """Whether a rule is near a change, or start-up is not over."""
+        return self.stream.state.near
+
+    @property
     def has_changes(self) -> bool:
         """Whether something waits, or came late, that the stored item does not know."""
         return self._order.late > 0 or self._pending != self.record.pending
