@@ -15,7 +15,7 @@ from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, wi
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
-from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, publish_every_s
+from trainguard.engine.streams.rule_runner import publish_every_s
 from trainguard.engine.streams.state_items import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.profiler_report import report_verdict
@@ -28,6 +28,9 @@ from trainguard.state.codec import CODEC, encode_state
 _WITHOUT_DATA = frozenset({Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE})
 _TUNING_JOB = "tuning-job"
 """Stands in ``JobState.shown`` where a rule's name would."""
+
+_TUNED_EVERY_S = 300.0
+"""A tuning job's entry that does not change is written this often: what else reads it knows the job by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,9 @@ class Summariser:
         )
         due = due_rows(context, verdicts, streams, assessment.news, now=now, finished=finished)
         tuned = _tuned(job, rank_findings(verdicts, account), finished=finished)
-        tuned_due = job.tuning_job is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now)
+        tuned_due = job.tuning_job is not None and _due(
+            streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S
+        )
         self._save(job, plan, streams, assessment)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.stored_rules[rule].fault
@@ -185,9 +190,7 @@ def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobS
     return published
 
 
-def _due(
-    state: JobState, name: str, said: str, now: float, *, every_s: float = PUBLISH_EVERY_S, anyway: bool = False
-) -> bool:
+def _due(state: JobState, name: str, said: str, now: float, *, every_s: float, anyway: bool = False) -> bool:
     """Whether what is shown under a name changed or is ``every_s`` old; takes note that it will be written."""
     published = state.published.get(name)
     if not anyway and published is not None and published[0] == said and now - published[1] < every_s:

@@ -92,6 +92,7 @@ class RuleRunner(Generic[R]):
         self._released = False
         self.due: set[str] = set()
         self.near: set[str] = set()
+        self.is_warming_up = False
         self.raised: list[str] = []
         for rule in rules:
             entry = stored.setdefault(rule.name, StoredRule())
@@ -104,6 +105,7 @@ class RuleRunner(Generic[R]):
                 # What an episode has alerted is no part of the rule's own state, and stays.
                 stored_state, entry.data = state_type(), b""
                 entry.anew = f"Its stored state was of another version ({fault}), so that it began anew."
+                self.due.add(rule.name)
             self._states[rule.name] = stored_state
 
     def run(
@@ -124,6 +126,7 @@ class RuleRunner(Generic[R]):
         self._check_held()
         fires: list[Fire] = []
         self.near.clear()
+        self.is_warming_up = False
         self._latest_closed = closed
         for rule in self._rules:
             entry = self._stored[rule.name]
@@ -141,6 +144,7 @@ class RuleRunner(Generic[R]):
                     fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, paid_s))
             if is_near(result, entry.history):
                 self.near.add(rule.name)
+            self.is_warming_up |= result.status is Status.WARMING_UP and result.patience is not None
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 

@@ -64,11 +64,12 @@ class Tick:
         return TickOutcome(len(urgent) + len(calm), failed)
 
     def _due(self, urgent: Sequence[str], calm: Sequence[str]) -> list[JobLook]:
-        """Return the looks: in every third turn of a job's all of the rarer turns lie."""
+        """Return the looks; SageMaker is asked in a multiple of the calm jobs' turns."""
         now = self._timing.now()
         names = sorted({*urgent, *(name for name in calm if is_turn(name, now, CALM_EVERY))})
         first = int(now // TICK_S) % max(len(names), 1)
-        every = max(DOUBTED_EVERY, CALM_EVERY * ceil((len(urgent) + len(calm)) / MOST_DOUBTED / CALM_EVERY))
+        shares = ceil((len(urgent) + len(calm)) / MOST_DOUBTED)
+        every = DOUBTED_EVERY if shares <= DOUBTED_EVERY else CALM_EVERY * ceil(shares / CALM_EVERY)
         return [JobLook(name, now, every) for name in [*names[first:], *names[:first]]]
 
 

@@ -11,13 +11,11 @@ CLOSE_SHARE = 0.1
 def is_near(result: RuleResult, history: FiringHistory) -> bool:
     """Whether the rule may fire, or its episode may end, within minutes.
 
-    An episode may end once its condition has stopped to hold. A rule may fire while it counts its patience, says so
-    itself, or measures what is close to its threshold.
+    An episode may end once its condition has stopped to hold. A rule may fire where it says so itself, or measures what
+    is close to its threshold.
     """
     if history.is_open:
         return history.clean_since is not None
-    if result.status is Status.WARMING_UP:
-        return result.patience is not None and result.data_points > 0
     return result.status is Status.OK and (result.near or _is_close(result))
 
 

@@ -34,6 +34,9 @@ from trainguard.telemetry.system import Samples
 STARTING_S = 3_600.0
 """A node that has GPUs and has not worked is starting for so long at most: after that it may never work."""
 
+WARM_UP_S = 900.0
+"""For so long after the first work of a node its rules are waited for that count their patience."""
+
 
 class SystemState(msgspec.Struct):
     """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
@@ -134,7 +137,7 @@ class SystemStream:
             closed=closed,
         )
         self._kept.trim()
-        self.state.near = bool(self._rules.near) or _is_starting(view)
+        self.state.near = bool(self._rules.near) or _is_starting(view, is_warming_up=self._rules.is_warming_up)
         return fires
 
     def finish(self) -> list[Fire]:
@@ -268,8 +271,10 @@ class SystemStream:
         )
 
 
-def _is_starting(view: NodeView) -> bool:
-    """Whether start-up is not over: rules over the job judge how long it takes."""
+def _is_starting(view: NodeView, *, is_warming_up: bool) -> bool:
+    """Whether start-up is not over, of which rules over the job judge how long it takes, or first verdicts are due."""
     if view.watermark_s is None or view.first_sample_at is None or not view.gpu_names:
         return False
-    return view.first_active_at is None and view.watermark_s - view.first_sample_at < STARTING_S
+    if view.first_active_at is None:
+        return view.watermark_s - view.first_sample_at < STARTING_S
+    return is_warming_up and view.watermark_s - view.first_active_at < WARM_UP_S
