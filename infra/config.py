@@ -155,6 +155,7 @@ class DeploymentConfig:
     stop_batch_jobs: bool = False
     stop_instances: bool = False
     evaluate: str | None = None
+    evaluation_every_s: int | None = None
     rules_package: str | None = None
     prices: str | None = None
     canary: bool = True
@@ -279,6 +280,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "evaluate": matching(
         rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*", "all, tagged, off, or patterns such as prod-* separated by commas"
     ),
+    "evaluation_every_s": integer(60, 300),
     "rules_package": matching(r"\S(.*\S)?", "the folder of a Python package"),
     "prices": matching(r"\S(.*\S)?", "the file of a price table"),
     "canary": boolean,

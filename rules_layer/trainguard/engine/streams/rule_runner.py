@@ -43,7 +43,7 @@ def publish_every_s(status: Status) -> float:
     return PUBLISH_INAPPLICABLE_EVERY_S if status is Status.NOT_APPLICABLE else PUBLISH_EVERY_S
 
 
-class StoredRule(msgspec.Struct):
+class StoredRule(msgspec.Struct, omit_defaults=True):
     """What is stored of one rule on one stream.
 
     ``data`` is the rule's own state, encoded apart so that a rule which this version does not know keeps it.

@@ -38,7 +38,7 @@ WARM_UP_S = 900.0
 """For so long after the first work of a node its rules are waited for that count their patience."""
 
 
-class SystemState(msgspec.Struct):
+class SystemState(msgspec.Struct, omit_defaults=True):
     """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
