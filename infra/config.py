@@ -94,6 +94,8 @@ class DeploymentConfig:
     evaluate : str or None
         Which jobs the stack's default settings evaluate: ``all``, ``tagged``, ``off``, or patterns of names separated
         by commas; None is ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
+    evaluation_every_s : int or None
+        How often the stack's default settings have a calm node evaluated, seconds; None for the documented default.
     rules_package : str or None
         Folder of a Python package with rules of the deployment's own, relative to the project; None for none.
     prices : str or None

@@ -15,7 +15,7 @@ from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, wi
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
-from trainguard.engine.streams.rule_runner import publish_every_s
+from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.state_items import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.profiler_report import report_verdict
@@ -23,6 +23,7 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateConflictError
 from trainguard.ports import Services, Timing
 from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.state.codec import CODEC, encode_state
 
 _WITHOUT_DATA = frozenset({Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE})
@@ -166,7 +167,9 @@ def due_rows(
     for row in rows:
         said = f"{row.status.value} {alerted.get(row.rule, -1)}"
         anyway = finished or row.rule in told
-        if _due(streams.state, row.target, said, now, every_s=publish_every_s(row.status), anyway=anyway):
+        # By the report's row people see how far the job is judged.
+        every_s = PUBLISH_FIRED_EVERY_S if row.rule == PROFILER_REPORT else publish_every_s(row.status)
+        if _due(streams.state, row.target, said, now, every_s=every_s, anyway=anyway):
             due.append(row)
     streams.state.watermark_s.update(
         {row.rule: row.evaluated_through for row in due if row.evaluated_through is not None}

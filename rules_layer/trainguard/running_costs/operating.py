@@ -34,8 +34,9 @@ _FRAMEWORK_STATE_UNITS = 4
 _ROW_UNITS = 1
 """Every row of RuleState measured stayed below 1 KB, one write unit."""
 
-_SHOWS_AN_HOUR = 4
-"""A row that does not change is written every 15 minutes, and hourly where the rule does not apply."""
+_SHOWS_AN_HOUR, _REPORT_SHOWS_AN_HOUR = 4, 12
+"""A row that does not change is written every 15 minutes, and hourly where the rule does not apply; the report's, by
+which people see how far the job is judged, every five."""
 
 _LOOKS_AN_HOUR = 20
 """A job is looked at in every third tick while no rule is near a change."""
@@ -272,8 +273,8 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         + job.looks * _LOG_BYTES_A_LOOK
     )
     inapplicable = _OF_THE_COLLECTOR + job.nodes * _OF_THE_COLLECTOR_A_NODE + (0 if job.framework else _OF_FRAMEWORK)
-    rows = len(RULE_NAMES) + 1 + job.nodes * _rows_of_a_node(job) - inapplicable
-    row_writes = rows * _SHOWS_AN_HOUR + inapplicable
+    rows = len(RULE_NAMES) + job.nodes * _rows_of_a_node(job) - inapplicable
+    row_writes = rows * _SHOWS_AN_HOUR + inapplicable + _REPORT_SHOWS_AN_HOUR
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
         CostLine("EventBridge", "events of S3", job.objects, prices.event),

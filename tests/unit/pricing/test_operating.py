@@ -60,7 +60,7 @@ def test_given_one_node_when_estimated_by_hand_then_each_line_is_so_many_times_i
         60 * (0.035 + 25_320 * 2e-6) + 20 * 0.015, rel=0.01
     )
     assert lines["DynamoDB", "write units of NodeState"].amount == 20 * (7 + 1)
-    assert lines["DynamoDB", "write units of RuleState"].amount == 4 * (8 + 7) + 3 + 2 + 4
+    assert lines["DynamoDB", "write units of RuleState"].amount == 4 * (7 + 7) + 3 + 2 + 4 + 12
 
 
 def test_given_an_interval_of_evaluation_when_it_is_longer_then_an_hour_is_cheaper_and_every_object_read() -> None:
