@@ -16,7 +16,7 @@ def is_near(result: RuleResult, history: FiringHistory) -> bool:
     """
     if history.is_open:
         return history.clean_since is not None
-    return result.status is Status.OK and (result.near or _is_close(result))
+    return result.status in {Status.OK, Status.WARMING_UP} and (result.near or _is_close(result))
 
 
 def _is_close(result: RuleResult) -> bool:
