@@ -120,6 +120,17 @@ def test_given_a_node_that_falls_silent_when_its_last_messages_were_dropped_then
     assert arrived(network) == minute(first + 1)
 
 
+def test_given_a_key_that_does_not_follow_from_its_minute_when_it_comes_then_its_message_is_not_dropped() -> None:
+    network = network_of()
+    first = (arrived(network) - START) // 60 + 1
+    upload = minute_of(first)
+    elsewhere = replace(upload, key=upload.key.replace(hour_folder(minute(first)), hour_folder(minute(first) - 3_600)))
+    network.put(elsewhere)
+    network.announce(elsewhere, elsewhere.at)
+    network.run_until(elsewhere.at, batch_s=0.0)
+    assert arrived(network) == minute(first)
+
+
 @pytest.mark.parametrize("late_s", [0.0, 600.0])
 def test_given_a_message_when_it_is_late_then_it_is_not_dropped(late_s: float) -> None:
     network = network_of()

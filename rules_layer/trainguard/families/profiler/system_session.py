@@ -72,8 +72,9 @@ class SystemSession(Session[SystemStream]):
         cursor = self._order.cursor
         if cursor is None or self.record.closed or self.stream.state.near or now >= cursor + every_s + ARRIVAL_S:
             return False
-        minutes = [message.parsed.minute for message in messages if isinstance(message.parsed, SystemKey)]
-        return self._order.defers(minutes, int(every_s))
+        keys = {message.parsed.minute: message.key for message in messages if isinstance(message.parsed, SystemKey)}
+        found_again = all(key == self._listing.key_of(minute) for minute, key in keys.items())
+        return found_again and self._order.defers(keys, int(every_s))
 
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply the minutes that are ready."""
