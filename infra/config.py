@@ -101,9 +101,11 @@ class DeploymentConfig:
     prices : str or None
         File of a price table in place of the packaged one, relative to the project; None for the packaged one.
     canary : bool
-        Whether a synthetic job proves once a day that the deployment detects and alerts.
+        Whether a synthetic job proves once a week that the deployment detects and alerts.
     dashboard : bool
-        Whether the stack has a CloudWatch dashboard.
+        Whether the stack has a CloudWatch dashboard, which costs more than all the rest of an idle deployment.
+    tracing : {"pass-through", "active"}
+        Whether the functions and state machines send traces to X-Ray.
     verdict_endpoint : bool
         Whether the stack answers other programs over HTTPS what a job does, admitted by IAM.
     weekly_digest : bool
@@ -161,7 +163,8 @@ class DeploymentConfig:
     rules_package: str | None = None
     prices: str | None = None
     canary: bool = True
-    dashboard: bool = True
+    dashboard: bool = False
+    tracing: Literal["pass-through", "active"] = "pass-through"
     verdict_endpoint: bool = False
     weekly_digest: bool = False
     live_sources: tuple[str, ...] = ()
@@ -175,6 +178,11 @@ class DeploymentConfig:
     central_bus_arn: str | None = None
     architecture: Literal["arm64", "x86_64"] = "arm64"
     emulator: bool = False
+
+    @property
+    def traced(self) -> bool:
+        """Whether each invocation and execution sends a trace to X-Ray."""
+        return self.tracing == "active"
 
     @property
     def stoppable(self) -> tuple[str, ...]:
@@ -287,6 +295,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "prices": matching(r"\S(.*\S)?", "the file of a price table"),
     "canary": boolean,
     "dashboard": boolean,
+    "tracing": one_of("pass-through", "active"),
     "verdict_endpoint": boolean,
     "weekly_digest": boolean,
     "live_sources": listed(

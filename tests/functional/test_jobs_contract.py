@@ -330,3 +330,29 @@ def test_given_active_jobs_when_one_is_urgent_then_it_alone_is_found_among_the_u
     world.jobs.set_urgent("b", urgent=True)
     assert world.jobs.active() == ["a"]
     assert world.jobs.load("unknown") is None
+
+
+def test_given_streams_that_nobody_names_when_admitted_then_there_are_as_many_as_may_be_and_more_are_noted(
+    world: World,
+) -> None:
+    world.jobs.register(JOB)
+    assert [world.jobs.admit_stream("job", 2) for _ in range(4)] == [True, True, False, False]
+    assert world.jobs.load("job") == replace(JOB, other_streams=2, streams_left_out=True)
+    world.jobs.recount_streams("job", 3, 0)
+    world.jobs.recount_streams("job", 2, 1)
+    assert world.jobs.admit_stream("job", 2)
+    assert world.jobs.load("job") == replace(JOB, other_streams=2, streams_left_out=True)
+
+
+def test_given_a_job_without_an_item_when_a_stream_is_admitted_then_it_is_and_no_item_appears(world: World) -> None:
+    assert world.jobs.admit_stream("job", 1)
+    world.jobs.recount_streams("job", 0, 5)
+    assert world.jobs.load("job") is None
+
+
+def test_given_names_that_objects_bring_when_counted_then_each_hour_takes_so_many_and_no_job_appears(
+    world: World,
+) -> None:
+    assert [world.jobs.meet(at, 2) for at in (7_200.0, 10_799.0, 10_799.0, 10_800.0)] == [True, True, False, True]
+    assert (list(world.jobs.all()), world.jobs.active()) == ([], [])
+    assert world.jobs.load("met-jobs/1970010102") is None

@@ -15,13 +15,14 @@ Answer = Callable[[str, Mapping[str, str]], tuple[int, Any]]
 
 @dataclass
 class Asked:
-    """A request as it came."""
+    """A request as it came; ``target`` is its path and query as they were sent."""
 
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str] = field(default_factory=dict)
     method: str = "GET"
     body: bytes = b""
+    target: str = ""
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def json_service(answer: Answer) -> Iterator[tuple[str, list[Asked]]]:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             parts = urlsplit(self.path)
             query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-            requests.append(Asked(parts.path, query, dict(self.headers.items()), self.command, sent))
+            requests.append(Asked(parts.path, query, dict(self.headers.items()), self.command, sent, self.path))
             status, body = answer(parts.path, query)
             content = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)

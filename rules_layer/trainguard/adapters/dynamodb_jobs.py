@@ -17,6 +17,7 @@ from trainguard.adapters.attribute_values import (
     text_or_none,
     texts,
 )
+from trainguard.adapters.dynamodb_job_limits import MET_JOBS, DynamoJobLimits
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
 from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJobs
 from trainguard.adapters.stored_form import stored_job
@@ -37,6 +38,8 @@ _CALM, _URGENT = "yes", "urgent"
 
 _EXISTS = "attribute_exists(#job)"
 _NAME = {"#job": "TrainingJobName"}
+_NO_JOBS = (TUNING_JOB, MET_JOBS)
+"""How the names of items begin that are no job's: no job's name has a slash there."""
 _Document = TypeVar("_Document", AlertPolicy, StopPolicy)
 
 
@@ -59,10 +62,11 @@ class DynamoJobs:
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
         self._table = Table(client=client, name=table)
         self._tuning_jobs = DynamoTuningJobs(self._table)
+        self._limits = DynamoJobLimits(self._table)
 
     def load(self, job: str) -> JobRecord | None:
         """Return the job's item (strongly consistent), or None."""
-        item = None if job.startswith(TUNING_JOB) else self._table.get(_key(job))
+        item = None if job.startswith(_NO_JOBS) else self._table.get(_key(job))
         return None if item is None else _record(item)
 
     def register(self, record: JobRecord) -> JobRecord:
@@ -145,6 +149,18 @@ class DynamoJobs:
             still.joined(same),
         )
 
+    def admit_stream(self, job: str, most: int) -> bool:
+        """Count one more stream of a unit that SageMaker does not name; False, which is noted, at ``most``."""
+        return self._limits.admit_stream(job, most)
+
+    def recount_streams(self, job: str, seen: int, actual: int) -> None:
+        """Set the number of such streams if it is still ``seen``."""
+        self._limits.recount_streams(job, seen, actual)
+
+    def meet(self, at: float, most: int) -> bool:
+        """Count one more name that objects brought, in the hour of ``at``; False when there are ``most``."""
+        return self._limits.meet(at, most)
+
     def active(self) -> list[str]:
         """Names of the jobs that are not closed, in order; a change shows after the index has caught up."""
         return sorted([*self.calm(), *self.urgent()])
@@ -175,9 +191,9 @@ class DynamoJobs:
         return [item["TrainingJobName"]["S"] for item in items]
 
     def all(self) -> Iterator[JobRecord]:
-        """Iterate over every job, page by page and in no order; items of tuning jobs are left out."""
+        """Iterate over every job, page by page and in no order; items that are no job's are left out."""
         items = self._table.items()
-        return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(TUNING_JOB))
+        return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
 
     def upsert_tuned_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
         """Write what is known of one job of a tuning job into the tuning job's item, and let that live as long."""
@@ -238,6 +254,8 @@ def _columns(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "JobFileFault": text_or_none(record.file_fault),
         "Generation": integer_or_none(record.generation or None),
         "AskedAt": _time(record.asked_at),
+        "OtherStreams": integer_or_none(record.other_streams or None),
+        "StreamsLeftOut": {"BOOL": True} if record.streams_left_out else None,
         **_asks(record),
         **_configuration(record),
         **_times(record),
@@ -339,4 +357,6 @@ def _record(item: "Item") -> JobRecord:
             owners=columns.texts("Owners"),
             run_links=columns.texts("RunLinks"),
             resources=columns.text_list("Resources"),
+            other_streams=columns.integer_or_none("OtherStreams") or 0,
+            streams_left_out="StreamsLeftOut" in columns,
         )

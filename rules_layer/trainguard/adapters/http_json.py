@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from botocore.auth import SigV4Auth
@@ -87,7 +87,8 @@ class HttpJson:
 
     def get(self, path: str, query: Mapping[str, str]) -> Any:
         """Return the JSON of an answer; a service that is overloaded is asked three times."""
-        return self._asked(path, f"{path}?{urlencode(query)}", None)
+        # A signature covers the query as it is sent; services compute theirs with %20 for a space, never with +.
+        return self._asked(path, f"{path}?{urlencode(query, quote_via=quote)}", None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send JSON and return that of the answer; what is sent must bear to be sent up to three times."""

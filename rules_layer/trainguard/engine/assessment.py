@@ -14,6 +14,7 @@ from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.verdicts.liveness import ends_episode
 from trainguard.engine.verdicts.nearness import is_near
 from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.job_limits import LAST_EPISODE
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, OutboxEntry
 
@@ -71,7 +72,8 @@ def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mappi
 
     An episode ends when people were alerted of it and its verdict says so: it is over, or began anew after its nodes
     had fallen silent. It ends as well when people were notified that it is over and its condition has come back since:
-    then an earlier tick died after it had noted the notification and before it had raised the number.
+    then an earlier tick died after it had noted the notification and before it had raised the number. The last episode
+    that may fire never ends.
 
     Parameters
     ----------
@@ -86,6 +88,6 @@ def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mappi
     for verdict in verdicts:
         current = episodes.get(verdict.rule, 0)
         is_over = ends_episode(verdict) or notified_cleared(state, verdict.rule, current)
-        if verdict.history.alerted == current and is_over:
+        if verdict.history.alerted == current and is_over and current < LAST_EPISODE:
             ended[verdict.rule] = current
     return ended

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainguard.engine.family import Families, ObjectSource
+from trainguard.engine.jobs.admission import check_stream
 from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.outbox.fires import drain, enqueue
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rebuilt import opened
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.streams.session import DELIVERY_COUNTERS, Announced, Applied, Session, Stream
 from trainguard.engine.streams.state_items import expiry, item_of
@@ -78,6 +80,8 @@ class NodeEvaluator:
         ------
         StateConflictError
             When other writers were first four times.
+        TooManyNamesError
+            When it is a new stream of a job that has as many as it may.
         PortUnavailableError, StateCodecError
             As the stores raise them.
         """
@@ -92,13 +96,14 @@ class NodeEvaluator:
     def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
         plan = replace(self._families.plan(job), detailed=False)
         record = item_of(job, work.key, self._nodes)
+        check_stream(job, record, self._jobs)
         record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         closing = work.close or job.closing
         family = self._families.of(work.key)
         root = job.root
         shared = self._shared.get(family.name)
         source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, shared, self._place_of)
-        session = family.open_session(record, source, plan)
+        session = opened(record, lambda record: family.open_session(record, source, plan), self._journal)
         if not closing and self._may_wait(session, work, job):
             return True
         session.announce(work.messages)

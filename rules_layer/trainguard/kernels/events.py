@@ -67,9 +67,9 @@ _LOOSE = json.JSONDecoder(strict=False)
 _EVENT = msgspec.json.Decoder(Event)
 
 
-def decode_events(text: bytes) -> list[Event]:
+def decode_events(text: bytes | memoryview) -> list[Event]:
     """Decode events with commas between them; raises one of `UNREADABLE`."""
-    return _EVENTS.decode(b"[" + text + b"]")
+    return _EVENTS.decode(b"".join((b"[", text, b"]")))
 
 
 def decode_event(text: bytes) -> tuple[Event | None, bool]:

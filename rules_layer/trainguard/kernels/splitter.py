@@ -27,6 +27,7 @@ _ARRAY = re.compile(rb'(?:"traceEvents"\s*:\s*|\A\s*)\[')
 _FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]){1,64}")\s*:')
 _EMPTY = re.compile(rb"\s*(?:\]|\Z)")
 _TRAILING = b" \t\r\n,"
+STRIPPED_AT_ONCE = 256
 
 
 class Metadata(msgspec.Struct):
@@ -141,7 +142,7 @@ class EventSplitter:
     def _decoded(self, text: bytes) -> list[Event]:
         self._weigh(text)
         try:
-            return decode_events(text.rstrip(_TRAILING))
+            return decode_events(_stripped(text))
         except UNREADABLE:
             return list(self._one_by_one(text))
 
@@ -190,3 +191,10 @@ class EventSplitter:
             value = getattr(found, field)
             if value is not None:
                 setattr(self.metadata, field, value)
+
+
+def _stripped(text: bytes) -> bytes | memoryview:
+    """Return a text without what stands behind its last event; a view of it, so that a batch is not copied."""
+    tail = text[-STRIPPED_AT_ONCE:]
+    kept = tail.rstrip(_TRAILING)
+    return memoryview(text)[: len(text) - len(tail) + len(kept)] if kept else text.rstrip(_TRAILING)

@@ -16,11 +16,11 @@ from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
 HOURS_A_MONTH = 730.0
 NOTHING_FREE = FreeTier()
 MINUTES_AN_HOUR = 60
-ALARM_METRICS = 39
+ALARM_METRICS = 6
 """Metrics that the stack's alarms read."""
 
-DASHBOARDS = 1
-"""Dashboards that the stack has."""
+CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
+"""Canaries that the stack plants."""
 
 CORES_A_GPU = 12
 """As in an instance with 8 GPUs and 96 cores."""
@@ -72,7 +72,12 @@ _GIB_A_CORE = 1_769 / 1_024
 _LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_BRIEF_ONE, _LOG_BYTES_A_LOOK = 1_500, 500, 600
 """An invocation that drops its messages has the platform's lines alone."""
 
-_IDLE_LOG_BYTES = 1_000
+_IDLE_LOG_BYTES = 400
+"""Of a tick without jobs: Lambda's three lines, and none of its own."""
+
+_CANARY_METRICS = 8
+"""Metrics of the functions that have a value within the hour of a canary."""
+
 _POLLERS = 5
 _MOST_EVALUATORS = 20
 """The default of ``evaluator_concurrency``."""
@@ -296,7 +301,6 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         CostLine("DynamoDB", "write units of Jobs", job.looks, prices.write_unit),
         CostLine("DynamoDB", "read units", _reads(job, invocations), prices.read_unit),
         CostLine("CloudWatch", "GB of logs", logs / _GB, prices.log_gb),
-        CostLine("X-Ray", "traces", invocations, prices.trace),
     )
 
 
@@ -375,15 +379,13 @@ def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
 def _listings(job: Workload) -> tuple[float, int]:
     """Return how many pages of keys a full report lists, and how many lists its plan leaves for the digests.
 
-    The plan lists a day once for all nodes. With few nodes, or for a day that is too large, each digest lists it.
+    The plan lists a day once for all nodes. With few nodes each digest lists it.
     """
     days, keys = math.ceil(job.hours / 24), job.objects * min(job.hours, 24.0)
     pages = _FOLDERS_LISTED + keys / _KEYS_A_PAGE
     if job.nodes < FEWEST_NODES:
         return job.nodes * days * pages, 0
-    if keys <= MOST_KEYS:
-        return days * pages, job.nodes * days
-    return days * (MOST_KEYS / _KEYS_A_PAGE + job.nodes * pages), 0
+    return days * pages, job.nodes * days * math.ceil(keys / MOST_KEYS)
 
 
 def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
@@ -399,18 +401,19 @@ def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
 
 def _idle(prices: UnitPrices, free: FreeTier, memory: FunctionMemory) -> tuple[CostLine, ...]:
     ticks = MINUTES_AN_HOUR * HOURS_A_MONTH
+    canary_metrics = _CANARY_METRICS * CANARIES_A_MONTH / HOURS_A_MONTH
     polls, compute = ticks * _POLLERS * _WINDOWS_A_MINUTE, ticks * _TICK_S * memory.tick_memory_mb / 1_024
     return (
         CostLine(
             "CloudWatch", "metrics that alarms read", ALARM_METRICS, prices.alarm_metric_month, free.alarm_metrics
         ),
-        CostLine("CloudWatch", "dashboards", DASHBOARDS, prices.dashboard_month, free.dashboards),
         CostLine("SQS", "requests of Lambda's pollers", polls, prices.queue_request, free.queue_requests),
-        CostLine("X-Ray", "traces of tick", ticks, prices.trace, free.traces),
         CostLine("Lambda", "invocations of tick", ticks, prices.invocation, free.invocations),
         CostLine("Lambda", "GiB-s of tick", compute, prices.compute_gib_s, free.compute_gib_s),
         CostLine("CloudWatch", "GB of logs", ticks * _IDLE_LOG_BYTES / _GB, prices.log_gb, free.log_gb),
         CostLine("DynamoDB", "read units", ticks * _TICK_READ_UNITS, prices.read_unit),
+        CostLine("several", "canaries, with alert and report", CANARIES_A_MONTH, total(_fire(prices))),
+        CostLine("CloudWatch", "metrics in the canaries' hours", canary_metrics, prices.metric_month),
     )
 
 

@@ -23,7 +23,7 @@ from trainguard.running_costs.operating import (
 from trainguard.running_costs.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
 
 PRICES = packaged_unit_prices().prices
-OBSERVING = {"CloudWatch", "X-Ray"}
+OBSERVING = {"CloudWatch"}
 WORKLOADS = st.builds(
     Workload,
     nodes=st.integers(1, 2_000),
@@ -74,6 +74,16 @@ def test_given_a_day_of_128_nodes_when_its_report_is_estimated_then_it_is_what_t
     assert total(of(nodes=128, hours=24, framework=True).at_end) == pytest.approx(5.0, rel=0.15)
 
 
+def test_given_more_nodes_when_a_report_is_estimated_then_its_listings_grow_with_the_objects_without_a_cliff() -> None:
+    def listed(nodes: int) -> float:
+        (line,) = (line for line in of(nodes=nodes, hours=24).at_end if line.what == "LIST and PUT")
+        return line.cost
+
+    assert listed(695) / listed(690) < 1.5  # a second list for each node
+    assert of(nodes=695, hours=24).the_job / of(nodes=690, hours=24).the_job < 1.01
+    assert listed(10_000) / listed(1_000) < 80  # lists of 15 times a million keys, of 10 times the nodes
+
+
 @given(WORKLOADS)
 def test_given_any_job_when_estimated_then_totals_are_the_sums_of_their_lines(workload: Workload) -> None:
     found = estimate(workload, PRICES)
@@ -84,12 +94,16 @@ def test_given_any_job_when_estimated_then_totals_are_the_sums_of_their_lines(wo
 
 
 @given(WORKLOADS)
-def test_given_any_job_when_it_has_another_node_then_it_costs_more_and_at_most_one_job_more(workload: Workload) -> None:
+def test_given_any_job_when_it_has_another_node_then_it_costs_about_one_job_more_at_most(
+    workload: Workload,
+) -> None:
+    """Little more than a job, where many evaluators list the framework objects of all nodes."""
+
     def hourly(nodes: int) -> float:
         return of(nodes=nodes, gpus=workload.gpus, framework=workload.framework).an_hour
 
     more = hourly(workload.nodes + 1) - hourly(workload.nodes)
-    assert 0.0 < more <= hourly(1)
+    assert 0.0 < more <= 1.15 * hourly(1)
 
 
 @given(WORKLOADS, st.sampled_from(["framework", "gpus", "interval_ms"]))
@@ -150,7 +164,7 @@ def test_given_a_free_tier_when_an_idle_month_is_estimated_then_only_what_is_bey
     idle = estimate(Workload(), PRICES, free)
     paid = {(line.service, line.what): line.cost_beyond_free for line in idle.idle if line.cost_beyond_free}
     assert paid.pop(("CloudWatch", "metrics that alarms read")) == pytest.approx(2 * PRICES.alarm_metric_month)
-    assert {service for service, _ in paid} == {"Lambda", "DynamoDB"}
+    assert {service for service, _ in paid} == {"Lambda", "DynamoDB", "several", "CloudWatch"}
     assert idle.an_idle_month == of().an_idle_month
     assert of().an_idle_month_beyond_free == of().an_idle_month
 

@@ -17,8 +17,9 @@ from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.job_verdict import STALE_S, SURE_AFTER_S, job_verdict, verdict_of
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.report.schema import encode_schema
-from trainguard.rules.low_gpu_output import QUIET_MEAN
-from trainguard.rules.low_gpu_utilization import IDLE_TIME, P95
+from trainguard.rules.low_gpu_held_output import HELD_TIME
+from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization import P95
 from trainguard.stores import StoredRow
 
 NOW = MONDAY + 10 * HOUR_S
@@ -84,6 +85,13 @@ def test_given_a_node_that_idles_beside_one_that_works_when_asked_then_it_is_nam
     assert said(RUNNING, *idle(RUNNING, P95.what, None)).idle_nodes == []
     ended = job(nodes=2)
     assert said(ended, *idle(ended)).idle_nodes == []
+
+
+def test_given_idle_nodes_when_one_holds_memory_then_the_job_is_idle_and_that_node_is_named() -> None:
+    verdict = said(RUNNING, *idle(RUNNING, HELD_TIME.what, IDLE_TIME.what))
+    assert (verdict.verdict, verdict.idle_nodes) == (Verdict.IDLE, ["algo-1", "algo-2"])
+    assert verdict.memory_held_on == ["algo-1"]
+    assert said(job(nodes=2), *idle(job(nodes=2), HELD_TIME.what)).memory_held_on == []
 
 
 def test_given_findings_when_asked_then_what_costs_is_waste_and_what_does_not_is_a_risk() -> None:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.admission import recount
 from trainguard.engine.jobs.closing import begin_close, close_task
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_file import KnownJobs
@@ -15,7 +16,7 @@ from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
 from trainguard.engine.summary import Summariser, Summary, missing_streams
 from trainguard.engine.tick.tick import TICK_S, is_turn
-from trainguard.errors import PortUnavailableError
+from trainguard.errors import PortUnavailableError, StateDamagedError
 from trainguard.ports import JobLook, NodeTask, Services, Timing
 from trainguard.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
 
@@ -87,7 +88,12 @@ class _Look:
         if not job.policy.evaluated:
             return 0
         self._poll(job)
-        summary = self._summariser.summarise(job)
+        try:
+            summary = self._summariser.summarise(job)
+        except StateDamagedError as fault:
+            self._services.tasks.send([self._rebuild(job, fault)])
+            raise
+        recount(job, summary.streams, self._services.jobs)
         self._touch(job, summary.streams.watermark_s)
         if summary.finished:
             return 0
@@ -99,6 +105,13 @@ class _Look:
         tasks = self._wake(job, summary.streams)
         self._services.tasks.send(tasks)
         return len(tasks) + self._reconcile(job, summary.streams)
+
+    def _rebuild(self, job: JobRecord, fault: StateDamagedError) -> NodeTask:
+        """Return a task for the stream of a damaged item: whoever opens it for a task computes it anew from S3."""
+        key = StreamKey.parse(job.job, fault.item.removeprefix(f"{job.job}/"))
+        if job.closing:
+            return close_task(job, key)
+        return NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
 
     def _poll(self, job: JobRecord) -> None:
         """Have the job's source polled; one that is not asked for now is asked for by the next tick's look."""

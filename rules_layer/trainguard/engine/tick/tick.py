@@ -46,7 +46,8 @@ class Tick:
     def run(self) -> TickOutcome:
         """Ask for the looks that are due; one that is not taken is counted and left to the job's next turn.
 
-        Each tick begins with another job, so that none is always the one for which there is no time.
+        Each tick begins with another job, so that none is always the one for which there is no time; jobs that are
+        named by their place come after all others, so that no number of invented ones takes SageMaker's jobs' time.
         """
         failed: dict[str, str] = {}
         urgent, calm = self._jobs.urgent(), self._jobs.calm()
@@ -70,7 +71,9 @@ class Tick:
         first = int(now // TICK_S) % max(len(names), 1)
         shares = ceil((len(urgent) + len(calm)) / MOST_DOUBTED)
         every = DOUBTED_EVERY if shares <= DOUBTED_EVERY else CALM_EVERY * ceil(shares / CALM_EVERY)
-        return [JobLook(name, now, every) for name in [*names[first:], *names[:first]]]
+        turned = [*names[first:], *names[:first]]
+        # A name with an at sign is of a place that anybody may have made up: SageMaker's jobs come first.
+        return [JobLook(name, now, every) for name in sorted(turned, key=lambda name: "@" in name)]
 
 
 def is_turn(job: str, at: float, every: int) -> bool:

@@ -1,0 +1,64 @@
+"""Requests to services of AWS carry a signature that the service computes, too."""
+
+from dataclasses import replace
+
+import pytest
+from botocore.credentials import Credentials
+from botocore.session import Session, get_session
+
+from tests.support.json_service import json_service
+from tests.support.signature_v4 import signed_for
+from trainguard.adapters.http_json import HttpJson
+from trainguard.adapters.source_services import mlflow_api, prometheus_api
+from trainguard.errors import PortUnavailableError
+from trainguard.sources.prometheus.queries import HOST_QUERIES
+
+SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
+MLFLOW = "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/experiments"
+MATCHERS = 'node=~"a+b",job="a job, ä/ö & more"'
+
+
+def session(credentials: Credentials | None = None) -> Session:
+    made = get_session()
+    made.get_credentials = lambda: credentials  # type: ignore[method-assign]
+    return made
+
+
+SIGNER = session(Credentials("AKIDEXAMPLE", SECRET, "token"))
+SERVICES = {
+    "amazon-managed-prometheus": (
+        prometheus_api("p", "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1", session=SIGNER),
+        ("eu-west-1", "aps"),
+    ),
+    "cloudwatch": (
+        prometheus_api("p", "https://monitoring.us-east-1.amazonaws.com", session=SIGNER),
+        ("us-east-1", "monitoring"),
+    ),
+    "managed-mlflow": (mlflow_api("m", MLFLOW, session=SIGNER), ("eu-west-1", "sagemaker-mlflow")),
+}
+
+
+@pytest.mark.parametrize(("api", "scope"), SERVICES.values(), ids=SERVICES)
+def test_given_a_service_of_aws_when_asked_then_its_own_computation_of_the_signature_agrees(
+    api: HttpJson, scope: tuple[str, str]
+) -> None:
+    queries = [each.expression % ((MATCHERS, "60s")[: each.expression.count("%s")]) for each in HOST_QUERIES]
+    with json_service(lambda *_: (200, {})) as (url, requests):
+        here = replace(api, base=f"{url}/workspaces/ws 1")
+        for query in queries:
+            here.get("api/v1/query_range", {"query": query, "start": "1.5", "end": "2", "step": "60"})
+        here.post("runs/search", {"filter": "tags.name = 'a b'"})
+    assert [request.query.get("query") for request in requests] == [*queries, None]
+    assert [signed_for(request, SECRET) for request in requests] == [scope] * len(requests)
+    assert all(request.headers["X-Amz-Security-Token"] == "token" for request in requests)
+    assert signed_for(requests[0], "another secret") is None
+
+
+def test_given_no_credentials_when_asked_then_nothing_is_sent_and_the_error_says_so() -> None:
+    api = prometheus_api("p", "https://monitoring.us-east-1.amazonaws.com", session=session())
+    with (
+        json_service(lambda *_: (200, {})) as (url, requests),
+        pytest.raises(PortUnavailableError, match="no AWS credentials"),
+    ):
+        replace(api, base=url).get("api/v1/query_range", {"query": "up"})
+    assert requests == []
