@@ -94,6 +94,8 @@ class DeploymentConfig:
     evaluate : str or None
         Which jobs the stack's default settings evaluate: ``all``, ``tagged``, ``off``, or patterns of names separated
         by commas; None is ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
+    evaluation_every_s : int or None
+        How often the stack's default settings have a calm node evaluated, seconds; None for the documented default.
     rules_package : str or None
         Folder of a Python package with rules of the deployment's own, relative to the project; None for none.
     prices : str or None
@@ -157,6 +159,7 @@ class DeploymentConfig:
     stop_batch_jobs: bool = False
     stop_instances: bool = False
     evaluate: str | None = None
+    evaluation_every_s: int | None = None
     rules_package: str | None = None
     prices: str | None = None
     canary: bool = True
@@ -287,6 +290,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "evaluate": matching(
         rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*", "all, tagged, off, or patterns such as prod-* separated by commas"
     ),
+    "evaluation_every_s": integer(60, 300),
     "rules_package": matching(r"\S(.*\S)?", "the folder of a Python package"),
     "prices": matching(r"\S(.*\S)?", "the file of a price table"),
     "canary": boolean,

@@ -262,7 +262,8 @@ class JobRecord:
     whose the job is: ``user``, ``team`` and ``project``, as far as its tags name them. ``run_links`` are the pages of
     its run by tool. ``resources`` are what a job outside SageMaker says that it runs on: ``batch-job/<id>``, or
     ``instance/<id>``. ``other_streams`` counts the streams of units that SageMaker does not name; ``streams_left_out``
-    says that there are more of them than are evaluated.
+    says that there are more of them than are evaluated. ``urgent`` says that the job is looked at each minute, and not
+    every third.
     """
 
     job: str
@@ -302,6 +303,7 @@ class JobRecord:
     resources: tuple[str, ...] = ()
     other_streams: int = 0
     streams_left_out: bool = False
+    urgent: bool = True
 
     @property
     def root(self) -> ProfileRoot:

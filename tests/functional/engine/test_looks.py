@@ -109,7 +109,7 @@ def test_given_a_huge_job_when_the_tick_comes_then_it_costs_the_tick_one_request
     world, now = fleet
     before = len(world.faults.calls)
     tick_of(world, now).run()
-    assert Counter(world.faults.calls[before:]) == {"Jobs.active": 1, "JobLooks.send": JOBS}
+    assert Counter(world.faults.calls[before:]) == {"Jobs.urgent": 1, "Jobs.calm": 1, "JobLooks.send": JOBS}
 
 
 def test_given_a_tick_without_time_for_all_when_the_next_ones_come_then_no_job_is_left_out_for_good(
