@@ -68,7 +68,7 @@ class Actions(Construct):
         self._build_report = build_report
         key = own_key(self, platform.config)
         self.alerts = self._build_alerts(undelivered, key)
-        self.delivery = DeliveryLog(self, "Delivery", config=platform.config, topic=self.alerts)
+        self.delivery = DeliveryLog(self, "Delivery", platform=platform, topic=self.alerts)
         self.chat = sns.Topic(self, "Chat", display_name="TrainGuard chat", enforce_ssl=True, master_key=key)
         if key is None:
             encrypt_with_key_of_sns(self.alerts)

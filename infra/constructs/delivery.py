@@ -9,8 +9,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.config import DeploymentConfig
-from infra.constructs.function import log_group, role_with
+from infra.constructs.function import FunctionPlatform, log_group, role_with
 from infra.constructs.policy import allow
 
 _LOGGED = (
@@ -32,8 +31,9 @@ class DeliveryLog(Construct):
         The log, under the one name by which SNS finds it.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: DeploymentConfig, topic: sns.Topic) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, topic: sns.Topic) -> None:
         super().__init__(scope, construct_id)
+        config = platform.config
         folder = f"sns/{Aws.REGION}/{Aws.ACCOUNT_ID}"
         # The topic names its role, so the role cannot name the topic: it reaches the logs of the stack's topics.
         own = Stack.of(self).format_arn(
@@ -53,6 +53,6 @@ class DeliveryLog(Construct):
                 allow("LogFailures", ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [own])
             ],
         )
-        for protocol in _LOGGED:
+        for protocol in _LOGGED if platform.overlay.logs_deliveries else ():
             topic.add_logging_config(protocol=protocol, failure_feedback_role=role)
         self.log_group: logs.LogGroup = log_group(self, "Failures", config, name=f"{folder}/{topic.topic_name}/Failure")

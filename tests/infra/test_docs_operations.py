@@ -30,6 +30,7 @@ FILLED: dict[str, Any] = {
     "str | None": "text",
     "int | None": 1,
     "<class 'int'>": 1,
+    "<class 'bool'>": True,
     "float | None": 1.0,
     "collections.abc.Mapping[str, str]": {"name": "text"},
     "tuple[str, ...]": ("text",),

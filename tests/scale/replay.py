@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -176,7 +177,7 @@ def _description(nodes: int) -> TrainingJobDescription:
 class Bodies:
     """Minutes of a large node; all nodes have the same samples, under their own names."""
 
-    def __init__(self, **node: int) -> None:
+    def __init__(self, **node: Any) -> None:
         self._node = node
         self._minute: tuple[int, bytes] = (0, b"")
 

@@ -230,8 +230,7 @@ def test_given_invented_jobs_of_places_when_a_tick_has_little_time_then_sagemake
     for number in range(15):
         world.jobs.register(JobRecord(f"job-{number}", "arn:job", "profiles", ""))
     for minute in range(3):
-        left = iter([True, False])
-        tick_of(world, 6_000.0 + TICK_S * minute, lambda left=left: next(left)).run()
+        tick_of(world, 6_000.0 + TICK_S * minute, iter([True, False]).__next__).run()
         names = [look.job for look in world.looks.drain()]
         assert sum("@" not in name for name in names) == 15
         assert len(names) == 20

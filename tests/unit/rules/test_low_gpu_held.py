@@ -1,5 +1,7 @@
 """LowGPUUtilization with memory in use: idle GPUs that hold memory are a finding of their own."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -25,14 +27,10 @@ def holding(first: float, second: float | None = None, total: float | None = TOT
     return {"MemoryUsedBytes": used, **({} if total is None else {"MemoryTotalBytes": dict.fromkeys(used, total)})}
 
 
-def judge(
-    utilization: list[float], held: DevicesAt, *, second: list[float] | None = None, threshold: float = 10.0
-) -> Replay:
+def judge(utilization: list[float], held: DevicesAt, *, second: list[float] | None = None, **settings: Any) -> Replay:
     """Judge a node of two GPUs by minutes of their utilization."""
     rows = Rows([[one, other] for one, other in zip(utilization, second or utilization, strict=True)])
-    return replay_devices(
-        LowGPUUtilization(), LowGPUUtilizationParameters(threshold_memory=threshold), rows.series(), held
-    )
+    return replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(**settings), rows.series(), held)
 
 
 def test_given_a_node_that_stopped_and_holds_memory_when_20_minutes_have_passed_then_it_says_so_at_once() -> None:
@@ -87,7 +85,7 @@ def test_given_memory_at_the_threshold_when_judged_then_it_is_held_and_not_below
 
 
 def test_given_another_threshold_when_judged_then_that_counts() -> None:
-    held = judge([0.0] * 25, lambda _: holding(8 * GB), threshold=11.0).last
+    held = judge([0.0] * 25, lambda _: holding(8 * GB), threshold_memory=11.0).last
     assert held.measure == IDLE_TIME
 
 
