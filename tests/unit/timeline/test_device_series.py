@@ -17,8 +17,8 @@ GB = 1e9
 
 def minute(begin: float, gpus: int = 2, **metrics: float) -> Samples:
     """Return an object with utilization of the GPUs, and a value of each metric in six buckets of ten seconds."""
-    times = START + begin + 10.0 * np.arange(6) + 1.0
-    one = {f"gpu{number}": DeviceSeries(times, np.full(6, 1.0)) for number in range(gpus)}
+    times = np.array([START + begin + 10.0 * number + 1.0 for number in range(6)])
+    one = {f"gpu{number}": DeviceSeries(times, np.ones(6)) for number in range(gpus)}
     further = {
         metric: {gpu: DeviceSeries(times, held.values * value) for gpu, held in one.items()}
         for metric, value in metrics.items()
@@ -49,7 +49,7 @@ ALL = {
 
 
 def test_given_a_collected_profile_when_built_then_each_gpu_has_its_further_series_in_their_units() -> None:
-    [node] = built(minute(0, **ALL)).nodes
+    [node] = built(minute(0, 2, **ALL)).nodes
     shown = {(each.kind, each.gpu): set(each.band.mean) for each in node.devices}
     assert {gpu for _, gpu in shown} == {"gpu0", "gpu1"}
     assert {kind: values for (kind, gpu), values in shown.items() if gpu == "gpu1"} == {
