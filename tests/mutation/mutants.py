@@ -94,7 +94,7 @@ def _changes(node: ast.AST) -> list[tuple[str, Any]]:  # noqa: PLR0911 - one lin
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
         return [("the other truth", lambda: setattr(node, "value", not node.value))]
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return [("another number", lambda: setattr(node, "value", node.value + 1))]  # type: ignore[operator]
+        return [("another number", lambda: setattr(node, "value", node.value + 1))]
     if isinstance(node, ast.If | ast.IfExp | ast.While):
         return [("the other branch", lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), node.test)))]
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
