@@ -49,6 +49,10 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
         Time of kernels, each weighted with its blocks per multiprocessor up to 1, by the window.
     occupancy : float or None
         Estimated share of the warps that fit, weighted with time.
+    compute_ns, communication_ns, overlap_ns, exposed_communication_ns, memory_ns, exposed_memory_ns, idle_ns : int
+        As those of the rank, of this GPU alone.
+    counted : bool
+        Whether the rank's figures, which are means, count this GPU: its work is at least a hundredth of the busiest's.
     """
 
     device: int
@@ -59,6 +63,14 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     kernel_utilization: list[float]
     sm_efficiency: float | None
     occupancy: float | None
+    compute_ns: int = 0
+    communication_ns: int = 0
+    overlap_ns: int = 0
+    exposed_communication_ns: int = 0
+    memory_ns: int = 0
+    exposed_memory_ns: int = 0
+    idle_ns: int = 0
+    counted: bool = True
 
 
 class ActivityEntry(msgspec.Struct, frozen=True, kw_only=True):
