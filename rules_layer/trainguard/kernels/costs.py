@@ -165,7 +165,7 @@ def _reduction(inputs: Inputs) -> Cost:
     shape, size = inputs.shapes[0], inputs.element_bytes[0]
     if not shape or size <= 0:
         raise ValueError("no tensor, or a type that is not known")
-    reduced = range(len(shape))
+    reduced = list(range(len(shape)))
     if len(inputs.shapes) > 2:  # with fewer arguments all dimensions are reduced
         reduced = [each % len(shape) for each in msgspec.json.decode(inputs.values[1], type=list[int])] or reduced
     left = prod(length for place, length in enumerate(shape) if place not in reduced)

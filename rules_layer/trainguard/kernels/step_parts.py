@@ -12,10 +12,10 @@ def step_parts(metrics: RankMetrics, start: Ints, end: Ints) -> dict[str, Ints]:
     Of several GPUs these are the means, rounded down.
     """
     count = len(metrics.breakdowns)
-    parts = {
-        name: np.sum([each[name].within(start, end) for each in metrics.breakdowns], axis=0, dtype=np.int64) // count
-        for name in metrics.breakdowns[0]
-    }
+    parts: dict[str, Ints] = {}
+    for name in metrics.breakdowns[0]:
+        each = np.stack([found[name].within(start, end) for found in metrics.breakdowns])
+        parts[name] = each.sum(axis=0, dtype=np.int64) // count
     parts["other"] = end - start - sum(parts.values())
     return parts
 
