@@ -1,6 +1,5 @@
 """The sampler's side of what training processes hand over: files to objects, each under its key."""
 
-import fcntl
 import gzip
 import json
 import os
@@ -14,7 +13,17 @@ from typing import NamedTuple, Optional
 from urllib.parse import unquote
 
 from trainguard_collector.layout import timeline_key
-from trainguard_collector.objects import DRAFT, OBJECT, PLAIN, STREAM, TENSORS, TIMELINE, WRITER, object_name
+from trainguard_collector.objects import (
+    DRAFT,
+    OBJECT,
+    PLAIN,
+    STREAM,
+    TENSORS,
+    TIMELINE,
+    WRITER,
+    object_name,
+    withdraw,
+)
 from trainguard_collector.tensor_files import encode_step
 
 ROTATE_S, ROTATE_BYTES = 60.0, 4 * 1024 * 1024
@@ -113,9 +122,7 @@ class Outgoing:
         with path.open("rb") as file:
             if not due and os.fstat(file.fileno()).st_size < ROTATE_BYTES:
                 return
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not withdraw(file.fileno()):
                 return
             body = file.read()
             found = timeline_object(body)

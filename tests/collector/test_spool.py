@@ -1,6 +1,7 @@
 """The spool on disk: bounded, whole lines only, and one sampler at a time."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def link(folder: Path) -> None:
 def test_given_a_shared_folder_for_temporary_files_when_a_spool_is_chosen_then_only_its_user_may_write_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object] | None, private: bool
 ) -> None:
-    monkeypatch.setattr(settings.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     folder = tmp_path / f"trainguard-collector-{os.getuid()}"
     if make is not None:
@@ -101,8 +102,8 @@ def test_given_a_shared_folder_for_temporary_files_when_a_spool_is_chosen_then_o
 def test_given_a_folder_of_another_user_when_a_spool_is_chosen_then_it_is_not_that_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     owner = os.getuid()
     (tmp_path / f"trainguard-collector-{owner + 1}").mkdir(mode=0o700)
-    monkeypatch.setattr(settings.os, "getuid", lambda: owner + 1)
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
     assert ".cache" in settings.default_spool()

@@ -10,7 +10,7 @@ from typing import ClassVar
 from trainguard.records import Status
 from trainguard.rules import hung_output as output
 from trainguard.rules.hung_output import HungDetails, Standstill
-from trainguard.rules.hung_steps import Progress, ProgressState
+from trainguard.rules.hung_steps import Progress, ProgressState, behind
 from trainguard.rules.hung_watch import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
@@ -234,16 +234,5 @@ def _standstill(
         power=fmean(state.drawn[gpu] for state, gpu in shown) if shown else 0.0,
         power_at_work=fmean(state.known[gpu] for state, gpu in shown if gpu in state.known) if shown else 0.0,
         steps_stopped=stopped,
-        behind=None if any(facts.waiting for facts in view.nodes.values()) else _behind(steps),
+        behind=None if any(facts.waiting for facts in view.nodes.values()) else behind(steps),
     )
-
-
-def _behind(steps: dict[str, Progress]) -> list[str]:
-    """Return the processes whose newest step is not the furthest, the least far first, where numbers say so."""
-    reached = {name: each.reached for name, each in steps.items()}
-    numbers = [number for number in reached.values() if number is not None]
-    if len(numbers) < 2 or len(numbers) != len(reached):
-        return []
-    furthest = max(numbers)
-    late = [(number, name) for name, number in reached.items() if number is not None and number < furthest]
-    return [name for _, name in sorted(late)]

@@ -160,12 +160,19 @@ def test_given_how_long_it_lasts_when_asked_then_certainty_follows(lasted: float
     [
         ({"stop_allowed": True}, WouldDo.STOP, "allowed a stop by LowGPUUtilization"),
         ({}, WouldDo.ALERT, "has not allowed stops"),
+        ({"resources": ("batch-job/1-2",)}, WouldDo.ALERT, "by the tags of the 1 batch job that"),
+        ({"resources": ("instance/i-1", "instance/i-2")}, WouldDo.ALERT, "by the tags of the 2 instances that"),
+        (
+            {"resources": ("batch-job/1",), "policy": JobPolicy(stops=StopPolicy(dry_run=True))},
+            WouldDo.ALERT,
+            "dry run",
+        ),
         ({"stop_allowed": True, "policy": JobPolicy(stops=StopPolicy(rules=("Dataloader",)))}, WouldDo.ALERT, LOW),
         ({"stop_allowed": True, "policy": JobPolicy(stops=StopPolicy(dry_run=True))}, WouldDo.ALERT, "dry run"),
         ({"stop_allowed": True, "policy": JobPolicy(alerts=AlertPolicy(staged=("all",)))}, WouldDo.NOTHING, "staged"),
         ({"stop_allowed": True, "active": False, "status": JobStatus.STOPPED}, WouldDo.NOTHING, "has ended"),
     ],
-    ids=["allowed", "not allowed", "other rule", "dry run", "staged", "ended"],
+    ids=["allowed", "not allowed", "batch", "instances", "batch, dry run", "other rule", "dry run", "staged", "ended"],
 )
 def test_given_the_owner_s_settings_when_asked_then_what_would_be_done_follows(
     changes: dict[str, Any], expected: WouldDo, why: str

@@ -11,6 +11,7 @@ from trainguard.engine.jobs.closing import begin_close, close_task
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_file import KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry
+from trainguard.engine.jobs.silent_nodes import are_all_silent
 from trainguard.engine.jobs.stale_state import clear_stale_state
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
@@ -182,7 +183,8 @@ class _Look:
     def _reconcile(self, job: JobRecord, streams: JobStreams) -> int:
         """Ask about a job that has gone silent: the event that says that it ended may be lost.
 
-        A job outside SageMaker that never says that it has ended has ended when it writes nothing for a day. One that
+        A job outside SageMaker that never says that it has ended has ended when all its collectors are silent for ten
+        minutes, and without collectors when it writes nothing for a day. One that
         SageMaker has come to know meanwhile is registered anew, or closed when its profile belongs elsewhere.
         """
         silence = min(self._silent_for(streams, key) for key in streams.records or [streams.own.key])
@@ -200,13 +202,19 @@ class _Look:
         known = self._registry.recognise(job, description)
         described = with_description(known, description)
         outside = description is None or description.is_outside
-        abandoned = outside and silence >= ABANDONED_S
+        abandoned = outside and (silence >= ABANDONED_S or self._is_left(job, silence))
         if (described.status.is_final and described.policy.evaluated) or abandoned:
             self._begin_close(described)
             return 1
         if described != known:
             self._services.jobs.update_status(described)
         return 0
+
+    def _is_left(self, job: JobRecord, silence: float) -> bool:
+        """Whether each node that a collector watched has ended or died, so that none is left to end the job."""
+        if silence < DESCRIBE_AFTER_S:
+            return False
+        return are_all_silent(self._services.objects, job.bucket, job.root, self._now)
 
     def _begin_close(self, job: JobRecord) -> None:
         services = self._services
