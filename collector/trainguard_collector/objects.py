@@ -7,6 +7,7 @@ A training process only writes to local files below the node's spool; the sample
 ``<epoch ns>.<quoted key>.object``        an object of the job, whole; the key is relative to the job's folder
 ``<epoch ns>.<quoted key>.plain``         the same, before it is compressed
 ``<pid>.writer``                          a process that may still write
+``<stream>.stream``                       a stream that was written, so that a sampler that is started anew ends it, too
 
 Writer and sampler lock a timeline: the writer while it appends, the sampler while it withdraws the permission to write.
 The writer never waits: it keeps its lines until the next time, and begins a new file when the last one is withdrawn.
@@ -21,7 +22,7 @@ from typing import Callable, Optional
 from urllib.parse import quote
 
 TIMELINE, TENSORS, OBJECT, PLAIN = ".timeline", ".tensors", ".object", ".plain"
-WRITER, DRAFT = ".writer", ".draft"
+WRITER, DRAFT, STREAM = ".writer", ".draft", ".stream"
 _WRITABLE = 0o200
 LARGEST_TIMELINE = 16 * 1024 * 1024
 """A timeline that nobody takes grows no further."""

@@ -2,8 +2,10 @@
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -103,9 +105,23 @@ def read_settings(
     )
 
 
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
 def default_spool() -> str:
-    """Return the folder of this user's spools."""
-    return str(Path(tempfile.gettempdir(), f"trainguard-collector-{os.getuid()}"))
+    """Return the folder of this user's spools, in the folder for temporary files.
+
+    Where another user of the machine has made that one, who could change what is in it, it is in the home folder.
+    """
+    folder = Path(tempfile.gettempdir(), f"trainguard-collector-{os.getuid()}")
+    with suppress(OSError):
+        folder.mkdir(mode=0o700)
+    try:
+        found = folder.lstat()
+    except OSError:
+        return str(folder)
+    private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & _OTHERS_MAY_WRITE
+    return str(folder if private else Path.home() / ".cache" / "trainguard-collector")
 
 
 def _job_settings(text: str) -> dict[str, Any]:

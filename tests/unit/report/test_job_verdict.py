@@ -18,8 +18,8 @@ from trainguard.report.job_verdict import STALE_S, SURE_AFTER_S, job_verdict, ve
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.report.schema import encode_schema
 from trainguard.rules.low_gpu_held_output import HELD_TIME
-from trainguard.rules.low_gpu_output import QUIET_MEAN
-from trainguard.rules.low_gpu_utilization import IDLE_TIME, P95
+from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization import P95
 from trainguard.stores import StoredRow
 
 NOW = MONDAY + 10 * HOUR_S
