@@ -207,6 +207,33 @@ class TestEarlier:
         }
         assert found == {0: [], 1: [], 2: [0], 3: [1], 4: [2, 0], 5: [3, 1], 6: [2, 0], 7: [5, 3]}
 
+    def test_a_tensor_that_is_saved_rarely_is_found_again(self) -> None:
+        writer = HookWriter().collections()
+        for number in range(401):
+            saved = {"loss": 1.0} | ({"weight": 1.0} if number % 100 == 0 else {})
+            writer.step(number, saved | ({"gradient": 1.0} if number % 50 == 0 else {}))
+        files = MemoryFiles(writer.files)
+        steps = [
+            [each.step for each in step.earlier("weight", 2)] if "weight" in step.names else []
+            for step in complete_steps(files, find_run(files, "run"), StepLedger())
+        ]
+        assert [steps[number] for number in range(0, 401, 100)] == [[], [0], [100, 0], [200, 100], [300, 200]]
+
+    def test_a_rare_tensor_is_found_by_one_index_of_each_set_of_tensors(self) -> None:
+        writer = HookWriter().collections()
+        for number in range(201):
+            writer.step(number, {"loss": 1.0} | ({"weight": 1.0} if number % 100 == 0 else {}))
+        files = MemoryFiles(writer.files)
+        run = find_run(files, "run")
+        for _ in complete_steps(files, run, StepLedger()):
+            pass
+        later = find_run(files, "run")
+        later.history = run.history
+        newest = later.open_step(200, ["worker_0"])
+        files.requests.clear()
+        assert [each.step for each in newest.earlier("weight", 1)] == [100]
+        assert len(files.requests) <= 2
+
     def test_the_same_step_of_another_run(self) -> None:
         other = find_run(MemoryFiles(HookWriter().collections().step(2, {"w": 5.0}).files), "other")
         files = MemoryFiles(HookWriter().collections().step(2, {"w": 1.0}).step(3, {"w": 1.0}).files)

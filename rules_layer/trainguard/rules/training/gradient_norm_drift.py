@@ -27,7 +27,10 @@ from trainguard.rules.training.step_rule import Check, StepParameters, StepRule,
 from trainguard.tensors.step_view import Mode, StepView
 
 GRADIENT_NORM = "gradient_norm"
-MOST_NORMS = 24
+MOST_NORMS = 512
+MOST_NAME_CHARACTERS = 40_000
+"""Of all norms together: with their levels they take 60 kB, a seventh of an item."""
+
 FIRST = LAST = 8
 SMALLEST = 1e-30
 """A norm of 0 counts as this: float32 has nothing below 1e-38."""
@@ -59,11 +62,17 @@ class Level(msgspec.Struct, array_like=True):
 
 
 class GradientNormDriftState(StepState, kw_only=True):
-    """Norms by name, in decades; at most 24. The loss with the name that was recorded first."""
+    """Norms by name, in decades; at most 512 of bounded names. The loss with the name that was recorded first."""
 
     norms: dict[str, Level] = msgspec.field(default_factory=dict)
     loss_name: str | None = None
     loss: Level = msgspec.field(default_factory=Level)
+
+    def has_room(self, name: str) -> bool:
+        """Whether a norm is known, or one more of that name may be."""
+        if name in self.norms:
+            return True
+        return len(self.norms) < MOST_NORMS and len(name) + sum(map(len, self.norms)) <= MOST_NAME_CHARACTERS
 
     def distance(self, name: str) -> float:
         """Return how many decades a norm is away from its start."""
@@ -97,7 +106,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the collections "
         "gradients (the reduction l2 is enough) and losses."
     )
-    bound = "norms beyond the first 24 are not checked."
+    bound = "norms beyond the first 512, or beyond names of 40,000 characters, are not checked."
 
     def check(
         self, state: GradientNormDriftState, step: StepView, parameters: GradientNormDriftParameters
@@ -154,7 +163,7 @@ def _take_norms(state: GradientNormDriftState, step: StepView) -> list[str]:
     scalars = step.members(GRADIENT_NORM)
     seen = []
     for name in sorted(scalars | step.members(GRADIENTS)):
-        if name not in state.norms and len(state.norms) >= MOST_NORMS:
+        if not state.has_room(name):
             state.left_out += 1
             continue
         norm = used(state, scalar if name in scalars else _size, step, name)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from hashlib import blake2b
 from typing import Protocol
 
 from trainguard.errors import TelemetryFormatError, TensorMissingError
@@ -115,6 +116,12 @@ class DebugStep:
     def names(self) -> Sequence[str]:
         """Names of the tensors of which entries or reductions were saved, sorted."""
         return sorted(self._frames.keys() | {each.tensor for each in self._reductions})
+
+    @cached_property
+    def tensors(self) -> int:
+        """A digest of ``names``, above 0: two steps have the same one where they hold the same tensors."""
+        joined = "\0".join(self.names).encode("utf-8", "surrogatepass")
+        return int.from_bytes(blake2b(joined, digest_size=6).digest(), "big") + 1
 
     def holds(self, name: str) -> bool:
         """Whether entries or a reduction of a tensor were saved."""
