@@ -7,6 +7,8 @@ they say where its entries lie, and that the file is as long as the frame says. 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from struct import Struct
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +44,8 @@ PAGES_BYTES = 16 * MIB
 KEPT_BYTES = VALUE_CAP_BYTES
 _HEAD_BYTES = 64 * 1024
 _ENTRY_BYTES = 512
+_NUMBERS = {1: Struct("<f"), 2: Struct("<d")}
+"""How one number of the types of reductions is read, by the type's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,20 @@ class EventReader:
         shaped = entries.reshape(large.content.shape)
         self._values.put(place, shaped, large.content.size)
         return shaped
+
+    def number(self, place: FramePlace, tensor: str) -> float:
+        """Return a tensor of one real number; raises TelemetryFormatError where it holds anything else."""
+        if place.length > SMALL_FRAME_BYTES:
+            raise TelemetryFormatError(place.file, f"{tensor} has {place.length:,} bytes, expected one real number")
+        proto = _value(place.file, payload_of(place.file, self._frame(place)), tensor)[1]
+        content, unpack = proto.tensor_content, _NUMBERS.get(proto.dtype)
+        sizes = proto.tensor_shape.dim
+        if unpack is not None and len(content) == unpack.size and all(each.size == 1 for each in sizes):
+            return float(unpack.unpack(content)[0])
+        entries = _entries(place.file, proto)
+        if entries.size != 1 or entries.dtype.kind not in "fiub":
+            raise TelemetryFormatError(place.file, f"{tensor} has {entries.size} entries, expected one real number")
+        return float(entries.reshape(-1)[0])
 
     def blocks(self, step: int, place: FramePlace, tensor: str) -> Iterator[Tensor]:
         """Iterate over a tensor's entries in C order in blocks of up to 4 MiB; raises TelemetryFormatError."""
@@ -203,16 +221,26 @@ class EventReader:
 
 
 def _decode(file: str, payload: bytes, tensor: str) -> SavedTensor:
+    at, proto = _value(file, payload, tensor)
+    return SavedTensor(at, _entries(file, proto))
+
+
+def _value(file: str, payload: bytes, tensor: str) -> tuple[float, Any]:
+    """Return when a frame was saved, epoch seconds, and its TensorProto."""
     event = parse_event(file, payload)
-    if len(event.summary.value) != 1:
-        raise TelemetryFormatError(file, f"a frame holds {len(event.summary.value)} tensors, expected 1")
-    value = event.summary.value[0]
+    values = event.summary.value
+    if len(values) != 1:
+        raise TelemetryFormatError(file, f"a frame holds {len(values)} tensors, expected 1")
+    value = values[0]
     _check_tag(file, text(file, value.tag), tensor)
-    proto = value.tensor
+    return event.wall_time, value.tensor
+
+
+def _entries(file: str, proto: Any) -> Tensor:
     shape = [each.size for each in proto.tensor_shape.dim]
     if is_text(proto.dtype):
-        return SavedTensor(event.wall_time, texts(file, shape, proto.string_val))
-    return SavedTensor(event.wall_time, numbers(file, proto.dtype, shape, proto.tensor_content))
+        return texts(file, shape, proto.string_val)
+    return numbers(file, proto.dtype, shape, proto.tensor_content)
 
 
 def _check_tag(file: str, tag: str, tensor: str) -> None:
