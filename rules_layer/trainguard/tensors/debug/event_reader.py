@@ -44,6 +44,7 @@ PAGES_BYTES = 16 * MIB
 KEPT_BYTES = VALUE_CAP_BYTES
 _HEAD_BYTES = 64 * 1024
 _ENTRY_BYTES = 512
+_ONE_ENTRY = ([1], [])
 _NUMBERS = {1: Struct("<f"), 2: Struct("<d")}
 """How one number of the types of reductions is read, by the type's number."""
 
@@ -123,8 +124,8 @@ class EventReader:
             raise TelemetryFormatError(place.file, f"{tensor} has {place.length:,} bytes, expected one real number")
         proto = _value(place.file, payload_of(place.file, self._frame(place)), tensor)[1]
         content, unpack = proto.tensor_content, _NUMBERS.get(proto.dtype)
-        sizes = proto.tensor_shape.dim
-        if unpack is not None and len(content) == unpack.size and all(each.size == 1 for each in sizes):
+        sizes = [each.size for each in proto.tensor_shape.dim]
+        if unpack is not None and len(content) == unpack.size and sizes in _ONE_ENTRY:
             return float(unpack.unpack(content)[0])
         entries = _entries(place.file, proto)
         if entries.size != 1 or entries.dtype.kind not in "fiub":
@@ -151,6 +152,8 @@ class EventReader:
     def _frame(self, place: FramePlace) -> bytes:
         """Return a small frame from the pages that hold it; missing ones that adjoin are read in one request."""
         first, last = place.start // PAGE_BYTES, (place.start + place.length - 1) // PAGE_BYTES
+        if first == last and (kept := self._pages.get((place.file, first))) is not None:
+            return _cut(place, kept, first * PAGE_BYTES)
         pages: dict[int, bytes] = {}
         missing: list[int] = []
         for number in range(first, last + 1):
@@ -166,11 +169,7 @@ class EventReader:
                 pages[number] = read[(number - start) * PAGE_BYTES : (number - start + 1) * PAGE_BYTES]
                 self._pages.put((place.file, number), pages[number], PAGE_BYTES)
         joined = b"".join(pages[number] for number in range(first, last + 1))
-        offset = place.start - first * PAGE_BYTES
-        frame = joined[offset : offset + place.length]
-        if len(frame) < place.length:
-            raise TelemetryFormatError(place.file, f"ends within a frame of {place.length:,} bytes at {place.start:,}")
-        return frame
+        return _cut(place, joined, first * PAGE_BYTES)
 
     def _locate(self, place: FramePlace, tensor: str) -> _Large:
         kept = self._large.get((place, tensor))
@@ -218,6 +217,15 @@ class EventReader:
     @staticmethod
     def _kind(large: _Large) -> "np.dtype[np.generic]":
         return dtype_of("", large.content.dtype)
+
+
+def _cut(place: FramePlace, content: bytes, starts: int) -> bytes:
+    """Return a frame from the part of its file that begins at ``starts``."""
+    offset = place.start - starts
+    frame = content[offset : offset + place.length]
+    if len(frame) < place.length:
+        raise TelemetryFormatError(place.file, f"ends within a frame of {place.length:,} bytes at {place.start:,}")
+    return frame
 
 
 def _decode(file: str, payload: bytes, tensor: str) -> SavedTensor:
