@@ -1,6 +1,7 @@
 """Steps of debug-output: what the hook writes is what rules read."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.support.run_folder import MemoryFiles
 from tests.support.tensor_files import DTYPES, NOW, HookWriter
 from trainguard.errors import RunMissingError, TelemetryFormatError, TensorMissingError, TensorTooLargeError
-from trainguard.tensors.debug.event_reader import BLOCK_BYTES, VALUE_CAP_BYTES
+from trainguard.tensors.debug.event_reader import BLOCK_BYTES, VALUE_CAP_BYTES, EventReader
 from trainguard.tensors.debug.ledger import StepLedger
 from trainguard.tensors.debug.replay import complete_steps
 from trainguard.tensors.debug.run import find_run
@@ -192,6 +193,26 @@ class TestLargeTensors:
         writer.files[name] = bytes(broken)
         with pytest.raises(TelemetryFormatError, match="checksum"):
             list(only(writer).blocks("x"))
+
+
+def test_a_reduction_is_decoded_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    plain = EventReader.number
+    monkeypatch.setattr(
+        EventReader, "number", lambda reader, place, tensor: decoded.append(tensor) or plain(reader, place, tensor)
+    )
+    saved = {"smdebug/reductions/l2/w": np.float32(2.5), "smdebug/reductions/abs_max/w": np.int64(7)}
+    step = only(HookWriter().collections().step(0, saved))
+    for _ in range(3):
+        assert (step.reduction("w", "l2"), step.reduction("w", "max", absolute=True)) == (2.5, 7.0)
+    assert sorted(decoded) == sorted(saved)
+
+
+@pytest.mark.parametrize("entries", [np.float32([1, 2]), ["text"], np.complex64(1j), np.zeros((0,), np.float32)])
+def test_a_reduction_that_is_no_real_number_is_refused(entries: Any) -> None:
+    step = only(HookWriter().collections().step(0, {"smdebug/reductions/l2/w": entries}))
+    with pytest.raises(TelemetryFormatError, match="expected one real number"):
+        step.reduction("w", "l2")
 
 
 class TestEarlier:

@@ -122,12 +122,14 @@ def _of_reductions(
         if product is None or not math.isfinite(product):
             not_saved(state, step, tensor)
             return None
-    for kind, is_bad in ((NAN, math.isnan), (INFINITE, math.isinf)):
-        found = next((name for name, value in saved if is_bad(value)), None)
-        if found is not None and not (only_nan and kind == INFINITE):
-            told[tensor] = found
-            return Reading(tensor, math.nan, 0.0, True, 0.0, kind)
-    return Reading(tensor, 0.0, 0.0, False, 0.0)
+    bad = [(name, value) for name, value in saved if not math.isfinite(value)]
+    if not bad:
+        return Reading(tensor, 0.0, 0.0, False, 0.0)
+    nan = [name for name, value in bad if math.isnan(value)]
+    if only_nan and not nan:
+        return Reading(tensor, 0.0, 0.0, False, 0.0)
+    told[tensor] = nan[0] if nan else bad[0][0]
+    return Reading(tensor, math.nan, 0.0, True, 0.0, NAN if nan else INFINITE)
 
 
 def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:

@@ -69,9 +69,7 @@ class GradientNormDriftState(StepState, kw_only=True):
     loss: Level = msgspec.field(default_factory=Level)
 
     def has_room(self, name: str) -> bool:
-        """Whether a norm is known, or one more of that name may be."""
-        if name in self.norms:
-            return True
+        """Whether one more norm may be known, of that name."""
         return len(self.norms) < MOST_NORMS and len(name) + sum(map(len, self.norms)) <= MOST_NAME_CHARACTERS
 
     def distance(self, name: str) -> float:
@@ -118,15 +116,17 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         seen = _take_norms(state, step)
         if not seen:
             return None
-        for name in seen:
-            each = state.norms[name]
-            far = each.count >= FIRST + LAST and abs(each.newest - each.first) > parameters.decades
-            each.drifted = (step.step if each.drifted is None else each.drifted) if far else None
+        decades = parameters.decades
+        for each in seen.values():
+            if each.count < FIRST + LAST or abs(each.newest - each.first) <= decades:
+                each.drifted = None
+            elif each.drifted is None:
+                each.drifted = step.step
         if state.loss.count < FIRST + LAST:
             state.waiting += 1
             return None
         fallen = state.loss.newest < state.loss.first - FALLEN * abs(state.loss.first)
-        drifted = {name: at for name in seen if (at := state.norms[name].drifted) is not None}
+        drifted = {name: each.drifted for name, each in seen.items() if each.drifted is not None}
         worst = min(drifted, key=lambda each: (drifted[each], each)) if drifted else max(seen, key=state.distance)
         fires = bool(drifted) and not fallen
         return Check(
@@ -158,18 +158,22 @@ def _take_loss(state: GradientNormDriftState, step: StepView) -> None:
             state.loss.add(loss)
 
 
-def _take_norms(state: GradientNormDriftState, step: StepView) -> list[str]:
-    """Take in the norms of a step; return the names of those that were."""
+def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, Level]:
+    """Take in the norms of a step; return those that were, by name."""
     scalars = step.members(GRADIENT_NORM)
-    seen = []
+    seen: dict[str, Level] = {}
+    norms = state.norms
     for name in sorted(scalars | step.members(GRADIENTS)):
-        if not state.has_room(name):
+        level = norms.get(name)
+        if level is None and not state.has_room(name):
             state.left_out += 1
             continue
         norm = used(state, scalar if name in scalars else _size, step, name)
         if norm is not None and math.isfinite(norm):
-            state.norms.setdefault(name, Level()).add(math.log10(max(abs(norm), SMALLEST)))
-            seen.append(name)
+            if level is None:
+                level = norms[name] = Level()
+            level.add(math.log10(max(abs(norm), SMALLEST)))
+            seen[name] = level
     return seen
 
 
