@@ -198,9 +198,12 @@ class TestLargeTensors:
 def test_a_reduction_is_decoded_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
     plain = EventReader.number
-    monkeypatch.setattr(
-        EventReader, "number", lambda reader, place, tensor: decoded.append(tensor) or plain(reader, place, tensor)
-    )
+
+    def number(reader: EventReader, place: Any, tensor: str) -> Any:
+        decoded.append(tensor)
+        return plain(reader, place, tensor)
+
+    monkeypatch.setattr(EventReader, "number", number)
     saved = {"smdebug/reductions/l2/w": np.float32(2.5), "smdebug/reductions/abs_max/w": np.int64(7)}
     step = only(HookWriter().collections().step(0, saved))
     for _ in range(3):
@@ -208,7 +211,9 @@ def test_a_reduction_is_decoded_once_a_step(monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(decoded) == sorted(saved)
 
 
-@pytest.mark.parametrize("entries", [np.float32([1, 2]), ["text"], np.complex64(1j), np.zeros((0,), np.float32)])
+@pytest.mark.parametrize(
+    "entries", [np.array([1, 2], np.float32), ["text"], np.complex64(1j), np.zeros((0,), np.float32)]
+)
 def test_a_reduction_that_is_no_real_number_is_refused(entries: Any) -> None:
     step = only(HookWriter().collections().step(0, {"smdebug/reductions/l2/w": entries}))
     with pytest.raises(TelemetryFormatError, match="expected one real number"):
