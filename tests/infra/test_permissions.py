@@ -91,7 +91,8 @@ TRAINING = (
     "trainer-output/*",
     "checkpoints/*tfevents*",
     "checkpoints/*trainer_state.json",
-    "checkpoints/*metrics.csv",
+    "checkpoints/*.csv",
+    "checkpoints/*training.log",
 )
 """What is read of training: of checkpoints the logs alone."""
 

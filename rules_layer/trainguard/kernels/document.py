@@ -343,6 +343,8 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
         Another profile beside this one, where it was asked for.
     ranks_left_out : int
         Ranks that ``ranks`` does not list; ``across`` has them.
+    job : str or None
+        The training job, where a stack judged its traces.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -352,6 +354,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     across: AcrossRanks | None = None
     comparison: Comparison | None = None
     ranks_left_out: int = 0
+    job: str | None = None
 
 
 def encode_profiles(document: KernelProfiles) -> bytes:

@@ -325,3 +325,39 @@ def test_given_too_few_steps_to_compare_when_judged_then_the_rule_waits() -> Non
         result = each.judge(state, RunView(1), values)
         assert result.status is Status.WARMING_UP
         assert result.reason.startswith("1 saved step holds what the rule checks, too few to compare. It checks")
+
+
+def two_runs(one: Any, other: Any, **how: Any) -> Any:
+    run = Run()
+    run.others["other"] = Run()
+    run.add(3, {} if how else {"w": one}, reductions={"w": one} if how else {})
+    run.others["other"].add(3, {} if how else {"w": other}, reductions={"w": other} if how else {})
+    return observed("SimilarAcrossRuns", run, other_trial="other").state.first
+
+
+def test_given_a_tensor_that_differs_from_another_runs_when_said_then_by_how_much_and_what_is_tolerated() -> None:
+    check = two_runs([1.0, 200.0, np.nan], [1.5, 200.25, np.nan])
+    assert (check.value, check.threshold) == (0.5, pytest.approx(1.501e-5))
+    assert "w differs from that of run other at the same step, by 0.5; up to 1.501e-05 counts" in check.reason
+    reduced_ones = two_runs({"mean": 1.0, "max": 4.0}, {"mean": 1.0, "max": 6.0, "min": 0.0}, reductions=True)
+    assert reduced_ones.value == 2.0
+    for one, other in ((np.zeros(2), np.zeros(3)), (["a"], ["b"]), ([np.nan], [1.0])):
+        without = two_runs(one, other)
+        assert (without.value, without.threshold) == (None, None)
+        assert without.reason == "Step 3: w differs from that of run other at the same step."
+
+
+@pytest.mark.parametrize(
+    ("saved", "said"),
+    [
+        ({"mean": np.nan, "l2": np.nan}, "the saved mean of w is NaN"),
+        ({"abs_l2": np.inf}, "the saved l2 of absolute values of w is infinite"),
+        ({"mean": np.nan, "min": 0.0, "max": np.inf}, "the saved max of w is infinite"),
+    ],
+)
+def test_given_reductions_that_are_not_finite_when_said_then_the_reduction_is_named(
+    saved: dict[str, float], said: str
+) -> None:
+    run = Run()
+    run.add(0, reductions={"w": saved})
+    assert said in observed("ExplodingTensor", run).result.reason
