@@ -155,6 +155,18 @@ class Jobs(Protocol):
         """Names of the jobs that are not closed, in order."""
         ...
 
+    def urgent(self) -> list[str]:
+        """Names of those of them that are looked at each minute, in order."""
+        ...
+
+    def calm(self) -> list[str]:
+        """Names of the other ones, in order."""
+        ...
+
+    def set_urgent(self, job: str, *, urgent: bool) -> None:
+        """Let an active job be looked at each minute, or not; one that is closing always is."""
+        ...
+
     def all(self) -> Iterator[JobRecord]:
         """Iterate over every job, page by page and in no order; what changes meanwhile may show or not.
 

@@ -162,7 +162,9 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
                 quiet_hours=(QuietHours(days=("sat",), start="22:00", end="07:00", timezone="Europe/Berlin"),),
             ),
             stops=StopPolicy(rules=("StepOutlier",), grace_s=600.0, dry_run=True),
+            evaluation_every_s=120.0,
         ),
+        urgent=False,
         setting_sources={"LowGPUUtilization_patience": "tag x"},
         setting_faults=("first", "second"),
         rules_elsewhere={"Exploding": "a rule of tensors"},
@@ -189,6 +191,7 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
         "Active": {"S": "yes"},
         "Closing": {"BOOL": False},
         "LastObjectAt": {"S": "2023-11-14T22:15:20.000Z"},
+        "EvaluationEveryS": {"N": "120.0"},
         "Evaluated": {"BOOL": False},
         "EvaluatedBecause": {"S": "tag trainguard:evaluate says off"},
         "Alerts": {
@@ -308,6 +311,25 @@ def test_given_a_job_registered_anew_when_an_episode_of_the_time_before_ends_the
     assert world.jobs.load("job") == stored
     world.jobs.raise_episode("job", "Rule", 0, generation=known)
     assert world.jobs.load("job") == replace(stored, episodes={"Rule": 1})
+
+
+def test_given_active_jobs_when_one_is_urgent_then_it_alone_is_found_among_the_urgent_ones(world: World) -> None:
+    for name in ("a", "b"):
+        world.jobs.register(replace(JOB, job=name))
+    assert (world.jobs.urgent(), world.jobs.calm()) == (["a", "b"], [])
+    world.jobs.set_urgent("b", urgent=False)
+    world.jobs.set_urgent("unknown", urgent=True)
+    assert (world.jobs.urgent(), world.jobs.calm(), world.jobs.active()) == (["a"], ["b"], ["a", "b"])
+    calm = world.jobs.load("b")
+    assert calm is not None
+    assert not calm.urgent
+    world.jobs.update_status(replace(calm, closing=True))
+    world.jobs.set_urgent("b", urgent=False)
+    assert world.jobs.urgent() == ["a", "b"]
+    world.jobs.update_status(replace(calm, closing=True, active=False))
+    world.jobs.set_urgent("b", urgent=True)
+    assert world.jobs.active() == ["a"]
+    assert world.jobs.load("unknown") is None
 
 
 def test_given_streams_that_nobody_names_when_admitted_then_there_are_as_many_as_may_be_and_more_are_noted(

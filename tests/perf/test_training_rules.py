@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.run_folder import MemoryFiles
 from tests.support.steps import RULES, parameters
+from tests.support.tensor_files import HookWriter
 from trainguard.errors import TensorMissingError
+from trainguard.tensors.debug.ledger import StepLedger
+from trainguard.tensors.debug.replay import complete_steps
+from trainguard.tensors.debug.run import find_run
+from trainguard.tensors.debug.step import DebugStep
 from trainguard.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 
 pytestmark = pytest.mark.perf
@@ -17,6 +23,8 @@ TENSORS = 1_000
 STEPS = 25
 LIMIT_S = 0.005
 RATIO_LIMIT = 5.0
+READ_RATIO_LIMIT = 20.0
+"""With the index and the frames of the step read as the evaluator reads them."""
 GIVEN: dict[str, dict[str, Any]] = {
     "AllZero": {"collection_names": "gradients"},
     "TensorVariance": {"collection_names": "absent"},
@@ -97,3 +105,24 @@ def test_given_a_step_of_1000_reductions_when_all_rules_see_it_then_it_takes_und
     measured = f"all rules {spent * 1e3:.2f} ms, numpy {beside * 1e3:.2f} ms"
     assert spent <= LIMIT_S, measured
     assert spent <= RATIO_LIMIT * beside, measured
+
+
+def test_given_a_saved_step_of_1000_reductions_when_read_and_judged_then_it_takes_a_bounded_multiple_of_numpy() -> None:
+    random = np.random.default_rng(0)
+    writer = HookWriter().collections({"gradients": ([], ["^gradient"])})
+    values = [dict(zip(NAMES, random.uniform(0.1, 1.0, TENSORS).tolist(), strict=True)) for _ in range(STEPS)]
+    for step, saved in enumerate(values):
+        writer.step(step, {f"smdebug/reductions/abs_mean/{name}": np.float32(saved[name]) for name in NAMES})
+    files = MemoryFiles(writer.end().files)
+    prepared = [(rule, rule.state_type(), parameters(name, **GIVEN.get(name, {}))) for name, rule in RULES.items()]
+
+    def observe(step: DebugStep) -> None:
+        for rule, state, given in prepared:
+            rule.observe(state, step, given)
+
+    steps = complete_steps(files, find_run(files, "run"), StepLedger())
+    spent = quickest([lambda: observe(next(steps))] * STEPS)
+    beside = quickest([lambda saved=saved: plain(saved) for saved in values])  # type: ignore[misc]
+    assert prepared[0][1].evaluated == STEPS
+    measured = f"read and judged {spent * 1e3:.2f} ms, numpy {beside * 1e3:.2f} ms"
+    assert spent <= READ_RATIO_LIMIT * beside, measured

@@ -69,6 +69,7 @@ def test_series_have_the_names_of_profiles() -> None:
         "system.gpu.3.memory": 2.0,
         "gpu.3.memoryAllocatedBytes": 3.0,
         "gpu.3.powerWatts": 4.0,
+        "gpu.3.enforcedPowerLimitWatts": 700.0,
         "cpu.12.cpu_percent": 5.0,
         "disk./.usagePercent": 6.0,
         "gpu.process.0.gpu": 7.0,
@@ -80,6 +81,7 @@ def test_series_have_the_names_of_profiles() -> None:
         SeriesName("gpu", "gpu3", "GPUMemoryUtilization"): 2.0,
         SeriesName("gpu", "gpu3.MemoryUsedBytes"): 3.0,
         SeriesName("gpu", "gpu3.PowerWatts"): 4.0,
+        SeriesName("gpu", "gpu3.PowerLimitWatts"): 700.0,
         SeriesName("cpu", "cpu12", "CPUUtilization"): 5.0,
     }
     assert snapshots["node-7"][0].values == {GPU: 8.0}

@@ -1,6 +1,7 @@
 """Steps of debug-output: what the hook writes is what rules read."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.support.run_folder import MemoryFiles
 from tests.support.tensor_files import DTYPES, NOW, HookWriter
 from trainguard.errors import RunMissingError, TelemetryFormatError, TensorMissingError, TensorTooLargeError
-from trainguard.tensors.debug.event_reader import BLOCK_BYTES, VALUE_CAP_BYTES
+from trainguard.tensors.debug.event_reader import BLOCK_BYTES, VALUE_CAP_BYTES, EventReader
 from trainguard.tensors.debug.ledger import StepLedger
 from trainguard.tensors.debug.replay import complete_steps
 from trainguard.tensors.debug.run import find_run
@@ -194,6 +195,26 @@ class TestLargeTensors:
             list(only(writer).blocks("x"))
 
 
+def test_a_reduction_is_decoded_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    plain = EventReader.number
+    monkeypatch.setattr(
+        EventReader, "number", lambda reader, place, tensor: decoded.append(tensor) or plain(reader, place, tensor)
+    )
+    saved = {"smdebug/reductions/l2/w": np.float32(2.5), "smdebug/reductions/abs_max/w": np.int64(7)}
+    step = only(HookWriter().collections().step(0, saved))
+    for _ in range(3):
+        assert (step.reduction("w", "l2"), step.reduction("w", "max", absolute=True)) == (2.5, 7.0)
+    assert sorted(decoded) == sorted(saved)
+
+
+@pytest.mark.parametrize("entries", [np.float32([1, 2]), ["text"], np.complex64(1j), np.zeros((0,), np.float32)])
+def test_a_reduction_that_is_no_real_number_is_refused(entries: Any) -> None:
+    step = only(HookWriter().collections().step(0, {"smdebug/reductions/l2/w": entries}))
+    with pytest.raises(TelemetryFormatError, match="expected one real number"):
+        step.reduction("w", "l2")
+
+
 class TestEarlier:
     def test_earlier_steps_are_of_the_same_mode_and_hold_the_tensor(self) -> None:
         writer = HookWriter().collections()
@@ -206,6 +227,33 @@ class TestEarlier:
             for step in complete_steps(files, find_run(files, "run"), StepLedger())
         }
         assert found == {0: [], 1: [], 2: [0], 3: [1], 4: [2, 0], 5: [3, 1], 6: [2, 0], 7: [5, 3]}
+
+    def test_a_tensor_that_is_saved_rarely_is_found_again(self) -> None:
+        writer = HookWriter().collections()
+        for number in range(401):
+            saved = {"loss": 1.0} | ({"weight": 1.0} if number % 100 == 0 else {})
+            writer.step(number, saved | ({"gradient": 1.0} if number % 50 == 0 else {}))
+        files = MemoryFiles(writer.files)
+        steps = [
+            [each.step for each in step.earlier("weight", 2)] if "weight" in step.names else []
+            for step in complete_steps(files, find_run(files, "run"), StepLedger())
+        ]
+        assert [steps[number] for number in range(0, 401, 100)] == [[], [0], [100, 0], [200, 100], [300, 200]]
+
+    def test_a_rare_tensor_is_found_by_one_index_of_each_set_of_tensors(self) -> None:
+        writer = HookWriter().collections()
+        for number in range(201):
+            writer.step(number, {"loss": 1.0} | ({"weight": 1.0} if number % 100 == 0 else {}))
+        files = MemoryFiles(writer.files)
+        run = find_run(files, "run")
+        for _ in complete_steps(files, run, StepLedger()):
+            pass
+        later = find_run(files, "run")
+        later.history = run.history
+        newest = later.open_step(200, ["worker_0"])
+        files.requests.clear()
+        assert [each.step for each in newest.earlier("weight", 1)] == [100]
+        assert len(files.requests) <= 2
 
     def test_the_same_step_of_another_run(self) -> None:
         other = find_run(MemoryFiles(HookWriter().collections().step(2, {"w": 5.0}).files), "other")

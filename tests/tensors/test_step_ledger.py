@@ -10,6 +10,7 @@ from trainguard.tensors.debug.history import MOST_PAST_STEPS, MOST_PAST_WORKERS,
 from trainguard.tensors.debug.ledger import MOST_PENDING, MOST_WORKERS, WINDOW, CompleteStep, StepLedger
 from trainguard.tensors.debug.replay import complete_steps
 from trainguard.tensors.debug.run import find_run
+from trainguard.tensors.recent import MOST_OF_ALL
 from trainguard.tensors.step_view import Mode
 
 Seen = list[tuple[int, int]]
@@ -151,16 +152,55 @@ def test_many_workers_wait_for_fewer_steps() -> None:
     assert ledger.given_up > 0
 
 
-def test_a_history_keeps_the_last_steps_and_is_bounded() -> None:
+def history_of(sets: dict[int, int], steps: int) -> RunHistory:
+    """Return a history of steps whose set of tensors is named by the largest interval that divides them."""
     history = RunHistory()
-    for step in range(200):
-        history.add(step, Mode.TRAIN if step % 2 else Mode.EVAL, step // 2, [f"worker_{rank}" for rank in range(3)])
-    history = msgspec.json.decode(msgspec.json.encode(history), type=RunHistory)
-    assert [each.step for each in history.steps] == list(range(200 - MOST_PAST_STEPS, 200))
-    assert len(history.worker_sets) == 1
-    assert [each.step for each in history.before(198, Mode.TRAIN)][:3] == [197, 195, 193]
-    for step in range(200, 220):
-        history.add(step, Mode.TRAIN, step, [f"worker_{step}_{rank}" for rank in range(1_000)])
-    assert sum(map(len, history.worker_sets)) <= MOST_PAST_WORKERS
-    assert history.steps[-1].step == 219
-    assert history.workers_of(history.steps[-1])[0] == "worker_219_0"
+    for step in range(steps):
+        tensors = max(name for every, name in sets.items() if step % every == 0)
+        history.add(step, Mode.TRAIN, step, [f"worker_{rank}" for rank in range(3)], tensors)
+    return msgspec.json.decode(msgspec.json.encode(history), type=RunHistory)
+
+
+class TestHistory:
+    def test_the_last_steps_of_each_mode_are_kept(self) -> None:
+        history = RunHistory()
+        for step in range(200):
+            history.add(step, Mode.TRAIN if step % 2 else Mode.EVAL, step // 2, ["worker_0"])
+        assert [each.step for each in history.steps] == list(range(200 - 2 * MOST_PAST_STEPS, 200))
+        assert [each.step for each in history.before(198, Mode.TRAIN)][:3] == [197, 195, 193]
+
+    def test_tensors_that_are_saved_rarely_are_kept_as_long_as_those_of_every_step(self) -> None:
+        history = history_of({1: 1, 100: 2, 1_000: 3}, 10_001)
+        kept = {name: [each.step for each in history.steps if each.tensors == name] for name in (1, 2, 3)}
+        assert kept[1] == list(range(10_001 - 1 - MOST_PAST_STEPS, 10_000))
+        assert len(kept[2]) == MOST_PAST_STEPS
+        assert kept[3] == list(range(0, 10_001, 1_000))
+
+    def test_many_sets_of_tensors_leave_room_for_each(self) -> None:
+        history = RunHistory()
+        for step in range(5_000):
+            history.add(step, Mode.TRAIN, step, ["worker_0"], 1 if step % 50 else 2 + step)
+        assert len(history.steps) <= MOST_OF_ALL
+        assert history.steps[-1].step == 4_999
+
+    def test_workers_are_bounded(self) -> None:
+        history = history_of({1: 1}, 10)
+        for step in range(200, 220):
+            history.add(step, Mode.TRAIN, step, [f"worker_{step}_{rank}" for rank in range(1_000)])
+        assert sum(map(len, history.worker_sets)) <= MOST_PAST_WORKERS
+        assert history.steps[-1].step == 219
+        assert history.workers_of(history.steps[-1])[0] == "worker_219_0"
+
+    def test_what_was_stored_before_sets_of_tensors_is_read(self) -> None:
+        stored = b'{"steps":[[7,"TRAIN",7,0],[8,"TRAIN",8,0]],"worker_sets":[["worker_0"]]}'
+        history = msgspec.json.decode(stored, type=RunHistory)
+        history.add(9, Mode.TRAIN, 9, ["worker_0"], 5)
+        assert [(each.step, each.tensors) for each in history.before(10, Mode.TRAIN)] == [(9, 5), (8, 0), (7, 0)]
+        assert history.reaches(8)
+        assert not history.reaches(6)
+
+    def test_a_step_that_made_room_is_not_one_that_never_came(self) -> None:
+        history = history_of({1: 1, 100: 2}, 301)
+        assert history.find(100) is not None
+        assert not history.reaches(150)
+        assert history.reaches(299)

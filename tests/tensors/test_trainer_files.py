@@ -188,7 +188,15 @@ class TestSteps:
         steps = self.rows(100)
         assert [each.step for each in steps[-1].earlier("x", 3)] == [98, 97, 96]
         assert {each.mode for each in steps[-1].earlier("x", 3)} == {Mode.EVAL}
-        assert len(steps[-1].earlier("x", 1_000)) < MOST_PAST_ROWS
+        assert len(steps[-1].earlier("x", 1_000)) == MOST_PAST_ROWS - 1
+
+    def test_a_scalar_that_is_recorded_rarely_is_found_again(self) -> None:
+        rows = [
+            ScalarRow(step, Mode.TRAIN, NOW, {"loss": 1.0} | ({} if step % 100 else {"acc": 0.5}))
+            for step in range(301)
+        ]
+        last = list(scalar_steps(ScalarReading(rows), ScalarNames()))[-1]
+        assert [each.step for each in last.earlier("acc", 3)] == [200, 100, 0]
 
     def test_a_history_is_stored(self) -> None:
         history = ScalarHistory()

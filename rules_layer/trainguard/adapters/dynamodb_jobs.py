@@ -10,6 +10,7 @@ from trainguard.adapters.attribute_values import (
     integer,
     integer_or_none,
     integers,
+    number,
     present,
     text,
     text_list,
@@ -22,7 +23,7 @@ from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJob
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
-from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.job_policy import EVALUATION_EVERY_S, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from trainguard.adapters.attribute_values import Item
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
-_ACTIVE = "yes"
+_CALM, _URGENT = "yes", "urgent"
+"""Values of Active. An item of a version that knew no other was looked at each minute, and is so from its next look."""
+
 _EXISTS = "attribute_exists(#job)"
 _NAME = {"#job": "TrainingJobName"}
 _NO_JOBS = (TUNING_JOB, MET_JOBS)
@@ -99,7 +102,7 @@ class DynamoJobs:
         columns: dict[str, AttributeValue | None] = {
             "Status": text(record.status),
             "SecondaryStatus": text_or_none(record.secondary_status),
-            "Active": text(_ACTIVE) if record.active else None,
+            "Active": _active(record),
             "Closing": {"BOOL": record.closing},
             **_asks(record),
             "JobFileFault": text_or_none(record.file_fault),
@@ -160,7 +163,31 @@ class DynamoJobs:
 
     def active(self) -> list[str]:
         """Names of the jobs that are not closed, in order; a change shows after the index has caught up."""
-        items = self._table.partition("Active", _ACTIVE, index=ACTIVE_JOBS_INDEX)
+        return sorted([*self.calm(), *self.urgent()])
+
+    def urgent(self) -> list[str]:
+        """Names of those of them that are looked at each minute, in order."""
+        return self._indexed(_URGENT)
+
+    def calm(self) -> list[str]:
+        """Names of the other ones, in order."""
+        return self._indexed(_CALM)
+
+    def set_urgent(self, job: str, *, urgent: bool) -> None:
+        """Let an active job be looked at each minute, or not; one that is closing always is."""
+        values = {":value": text(_URGENT if urgent else _CALM)}
+        self._table.update(
+            _key(job),
+            Expression("SET #active = :value", {"#active": "Active"}, values),
+            Expression(
+                "attribute_exists(#active) AND #active <> :value AND #closing = :no",
+                {"#closing": "Closing"},
+                {":no": {"BOOL": False}},
+            ),
+        )
+
+    def _indexed(self, value: str) -> list[str]:
+        items = self._table.partition("Active", value, index=ACTIVE_JOBS_INDEX)
         return [item["TrainingJobName"]["S"] for item in items]
 
     def all(self) -> Iterator[JobRecord]:
@@ -220,7 +247,7 @@ def _columns(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "RuleSettings": texts(record.rule_settings),
         "StopAllowed": {"BOOL": record.stop_allowed},
         "Episodes": integers(record.episodes),
-        "Active": text(_ACTIVE) if record.active else None,
+        "Active": _active(record),
         "Closing": {"BOOL": record.closing},
         "LastObjectAt": _time(record.last_object_at),
         "TuningJob": text_or_none(record.tuning_job),
@@ -233,6 +260,12 @@ def _columns(record: JobRecord) -> "dict[str, AttributeValue | None]":
         **_configuration(record),
         **_times(record),
     }
+
+
+def _active(record: JobRecord) -> "AttributeValue | None":
+    if not record.active:
+        return None
+    return text(_URGENT if record.urgent else _CALM)
 
 
 def _asks(record: JobRecord) -> "dict[str, AttributeValue | None]":
@@ -250,6 +283,7 @@ def _configuration(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "Alerts": text(msgspec.json.encode(policy.alerts).decode()),
         "Stops": text(msgspec.json.encode(policy.stops).decode()),
         "Source": text(policy.source) if policy.source else None,
+        "EvaluationEveryS": number(policy.evaluation_every_s),
         "TrainingRules": None if record.training_rules is None else text_list(record.training_rules),
         "SettingSources": texts(record.setting_sources) if record.setting_sources else None,
         "ConfigurationFaults": text_list(record.setting_faults) if record.setting_faults else None,
@@ -271,6 +305,7 @@ def _policy(columns: Columns) -> JobPolicy:
         alerts=_document(columns, "Alerts", AlertPolicy),
         stops=_document(columns, "Stops", StopPolicy),
         source=columns.text("Source") if "Source" in columns else "",
+        evaluation_every_s=columns.real_or_none("EvaluationEveryS") or EVALUATION_EVERY_S,
     )
 
 
@@ -303,6 +338,7 @@ def _record(item: "Item") -> JobRecord:
             stop_allowed=columns.flag("StopAllowed"),
             episodes=columns.integers("Episodes"),
             active="Active" in columns,
+            urgent=columns.text_or_none("Active") != _CALM,
             closing=columns.flag("Closing"),
             last_object_at=columns.made_or_none("LastObjectAt", epoch_from_iso),
             expires_at=columns.integer_or_none("ExpiresAt"),

@@ -13,12 +13,16 @@ MOST_OF_JOB = 50
 """Those of them that are about one job."""
 
 
+SUMMED_EVERY_S = 60.0
+"""A line sums up those of a kind that were withheld: an alarm on what goes on must not end with the lines."""
+
+
 class Line(Enum):
-    """What becomes of a line: it is written, it is the first that is withheld, or it is withheld."""
+    """What becomes of a line: it is written, it is withheld, or it is and a line is due that sums these up."""
 
     WRITTEN = "written"
-    FIRST_WITHHELD = "first withheld"
     WITHHELD = "withheld"
+    SUM_IS_DUE = "sum is due"
 
 
 class LineBudget:
@@ -32,7 +36,7 @@ class LineBudget:
         self._since = now()
         self._kinds: Counter[str] = Counter()
         self._jobs: Counter[tuple[str, str]] = Counter()
-        self._withheld: set[str] = set()
+        self._summed_at: dict[str, float] = {}
 
     def take(self, kind: str, job: str) -> Line:
         """Take a line about a job; one that is about none has an empty name."""
@@ -40,12 +44,13 @@ class LineBudget:
             self._since = self._now()
             self._kinds.clear()
             self._jobs.clear()
-            self._withheld.clear()
         of_job = self._jobs.get((kind, job), 0)
         if self._kinds[kind] >= MOST_OF_KIND or (job and of_job >= MOST_OF_JOB):
-            first = kind not in self._withheld
-            self._withheld.add(kind)
-            return Line.FIRST_WITHHELD if first else Line.WITHHELD
+            summed_at = self._summed_at.get(kind)
+            if summed_at is not None and self._now() - summed_at < SUMMED_EVERY_S:
+                return Line.WITHHELD
+            self._summed_at[kind] = self._now()
+            return Line.SUM_IS_DUE
         self._kinds[kind] += 1
         if job:
             self._jobs[kind, job] = of_job + 1

@@ -26,6 +26,10 @@ from trainguard.settings.tag_text import to_tag
 AnyRule = ProfilerRule | RuleConfig | Rule | TensorRuleConfig
 Tag = Mapping[str, str]
 
+STALLED = "StalledTrainingRule"
+STALL_STOPS = f"{STALLED}_stop_training_on_fire"
+"""The parameter by which launch code asks the managed rule for a stop."""
+
 MOST_TAGS, LONGEST_KEY, LONGEST_VALUE = 50, 128, 256
 """What SageMaker allows a training job."""
 
@@ -48,7 +52,8 @@ def tags(
     *rules
         Of `rule_configs`, bare or in `ProfilerRule.sagemaker` or `Rule.sagemaker`; what they were given becomes tags.
     stop_on_fire : bool
-        Whether TrainGuard may stop the job when a rule fires. Without it, a rule with the action StopTraining may.
+        Whether TrainGuard may stop the job when a rule fires. Without it, a rule with the action StopTraining may, and
+        StalledTrainingRule with ``stop_training_on_fire``.
     framework_metrics : bool
         Whether the job writes framework metrics in a way that its ProfilerConfig does not show.
     profile_path : str, optional
@@ -81,6 +86,8 @@ def tags(
     if chosen := list(dict.fromkeys(_tensor_rules(rules))):
         named[f"{NAMESPACE}{TRAINING_RULES}"] = ALL if len(chosen) == len(TENSOR_CONFIGS) else " ".join(chosen)
     stopping = [rule.config.rule_name for rule in rules if isinstance(rule, Rule) and rule.config and rule.stops]
+    if named.get(f"{NAMESPACE}{STALL_STOPS}", "").lower() == "true" and STALLED not in stopping:
+        stopping.append(STALLED)
     if stop_on_fire or stopping:
         named[STOP_TAG] = STOP_ALLOWED
     if stopping and not stop_on_fire:

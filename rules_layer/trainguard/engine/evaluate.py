@@ -15,6 +15,7 @@ from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.outbox.fires import drain, enqueue
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rebuilt import opened
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.streams.session import DELIVERY_COUNTERS, Announced, Applied, Session, Stream
 from trainguard.engine.streams.state_items import expiry, item_of
@@ -102,7 +103,9 @@ class NodeEvaluator:
         root = job.root
         shared = self._shared.get(family.name)
         source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, shared, self._place_of)
-        session = family.open_session(record, source, plan)
+        session = opened(record, lambda record: family.open_session(record, source, plan), self._journal)
+        if not closing and self._may_wait(session, work, job):
+            return True
         session.announce(work.messages)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
         exhausted = False
@@ -112,6 +115,12 @@ class NodeEvaluator:
             if not exhausted and not self._timing.has_time():
                 return False
         return True
+
+    def _may_wait(self, session: AnySession, work: NodeWork, job: JobRecord) -> bool:
+        """Whether the work is messages alone that the session may drop; one that was delivered before is not."""
+        if work.repeated or work.modified_before is not None:
+            return False
+        return session.defers(work.messages, every_s=job.policy.evaluation_every_s, now=self._timing.now())
 
     def _place_of(self, name: str) -> tuple[str, ProfileRoot] | None:
         description = self._training_jobs.describe(name)
@@ -151,6 +160,8 @@ class NodeEvaluator:
             record = replace(record, expires_at=expiry(last.state.watermark_s, self._timing.now()))
         if has_changes or record.unsent or _moved(record, before):
             record = self._nodes.save(record)
+        if session.near and not job.urgent:
+            self._jobs.set_urgent(job.job, urgent=True)
         for request in session.requests:
             self._captures.start(request.name, request.payload)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)

@@ -16,7 +16,7 @@ from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, wi
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
-from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, publish_every_s
+from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.state_items import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.profiler_report import report_verdict
@@ -25,12 +25,16 @@ from trainguard.errors import StateConflictError
 from trainguard.job_limits import MOST_END_REPORTS
 from trainguard.ports import Services, Timing
 from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.state.codec import CODEC, encode_state
 
 _WITHOUT_DATA = frozenset({Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE})
 _NO_MORE_REPORTS = f"data came after {MOST_END_REPORTS} reports at the job's end; trainguard report makes another one"
 _TUNING_JOB = "tuning-job"
 """Stands in ``JobState.shown`` where a rule's name would."""
+
+_TUNED_EVERY_S = 300.0
+"""A tuning job's entry that does not change is written this often: what else reads it knows the job by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,9 @@ class Summariser:
         )
         due = due_rows(context, verdicts, streams, assessment.news, now=now, finished=finished)
         tuned = _tuned(job, rank_findings(verdicts, account), finished=finished)
-        tuned_due = job.tuning_job is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now)
+        tuned_due = job.tuning_job is not None and _due(
+            streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S
+        )
         report = self._report_due(job, streams) if finished else None
         self._save(job, plan, streams, assessment)
         for rule in sorted(_failed(streams) - failed_before):
@@ -175,7 +181,9 @@ def due_rows(
     for row in rows:
         said = f"{row.status.value} {alerted.get(row.rule, -1)}"
         anyway = finished or row.rule in told
-        if _due(streams.state, row.target, said, now, every_s=publish_every_s(row.status), anyway=anyway):
+        # By the report's row people see how far the job is judged.
+        every_s = PUBLISH_FIRED_EVERY_S if row.rule == PROFILER_REPORT else publish_every_s(row.status)
+        if _due(streams.state, row.target, said, now, every_s=every_s, anyway=anyway):
             due.append(row)
     streams.state.watermark_s.update(
         {row.rule: row.evaluated_through for row in due if row.evaluated_through is not None}
@@ -199,9 +207,7 @@ def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobS
     return published
 
 
-def _due(
-    state: JobState, name: str, said: str, now: float, *, every_s: float = PUBLISH_EVERY_S, anyway: bool = False
-) -> bool:
+def _due(state: JobState, name: str, said: str, now: float, *, every_s: float, anyway: bool = False) -> bool:
     """Whether what is shown under a name changed or is ``every_s`` old; takes note that it will be written."""
     published = state.published.get(name)
     if not anyway and published is not None and published[0] == said and now - published[1] < every_s:

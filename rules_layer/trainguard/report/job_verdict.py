@@ -178,12 +178,15 @@ class _Findings:
             why = "Nothing is wrong." if not named else f"{listed(named)} is staged: it is recorded alone."
             return WouldDo.NOTHING, why if self.record.active or not named else "The job has ended."
         stopping = [rule for rule in named if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule)]
-        if not self.record.stop_allowed:
+        if not self.record.stop_allowed and not self.record.resources:
             return WouldDo.ALERT, "The job's owner has not allowed stops."
         if not stopping:
             return WouldDo.ALERT, f"The job's owner has not allowed a stop by {listed(named)}."
         if policy.stops.dry_run:
             return WouldDo.ALERT, "Stops of the job are a dry run."
+        if not self.record.stop_allowed:
+            runs_on = counted(len(self.record.resources), self.record.resources[0].partition("/")[0].replace("-", " "))
+            return WouldDo.ALERT, f"A fire decides on a stop by the tags of the {runs_on} that the job runs on."
         return WouldDo.STOP, f"The job's owner has allowed a stop by {listed(stopping)}."
 
     @property

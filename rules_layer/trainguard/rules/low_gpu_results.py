@@ -1,4 +1,4 @@
-"""What LowGPUUtilization says of a whole node: that it idles, pauses too often, or looks busier than it is."""
+"""What is said of a whole node: that it idles, pauses too often, or looks busier than it is."""
 
 from collections.abc import Mapping
 

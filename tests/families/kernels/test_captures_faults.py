@@ -133,7 +133,7 @@ def test_given_an_evaluator_that_dies_half_way_when_it_is_repeated_then_one_exec
     live = Live()
     live.write(capture(delay_us=HELD_UP))
     live.until(FIRST + 300.0)
-    live.net.doomed = [calls] * 6
+    live.net.doomed = [calls] * 20
     live.until(SETTLED + 2_400.0)
     assert live.net.crashes
     assert len(live.machine.ran) == 1

@@ -1,6 +1,7 @@
 """Files of scalars that grow: rows become steps in order, held back until every source has come as far."""
 
 import json
+from fnmatch import fnmatchcase
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.families.training.step_rules import HIGH_LOSS
 from tests.support.delivery import Network
 from tests.support.small_job import JOB, START, Upload, describe
 from tests.support.tensor_files import event, frame, simple_scalar
+from trainguard.families.training.family import TRAINING_HEALTH
 from trainguard.families.training.scalar_session import state_of
 from trainguard.records import JobStatus, NodeRecord, Status
 
@@ -215,3 +217,16 @@ def test_given_scalars_when_the_job_is_ticked_then_its_row_names_the_files() -> 
     network.tick()
     row = rows_of(network)[HIGH_LOSS]
     assert (row.status, row.worst) == (Status.FIRED, "scalar-files/train/loss")
+
+
+@pytest.mark.parametrize("name", ["training.log", "training.csv", "progress.csv", "results.csv", "run_1_training.csv"])
+@pytest.mark.parametrize("folder", ["trainer-output", "checkpoints"])
+def test_given_only_the_table_of_a_keras_logger_when_it_appears_then_a_message_wakes_and_the_loss_is_judged(
+    name: str, folder: str
+) -> None:
+    key = f"{folder}/{name}"
+    assert any(f"{JOB}/{key}".endswith(end) for end in TRAINING_HEALTH.events.ends)
+    assert any(fnmatchcase(f"{JOB}/{key}", pattern) for pattern in TRAINING_HEALTH.reads)
+    network = network_of([])
+    put(network, key, b"epoch,loss\n0,1.0\n1,200.0\n2,1.0\n", 10.0)
+    assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]

@@ -109,7 +109,7 @@ def test_given_a_huge_job_when_the_tick_comes_then_it_costs_the_tick_one_request
     world, now = fleet
     before = len(world.faults.calls)
     tick_of(world, now).run()
-    assert Counter(world.faults.calls[before:]) == {"Jobs.active": 1, "JobLooks.send": JOBS}
+    assert Counter(world.faults.calls[before:]) == {"Jobs.urgent": 1, "Jobs.calm": 1, "JobLooks.send": JOBS}
 
 
 def test_given_a_tick_without_time_for_all_when_the_next_ones_come_then_no_job_is_left_out_for_good(
@@ -230,8 +230,7 @@ def test_given_invented_jobs_of_places_when_a_tick_has_little_time_then_sagemake
     for number in range(15):
         world.jobs.register(JobRecord(f"job-{number}", "arn:job", "profiles", ""))
     for minute in range(3):
-        left = iter([True, False])
-        tick_of(world, 6_000.0 + TICK_S * minute, lambda left=left: next(left)).run()
+        tick_of(world, 6_000.0 + TICK_S * minute, iter([True, False]).__next__).run()
         names = [look.job for look in world.looks.drain()]
         assert sum("@" not in name for name in names) == 15
         assert len(names) == 20

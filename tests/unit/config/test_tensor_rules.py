@@ -109,6 +109,27 @@ def test_given_the_action_that_stops_when_tagged_then_its_rule_alone_may_stop_th
     assert "stop-rules" not in named(tags(stopping, stop_on_fire=True))
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        rule_configs.StalledTrainingRule(stop_training_on_fire=True),
+        Rule.sagemaker(rule_configs.StalledTrainingRule(), rule_parameters={"stop_training_on_fire": "True"}),
+    ],
+    ids=["config", "rule_parameters"],
+)
+def test_given_a_stall_that_shall_stop_when_tagged_then_that_rule_alone_may_stop_the_job(rule: Any) -> None:
+    given = named(tags(rule, rule_configs.Overfit()))
+    assert (given["stop-on-fire"], given["stop-rules"]) == ("allowed", "StalledTrainingRule")
+    exploding = Rule.sagemaker(rule_configs.ExplodingTensor(), actions=rule_configs.StopTraining())
+    assert named(tags(rule, exploding))["stop-rules"] == "ExplodingTensor StalledTrainingRule"
+    assert "stop-rules" not in named(tags(rule, stop_on_fire=True))
+
+
+@pytest.mark.parametrize("given", [{}, {"stop_training_on_fire": False}])
+def test_given_a_stall_that_shall_not_stop_when_tagged_then_nothing_may_stop_the_job(given: dict[str, bool]) -> None:
+    assert "stop-on-fire" not in named(tags(rule_configs.StalledTrainingRule(**given)))
+
+
 def test_given_rules_when_a_job_is_created_then_the_hook_saves_their_collections_beside_the_users() -> None:
     mine = HOOK.with_collections([CollectionConfig("gradients", {"train.save_interval": 7})])
     rules = [Rule.sagemaker(rule_configs.VanishingGradient()), rule_configs.LossNotDecreasing()]

@@ -1,5 +1,7 @@
 """LowGPUUtilization with memory in use: idle GPUs that hold memory are a finding of their own."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -25,7 +27,7 @@ def holding(first: float, second: float | None = None, total: float | None = TOT
     return {"MemoryUsedBytes": used, **({} if total is None else {"MemoryTotalBytes": dict.fromkeys(used, total)})}
 
 
-def judge(utilization: list[float], held: DevicesAt, *, second: list[float] | None = None, **settings: float) -> Replay:
+def judge(utilization: list[float], held: DevicesAt, *, second: list[float] | None = None, **settings: Any) -> Replay:
     """Judge a node of two GPUs by minutes of their utilization."""
     rows = Rows([[one, other] for one, other in zip(utilization, second or utilization, strict=True)])
     return replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(**settings), rows.series(), held)

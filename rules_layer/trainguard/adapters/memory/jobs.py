@@ -64,6 +64,7 @@ class MemoryJobs:
                 secondary_status=update.secondary_status,
                 active=update.active,
                 closing=update.closing,
+                urgent=update.urgent,
                 close_asks=update.close_asks,
                 close_asked_at=update.close_asked_at,
                 file_fault=update.file_fault,
@@ -126,6 +127,23 @@ class MemoryJobs:
         """Names of the jobs that are not closed, in order."""
         with self._faults.call("Jobs.active"), self._lock:
             return sorted(job for job, record in self._records.items() if record.active)
+
+    def urgent(self) -> list[str]:
+        """Names of those of them that are looked at each minute, in order."""
+        with self._faults.call("Jobs.urgent"), self._lock:
+            return sorted(job for job, record in self._records.items() if record.active and record.urgent)
+
+    def calm(self) -> list[str]:
+        """Names of the other ones, in order."""
+        with self._faults.call("Jobs.calm"), self._lock:
+            return sorted(job for job, record in self._records.items() if record.active and not record.urgent)
+
+    def set_urgent(self, job: str, *, urgent: bool) -> None:
+        """Let an active job be looked at each minute, or not; one that is closing always is."""
+        with self._faults.call("Jobs.set_urgent"), self._lock:
+            stored = self._records.get(job)
+            if stored is not None and stored.active and not stored.closing:
+                self._records[job] = frozen_record(stored, urgent=urgent)
 
     def all(self) -> Iterator[JobRecord]:
         """Iterate over every job, page by page and in no order; here a page holds them all."""

@@ -116,9 +116,8 @@ class DebugSession(Session[StepStream[DebugState]]):
         if file.step > self._ledger.passed:
             return
         history = self.stream.state.history
-        past = next((each for each in history.steps if each.step == file.step), None)
-        in_reach = bool(history.steps) and file.step >= history.steps[0].step
-        is_late = in_reach if past is None else file.worker not in history.workers_of(past)
+        past = history.find(file.step)
+        is_late = history.reaches(file.step) if past is None else file.worker not in history.workers_of(past)
         self.counters["late" if is_late else "duplicates"] += 1
 
     def _begin(self, *, ended: bool) -> Iterator[Applied]:

@@ -7,6 +7,7 @@ from trainguard.tensors.debug.history import RunHistory
 
 SHORTENED = "degraded_to_short_history"
 _SHORT = 8
+"""Steps of each set of tensors."""
 
 NO_DATA = (
     "No data: the training job saved no tensors, debug-output holds no collections file. Pass a DebugHookConfig whose "
@@ -18,8 +19,8 @@ class DebugState(StepsState, kw_only=True):
     """What is stored of debug-output; ``cursor`` of the item is the last step that was taken.
 
     ``workers`` is how many workers write, None before the first collections file. ``last_complete`` is the last step
-    that counts as complete, -1 before the first. ``history`` are the newest steps, by which earlier values of a tensor
-    are read again.
+    that counts as complete, -1 before the first. ``history`` are past steps, by which earlier values of a tensor are
+    read again.
     """
 
     workers: int | None = None
@@ -32,12 +33,5 @@ class DebugState(StepsState, kw_only=True):
         return NO_DATA if self.workers is None else None
 
     def shorten(self) -> str | None:
-        """Forget all but the newest steps of the history."""
-        if len(self.history.steps) <= _SHORT:
-            return None
-        self.history.steps = self.history.steps[-_SHORT:]
-        kept = sorted({each.workers for each in self.history.steps})
-        moved = {old: new for new, old in enumerate(kept)}
-        self.history.worker_sets = [self.history.worker_sets[old] for old in kept]
-        self.history.steps = [msgspec.structs.replace(each, workers=moved[each.workers]) for each in self.history.steps]
-        return SHORTENED
+        """Forget all but the newest steps of each set of tensors of the history."""
+        return SHORTENED if self.history.shorten(_SHORT) else None

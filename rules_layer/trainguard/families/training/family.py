@@ -56,6 +56,10 @@ class TrainingFamily(Family):
             "/metrics.csv",
             "log.csv",
             "history.csv",
+            "training.csv",
+            "progress.csv",
+            "/results.csv",
+            "/training.log",
         ),
     )
     object_cap_bytes = MAX_INDEX_BYTES
@@ -65,7 +69,8 @@ class TrainingFamily(Family):
         "*/tensorboard-output/*",
         "*/trainer-output/*",
         "*/checkpoints/*trainer_state.json",
-        "*/checkpoints/*metrics.csv",
+        "*/checkpoints/*.csv",
+        "*/checkpoints/*training.log",
         "*/checkpoints/*tfevents*",
     )
     settings_types = SETTINGS_TYPES

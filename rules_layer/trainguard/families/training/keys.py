@@ -31,7 +31,7 @@ _CHECKPOINT = re.compile(r"checkpoint-\d{1,12}/(?=trainer_state\.json$)")
 
 EXPECTED_KEYS = (
     f"{EXPECTED_TENSOR_KEYS}, <job>/{{{','.join(SCALAR_FOLDERS)}}}/…/events.out.tfevents.*, "
-    "…/trainer_state.json or …/metrics.csv"
+    "…/trainer_state.json, …/metrics.csv or …/training.log"
 )
 """How the keys of the family look, in words."""
 

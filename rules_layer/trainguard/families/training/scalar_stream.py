@@ -11,6 +11,7 @@ from trainguard.tensors.step_view import Mode
 MODE_PLACES = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
 SHORTENED = "degraded_to_short_history"
 _SHORT = 4
+"""Rows of each set of scalars."""
 
 
 class FileState(msgspec.Struct, array_like=True):
@@ -44,11 +45,8 @@ class ScalarState(StepsState, kw_only=True):
     mode_place: int = -1
 
     def shorten(self) -> str | None:
-        """Forget all but the newest rows of the history."""
-        if len(self.history.rows) <= _SHORT:
-            return None
-        self.history.rows = self.history.rows[-_SHORT:]
-        return SHORTENED
+        """Forget all but the newest rows of each set of scalars of the history."""
+        return SHORTENED if self.history.shorten(_SHORT) else None
 
     def is_behind(self, row: ScalarRow) -> bool:
         """Whether rules have seen the row's step and mode, or a later one."""

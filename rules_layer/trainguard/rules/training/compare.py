@@ -70,6 +70,46 @@ class Closeness:
         return self.arrays(np.array([one]), np.array([other]))
 
 
+def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tuple[float, float] | None:
+    """Return by how much the entries differ that are furthest over their tolerance, and that tolerance.
+
+    Where only reductions of the tensor were saved, they take the place of its entries. None where the shapes differ,
+    no numbers are held, or none of both tensors is finite at the same place.
+
+    Raises as `StepView.blocks` does.
+    """
+    if one.has_value(name) and other.has_value(name):
+        if one.shape(name) != other.shape(name):
+            return None
+        pairs = paired(one.blocks(name), other.blocks(name))
+    else:
+        pairs = iter([_saved(one, other, name)])
+    found: tuple[float, float] | None = None
+    with np.errstate(over="ignore", invalid="ignore"):
+        for left, right in pairs:
+            if not (is_numeric(left) and is_numeric(right)):
+                return None
+            was = float64(right).reshape(-1)
+            apart = np.abs(float64(left).reshape(-1) - was)
+            allowed = close.absolute + close.relative * np.abs(was)
+            over = np.where(np.isfinite(apart), apart / allowed, -1.0)
+            place = int(over.argmax()) if over.size else 0
+            if over.size and over[place] >= 0 and (found is None or over[place] > found[0] / found[1]):
+                found = float(apart[place]), float(allowed[place])
+    return found
+
+
+def _saved(one: StepView, other: StepView, name: str) -> tuple[Tensor, Tensor]:
+    """Return the reductions that were saved of a tensor in both steps, beside each other."""
+    kinds = [(kind, absolute) for kind in REDUCTIONS for absolute in (False, True)]
+    pairs = [
+        (one.reduction(name, kind, absolute=absolute), other.reduction(name, kind, absolute=absolute))
+        for kind, absolute in kinds
+    ]
+    both = [(left, right) for left, right in pairs if left is not None and right is not None]
+    return np.array([left for left, _ in both]), np.array([right for _, right in both])
+
+
 def change_of(now: StepView, before: StepView, name: str) -> tuple[float, float] | None:
     """Return the L2 norm of a tensor's change and of its value before; None where it holds no numbers.
 

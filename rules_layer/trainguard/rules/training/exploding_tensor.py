@@ -6,6 +6,7 @@ trees are left out, in which NaN stands for a leaf.
 """
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
@@ -66,17 +67,20 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
     def check(self, state: StepState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
         """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
         readings = []
+        told: dict[str, str] = {}
         tensors = parameters.tensors(step) if parameters.selects else _all_but_trees(step)
         for tensor in tensors:
-            look = _of_entries if step.has_value(tensor) else _of_reductions
             try:
-                reading = look(state, step, tensor, parameters.only_nan)
+                if step.has_value(tensor):
+                    reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
+                else:
+                    reading = _of_reductions(state, step, tensor, told, only_nan=parameters.only_nan)
             except USELESS as fault:
                 state.leave_out(str(fault))
                 continue
             if reading is not None:
                 readings.append(reading)
-        return check_of(step, readings, lambda reading: _say(reading, len(readings)))
+        return check_of(step, readings, lambda reading: _say(reading, told, len(readings)))
 
     def advice(self, check: Check, parameters: ExplodingTensorParameters) -> str:
         """Say what to look at first, by what was found."""
@@ -96,7 +100,7 @@ def _all_but_trees(step: StepView) -> list[str]:
     return [name for name in step.names if not name.startswith(_TREES)]
 
 
-def _of_entries(_: StepState, step: StepView, tensor: str, only_nan: bool) -> Reading | None:
+def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | None:
     found = not_finite(step, tensor)
     if found is None:
         return None
@@ -105,23 +109,30 @@ def _of_entries(_: StepState, step: StepView, tensor: str, only_nan: bool) -> Re
     return Reading(tensor, float(count), 0.0, count > 0, count / max(found.size, 1), kind if count else None)
 
 
-def _of_reductions(state: StepState, step: StepView, tensor: str, only_nan: bool) -> Reading | None:
-    """Judge by what was saved; the value is then not a count, so that it stays open."""
+def _of_reductions(
+    state: StepState, step: StepView, tensor: str, told: dict[str, str], *, only_nan: bool
+) -> Reading | None:
+    """Judge by what was saved; the value is then not a count, so that it stays open.
+
+    ``told`` takes by tensor the reduction by which it fires.
+    """
     saved = _telling(step, tensor)
     if not saved:
         product = step.reduction(tensor, "prod")
         if product is None or not math.isfinite(product):
             not_saved(state, step, tensor)
             return None
-    if all(map(math.isfinite, saved)):
+    bad = [(name, value) for name, value in saved if not math.isfinite(value)]
+    if not bad:
         return Reading(tensor, 0.0, 0.0, False, 0.0)
-    nan = any(map(math.isnan, saved))
-    infinite = any(map(math.isinf, saved)) and not only_nan
-    kind = NAN if nan else INFINITE if infinite else None
-    return Reading(tensor, math.nan if kind else 0.0, 0.0, kind is not None, 0.0, kind)
+    nan = [name for name, value in bad if math.isnan(value)]
+    if only_nan and not nan:
+        return Reading(tensor, 0.0, 0.0, False, 0.0)
+    told[tensor] = nan[0] if nan else bad[0][0]
+    return Reading(tensor, math.nan, 0.0, True, 0.0, NAN if nan else INFINITE)
 
 
-def _telling(step: StepView, tensor: str) -> list[float]:
+def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:
     """Return the saved reductions that tell whether all entries are finite; none where only a product was saved.
 
     A sum that is finite is only of finite entries. One that is not may have overflowed, unless the extremes say so too.
@@ -132,23 +143,28 @@ def _telling(step: StepView, tensor: str) -> list[float]:
         if value is None:
             continue
         if math.isfinite(value):
-            return [value]
-        sums.append(value)
+            return [(kind, value)]
+        sums.append((_named(kind, absolute=absolute), value))
     least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
     highest = step.reduction(tensor, "max", absolute=True)
     if least is not None and most is not None:
-        return [least, most]
+        return [("min", least), ("max", most)]
     if highest is not None:
-        return [highest]
-    others = (least, most, step.reduction(tensor, "min", absolute=True))
-    return [*sums, *(value for value in others if value is not None)]
+        return [(_named("max", absolute=True), highest)]
+    lowest = step.reduction(tensor, "min", absolute=True)
+    others = (("min", least), ("max", most), (_named("min", absolute=True), lowest))
+    return [*sums, *((name, value) for name, value in others if value is not None)]
 
 
-def _say(reading: Reading, checked: int) -> str:
+def _named(kind: ReductionKind, *, absolute: bool) -> str:
+    return f"{kind} of absolute values" if absolute else kind
+
+
+def _say(reading: Reading, told: Mapping[str, str], checked: int) -> str:
     if not reading.fires:
         return f"none of {counted(checked, 'tensor')} holds {NAN} or infinite values"
     if math.isnan(reading.value):
-        return f"a saved reduction of {reading.tensor} is {reading.kind}"
+        return f"the saved {told[str(reading.tensor)]} of {reading.tensor} is {reading.kind}"
     one, what = reading.value == 1, "NaN or infinite" if reading.kind == NAN else "infinite"
     return (
         f"{reading.tensor} holds {reading.value:.0f} {'entry' if one else 'entries'} that {'is' if one else 'are'} "

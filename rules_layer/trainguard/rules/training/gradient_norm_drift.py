@@ -27,7 +27,10 @@ from trainguard.rules.training.step_rule import Check, StepParameters, StepRule,
 from trainguard.tensors.step_view import Mode, StepView
 
 GRADIENT_NORM = "gradient_norm"
-MOST_NORMS = 24
+MOST_NORMS = 512
+MOST_NAME_CHARACTERS = 40_000
+"""Of all norms together: with their levels they take 60 kB, a seventh of an item."""
+
 FIRST = LAST = 8
 SMALLEST = 1e-30
 """A norm of 0 counts as this: float32 has nothing below 1e-38."""
@@ -59,11 +62,15 @@ class Level(msgspec.Struct, array_like=True):
 
 
 class GradientNormDriftState(StepState, kw_only=True):
-    """Norms by name, in decades; at most 24. The loss with the name that was recorded first."""
+    """Norms by name, in decades; at most 512 of bounded names. The loss with the name that was recorded first."""
 
     norms: dict[str, Level] = msgspec.field(default_factory=dict)
     loss_name: str | None = None
     loss: Level = msgspec.field(default_factory=Level)
+
+    def has_room(self, name: str) -> bool:
+        """Whether one more norm may be known, of that name."""
+        return len(self.norms) < MOST_NORMS and len(name) + sum(map(len, self.norms)) <= MOST_NAME_CHARACTERS
 
     def distance(self, name: str) -> float:
         """Return how many decades a norm is away from its start."""
@@ -97,7 +104,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the collections "
         "gradients (the reduction l2 is enough) and losses."
     )
-    bound = "norms beyond the first 24 are not checked."
+    bound = "norms beyond the first 512, or beyond names of 40,000 characters, are not checked."
 
     def check(
         self, state: GradientNormDriftState, step: StepView, parameters: GradientNormDriftParameters
@@ -109,15 +116,17 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         seen = _take_norms(state, step)
         if not seen:
             return None
-        for name in seen:
-            each = state.norms[name]
-            far = each.count >= FIRST + LAST and abs(each.newest - each.first) > parameters.decades
-            each.drifted = (step.step if each.drifted is None else each.drifted) if far else None
+        decades = parameters.decades
+        for each in seen.values():
+            if each.count < FIRST + LAST or abs(each.newest - each.first) <= decades:
+                each.drifted = None
+            elif each.drifted is None:
+                each.drifted = step.step
         if state.loss.count < FIRST + LAST:
             state.waiting += 1
             return None
         fallen = state.loss.newest < state.loss.first - FALLEN * abs(state.loss.first)
-        drifted = {name: at for name in seen if (at := state.norms[name].drifted) is not None}
+        drifted = {name: each.drifted for name, each in seen.items() if each.drifted is not None}
         worst = min(drifted, key=lambda each: (drifted[each], each)) if drifted else max(seen, key=state.distance)
         fires = bool(drifted) and not fallen
         return Check(
@@ -149,18 +158,22 @@ def _take_loss(state: GradientNormDriftState, step: StepView) -> None:
             state.loss.add(loss)
 
 
-def _take_norms(state: GradientNormDriftState, step: StepView) -> list[str]:
-    """Take in the norms of a step; return the names of those that were."""
+def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, Level]:
+    """Take in the norms of a step; return those that were, by name."""
     scalars = step.members(GRADIENT_NORM)
-    seen = []
+    seen: dict[str, Level] = {}
+    norms = state.norms
     for name in sorted(scalars | step.members(GRADIENTS)):
-        if name not in state.norms and len(state.norms) >= MOST_NORMS:
+        level = norms.get(name)
+        if level is None and not state.has_room(name):
             state.left_out += 1
             continue
         norm = used(state, scalar if name in scalars else _size, step, name)
         if norm is not None and math.isfinite(norm):
-            state.norms.setdefault(name, Level()).add(math.log10(max(abs(norm), SMALLEST)))
-            seen.append(name)
+            if level is None:
+                level = norms[name] = Level()
+            level.add(math.log10(max(abs(norm), SMALLEST)))
+            seen[name] = level
     return seen
 
 

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 from trainguard.errors import RunMissingError
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
+from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
-from trainguard.rules.training.compare import Closeness
+from trainguard.rules.training.compare import Closeness, furthest
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
 from trainguard.rules.training.readings import Reading, check_of, used
 from trainguard.rules.training.selecting import SelectingParameters
@@ -55,6 +56,7 @@ SPEC = RuleSpec(
     looks_at="the selected tensors of two runs; where nothing is selected, all",
     fires_when="one differs from that of the other run at the same step",
     condition="a tensor differs from that of {other_trials} at the same step",
+    measures=(Measure("difference of an entry"),),
     counts=STEPS,
     parameters={
         "other_trials": ParameterHelp("run", "the other run: a job's name, or a folder; required"),
@@ -92,7 +94,7 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
                 continue
             same = used(state, lambda view, name: SAME.tensors(view, there, name), step, tensor)
             if same is not None:
-                readings.append(Reading(tensor, math.nan, None, not same, 0.0))
+                readings.append(_reading(state, step, there, tensor, same=same))
         return check_of(step, readings, lambda reading: _say(reading, parameters.other_run))
 
     def advice(self, check: Check, parameters: SimilarAcrossRunsParameters) -> str:
@@ -104,7 +106,18 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
         )
 
 
+def _reading(state: StepState, step: StepView, there: StepView, tensor: str, *, same: bool) -> Reading:
+    """Return the reading of a tensor; its value is open where it is the same, or no number says the difference."""
+    apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
+    if apart is None:
+        return Reading(tensor, math.nan, None, not same, 0.0 if same else math.inf)
+    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1])
+
+
 def _say(reading: Reading, run: str) -> str:
     if reading.fires:
-        return f"{reading.tensor} differs from that of run {run} at the same step"
+        said = f"{reading.tensor} differs from that of run {run} at the same step"
+        if reading.threshold is None:
+            return said
+        return f"{said}, by {reading.value:.6g}; up to {reading.threshold:.6g} counts as the same"
     return f"all tensors that both runs hold are the same as in run {run}"

@@ -45,7 +45,9 @@ SPEC = RuleSpec(
     counts=STEPS,
     parameters={
         "threshold": ParameterHelp("seconds", "a longer time without a saved step is a stall"),
-        "stop_training_on_fire": ParameterHelp("", "whether a fire asks for the job to be stopped"),
+        "stop_training_on_fire": ParameterHelp(
+            "", "launch code that sets it tags the job so that this rule may stop it"
+        ),
         "training_job_name_prefix": ParameterHelp(
             "", "accepted; the job that stalled is known, and no other is stopped"
         ),

@@ -11,6 +11,7 @@ _GPU = {
     "memory": ("GPUMemoryUtilization", ""),
     "memoryAllocatedBytes": ("", "MemoryUsedBytes"),
     "powerWatts": ("", "PowerWatts"),
+    "enforcedPowerLimitWatts": ("", "PowerLimitWatts"),
     "temp": ("", "TemperatureCelsius"),
     "smClock": ("", "SMClockMHz"),
     "pcieTxBytes": ("", "PCIeTransmittedBytesPerSecond"),

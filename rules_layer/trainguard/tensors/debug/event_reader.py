@@ -7,6 +7,8 @@ they say where its entries lie, and that the file is as long as the frame says. 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from struct import Struct
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +44,9 @@ PAGES_BYTES = 16 * MIB
 KEPT_BYTES = VALUE_CAP_BYTES
 _HEAD_BYTES = 64 * 1024
 _ENTRY_BYTES = 512
+_ONE_ENTRY = ([1], [])
+_NUMBERS = {1: Struct("<f"), 2: Struct("<d")}
+"""How one number of the types of reductions is read, by the type's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,20 @@ class EventReader:
         self._values.put(place, shaped, large.content.size)
         return shaped
 
+    def number(self, place: FramePlace, tensor: str) -> float:
+        """Return a tensor of one real number; raises TelemetryFormatError where it holds anything else."""
+        if place.length > SMALL_FRAME_BYTES:
+            raise TelemetryFormatError(place.file, f"{tensor} has {place.length:,} bytes, expected one real number")
+        proto = _value(place.file, payload_of(place.file, self._frame(place)), tensor)[1]
+        content, unpack = proto.tensor_content, _NUMBERS.get(proto.dtype)
+        sizes = [each.size for each in proto.tensor_shape.dim]
+        if unpack is not None and len(content) == unpack.size and sizes in _ONE_ENTRY:
+            return float(unpack.unpack(content)[0])
+        entries = _entries(place.file, proto)
+        if entries.size != 1 or entries.dtype.kind not in "fiub":
+            raise TelemetryFormatError(place.file, f"{tensor} has {entries.size} entries, expected one real number")
+        return float(entries.reshape(-1)[0])
+
     def blocks(self, step: int, place: FramePlace, tensor: str) -> Iterator[Tensor]:
         """Iterate over a tensor's entries in C order in blocks of up to 4 MiB; raises TelemetryFormatError."""
         if place.length > KEPT_TENSOR_BYTES:
@@ -133,6 +152,8 @@ class EventReader:
     def _frame(self, place: FramePlace) -> bytes:
         """Return a small frame from the pages that hold it; missing ones that adjoin are read in one request."""
         first, last = place.start // PAGE_BYTES, (place.start + place.length - 1) // PAGE_BYTES
+        if first == last and (kept := self._pages.get((place.file, first))) is not None:
+            return _cut(place, kept, first * PAGE_BYTES)
         pages: dict[int, bytes] = {}
         missing: list[int] = []
         for number in range(first, last + 1):
@@ -148,11 +169,7 @@ class EventReader:
                 pages[number] = read[(number - start) * PAGE_BYTES : (number - start + 1) * PAGE_BYTES]
                 self._pages.put((place.file, number), pages[number], PAGE_BYTES)
         joined = b"".join(pages[number] for number in range(first, last + 1))
-        offset = place.start - first * PAGE_BYTES
-        frame = joined[offset : offset + place.length]
-        if len(frame) < place.length:
-            raise TelemetryFormatError(place.file, f"ends within a frame of {place.length:,} bytes at {place.start:,}")
-        return frame
+        return _cut(place, joined, first * PAGE_BYTES)
 
     def _locate(self, place: FramePlace, tensor: str) -> _Large:
         kept = self._large.get((place, tensor))
@@ -202,17 +219,36 @@ class EventReader:
         return dtype_of("", large.content.dtype)
 
 
+def _cut(place: FramePlace, content: bytes, starts: int) -> bytes:
+    """Return a frame from the part of its file that begins at ``starts``."""
+    offset = place.start - starts
+    frame = content[offset : offset + place.length]
+    if len(frame) < place.length:
+        raise TelemetryFormatError(place.file, f"ends within a frame of {place.length:,} bytes at {place.start:,}")
+    return frame
+
+
 def _decode(file: str, payload: bytes, tensor: str) -> SavedTensor:
+    at, proto = _value(file, payload, tensor)
+    return SavedTensor(at, _entries(file, proto))
+
+
+def _value(file: str, payload: bytes, tensor: str) -> tuple[float, Any]:
+    """Return when a frame was saved, epoch seconds, and its TensorProto."""
     event = parse_event(file, payload)
-    if len(event.summary.value) != 1:
-        raise TelemetryFormatError(file, f"a frame holds {len(event.summary.value)} tensors, expected 1")
-    value = event.summary.value[0]
+    values = event.summary.value
+    if len(values) != 1:
+        raise TelemetryFormatError(file, f"a frame holds {len(values)} tensors, expected 1")
+    value = values[0]
     _check_tag(file, text(file, value.tag), tensor)
-    proto = value.tensor
+    return event.wall_time, value.tensor
+
+
+def _entries(file: str, proto: Any) -> Tensor:
     shape = [each.size for each in proto.tensor_shape.dim]
     if is_text(proto.dtype):
-        return SavedTensor(event.wall_time, texts(file, shape, proto.string_val))
-    return SavedTensor(event.wall_time, numbers(file, proto.dtype, shape, proto.tensor_content))
+        return texts(file, shape, proto.string_val)
+    return numbers(file, proto.dtype, shape, proto.tensor_content)
 
 
 def _check_tag(file: str, tag: str, tensor: str) -> None:

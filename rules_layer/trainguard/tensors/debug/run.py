@@ -3,7 +3,7 @@
 Importing this module imports protobuf: a function imports it where it opens a step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from trainguard.errors import ObjectMissingError, RunMissingError, TelemetryFormatError
 from trainguard.tensors.byte_cache import ByteCache
@@ -15,7 +15,7 @@ from trainguard.tensors.debug.collections_file import (
     merge_collections,
 )
 from trainguard.tensors.debug.event_reader import EventReader
-from trainguard.tensors.debug.history import RunHistory
+from trainguard.tensors.debug.history import PastStep, RunHistory
 from trainguard.tensors.debug.index_file import MAX_INDEX_BYTES, IndexFile, decode_index
 from trainguard.tensors.debug.keys import STEPS_PER_FOLDER, collections_name, index_name, matched_files
 from trainguard.tensors.debug.membership import Membership
@@ -24,6 +24,9 @@ from trainguard.tensors.files import RunFiles
 
 OPEN_STEPS_BYTES = 32 * 1024 * 1024
 """Indexes of earlier steps that are kept; an index takes a few times the bytes of its file."""
+
+SETS_BYTES = 8 * 1024 * 1024
+"""Names of tensors by the sets in which they are saved."""
 
 _NAME_BYTES = 400
 
@@ -56,6 +59,7 @@ class DebugRun:
         self.reader = EventReader(files)
         self._others = others
         self._open: ByteCache[DebugStep] = ByteCache(OPEN_STEPS_BYTES)
+        self._sets: ByteCache[Set[str]] = ByteCache(SETS_BYTES)
 
     def open_step(self, step: int, workers: Sequence[str], *, listed_at: float | None = None) -> DebugStep:
         """Read the index files of a step.
@@ -87,18 +91,31 @@ class DebugRun:
 
     def remember(self, step: DebugStep) -> None:
         """Add a step that rules have seen to the history."""
-        self.history.add(step.step, step.mode, step.mode_step, step.workers)
+        self.history.add(step.step, step.mode, step.mode_step, step.workers, step.tensors)
 
     def earlier(self, step: DebugStep, name: str, count: int) -> Sequence[DebugStep]:
         """Return the last steps before a step, of the same mode, that hold a tensor: the newest first."""
         found: list[DebugStep] = []
+        held: dict[int, bool] = {step.tensors: step.holds(name)}
         for past in self.history.before(step.step, step.mode):
             if len(found) >= count:
                 break
+            if past.tensors and past.tensors not in held:
+                held[past.tensors] = name in self._names_of(past)
+            if not held.get(past.tensors, True):
+                continue
             opened = self.open_step(past.step, self.history.workers_of(past))
             if opened.holds(name):
                 found.append(opened)
         return found
+
+    def _names_of(self, past: PastStep) -> Set[str]:
+        """Return the tensors of a step: every step of its set of tensors holds them."""
+        names = self._sets.get(past.tensors)
+        if names is None:
+            names = frozenset(self.open_step(past.step, self.history.workers_of(past)).names)
+            self._sets.put(past.tensors, names, _NAME_BYTES * len(names))
+        return names
 
     def find_step(self, step: int) -> DebugStep | None:
         """Return a step by its number, from whichever workers saved it; None where none did."""

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
+from hashlib import blake2b
 from typing import Protocol
 
 from trainguard.errors import TelemetryFormatError, TensorMissingError
 from trainguard.tensors.debug.event_reader import EventReader
 from trainguard.tensors.debug.index_file import FramePlace, IndexFile
 from trainguard.tensors.debug.membership import Membership
-from trainguard.tensors.debug.reduction_names import Reduction, bare_name, parse_reduction
+from trainguard.tensors.debug.reduction_names import bare_name, parse_reduction
 from trainguard.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 
 
@@ -60,7 +61,8 @@ class DebugStep:
         self._listed_at = listed_at
         self._members: dict[str, frozenset[str]] = {}
         self._frames: dict[str, FramePlace] = {}
-        self._reductions: dict[Reduction, tuple[str, FramePlace]] = {}
+        self._reductions: dict[tuple[str, ReductionKind, bool], tuple[str, FramePlace]] = {}
+        self._numbers: dict[tuple[str, ReductionKind, bool], float] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         for index in indexes.values():
             self._take(index)
@@ -81,8 +83,8 @@ class DebugStep:
         """Give reductions the name of their tensor where the step holds it too: ``loss:0``, not ``loss``."""
         full = {bare_name(name): name for name in (*self._shapes, *self._frames)}
         self._reductions = {
-            Reduction(full.get(each.tensor, each.tensor), each.kind, each.absolute): place
-            for each, place in self._reductions.items()
+            (full.get(tensor, tensor), kind, absolute): place
+            for (tensor, kind, absolute), place in self._reductions.items()
         }
 
     @cached_property
@@ -114,7 +116,13 @@ class DebugStep:
     @cached_property
     def names(self) -> Sequence[str]:
         """Names of the tensors of which entries or reductions were saved, sorted."""
-        return sorted(self._frames.keys() | {each.tensor for each in self._reductions})
+        return sorted(self._frames.keys() | {tensor for tensor, _, _ in self._reductions})
+
+    @cached_property
+    def tensors(self) -> int:
+        """A digest of ``names``, above 0: two steps have the same one where they hold the same tensors."""
+        joined = "\0".join(self.names).encode("utf-8", "surrogatepass")
+        return int.from_bytes(blake2b(joined, digest_size=6).digest(), "big") + 1
 
     def holds(self, name: str) -> bool:
         """Whether entries or a reduction of a tensor were saved."""
@@ -154,14 +162,15 @@ class DebugStep:
         TelemetryFormatError
             When it cannot be read, or is no number.
         """
-        found = self._reductions.get(Reduction(name, kind, absolute))
-        if found is None:
-            return None
-        saved_as, place = found
-        entries = self._run.reader.value(self.step, place, saved_as)
-        if entries.size != 1 or entries.dtype.kind not in "fiub":
-            raise TelemetryFormatError(place.file, f"{saved_as} has {entries.size} entries, expected one real number")
-        return float(entries.reshape(-1)[0])
+        key = name, kind, absolute
+        number = self._numbers.get(key)
+        if number is None:
+            found = self._reductions.get(key)
+            if found is None:
+                return None
+            saved_as, place = found
+            number = self._numbers[key] = self._run.reader.number(place, saved_as)
+        return number
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
         """Return the last steps of the same mode before this one that hold a tensor, the newest first."""
@@ -173,7 +182,7 @@ class DebugStep:
 
     @cached_property
     def _reduced(self) -> frozenset[str]:
-        return frozenset(each.tensor for each in self._reductions)
+        return frozenset(tensor for tensor, _, _ in self._reductions)
 
     def _place(self, name: str) -> FramePlace:
         place = self._frames.get(name)

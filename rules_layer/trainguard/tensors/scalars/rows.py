@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from trainguard.tensors.recent import MOST_OF_A_SET, forget
 from trainguard.tensors.scalars.names import ScalarNames
 from trainguard.tensors.step_view import Mode
 
@@ -16,7 +17,7 @@ MOST_SCALARS = 2_000
 """Scalars of one step that are used; more are counted."""
 
 MOST_SOURCES = 64
-MOST_PAST_ROWS = 64
+MOST_PAST_ROWS = MOST_OF_A_SET
 MOST_PAST_VALUES = 4_096
 LARGEST_STEP = 2**53
 _ORDER = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
@@ -122,17 +123,28 @@ def _place(row: ScalarRow) -> tuple[int, int]:
 
 
 class ScalarHistory(msgspec.Struct):
-    """The last rows that were handed out, for `ScalarStep.earlier`: at most 64, with at most 4,096 numbers."""
+    """Past rows, for `ScalarStep.earlier`: the last 64 of each mode and set of scalars, with at most 4,096 numbers.
+
+    At most 256 rows in all.
+    """
 
     rows: list[ScalarRow] = msgspec.field(default_factory=list)
 
     def add(self, row: ScalarRow) -> None:
-        """Remember a row; the oldest ones are forgotten."""
-        self.rows = self.rows[-MOST_PAST_ROWS + 1 :]
+        """Remember a row; older ones of the largest set are forgotten."""
         self.rows.append(row)
-        while len(self.rows) > 1 and sum(len(each.values) for each in self.rows) > MOST_PAST_VALUES:
-            del self.rows[0]
+        self.shorten(MOST_PAST_ROWS)
+
+    def shorten(self, most: int) -> bool:
+        """Forget all but the newest ``most`` rows of each mode and set of scalars; return whether any was."""
+        before = len(self.rows)
+        forget(self.rows, lambda each: (each.mode, frozenset(each.values)), _has_too_many_values, most=most)
+        return len(self.rows) < before
 
     def before(self, row: ScalarRow) -> Iterator[ScalarRow]:
         """Iterate over the rows of the same mode and an earlier step, the newest first."""
         return (each for each in reversed(self.rows) if each.mode == row.mode and each.step < row.step)
+
+
+def _has_too_many_values(rows: list[ScalarRow]) -> bool:
+    return sum(len(each.values) for each in rows) > MOST_PAST_VALUES

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -142,7 +143,7 @@ def test_given_a_server_that_refuses_when_written_then_the_command_fails(
 
 
 def test_given_an_idle_run_that_holds_memory_when_asked_then_the_verdict_says_so(tmp_path: Path) -> None:
-    memory = {"memoryAllocated": 50.0, "memoryAllocatedBytes": 40 * 2.0**30}
+    memory: dict[str, Any] = {"memoryAllocated": 50.0, "memoryAllocatedBytes": 40 * 2.0**30}
     place = recorded(tmp_path, 0.0, until=time.time() - 60.0, **memory)
 
     said = json.loads(verdict(place, "--json").stdout)

@@ -1,15 +1,23 @@
 """Each rule against the same rule written plainly, over random runs and random parameters."""
 
 import copy
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.steps import RULES, Run, fired
+from tests.support.run_folder import MemoryFiles
+from tests.support.steps import RULES, Run, fired, parameters
+from tests.support.tensor_files import HookWriter
 from tests.unit.rules.training.naive import NAIVE
 from tests.unit.rules.training.random_runs import random_run
+from trainguard.tensors.debug.ledger import StepLedger
+from trainguard.tensors.debug.replay import complete_steps
+from trainguard.tensors.debug.run import find_run
+from trainguard.tensors.debug.step import DebugStep
+from trainguard.tensors.step_view import Mode
 
 RUNS = 200
 FIXED: dict[str, dict[str, Any]] = {
@@ -79,6 +87,52 @@ def test_given_random_runs_when_a_rule_sees_them_then_it_fires_where_its_plain_t
         steps += len(run.steps)
     if rule != "CreateXgboostReport":
         assert 0.02 <= firing / steps <= 0.98
+
+
+def mixed_intervals(seed: int) -> Run:
+    """Return a run that saves its loss at every step, and weights and gradients at intervals of their own."""
+    random = np.random.default_rng([seed, 14])
+    every = {name: int(random.choice([1, 7, 70, 90, 130])) for name in ("weight/a", "weight/b", "gradient/a")}
+    run, tensors = Run(), {name: random.normal(size=3) for name in every}
+    for step in range(420):
+        saved = {name: tensors[name].copy() for name, interval in every.items() if step % interval == 0}
+        for name in saved:
+            tensors[name] += random.choice([0.0, 1.0, 90.0], p=[0.5, 0.4, 0.1]) * random.normal(size=3)
+        mode = Mode.TRAIN if step % 10 else Mode.EVAL if seed % 2 else Mode.TRAIN
+        names = {"weights": [name for name in saved if name.startswith("weight")], "losses": ["loss"]}
+        run.add(step, {"loss": np.array([1.0 / (step + 1)]), **saved}, mode=mode, collections=names)
+    return run
+
+
+def replayed(run: Run) -> Iterator[DebugStep]:
+    """Return the steps of a run that the hook wrote."""
+    writer = HookWriter().collections({"weights": ([], ["^weight"]), "losses": ([], ["loss"])})
+    for step in run.steps:
+        writer.step(step.step, step.tensors, mode=step.mode.value, mode_step=step.mode_step, at=step.at)
+    files = MemoryFiles(writer.end().files)
+    return complete_steps(files, find_run(files, "run"), StepLedger())
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"), [("WeightUpdateRatio", {}), ("UnchangedTensor", {"num_steps": 2, "tensor_regex": ".*"})]
+)
+def test_given_tensors_saved_at_intervals_of_their_own_when_read_then_a_rule_fires_where_its_plain_twin_does(
+    rule: str, given: dict[str, Any]
+) -> None:
+    firing = 0
+    for seed in range(10):
+        run = mixed_intervals(seed)
+        judged = RULES[rule]
+        asked, state = parameters(rule, **given), judged.state_type()
+        found = []
+        for step in replayed(run):
+            before = state.fired
+            judged.observe(state, step, asked)
+            found += [step.step] if state.fired > before else []
+        plain = {name: value for name, value in given.items() if name != "tensor_regex"}
+        assert found == NAIVE[rule](run, **plain), f"run {seed}"
+        firing += len(found)
+    assert firing
 
 
 def test_given_several_tokens_when_sequences_are_seen_then_each_has_a_threshold_of_its_own() -> None:

@@ -306,6 +306,29 @@ def test_given_norms_that_drift_when_the_loss_does_not_fall_then_the_first_layer
     assert drifting(norms, [2.3 * 0.95**step for step in range(80)]).result.status is Status.OK
 
 
+def test_given_a_network_of_160_tensors_when_a_late_one_drifts_first_then_it_is_named() -> None:
+    norms = {
+        f"gradient/layer{place:03d}": [
+            10.0 ** (0.2 * max(0, step - (10 if place == 140 else 30))) for step in range(80)
+        ]
+        for place in range(160)
+    }
+    outcome = drifting(norms, [2.3] * 80, reductions=True)
+    assert outcome.result.worst == "gradient/layer140"
+    assert "the first of 160 that drifted" in outcome.result.reason
+    assert outcome.state.left_out == 0
+
+
+@pytest.mark.parametrize(("length", "kept"), [(20, 512), (400, 100)])
+def test_given_more_norms_than_are_kept_when_stored_then_the_state_is_bounded_and_the_others_are_counted(
+    length: int, kept: int
+) -> None:
+    norms = {f"{place:0{length}d}": [1.5] * 2 for place in range(600)}
+    outcome = drifting(norms, [2.3] * 2, reductions=True)
+    assert outcome.state.left_out == 2 * (600 - kept)
+    assert len(msgspec.msgpack.encode(outcome.state)) <= 64_000
+
+
 @pytest.mark.parametrize(("after", "found"), [(990.0, False), (1100.0, True), (0.0, True), (NAN, False)])
 def test_given_a_norm_of_another_size_when_it_is_beyond_three_decades_then_it_drifted(
     after: float, found: bool
